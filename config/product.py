@@ -1,0 +1,66 @@
+"""The product's own numbers: `settings.HOLDPOINT`, each overridable by `HOLDPOINT_<KEY>`.
+
+The apps read them through their `conf.py` at access time, so a test can override one.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from config.env import env_bool, env_float, env_int, env_list, env_path, env_secret, env_str
+
+
+def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
+    """Seconds unless the key says otherwise; paths are absolute."""
+    return {
+        "home": home,
+        "site_url": site_url,
+        **_engine(),
+        **_tools(home),
+        **_graph(),
+        **_demo(),
+    }
+
+
+def _engine() -> dict[str, Any]:
+    return {
+        "lease_seconds": env_int("HOLDPOINT_LEASE_SECONDS", 30, minimum=2),
+        "slice_seconds": env_float("HOLDPOINT_SLICE_SECONDS", 2.0, minimum=0),
+        "commit_window_ms": env_int("HOLDPOINT_COMMIT_WINDOW_MS", 50, minimum=0, maximum=10_000),
+        "checkpoints_kept": env_int("HOLDPOINT_CHECKPOINTS_KEPT", 5, minimum=1),
+        "max_replans": env_int("HOLDPOINT_MAX_REPLANS", 3, minimum=0),
+        "abandoned_ttl_seconds": env_int("HOLDPOINT_ABANDONED_TTL_SECONDS", 3600, minimum=1),
+        "sweep_seconds": env_float("HOLDPOINT_SWEEP_SECONDS", 3.0, minimum=0.1),
+        "task_timeout_seconds": env_int("HOLDPOINT_TASK_TIMEOUT_SECONDS", 300, minimum=1),
+        "workers": env_int("HOLDPOINT_WORKERS", 2, minimum=1, maximum=256),
+    }
+
+
+def _tools(home: Path) -> dict[str, Any]:
+    return {
+        "file_root": env_path("HOLDPOINT_FILE_ROOT", home / "files"),
+        "http_allow_hosts": env_list("HOLDPOINT_HTTP_ALLOW_HOSTS"),
+        "mcp_call_timeout_seconds": env_int("HOLDPOINT_MCP_CALL_TIMEOUT_SECONDS", 60, minimum=1),
+    }
+
+
+def _graph() -> dict[str, Any]:
+    return {
+        "EMBEDDER": env_str("HOLDPOINT_EMBEDDER", "hashing"),
+        "EMBEDDER_MODEL": env_str("HOLDPOINT_EMBEDDER_MODEL", "text-embedding-3-small"),
+        "EMBEDDER_API_KEY": env_secret("HOLDPOINT_EMBEDDER_API_KEY", ""),
+        "EMBEDDER_TIMEOUT_SECONDS": env_float(
+            "HOLDPOINT_EMBEDDER_TIMEOUT_SECONDS", 10.0, minimum=0.1
+        ),
+        "SUGGEST_THRESHOLD": env_float("HOLDPOINT_SUGGEST_THRESHOLD", 0.35, minimum=0, maximum=1),
+        "SUGGEST_MAX_TASKS": env_int("HOLDPOINT_SUGGEST_MAX_TASKS", 8, minimum=1),
+        "REPLAN_MAX_TASKS": env_int("HOLDPOINT_REPLAN_MAX_TASKS", 3, minimum=1),
+        "PREDICT_THRESHOLD": env_float("HOLDPOINT_PREDICT_THRESHOLD", 0.7, minimum=0, maximum=1),
+        "SEARCH_CANDIDATES": env_int("HOLDPOINT_SEARCH_CANDIDATES", 50, minimum=1),
+    }
+
+
+def _demo() -> dict[str, Any]:
+    return {
+        "demo": env_bool("HOLDPOINT_DEMO", default=False),
+        "demo_repository": env_str("HOLDPOINT_DEMO_REPOSITORY", ""),
+    }

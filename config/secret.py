@@ -1,0 +1,31 @@
+"""The SECRET_KEY of a home folder: made once, readable by its owner alone."""
+
+import os
+import secrets
+from pathlib import Path
+
+from django.core.exceptions import ImproperlyConfigured
+
+BYTES = 48
+
+
+def home_secret(home: Path) -> str:
+    """The key in `home/secret_key`; two processes that start at once end up with the same one."""
+    path = home / "secret_key"
+    home.mkdir(parents=True, exist_ok=True)
+    half = home / f".secret_key.{os.getpid()}"
+    if not path.exists():
+        half.unlink(missing_ok=True)
+        descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(secrets.token_urlsafe(BYTES))
+        try:
+            path.hardlink_to(half)  # fails where another process was first: its key is in force
+        except FileExistsError:
+            pass
+        finally:
+            half.unlink()
+    key = path.read_text(encoding="ascii").strip()
+    if len(key) < BYTES:
+        raise ImproperlyConfigured(f"{path} is damaged; remove it and a new key is made.")
+    return key

@@ -1,0 +1,209 @@
+"""Production settings: safe as they are; what differs between machines is in the environment.
+
+Required: SECRET_KEY, ALLOWED_HOSTS, DATABASE_URL and REDIS_URL; the secret ones may be given as
+NAME_FILE. `dev` and `test` override a few lines.
+"""
+
+from typing import Any
+
+from config.csp import policy
+from config.databases import parse_database_url
+from config.env import env_bool, env_choice, env_int, env_list, env_path, env_secret, env_str
+from config.logs import logging_config
+from config.origins import origins_of, websocket_origins
+from config.paths import BASE_DIR, DEFAULT_HOME
+from config.product import product_settings
+
+HOLDPOINT_HOME = env_path("HOLDPOINT_HOME", DEFAULT_HOME)
+
+DEBUG = False
+SECRET_KEY = env_secret("SECRET_KEY")
+SECRET_KEY_FALLBACKS = env_list("SECRET_KEY_FALLBACKS")
+ALLOWED_HOSTS = env_list("ALLOWED_HOSTS")
+
+# ---------------------------------------------------------------- what this process is for
+# web      daphne. Requests run in short-lived threads, and a connection that outlives its request
+#          is lost with its thread, so each request closes its own (CONN_MAX_AGE 0).
+# worker   an RQ SimpleWorker. It runs jobs in one process, one after the other, and never forks, so
+#          a connection can be kept. A Django pool cannot: pool and fork mix sessions, and a worker
+#          pool forks when it starts its workers. config.checks refuses that.
+# sweeper  one loop, one connection.
+HOLDPOINT_ROLE = env_choice("HOLDPOINT_ROLE", "web", ("web", "worker", "sweeper"))
+
+INSTALLED_APPS = [
+    "daphne",  # first: it replaces runserver
+    "config.apps.ConfigConfig",
+    "config.apps.HoldpointAdminConfig",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "channels",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "django_rq",
+    "django_htmx",
+    "django_json_widget",
+    "csp",
+    "graphrag.apps.GraphragConfig",
+    "workflows.apps.WorkflowsConfig",
+    "reviews.apps.ReviewsConfig",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "config.middleware.RequestContextMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "config.urls"
+ASGI_APPLICATION = "config.asgi.application"
+
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    }
+]
+
+# ---------------------------------------------------------------- servers
+DATABASES = {
+    "default": parse_database_url(
+        env_secret("DATABASE_URL"), conn_max_age=0 if HOLDPOINT_ROLE == "web" else None
+    )
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+REDIS_URL = env_secret("REDIS_URL")
+# Ids only travel through Redis, as JSON: a pickle in Redis would be code execution in the workers.
+# Results are not kept, PostgreSQL has them. One queue each, so that a job is moved, not popped.
+_QUEUE = {
+    "URL": REDIS_URL,
+    "SERIALIZER": "rq.serializers.JSONSerializer",
+    "DEFAULT_TIMEOUT": env_int("HOLDPOINT_JOB_TIMEOUT_SECONDS", 3600, minimum=60),
+    "DEFAULT_RESULT_TTL": 0,
+}
+RQ_QUEUES = {"default": _QUEUE, "low": _QUEUE}
+RQ = {"COMMIT_MODE": "auto", "DEFAULT_RESULT_TTL": 0}
+
+CHANNEL_LAYERS = {
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        # A listener blocks until there is news; redis-py would give up after a few seconds.
+        "CONFIG": {
+            "hosts": [{"address": REDIS_URL, "socket_timeout": None}],
+            "prefix": "holdpoint",
+        },
+    }
+}
+
+# ---------------------------------------------------------------- people
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "/review/"
+LOGOUT_REDIRECT_URL = "login"
+# In the database, so that losing Redis logs nobody out.
+SESSION_ENGINE = "django.contrib.sessions.backends.db"
+SESSION_COOKIE_AGE = env_int("SESSION_HOURS", 8, minimum=1) * 3600
+SESSION_COOKIE_NAME = "__Host-holdpoint_session"
+SESSION_COOKIE_SECURE = True
+SESSION_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_NAME = "__Host-holdpoint_csrf"
+CSRF_COOKIE_SECURE = True
+CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS")
+
+# ---------------------------------------------------------------- transport and headers
+SITE_URL = env_str("HOLDPOINT_SITE_URL", "")
+# Full origins (scheme, host, port) whose pages may open a socket here.
+ALLOWED_ORIGINS = origins_of(env_list("ALLOWED_ORIGINS"), SITE_URL, ALLOWED_HOSTS, scheme="https")
+CONTENT_SECURITY_POLICY = policy(websocket_origins(ALLOWED_ORIGINS))
+SECURE_SSL_REDIRECT = env_bool("SECURE_SSL_REDIRECT", default=True)
+SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$"]
+SECURE_HSTS_SECONDS = env_int("SECURE_HSTS_SECONDS", 31_536_000, minimum=0)
+SECURE_HSTS_INCLUDE_SUBDOMAINS = True
+SECURE_HSTS_PRELOAD = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+# Believe X-Forwarded-Proto only when a proxy of ours sets it on every request.
+if env_bool("HOLDPOINT_BEHIND_PROXY", default=False):
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+DATA_UPLOAD_MAX_MEMORY_SIZE = env_int("HOLDPOINT_MAX_BODY_BYTES", 2 * 1024 * 1024, minimum=1024)
+
+# ---------------------------------------------------------------- static files, language, time
+STATIC_URL = "static/"
+STATIC_ROOT = env_path("STATIC_ROOT", HOLDPOINT_HOME / "static")
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.ManifestStaticFilesStorage"},
+}
+LANGUAGE_CODE = "en"
+USE_I18N = True
+TIME_ZONE = "UTC"
+USE_TZ = True
+
+# ---------------------------------------------------------------- interfaces
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "workflows.api.authentication.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PARSER_CLASSES": ["workflows.api.parsers.BoundedJSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "workflows.api.problems.problem_handler",
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Holdpoint",
+    "DESCRIPTION": "Start executions, watch them, and decide what waits for a person.",
+    "VERSION": "v1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
+    "SCHEMA_PATH_PREFIX": r"/api/v1",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+}
+
+# ---------------------------------------------------------------- logs and numbers
+LOGGING_CONFIG = "logging.config.dictConfig"
+LOGGING = logging_config(
+    level=env_choice("LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),
+    style=env_choice("LOG_STYLE", "json", ("json", "console")),
+)
+HOLDPOINT = product_settings(home=HOLDPOINT_HOME, site_url=SITE_URL)

@@ -1,0 +1,51 @@
+"""`make run` and work at the desk: plain http on this machine, servers below HOLDPOINT_HOME.
+
+Starts from the production settings, so that what works here works there. DEBUG stays off unless
+asked for: error pages and headers are then those a user gets.
+"""
+
+import os
+
+from config.embedded import Layout
+from config.env import env_bool, env_int, env_path
+from config.paths import DEFAULT_HOME
+from config.secret import home_secret
+
+_HOME = env_path("HOLDPOINT_HOME", DEFAULT_HOME)
+_PORT = env_int("HOLDPOINT_PORT", 8000, minimum=1, maximum=65535)
+_SERVERS = Layout.of(_HOME).urls
+
+os.environ.setdefault("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
+os.environ.setdefault("HOLDPOINT_SITE_URL", f"http://127.0.0.1:{_PORT}")
+os.environ.setdefault("HOLDPOINT_DEMO", "1")
+os.environ.setdefault("LOG_STYLE", "console")
+if "DATABASE_URL_FILE" not in os.environ:
+    os.environ.setdefault("DATABASE_URL", _SERVERS.database)
+if "REDIS_URL_FILE" not in os.environ:
+    os.environ.setdefault("REDIS_URL", _SERVERS.redis)
+if "SECRET_KEY_FILE" not in os.environ:
+    os.environ.setdefault("SECRET_KEY", home_secret(_HOME))
+
+from config.csp import policy  # noqa: E402
+from config.origins import origins_of, websocket_origins  # noqa: E402
+from config.settings.base import *  # noqa: E402, F403
+from config.settings.base import ALLOWED_HOSTS, SITE_URL, STORAGES  # noqa: E402
+
+DEBUG = env_bool("DEBUG", default=False)
+
+ALLOWED_ORIGINS = origins_of([], SITE_URL, ALLOWED_HOSTS, scheme="http", port=_PORT)
+CONTENT_SECURITY_POLICY = policy(websocket_origins(ALLOWED_ORIGINS))
+SECURE_SSL_REDIRECT = False
+SECURE_HSTS_SECONDS = 0
+# Cookies do not know ports: instances side by side would log each other out under one name.
+SESSION_COOKIE_NAME = f"holdpoint_session_{_PORT}"
+SESSION_COOKIE_SECURE = False
+CSRF_COOKIE_NAME = f"holdpoint_csrf_{_PORT}"
+CSRF_COOKIE_SECURE = False
+
+STORAGES = {
+    **STORAGES,
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = DEBUG

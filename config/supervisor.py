@@ -1,0 +1,137 @@
+"""`python -m config.supervisor`: the whole product on one machine, from one terminal.
+
+Starts PostgreSQL and Redis (unless DATABASE_URL and REDIS_URL point to others), migrates, and keeps
+daphne, the worker pool and the sweeper alive. Ctrl-C or SIGTERM stops all of it in order: first who
+takes new work, last the databases.
+"""
+
+import signal
+import sys
+import threading
+import time
+from types import FrameType
+
+from django.core.exceptions import ImproperlyConfigured
+
+from config.embedded import EmbeddedError
+from config.supervision.child import Child
+from config.supervision.console import Console
+from config.supervision.guards import StartRefused, check_port, end_leftovers, only_one, remember
+from config.supervision.plan import Plan, read_plan
+from config.supervision.prepare import answers, deadline, demo_logins, prepare
+
+TICK = 0.3  # seconds between two looks at the children
+STOP_SECONDS = 10.0
+
+
+class Supervisor:
+    """Runs one `Plan` until it is told to stop."""
+
+    def __init__(self, plan: Plan, console: Console) -> None:
+        self._plan = plan
+        self._console = console
+        self._stopping = threading.Event()
+        self._children: list[Child] = []
+
+    def run(self) -> None:
+        """Blocks until SIGINT or SIGTERM; raises `StartRefused` or `EmbeddedError`."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._stop)
+        with only_one(self._plan.home):
+            if end_leftovers(self._plan.home):
+                self._console.say("ended the processes of an earlier start that was killed")
+            check_port(self._plan.host, self._plan.port)
+            try:
+                self._start()
+                self._watch()
+            finally:
+                self._shut_down()
+
+    def _start(self) -> None:
+        if self._plan.servers is not None:
+            self._console.say(f"starting PostgreSQL and Redis below {self._plan.home}")
+            self._plan.servers.start()
+        prepare(self._plan, self._console)
+        if self._stopping.is_set():
+            return
+        for name, command, env in self._plan.children():
+            self._children.append(Child(name, command, env, self._console))
+            self._children[-1].start()
+        self._remember()
+        self._wait_until_ready()
+
+    def _wait_until_ready(self) -> None:
+        latest = deadline()
+        while not self._stopping.is_set():
+            if answers(self._plan.address):
+                self._welcome()
+                return
+            if time.monotonic() > latest:
+                raise StartRefused("The web process does not answer; see its lines above.")
+            self._tend()
+
+    def _welcome(self) -> None:
+        logins = demo_logins(self._plan)
+        self._console.block(
+            f"Holdpoint is ready: {self._plan.address}/\n\n{logins}\n"
+            f"Data is kept in {self._plan.home}. Ctrl-C stops everything."
+        )
+
+    def _watch(self) -> None:
+        while not self._stopping.is_set():
+            self._tend()
+
+    def _tend(self) -> None:
+        """One look at everything that should be alive."""
+        self._stopping.wait(TICK)
+        if self._stopping.is_set():
+            return
+        self._repair_servers()
+        before = [child.pid for child in self._children]
+        for child in self._children:
+            child.keep_alive()
+        if before != [child.pid for child in self._children]:
+            self._remember()
+
+    def _repair_servers(self) -> None:
+        if self._plan.servers is None:
+            return
+        try:
+            for name in self._plan.servers.repair():
+                self._console.line("database", f"{name} had died and was started again")
+        except EmbeddedError as error:
+            self._console.line("database", f"{error}")
+            self._stopping.wait(5)
+
+    def _remember(self) -> None:
+        remember(self._plan.home, [child.pid for child in self._children if child.pid is not None])
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        if not self._stopping.is_set():
+            self._console.say("stopping")
+        self._stopping.set()
+
+    def _shut_down(self) -> None:
+        latest = time.monotonic() + STOP_SECONDS
+        for child in reversed(self._children):
+            child.ask_to_stop()
+        for child in reversed(self._children):
+            child.wait(latest)
+        if self._plan.servers is not None:
+            self._plan.servers.stop()
+        (self._plan.home / "children.json").unlink(missing_ok=True)
+        self._console.say("stopped")
+
+
+def main() -> int:
+    console = Console()
+    try:
+        Supervisor(read_plan(), console).run()
+    except (StartRefused, EmbeddedError, ImproperlyConfigured) as error:
+        console.say(f"{error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

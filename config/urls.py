@@ -1,0 +1,30 @@
+"""All addresses of the product."""
+
+from django.contrib import admin
+from django.contrib.auth.views import LoginView, LogoutView
+from django.urls import include, path
+from django.views.generic import RedirectView
+from drf_spectacular.views import (
+    SpectacularAPIView,
+    SpectacularRedocView,
+    SpectacularSwaggerSplitView,
+)
+
+from config.health import livez, readyz
+
+urlpatterns = [
+    path("", RedirectView.as_view(url="/review/"), name="home"),
+    path("livez", livez, name="livez"),
+    path("readyz", readyz, name="readyz"),
+    path("login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
+    path("logout/", LogoutView.as_view(), name="logout"),
+    path("admin/", admin.site.urls),
+    path("django-rq/", include("django_rq.urls")),
+    path("api/v1/", include("workflows.api.urls")),
+    path("api/v1/", include("reviews.api.urls")),
+    path("api/v1/", include("graphrag.api.urls")),
+    path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("api/docs/", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="api-docs"),
+    path("api/redoc/", SpectacularRedocView.as_view(url_name="schema"), name="api-redoc"),
+    path("", include("reviews.urls")),
+]
