@@ -1,0 +1,257 @@
+"""Making a move: each function turns one move into recorded events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import singledispatch
+from typing import Any
+
+from . import events as ev
+from .answer import events_for
+from .commands import Abort, AddMessage, Replan
+from .dag import CapabilityTask, CodeTask, ToolTask
+from .dataflow import condition_holds
+from .decide import Facts, Refused, decide
+from .faults import PermissionEscalationNeeded, TaskFailed
+from .gates import opening
+from .inputs import sources, task_inputs
+from .moves import (
+    AskAgent,
+    Begin,
+    CloseLayer,
+    Finish,
+    Move,
+    OpenHolds,
+    PassOver,
+    RunTasks,
+    StartLayer,
+)
+from .ports import AgentAnswer, AgentQuestion, Failure, Ports, Run, Settled, TaskCall, TaskResult
+from .state import SkipReason
+from .status import TaskStatus
+
+Spec = ToolTask | CodeTask | CapabilityTask
+
+
+def act(run: Run, move: Move, ports: Ports) -> None:
+    """Make the move."""
+    _act(move, run, ports)
+
+
+@singledispatch
+def _act(move: object, run: Run, ports: Ports) -> None:
+    raise TypeError(f"not a move: {move!r}")
+
+
+@_act.register
+def _(move: Begin, run: Run, ports: Ports) -> None:
+    layers = run.revision.layers
+    total = sum(len(layer) for layer in layers)
+    run.record(ev.ExecutionStarted(total_layers=len(layers), total_tasks=total))
+
+
+@_act.register
+def _(move: Finish, run: Run, ports: Ports) -> None:
+    run.record(ev.ExecutionFailed() if move.failed else ev.ExecutionCompleted())
+
+
+@_act.register
+def _(move: CloseLayer, run: Run, ports: Ports) -> None:
+    run.record(ev.LayerClosed(layer=run.state.layer, failed=run.state.layer_failed))
+
+
+@_act.register
+def _(move: PassOver, run: Run, ports: Ports) -> None:
+    run.record(ev.LayerSkipped(layer=move.layer, tasks=run.revision.layers[move.layer]))
+
+
+@_act.register
+def _(move: OpenHolds, run: Run, ports: Ports) -> None:
+    for gate in move.gates:
+        run.record(opening(run, gate, ports))
+
+
+# --- layers -------------------------------------------------------------------------------------
+
+
+@_act.register
+def _(move: StartLayer, run: Run, ports: Ports) -> None:
+    tasks = run.revision.tasks(move.layer)
+    settled = run.settled(sorted({need for task in tasks for need in task.needs}))
+    skips: dict[str, SkipReason] = {}
+    errors: list[ev.TaskErrored] = []
+    leaves = run.revision.plan.leaves
+    for task in tasks:
+        try:
+            reason = _skip_reason(task, settled, run)
+        except TaskFailed as failure:
+            is_leaf = task.id in leaves
+            error = ev.TaskErrored(
+                task_id=task.id, attempt=1, error=f"when: {failure.message}", is_leaf=is_leaf
+            )
+            errors.append(error)
+            continue
+        if reason is not None:
+            skips[task.id] = reason
+    failed = [name for name, why in skips.items() if why is SkipReason.UPSTREAM_FAILED]
+    run.record(
+        ev.LayerStarted(
+            layer=move.layer,
+            tasks=tuple(task.id for task in tasks),
+            skips=skips,
+            failed_leaf=any(name in leaves for name in failed),
+        ),
+        *errors,
+    )
+
+
+_BAD = (TaskStatus.FAILED, TaskStatus.REJECTED)
+
+
+def _skip_reason(task: Spec, settled: Mapping[str, Settled], run: Run) -> SkipReason | None:
+    """Why the task will not run, by what it waits for and by its condition."""
+    needs = [settled[need] for need in task.needs if need in settled]
+    if any(need.status in _BAD or need.skip is SkipReason.UPSTREAM_FAILED for need in needs):
+        return SkipReason.UPSTREAM_FAILED
+    # What a command skipped counts as done, without an output.
+    if any(need.skip not in (None, SkipReason.COMMAND) for need in needs):
+        return SkipReason.UPSTREAM_SKIPPED
+    if task.when is not None and not condition_holds(task.when, sources(settled, run)):
+        return SkipReason.CONDITION
+    return None
+
+
+# --- tasks --------------------------------------------------------------------------------------
+
+
+@_act.register
+def _(move: RunTasks, run: Run, ports: Ports) -> None:
+    # What was recorded so far must be durable before anything with an effect runs.
+    run.commit()
+    calls = []
+    for task_id in move.task_ids:
+        try:
+            calls.append(call_for(run, task_id))
+        except TaskFailed as failure:
+            run.record(_failed(run, task_id, Failure(failure.message), inputs=None))
+    for batch in ports.runner.run(calls, run.watch):
+        for result in batch:
+            run.record(_told(run, result))
+        if len(batch) < len(calls):
+            run.commit()
+
+
+def call_for(run: Run, task_id: str) -> TaskCall:
+    """The call that runs this task now; raises TaskFailed when its inputs cannot be resolved."""
+    task = run.revision.plan.by_id[task_id]
+    state = run.state.tasks[task_id]
+    attempt = state.attempt + 1
+    inputs = task_inputs(run, task_id)
+    grants = (*run.state.grants, *state.grants)
+    key = f"{run.execution_id}:{run.state.revision}:{task_id}:{attempt}"
+    ceiling = run.policy.permission_ceiling
+    return TaskCall(task, inputs, attempt, key, run.execution_id, grants, ceiling)
+
+
+def _told(run: Run, result: TaskResult) -> ev.Event:
+    call, outcome = result.call, result.outcome
+    match outcome:
+        case PermissionEscalationNeeded():
+            return ev.TaskEscalated(
+                task_id=call.task.id,
+                operation=outcome.operation,
+                resource=outcome.resource,
+                current=outcome.current.model_dump(mode="json"),
+                requested=outcome.requested.model_dump(mode="json"),
+                line=outcome.line,
+            )
+        case Failure():
+            return _failed(run, call.task.id, outcome, inputs=call.inputs)
+    return ev.TaskSucceeded(
+        task_id=call.task.id,
+        attempt=call.attempt,
+        duration_ms=round(outcome.duration_ms, 3),
+        inputs=call.inputs,
+        output=outcome.output,
+        logs=outcome.logs,
+    )
+
+
+def _failed(run: Run, task_id: str, failure: Failure, *, inputs: Any) -> ev.TaskErrored:
+    task = run.revision.plan.by_id[task_id]
+    attempt = run.state.tasks[task_id].attempt + 1
+    again = failure.retryable and attempt < task.retry.max_attempts
+    return ev.TaskErrored(
+        task_id=task_id,
+        attempt=attempt,
+        error=failure.message,
+        duration_ms=round(failure.duration_ms, 3),
+        retry_at=run.now() + task.retry.delay(attempt) if again else None,
+        is_leaf=task_id in run.revision.plan.leaves,
+        inputs=inputs,
+        logs=failure.logs,
+    )
+
+
+# --- agents -------------------------------------------------------------------------------------
+
+
+@_act.register
+def _(move: AskAgent, run: Run, ports: Ports) -> None:
+    run.commit()
+    try:
+        answer = ports.agents.ask(question(run, move.agent), run.watch)
+    except TaskFailed as failure:
+        run.record(ev.AgentFailed(agent=move.agent, error=failure.message))
+        return
+    actor = f"agent:{move.agent}"
+    with run.speaks_as(actor, "agent"):
+        run.record(*_messages(run, answer, actor))
+        run.record(
+            ev.AgentDecided(agent=move.agent, decision=answer.decision, reason=answer.reason)
+        )
+        command = _as_command(answer)
+        if command is None:
+            return
+        try:
+            run.record(*events_for(run, command, ports.planner, actor, ports.max_replans))
+        except Refused as refusal:
+            run.record(ev.CommandRefused(command=command.kind, error=refusal.message))
+
+
+def question(run: Run, agent: str) -> AgentQuestion:
+    """Everything the agent may look at, unfiltered."""
+    state, layers = run.state, run.revision.layers
+    following = state.layer + 1
+    return AgentQuestion(
+        agent=agent,
+        execution_id=run.execution_id,
+        layer=state.layer,
+        total_layers=state.total_layers,
+        results=run.settled(layers[state.layer]),
+        next_layer=layers[following] if following < len(layers) else (),
+        context=run.context,
+        inputs=run.inputs,
+        conversation=run.conversation(),
+        settings=run.policy.ail.settings,
+        timeout_seconds=run.policy.ail.timeout_seconds,
+    )
+
+
+def _messages(run: Run, answer: AgentAnswer, actor: str) -> Sequence[ev.Event]:
+    facts = Facts(revision=run.revision, policy=run.policy, actor=actor)
+    told: list[ev.Event] = []
+    for message in answer.messages:
+        told.extend(decide(run.state, AddMessage.model_validate(dict(message)), facts))
+    return told
+
+
+def _as_command(answer: AgentAnswer) -> Abort | Replan | None:
+    if answer.decision == "abort":
+        return Abort(reason=answer.reason)
+    if answer.decision == "replan":
+        requirement = answer.requirement or answer.reason or "replan"
+        return Replan(
+            new_requirement=requirement, available_context=dict(answer.available_context)
+        )
+    return None

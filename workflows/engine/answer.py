@@ -1,0 +1,39 @@
+"""From a command to its events; a replan is taken to the planner on the way."""
+
+from __future__ import annotations
+
+from . import events as ev
+from .commands import Replan, RevisePlan
+from .decide import Facts, decide
+from .faults import TaskFailed
+from .ports import Planner, Run
+
+
+def events_for(
+    run: Run, command: object, planner: Planner, actor: str, max_replans: int
+) -> tuple[ev.Event, ...]:
+    """What `command` causes; a replan is taken to the planner first."""
+    facts = Facts(
+        revision=run.revision, policy=run.policy, actor=actor, max_replans=max_replans
+    )
+    if isinstance(command, Replan):
+        decide(run.state, command, facts)
+        command = ask_planner(run, planner, command)
+    return decide(run.state, command, facts)
+
+
+def ask_planner(run: Run, planner: Planner, command: Replan) -> RevisePlan:
+    """The planner's answer as a command; its failure leaves the run as it was."""
+    revision, layer = run.revision, run.state.layer
+    begun = [name for each in revision.layers[: layer + 1] for name in each]
+    try:
+        plan = planner.replan(
+            plan=revision.plan,
+            settled=run.settled(begun),
+            begun=frozenset(begun),
+            requirement=command.new_requirement,
+            context={**run.context, **command.available_context},
+        )
+    except TaskFailed as failure:
+        return RevisePlan(requirement=command.new_requirement, error=failure.message)
+    return RevisePlan(requirement=command.new_requirement, plan=plan)

@@ -1,0 +1,161 @@
+"""Requests that may be refused: the nine commands, the same from every door."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from .dag import Plan, TaskSpec
+
+
+class _Command(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Continue(_Command):
+    """Go on from a layer validation or an agent's decision point."""
+
+    kind: Literal["continue"] = "continue"
+    reason: str = Field(default="", max_length=4000)
+
+
+class Abort(_Command):
+    kind: Literal["abort"] = "abort"
+    reason: str = Field(default="", max_length=4000)
+
+
+class Replan(_Command):
+    """Ask the planner for a new revision; settled layers are kept."""
+
+    kind: Literal["replan"] = "replan"
+    new_requirement: str = Field(min_length=1, max_length=4000)
+    available_context: dict[str, Any] = {}
+
+
+class _Approval(_Command):
+    hold: str = Field(min_length=1, max_length=100)
+    approved: bool
+    edits: Any = None
+    feedback: str = Field(default="", max_length=10_000)
+    grant_scope: Literal["task", "execution", "capability"] = "task"
+
+
+class ApprovalResponse(_Approval):
+    """Decide a hold.  `edits` follows its phase: keys laid over the inputs, or the whole output."""
+
+    kind: Literal["approval_response"] = "approval_response"
+
+
+class CheckpointResponse(_Approval):
+    """Another name for approval_response."""
+
+    kind: Literal["checkpoint_response"] = "checkpoint_response"
+
+
+class InjectTask(_Command):
+    """Add a task that has not run; it may depend on anything, run or not."""
+
+    kind: Literal["inject_task"] = "inject_task"
+    task: TaskSpec
+
+
+class SkipLayer(_Command):
+    """Skip a layer that has not begun; what depends on it goes on with empty inputs."""
+
+    kind: Literal["skip_layer"] = "skip_layer"
+    layer: int | None = Field(default=None, ge=0)
+    reason: str = Field(default="", max_length=4000)
+
+
+class ModifyArgs(_Command):
+    """Lay `arguments` over the inputs of a task that has not run."""
+
+    kind: Literal["modify_args"] = "modify_args"
+    task_id: str
+    arguments: dict[str, Any]
+
+
+class UpdateState(_Command):
+    """Merge `updates` into the execution's context."""
+
+    kind: Literal["update_state"] = "update_state"
+    updates: dict[str, Any]
+
+
+Command = Annotated[
+    Continue
+    | Abort
+    | Replan
+    | ApprovalResponse
+    | CheckpointResponse
+    | InjectTask
+    | SkipLayer
+    | ModifyArgs
+    | UpdateState,
+    Field(discriminator="kind"),
+]
+
+
+class AddMessage(_Command):
+    """Say something in the execution's conversation."""
+
+    kind: Literal["add_message"] = "add_message"
+    role: Literal["user", "assistant", "system", "tool"] = "user"
+    content: str = Field(min_length=1, max_length=20_000)
+    author: str = ""
+
+
+class ExpireHold(_Command):
+    """The sweeper found a hold whose time ran out."""
+
+    kind: Literal["expire_hold"] = "expire_hold"
+    hold: str
+
+
+class ExtendHold(_Command):
+    """Give a hold more time."""
+
+    kind: Literal["extend_hold"] = "extend_hold"
+    hold: str
+    seconds: float = Field(gt=0, le=2_592_000)
+
+
+class RevisePlan(_Command):
+    """What a planner answered to a replan: the new plan, or why there is none."""
+
+    kind: Literal["revise_plan"] = "revise_plan"
+    requirement: str
+    plan: Plan | None = None
+    error: str = ""
+
+
+#: Commands that only Holdpoint itself gives.
+Internal = AddMessage | ExpireHold | ExtendHold | RevisePlan
+AnyCommand = Annotated[
+    Continue
+    | Abort
+    | Replan
+    | ApprovalResponse
+    | CheckpointResponse
+    | InjectTask
+    | SkipLayer
+    | ModifyArgs
+    | UpdateState
+    | AddMessage
+    | ExpireHold
+    | ExtendHold
+    | RevisePlan,
+    Field(discriminator="kind"),
+]
+
+
+@lru_cache(maxsize=2)
+def _adapter(*, internal: bool) -> TypeAdapter[Any]:
+    return TypeAdapter(AnyCommand if internal else Command)
+
+
+def load_command(data: Any, *, internal: bool = False) -> Any:
+    """A command from parsed JSON; raises pydantic.ValidationError with field paths."""
+    return _adapter(internal=internal).validate_python(data)

@@ -1,0 +1,195 @@
+"""The plan as it is written everywhere, and the layers it falls into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+import networkx as nx
+from pydantic import BaseModel, ConfigDict, Field
+
+from .policy import ReviewPolicy
+
+#: Names that `$from` may use besides task ids.
+SOURCES = frozenset({"inputs", "context"})
+
+TaskId = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.\-]{0,63}$")]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Retry(_Frozen):
+    """How often a failed task is tried again; the wait doubles with every attempt."""
+
+    max_attempts: int = Field(default=1, ge=1, le=20)
+    backoff_seconds: float = Field(default=1.0, ge=0, le=3600)
+
+    def delay(self, attempt: int) -> float:
+        """Seconds to wait after failed attempt number `attempt` (1-based)."""
+        return float(min(self.backoff_seconds * 2 ** (attempt - 1), 3600.0))
+
+
+class _Task(_Frozen):
+    id: TaskId
+    title: str = Field(default="", max_length=200)
+    depends_on: tuple[TaskId, ...] = ()
+    when: str | None = Field(default=None, max_length=2000)
+    timeout_seconds: float | None = Field(default=None, gt=0, le=86_400)
+    retry: Retry = Retry()
+    permission_set: str | None = None
+    human_review: ReviewPolicy | None = None
+    # Written by older clients; permissions decide, so the flag is read and has no effect.
+    side_effects: bool | None = Field(default=None, alias="sideEffects", exclude=True)
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The task's inputs as written, references unresolved."""
+        raise AttributeError("values")  # pragma: no cover - each kind of task has its own
+
+    @property
+    def label(self) -> str:
+        return self.title or self.id
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """Ids of the tasks this one waits for: `depends_on` and every `$from`."""
+        return (frozenset(self.depends_on) | frozenset(references(self.values))) - SOURCES
+
+
+class ToolTask(_Task):
+    """Calls one tool of the catalogue, named `server.tool`."""
+
+    type: Literal["tool"]
+    tool: str = Field(min_length=1, max_length=200)
+    arguments: dict[str, Any] = {}
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        return self.arguments
+
+    @property
+    def target(self) -> str:
+        return self.tool
+
+
+class CodeTask(_Task):
+    """Runs code in the sandbox with the least permission."""
+
+    type: Literal["code_execution"]
+    language: Literal["python", "typescript", "javascript"]
+    code: str = Field(min_length=1, max_length=200_000)
+    inputs: dict[str, Any] = {}
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        return self.inputs
+
+    @property
+    def target(self) -> str:
+        return f"{self.language} code"
+
+
+class CapabilityTask(_Task):
+    """Runs stored code with its own permission set."""
+
+    type: Literal["capability"]
+    capability: str = Field(min_length=1, max_length=200)
+    inputs: dict[str, Any] = {}
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        return self.inputs
+
+    @property
+    def target(self) -> str:
+        return self.capability
+
+
+TaskSpec = Annotated[ToolTask | CodeTask | CapabilityTask, Field(discriminator="type")]
+
+
+Layers = tuple[tuple[str, ...], ...]
+
+
+class Plan(_Frozen):
+    """A DAG of tasks.  Immutable: a replan makes a new revision."""
+
+    tasks: tuple[TaskSpec, ...] = Field(min_length=1, max_length=20_000)
+
+    @cached_property
+    def by_id(self) -> dict[str, ToolTask | CodeTask | CapabilityTask]:
+        return {task.id: task for task in self.tasks}
+
+    @cached_property
+    def graph(self) -> nx.DiGraph[str]:
+        graph: nx.DiGraph[str] = nx.DiGraph()
+        graph.add_nodes_from(task.id for task in self.tasks)
+        graph.add_edges_from((need, task.id) for task in self.tasks for need in task.needs)
+        return graph
+
+    def layers(self, done: Iterable[str] = ()) -> Layers:
+        """Ids of the tasks not in `done`, those whose needs are met together in one tuple.
+
+        Within a layer they stand in the order they were written.
+        """
+        order = {task.id: index for index, task in enumerate(self.tasks)}
+        rest = self.graph.subgraph(set(order) - set(done))
+        generations = nx.topological_generations(rest)
+        return tuple(tuple(sorted(generation, key=order.__getitem__)) for generation in generations)
+
+    @cached_property
+    def leaves(self) -> frozenset[str]:
+        return frozenset(node for node, degree in self.graph.out_degree() if degree == 0)
+
+    def descendants(self, task_id: str) -> frozenset[str]:
+        """Every task that waits for this one, directly or not."""
+        return frozenset(nx.descendants(self.graph, task_id))
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A plan with the layers it is run in.
+
+    The layers are kept beside the plan because a new revision leaves begun layers where they are:
+    a task added later never lands in one of them.
+    """
+
+    number: int
+    plan: Plan
+    layers: Layers
+
+    @classmethod
+    def first(cls, plan: Plan) -> Revision:
+        return cls(number=1, plan=plan, layers=plan.layers())
+
+    def revised(self, plan: Plan, *, begun: int) -> Revision:
+        """The next revision; the first `begun` layers stay as they are."""
+        kept = self.layers[:begun]
+        done = {task_id for layer in kept for task_id in layer}
+        return Revision(number=self.number + 1, plan=plan, layers=kept + plan.layers(done))
+
+    def tasks(self, layer: int) -> tuple[ToolTask | CodeTask | CapabilityTask, ...]:
+        return tuple(self.plan.by_id[task_id] for task_id in self.layers[layer])
+
+
+def references(value: Any) -> Iterator[str]:
+    """Names used by `{"$from": name}` anywhere inside `value`."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            if is_reference(item):
+                yield item["$from"]
+            else:
+                stack.extend(item.values())
+        elif isinstance(item, list | tuple):
+            stack.extend(item)
+
+
+def is_reference(value: Any) -> bool:
+    """Whether `value` is `{"$from": name}` or `{"$from": name, "select": expression}`."""
+    return isinstance(value, dict) and "$from" in value and isinstance(value["$from"], str)

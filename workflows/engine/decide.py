@@ -1,0 +1,324 @@
+"""`decide(state, command, facts)`: a command becomes events, or is refused with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any, Literal
+
+from . import commands as cmd
+from . import events as ev
+from .dag import CapabilityTask, CodeTask, Plan, Revision, ToolTask
+from .policy import Policy
+from .state import ExecutionState, Hold, HoldReason
+from .structure import Problem, structure_problems
+
+
+class Refused(Exception):
+    """The command does not apply.  `code` is stable, `message` says what to do.
+
+    `problems` names fields, where fields are at fault.
+    """
+
+    def __init__(self, code: str, message: str, problems: Iterable[Problem] = ()) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a decision may look at besides the state.  `actor` is who commands, as text."""
+
+    revision: Revision
+    policy: Policy
+    actor: str
+    max_replans: int = 3
+
+
+def decide(state: ExecutionState, command: object, facts: Facts) -> tuple[ev.Event, ...]:
+    """The events that `command` causes; raises Refused when it does not apply."""
+    if state.status.is_final:
+        raise Refused("final", f"The run has ended ({state.status}); it takes no more commands.")
+    return tuple(_decide(command, state, facts))
+
+
+@singledispatch
+def _decide(command: object, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+    raise TypeError(f"not a command: {command!r}")
+
+
+@_decide.register
+def _(command: cmd.Continue, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+    hold = _agent_hold(state)
+    if hold is None:
+        raise Refused("not_waiting", "The run does not wait for `continue`.")
+    return [_decided(state, hold, facts, decision="APPROVE", comment=command.reason)]
+
+
+def _agent_hold(state: ExecutionState) -> Hold | None:
+    return next((hold for hold in state.holds if hold.decider == "agent"), None)
+
+
+@_decide.register
+def _(command: cmd.Abort, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+    return [ev.ExecutionAborted(reason=command.reason or "aborted")]
+
+
+@_decide.register
+def _(command: cmd.UpdateState, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+    return [ev.ContextUpdated(updates=command.updates)]
+
+
+@_decide.register
+def _(command: cmd.AddMessage, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+    author = command.author or facts.actor
+    return [ev.MessageAdded(role=command.role, content=command.content, author=author)]
+
+
+@_decide.register
+def _(command: cmd.SkipLayer, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+    wanted = state.layer + 1 if command.layer is None else command.layer
+    if not state.layer < wanted < state.total_layers:
+        raise Refused("begun", f"Layer {wanted} has begun or does not exist.")
+    if wanted in state.skips:
+        raise Refused("skipped", f"Layer {wanted} will be skipped already.")
+    return [ev.LayerSkipRequested(layer=wanted)]
+
+
+def _refuse_while_held(state: ExecutionState) -> None:
+    if state.holds:
+        names = ", ".join(hold.id for hold in state.holds)
+        raise Refused("held", f"Decide the open holds first: {names}.")
+
+
+# --- decisions on holds -------------------------------------------------------------------------
+
+
+@_decide.register(cmd.ApprovalResponse)
+@_decide.register(cmd.CheckpointResponse)
+def _(
+    command: cmd.ApprovalResponse | cmd.CheckpointResponse, state: ExecutionState, facts: Facts
+) -> Iterable[ev.Event]:
+    hold = _open_hold(state, command.hold)
+    if command.edits is not None and hold.reason is not HoldReason.NODE_REVIEW:
+        raise Refused("no_edits", "Only a node review takes edits.")
+    if not command.approved:
+        return _rejection(state, hold, facts, comment=command.feedback)
+    if facts.actor in hold.approvals:
+        raise Refused("already_voted", "You have approved this already; the quorum needs others.")
+    if len(hold.approvals) + 1 < hold.quorum:
+        if command.edits is not None:
+            raise Refused("no_edits", "The last approval of the quorum may edit; this is not it.")
+        return [ev.HoldVoted(hold_id=hold.id, voter=facts.actor, task_id=hold.task_id)]
+    return [_approval(state, hold, facts, command)]
+
+
+def _open_hold(state: ExecutionState, hold_id: str) -> Hold:
+    hold = state.hold(hold_id)
+    if hold is None:
+        raise Refused("no_such_hold", f"{hold_id} is not open; it may be decided already.")
+    return hold
+
+
+def _approval(
+    state: ExecutionState,
+    hold: Hold,
+    facts: Facts,
+    command: cmd.ApprovalResponse | cmd.CheckpointResponse,
+) -> ev.HoldDecided:
+    event = _decided(state, hold, facts, decision="APPROVE", comment=command.feedback)
+    changes: dict[str, Any] = {}
+    if command.edits is not None:
+        changes = {"edits": command.edits, "edited": True}
+    if hold.reason is HoldReason.ESCALATION and hold.task_id:
+        need = state.tasks[hold.task_id].escalation
+        changes = {
+            "grant": need.requested if need else None,
+            "grant_scope": command.grant_scope,
+        }
+    return event.model_copy(update=changes)
+
+
+def _decided(
+    state: ExecutionState,
+    hold: Hold,
+    facts: Facts,
+    *,
+    decision: Literal["APPROVE", "REJECT"],
+    comment: str = "",
+    by_timeout: bool = False,
+    goes_on: bool = True,
+) -> ev.HoldDecided:
+    return ev.HoldDecided(
+        hold_id=hold.id,
+        reason=hold.reason,
+        decision=decision,
+        task_id=hold.task_id,
+        phase=hold.phase,
+        comment=comment,
+        by_timeout=by_timeout,
+        resumed=goes_on and len(state.holds) == 1,
+        is_leaf=hold.task_id in facts.revision.plan.leaves if hold.task_id else False,
+        on_reject=hold.on_reject,
+    )
+
+
+def _rejection(
+    state: ExecutionState, hold: Hold, facts: Facts, *, comment: str, by_timeout: bool = False
+) -> list[ev.Event]:
+    aborts = _aborts(hold)
+    decided = _decided(
+        state,
+        hold,
+        facts,
+        decision="REJECT",
+        comment=comment,
+        by_timeout=by_timeout,
+        goes_on=not aborts,
+    )
+    if not aborts:
+        return [decided]
+    what = hold.task_id or hold.reason.value.replace("_", " ")
+    return [decided, ev.ExecutionAborted(reason=comment or f"{what} was rejected")]
+
+
+def _aborts(hold: Hold) -> bool:
+    if hold.reason is HoldReason.NODE_REVIEW:
+        return hold.on_reject == "abort"
+    return hold.reason not in (HoldReason.ESCALATION, HoldReason.REPLAN_REVIEW)
+
+
+# --- time ---------------------------------------------------------------------------------------
+
+
+@_decide.register
+def _(command: cmd.ExpireHold, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+    hold = _open_hold(state, command.hold)
+    expired = ev.HoldExpired(hold_id=hold.id, task_id=hold.task_id, on_timeout=hold.on_timeout)
+    comment = "nobody decided in time"
+    match hold.on_timeout:
+        case "keep_waiting":
+            raise Refused("keeps_waiting", "This hold has no end.")
+        case "approve":
+            return [expired, _decided_by_time(state, hold, facts, comment)]
+        case "continue":
+            agent = facts.policy.ail.agent
+            late = ev.AgentFailed(agent=agent, error=comment, hold_id=hold.id)
+            return [late, _decided_by_time(state, hold, facts, comment)]
+        case "reject":
+            return [expired, *_rejection(state, hold, facts, comment=comment, by_timeout=True)]
+        case "abort":
+            return [expired, ev.ExecutionAborted(reason=comment)]
+
+
+def _decided_by_time(
+    state: ExecutionState, hold: Hold, facts: Facts, comment: str
+) -> ev.HoldDecided:
+    event = _decided(state, hold, facts, decision="APPROVE", comment=comment, by_timeout=True)
+    if hold.reason is HoldReason.ESCALATION:  # pragma: no cover - never opened with that default
+        raise Refused("no_silent_grant", "Time alone grants no permission.")
+    return event
+
+
+@_decide.register
+def _(command: cmd.ExtendHold, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+    hold = _open_hold(state, command.hold)
+    return [ev.HoldExtended(hold_id=hold.id, task_id=hold.task_id, seconds=command.seconds)]
+
+
+# --- changes of the plan ------------------------------------------------------------------------
+
+
+@_decide.register
+def _(command: cmd.Replan, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+    """Checked before the planner is asked; its answer comes back as RevisePlan."""
+    check_replan(state, facts)
+    return []
+
+
+def check_replan(state: ExecutionState, facts: Facts) -> None:
+    """Raise Refused unless a replan may be tried now."""
+    if state.replans >= facts.max_replans:
+        raise Refused("replan_limit", f"A run is replanned at most {facts.max_replans} times.")
+    if any(hold.decider == "human" for hold in state.holds):
+        _refuse_while_held(state)
+
+
+@_decide.register
+def _(command: cmd.RevisePlan, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+    check_replan(state, facts)
+    if command.plan is None:
+        return [ev.ReplanFailed(requirement=command.requirement, error=command.error)]
+    revised = _revise(
+        state, facts, command.plan, cause="replan", requirement=command.requirement
+    )
+    hold = _agent_hold(state)
+    if hold is None:
+        return [revised]
+    return [revised, _decided(state, hold, facts, decision="APPROVE", comment="replanned")]
+
+
+@_decide.register
+def _(command: cmd.InjectTask, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+    plan = facts.revision.plan
+    if command.task.id in plan.by_id:
+        raise Refused("duplicate_task", f"There is a task {command.task.id} already.")
+    grown = plan.model_copy(update={"tasks": (*plan.tasks, command.task)})
+    return [_revise(state, facts, Plan(tasks=grown.tasks), cause="inject_task")]
+
+
+@_decide.register
+def _(command: cmd.ModifyArgs, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+    plan = facts.revision.plan
+    task = plan.by_id.get(command.task_id)
+    if task is None:
+        raise Refused("no_such_task", f"The plan has no task {command.task_id}.")
+    begun = {name for layer in facts.revision.layers[: state.layer + 1] for name in layer}
+    if command.task_id in begun:
+        raise Refused("begun", f"{command.task_id} has run, or its layer has begun.")
+    changed = _with_values(task, command.arguments)
+    tasks = tuple(changed if each.id == task.id else each for each in plan.tasks)
+    return [_revise(state, facts, Plan(tasks=tasks), cause="modify_args")]
+
+
+def _with_values(
+    task: ToolTask | CodeTask | CapabilityTask, values: dict[str, Any]
+) -> ToolTask | CodeTask | CapabilityTask:
+    name = "arguments" if isinstance(task, ToolTask) else "inputs"
+    data = task.model_dump(mode="json", by_alias=True)
+    data[name] = {**data[name], **values}
+    return type(task).model_validate(data)
+
+
+def _revise(
+    state: ExecutionState,
+    facts: Facts,
+    plan: Plan,
+    *,
+    cause: Literal["replan", "inject_task", "modify_args"],
+    requirement: str = "",
+) -> ev.PlanRevised:
+    old = facts.revision
+    problems = structure_problems(plan)
+    begun = [name for layer in old.layers[: state.layer + 1] for name in layer]
+    lost = [name for name in begun if plan.by_id.get(name) != old.plan.by_id[name]]
+    if lost:
+        raise Refused("begun", f"A new plan must keep what has begun: {', '.join(lost)}.")
+    if problems:
+        raise Refused("invalid_plan", problems[0].message, problems)
+    revised = old.revised(plan, begun=state.layer + 1)
+    before, after = old.plan.by_id, plan.by_id
+    return ev.PlanRevised(
+        revision=revised.number,
+        total_layers=len(revised.layers),
+        cause=cause,
+        requirement=requirement,
+        added=tuple(sorted(after.keys() - before.keys())),
+        removed=tuple(sorted(before.keys() - after.keys())),
+        changed=tuple(sorted(k for k in before.keys() & after.keys() if before[k] != after[k])),
+        plan=plan,
+        layers=revised.layers,
+    )

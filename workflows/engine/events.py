@@ -1,0 +1,271 @@
+"""Facts that happened to an execution: frozen, told apart by `kind`, never edited.
+
+A field marked "kept apart" travels with the event to the journal, which stores it in the row it
+belongs to (an attempt, a hold); the stored event payload stays light.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from .policy import TriggerPhase
+from .state import HoldReason, SkipReason
+
+KeptApart = Field(default=None, exclude=True)
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ExecutionStarted(_Event):
+    kind: Literal["execution_started"] = "execution_started"
+    total_layers: int
+    total_tasks: int
+
+
+class LayerStarted(_Event):
+    """`tasks` are the ids of the layer; `skips` those that will not run, and why."""
+
+    kind: Literal["layer_started"] = "layer_started"
+    layer: int
+    tasks: tuple[str, ...]
+    skips: dict[str, SkipReason] = {}
+    failed_leaf: bool = False
+
+
+class TaskSucceeded(_Event):
+    kind: Literal["task_succeeded"] = "task_succeeded"
+    task_id: str
+    attempt: int
+    duration_ms: float
+    inputs: Any = KeptApart
+    output: Any = KeptApart
+    logs: str = Field(default="", exclude=True)
+
+
+class TaskErrored(_Event):
+    """`retry_at` (seconds since the epoch, database clock) is set when it will be tried again."""
+
+    kind: Literal["task_errored"] = "task_errored"
+    task_id: str
+    attempt: int
+    error: str
+    duration_ms: float = 0
+    retry_at: float | None = None
+    is_leaf: bool = False
+    inputs: Any = KeptApart
+    logs: str = Field(default="", exclude=True)
+
+
+class TaskEscalated(_Event):
+    """The task was denied something; it waits for a decision and keeps its attempt number."""
+
+    kind: Literal["task_escalated"] = "task_escalated"
+    task_id: str
+    operation: str
+    resource: str
+    current: dict[str, Any]
+    requested: dict[str, Any]
+    line: int | None = None
+
+
+class HoldOpened(_Event):
+    """The execution waits.  `opening` carries the hold's row: payload, groups, texts, deadline."""
+
+    kind: Literal["hold_opened"] = "hold_opened"
+    hold_id: str
+    reason: HoldReason
+    decider: Literal["human", "agent"] = "human"
+    task_id: str | None = None
+    phase: TriggerPhase | None = None
+    quorum: int = 1
+    on_reject: Literal["abort", "fail", "skip"] = "abort"
+    on_timeout: Literal["reject", "approve", "keep_waiting", "abort", "continue"] = "keep_waiting"
+    timeout_seconds: float | None = None
+    opening: Any = KeptApart
+
+
+class HoldVoted(_Event):
+    """One approval of a quorum that is not complete yet."""
+
+    kind: Literal["hold_voted"] = "hold_voted"
+    hold_id: str
+    voter: str
+    task_id: str | None = None
+
+
+class HoldDecided(_Event):
+    """A decision.  `resumed` is true when no other hold is open and the execution goes on."""
+
+    kind: Literal["hold_decided"] = "hold_decided"
+    hold_id: str
+    reason: HoldReason
+    decision: Literal["APPROVE", "REJECT"]
+    task_id: str | None = None
+    phase: TriggerPhase | None = None
+    edited: bool = False
+    comment: str = ""
+    by_timeout: bool = False
+    resumed: bool = False
+    is_leaf: bool = False
+    on_reject: Literal["abort", "fail", "skip"] = "abort"
+    grant: dict[str, Any] | None = None
+    grant_scope: Literal["task", "execution", "capability"] | None = None
+    edits: Any = None
+
+
+class HoldExpired(_Event):
+    """A hold's time ran out; what that means follows as a decision of its own."""
+
+    kind: Literal["hold_expired"] = "hold_expired"
+    hold_id: str
+    task_id: str | None = None
+    on_timeout: str
+
+
+class HoldExtended(_Event):
+    kind: Literal["hold_extended"] = "hold_extended"
+    hold_id: str
+    task_id: str | None = None
+    seconds: float
+
+
+class LayerClosed(_Event):
+    """Every task of the layer is settled: the checkpoint."""
+
+    kind: Literal["layer_closed"] = "layer_closed"
+    layer: int
+    failed: bool = False
+
+
+class LayerSkipRequested(_Event):
+    """A layer that has not begun shall be skipped when its turn comes."""
+
+    kind: Literal["layer_skip_requested"] = "layer_skip_requested"
+    layer: int
+
+
+class LayerSkipped(_Event):
+    kind: Literal["layer_skipped"] = "layer_skipped"
+    layer: int
+    tasks: tuple[str, ...]
+
+
+class AgentDecided(_Event):
+    kind: Literal["agent_decided"] = "agent_decided"
+    agent: str
+    decision: Literal["continue", "replan", "abort"]
+    reason: str = ""
+    hold_id: str | None = None
+
+
+class AgentFailed(_Event):
+    kind: Literal["agent_failed"] = "agent_failed"
+    agent: str
+    error: str
+    default: str = "continue"
+    hold_id: str | None = None
+
+
+class AgentRequested(_Event):
+    """Somebody asked for the agent's opinion at the next boundary (policy `manual`)."""
+
+    kind: Literal["agent_requested"] = "agent_requested"
+
+
+class PlanRevised(_Event):
+    """A new revision of the plan.  Settled layers stay as they were."""
+
+    kind: Literal["plan_revised"] = "plan_revised"
+    revision: int
+    total_layers: int
+    cause: Literal["replan", "inject_task", "modify_args"]
+    requirement: str = ""
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    plan: Any = KeptApart
+    layers: Any = KeptApart
+
+
+class ReplanFailed(_Event):
+    kind: Literal["replan_failed"] = "replan_failed"
+    requirement: str
+    error: str
+
+
+class ContextUpdated(_Event):
+    kind: Literal["context_updated"] = "context_updated"
+    updates: dict[str, Any]
+
+
+class MessageAdded(_Event):
+    kind: Literal["message_added"] = "message_added"
+    role: Literal["user", "assistant", "system", "tool"]
+    content: str
+    author: str = ""
+
+
+class CommandRefused(_Event):
+    """A command that was queued while a layer ran, and could not be applied at the boundary."""
+
+    kind: Literal["command_refused"] = "command_refused"
+    command: str
+    error: str
+
+
+class ExecutionCompleted(_Event):
+    kind: Literal["execution_completed"] = "execution_completed"
+
+
+class ExecutionFailed(_Event):
+    kind: Literal["execution_failed"] = "execution_failed"
+    error: str = ""
+
+
+class ExecutionAborted(_Event):
+    kind: Literal["execution_aborted"] = "execution_aborted"
+    reason: str
+
+
+Event = Annotated[
+    ExecutionStarted
+    | LayerStarted
+    | TaskSucceeded
+    | TaskErrored
+    | TaskEscalated
+    | HoldOpened
+    | HoldVoted
+    | HoldDecided
+    | HoldExpired
+    | HoldExtended
+    | LayerClosed
+    | LayerSkipRequested
+    | LayerSkipped
+    | AgentDecided
+    | AgentFailed
+    | AgentRequested
+    | PlanRevised
+    | ReplanFailed
+    | ContextUpdated
+    | MessageAdded
+    | CommandRefused
+    | ExecutionCompleted
+    | ExecutionFailed
+    | ExecutionAborted,
+    Field(discriminator="kind"),
+]
+
+
+@lru_cache(maxsize=1)
+def _adapter() -> TypeAdapter[Event]:
+    return TypeAdapter(Event)
+
+
+def load_event(data: dict[str, Any]) -> Event:
+    """The event that was stored as `data` (payload with its kind)."""
+    return _adapter().validate_python(data)

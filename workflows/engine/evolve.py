@@ -1,0 +1,241 @@
+"""`evolve(state, event)`: folds a fact into the state.  Nothing else changes a state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import singledispatch
+
+from . import events as ev
+from .state import Escalation, ExecutionState, Hold, HoldReason, SkipReason, Stage, TaskState
+from .status import ExecutionStatus, TaskStatus, check_transition
+
+_S = ExecutionStatus
+
+
+def evolve(state: ExecutionState, event: ev.Event) -> ExecutionState:
+    """The state after `event`; raises IllegalTransition when TRANSITIONS forbids the move."""
+    after = _apply(event, state)
+    if after.status is not state.status:
+        check_transition(state.status, after.status)
+    return replace(after, version=state.version + 1)
+
+
+@singledispatch
+def _apply(event: object, state: ExecutionState) -> ExecutionState:
+    """Events that are only told, not acted on: messages, context, refusals, votes of nobody."""
+    return state
+
+
+@_apply.register
+def _(event: ev.ExecutionStarted, state: ExecutionState) -> ExecutionState:
+    return replace(state, status=_S.RUNNING, total_layers=event.total_layers)
+
+
+@_apply.register
+def _(event: ev.LayerStarted, state: ExecutionState) -> ExecutionState:
+    tasks = {task_id: _fresh(event.skips.get(task_id)) for task_id in event.tasks}
+    return replace(
+        state,
+        layer=event.layer,
+        stage=Stage.RUN,
+        approved=False,
+        tasks=tasks,
+        layer_failed=False,
+        failed_leaf=state.failed_leaf or event.failed_leaf,
+    )
+
+
+def _fresh(skip: SkipReason | None) -> TaskState:
+    return TaskState() if skip is None else TaskState(status=TaskStatus.SKIPPED, skip=skip)
+
+
+@_apply.register
+def _(event: ev.TaskSucceeded, state: ExecutionState) -> ExecutionState:
+    return state.with_task(
+        event.task_id,
+        status=TaskStatus.SUCCEEDED,
+        attempt=event.attempt,
+        retry_at=None,
+        # A BEFORE gate was passed to get here; an AFTER gate is still to come.
+        cleared=False,
+    )
+
+
+@_apply.register
+def _(event: ev.TaskErrored, state: ExecutionState) -> ExecutionState:
+    if event.retry_at is not None:
+        return state.with_task(
+            event.task_id,
+            status=TaskStatus.PENDING,
+            attempt=event.attempt,
+            retry_at=event.retry_at,
+        )
+    failed = state.with_task(
+        event.task_id, status=TaskStatus.FAILED, attempt=event.attempt, retry_at=None
+    )
+    return _with_failure(failed, is_leaf=event.is_leaf)
+
+
+def _with_failure(state: ExecutionState, *, is_leaf: bool) -> ExecutionState:
+    return replace(state, layer_failed=True, failed_leaf=state.failed_leaf or is_leaf)
+
+
+@_apply.register
+def _(event: ev.TaskEscalated, state: ExecutionState) -> ExecutionState:
+    need = Escalation(event.operation, event.resource, event.current, event.requested, event.line)
+    return state.with_task(event.task_id, status=TaskStatus.PENDING, escalation=need)
+
+
+@_apply.register
+def _(event: ev.HoldOpened, state: ExecutionState) -> ExecutionState:
+    hold = Hold(
+        id=event.hold_id,
+        reason=event.reason,
+        decider=event.decider,
+        task_id=event.task_id,
+        phase=event.phase,
+        quorum=event.quorum,
+        on_reject=event.on_reject,
+        on_timeout=event.on_timeout,
+    )
+    holds = (*state.holds, hold)
+    human = any(each.decider == "human" for each in holds)
+    status = _S.PAUSED_FOR_REVIEW if human else _S.AWAITING_AGENT
+    return replace(state, holds=holds, holds_opened=state.holds_opened + 1, status=status)
+
+
+@_apply.register
+def _(event: ev.HoldVoted, state: ExecutionState) -> ExecutionState:
+    holds = tuple(
+        replace(hold, approvals=(*hold.approvals, event.voter))
+        if hold.id == event.hold_id
+        else hold
+        for hold in state.holds
+    )
+    return replace(state, holds=holds)
+
+
+@_apply.register
+def _(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
+    holds = tuple(hold for hold in state.holds if hold.id != event.hold_id)
+    after = _DECIDED[event.reason](event, replace(state, holds=holds))
+    return replace(after, status=_S.RUNNING) if event.resumed else after
+
+
+def _node_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
+    task_id = event.task_id or ""
+    if event.decision == "APPROVE":
+        edits = event.edits if event.phase == "BEFORE_EXECUTION" else None
+        return state.with_task(task_id, cleared=True, edits=edits)
+    if event.on_reject == "skip":
+        return state.with_task(task_id, status=TaskStatus.SKIPPED, skip=SkipReason.REVIEWER)
+    rejected = state.with_task(task_id, status=TaskStatus.REJECTED)
+    return _with_failure(rejected, is_leaf=event.is_leaf)
+
+
+def _escalation_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
+    task_id = event.task_id or ""
+    if event.decision == "REJECT":
+        failed = state.with_task(task_id, status=TaskStatus.FAILED, escalation=None)
+        return _with_failure(failed, is_leaf=event.is_leaf)
+    granted = (event.grant,) if event.grant else ()
+    task = state.tasks.get(task_id, TaskState())
+    after = state.with_task(task_id, escalation=None, grants=(*task.grants, *granted))
+    wider = granted if event.grant_scope == "execution" else ()
+    return replace(after, grants=(*state.grants, *wider))
+
+
+def _approval_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
+    return replace(state, approved=event.decision == "APPROVE")
+
+
+def _validation_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
+    return replace(state, stage=Stage.APPROVAL)
+
+
+def _agent_hold_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
+    return replace(state, stage=Stage.VALIDATION, agent_requested=False)
+
+
+def _told(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
+    return state
+
+
+_DECIDED: dict[HoldReason, Callable[[ev.HoldDecided, ExecutionState], ExecutionState]] = {
+    HoldReason.NODE_REVIEW: _node_decided,
+    HoldReason.ESCALATION: _escalation_decided,
+    HoldReason.LAYER_APPROVAL: _approval_decided,
+    HoldReason.LAYER_VALIDATION: _validation_decided,
+    HoldReason.AGENT_DECISION: _agent_hold_decided,
+    HoldReason.REPLAN_REVIEW: _told,
+}
+
+
+@_apply.register
+def _(event: ev.LayerClosed, state: ExecutionState) -> ExecutionState:
+    return replace(state, stage=Stage.AGENT)
+
+
+@_apply.register
+def _(event: ev.LayerSkipRequested, state: ExecutionState) -> ExecutionState:
+    return replace(state, skips=state.skips | {event.layer})
+
+
+@_apply.register
+def _(event: ev.LayerSkipped, state: ExecutionState) -> ExecutionState:
+    return replace(
+        state,
+        layer=event.layer,
+        stage=Stage.APPROVAL,
+        approved=False,
+        tasks={},
+        layer_failed=False,
+        skips=state.skips - {event.layer},
+    )
+
+
+@_apply.register
+def _(event: ev.AgentRequested, state: ExecutionState) -> ExecutionState:
+    return replace(state, agent_requested=True)
+
+
+@_apply.register
+def _(event: ev.AgentDecided, state: ExecutionState) -> ExecutionState:
+    return replace(state, stage=Stage.VALIDATION, agent_requested=False)
+
+
+@_apply.register
+def _(event: ev.AgentFailed, state: ExecutionState) -> ExecutionState:
+    # An external agent's silence is told here; its hold is decided by an event of its own.
+    if event.hold_id is not None:
+        return state
+    return replace(state, stage=Stage.VALIDATION, agent_requested=False)
+
+
+@_apply.register
+def _(event: ev.PlanRevised, state: ExecutionState) -> ExecutionState:
+    replans = state.replans + (1 if event.cause == "replan" else 0)
+    # A new plan has other layers: a wish to skip one by its number no longer means anything.
+    return replace(
+        state,
+        revision=event.revision,
+        total_layers=event.total_layers,
+        replans=replans,
+        skips=frozenset(),
+    )
+
+
+@_apply.register
+def _(event: ev.ExecutionCompleted, state: ExecutionState) -> ExecutionState:
+    return replace(state, status=_S.COMPLETED, tasks={})
+
+
+@_apply.register
+def _(event: ev.ExecutionFailed, state: ExecutionState) -> ExecutionState:
+    return replace(state, status=_S.FAILED, holds=(), tasks={})
+
+
+@_apply.register
+def _(event: ev.ExecutionAborted, state: ExecutionState) -> ExecutionState:
+    return replace(state, status=_S.ABORTED, holds=(), tasks={})

@@ -1,0 +1,38 @@
+"""How a task says that it did not succeed."""
+
+from __future__ import annotations
+
+from .permissions import PermissionSet
+
+
+class TaskFailed(Exception):
+    """The task ran and did not succeed; `retryable` lets its retry policy try again."""
+
+    def __init__(self, message: str, *, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retryable = retryable
+
+
+class PermissionEscalationNeeded(Exception):
+    """The task needs more permission than it has; a person decides at the boundary.
+
+    `operation` is a verb such as "net" or "write", `resource` the exact thing ("api.example:443",
+    "/srv/x"), `line` the 1-based line of the user's code where it happened, if known.
+    """
+
+    def __init__(
+        self,
+        *,
+        operation: str,
+        resource: str,
+        current: PermissionSet,
+        requested: PermissionSet,
+        line: int | None = None,
+    ) -> None:
+        super().__init__(f"{operation} needs permission for {resource}")
+        self.operation = operation
+        self.resource = resource
+        self.current = current
+        self.requested = requested
+        self.line = line

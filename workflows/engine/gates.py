@@ -1,0 +1,160 @@
+"""Opening a hold: what the person or agent who decides is shown, and what time does to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .dag import CodeTask
+from .events import HoldOpened
+from .inputs import task_inputs
+from .moves import Gate, is_critical
+from .policy import ReviewPolicy, TriggerPhase
+from .ports import Ports, Run
+from .state import HoldReason
+
+AGENT_OPTIONS = ("continue", "replan", "abort")
+
+
+def opening(run: Run, gate: Gate, ports: Ports) -> HoldOpened:
+    """The event that opens the hold for `gate`; its verdict is taken here, once."""
+    hold_id = f"{run.execution_id}-{run.state.holds_opened + 1}"
+    return _OPENERS[gate.reason](run, gate, hold_id, ports)
+
+
+def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
+    task_id = gate.task_id or ""
+    task = run.revision.plan.by_id[task_id]
+    review = task.human_review or ReviewPolicy()
+    if gate.phase is TriggerPhase.BEFORE_EXECUTION:
+        payload: Any = task_inputs(run, task_id)
+    else:
+        payload = run.settled([task_id])[task_id].output
+    when = "before it runs" if gate.phase is TriggerPhase.BEFORE_EXECUTION else "of its output"
+    return HoldOpened(
+        hold_id=hold_id,
+        reason=gate.reason,
+        task_id=task_id,
+        phase=gate.phase,
+        quorum=review.quorum,
+        on_reject=review.on_reject,
+        on_timeout=review.on_timeout,
+        timeout_seconds=None if review.on_timeout == "keep_waiting" else review.timeout_seconds,
+        opening={
+            "payload": payload,
+            "groups": list(review.groups),
+            "instructions": review.instructions,
+            "why": f"task {task_id} asks for review {when}",
+            "target": task.target,
+            "layer": run.state.layer,
+            "critical": is_critical(task),
+        },
+    )
+
+
+def _escalation(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
+    task_id = gate.task_id or ""
+    task = run.revision.plan.by_id[task_id]
+    need = run.state.tasks[task_id].escalation
+    review = task.human_review or ReviewPolicy()
+    if need is None:
+        raise ValueError(f"{task_id} has no escalation")
+    payload = {
+        "operation": need.operation,
+        "resource": need.resource,
+        "current": need.current,
+        "requested": need.requested,
+        "line": need.line,
+        "language": task.language if isinstance(task, CodeTask) else None,
+        "code": task.code if isinstance(task, CodeTask) else None,
+    }
+    return HoldOpened(
+        hold_id=hold_id,
+        reason=gate.reason,
+        task_id=task_id,
+        on_reject="fail",
+        opening={
+            "payload": payload,
+            "groups": list(review.groups),
+            "instructions": review.instructions,
+            "why": f"{task_id} needs permission: {need.operation} {need.resource}",
+            "target": task.target,
+            "layer": run.state.layer,
+            "critical": True,
+        },
+    )
+
+
+def _layer_approval(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
+    hil, layer = run.policy.hil, run.state.layer + 1
+    tasks = run.revision.tasks(layer)
+    return HoldOpened(
+        hold_id=hold_id,
+        reason=gate.reason,
+        on_timeout=hil.on_timeout,
+        timeout_seconds=hil.timeout_seconds,
+        opening={
+            "payload": {"summary": ports.summarise(run), "next_layer": _preview(run, layer)},
+            "groups": list(hil.groups),
+            "instructions": "",
+            "why": f"the policy wants a signature before layer {layer + 1} ({hil.approval_required})",
+            "target": f"layer {layer + 1}",
+            "layer": layer,
+            "critical": any(is_critical(task) for task in tasks),
+        },
+    )
+
+
+def _preview(run: Run, layer: int) -> list[dict[str, Any]]:
+    """The tasks of a layer that has not begun, as they stand in the plan."""
+    if layer >= len(run.revision.layers):
+        return []
+    return [
+        {
+            "id": task.id,
+            "target": task.target,
+            "inputs": dict(task.values),
+            "permission_set": task.permission_set,
+        }
+        for task in run.revision.tasks(layer)
+    ]
+
+
+def _for_agent(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
+    layer = run.state.layer
+    agent = gate.reason is HoldReason.AGENT_DECISION
+    results = run.settled(run.revision.layers[layer])
+    payload = {
+        "layer": layer,
+        "results": {
+            name: {"status": each.status, "output": each.output} for name, each in results.items()
+        },
+        "next_layer": _preview(run, layer + 1),
+        "options": list(AGENT_OPTIONS),
+    }
+    ttl = run.policy.validation_timeout_seconds or ports.abandoned_ttl_seconds
+    return HoldOpened(
+        hold_id=hold_id,
+        reason=gate.reason,
+        decider="agent",
+        on_timeout="continue" if agent else "abort",
+        timeout_seconds=run.policy.ail.timeout_seconds if agent else ttl,
+        opening={
+            "payload": payload,
+            "groups": [],
+            "instructions": "",
+            "why": "an agent decides after this layer" if agent else "each layer is validated",
+            "target": f"layer {layer + 1}",
+            "layer": layer,
+            "critical": False,
+        },
+    )
+
+
+_OPENERS: dict[HoldReason, Callable[[Run, Gate, str, Ports], HoldOpened]] = {
+    HoldReason.NODE_REVIEW: _node_review,
+    HoldReason.ESCALATION: _escalation,
+    HoldReason.LAYER_APPROVAL: _layer_approval,
+    HoldReason.LAYER_VALIDATION: _for_agent,
+    HoldReason.AGENT_DECISION: _for_agent,
+}

@@ -1,0 +1,200 @@
+"""`next_move(state, …)`: what a worker does next.  The order of its questions is the protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .dag import Revision, ToolTask
+from .permissions import NAMED
+from .policy import Policy, TriggerPhase
+from .state import ExecutionState, HoldReason, Stage, TaskState
+from .status import ExecutionStatus, TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyCommands:
+    """Commands were queued while a layer ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """First move of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Nothing to do before somebody decides, or before `until` (epoch seconds)."""
+
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunTasks:
+    task_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One hold that is due."""
+
+    reason: HoldReason
+    task_id: str | None = None
+    phase: TriggerPhase | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenHolds:
+    gates: tuple[Gate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CloseLayer:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class AskAgent:
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartLayer:
+    layer: int
+
+
+@dataclass(frozen=True, slots=True)
+class PassOver:
+    """The next layer was to be skipped."""
+
+    layer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    failed: bool
+
+
+Move = (
+    ApplyCommands
+    | Begin
+    | Rest
+    | RunTasks
+    | OpenHolds
+    | CloseLayer
+    | AskAgent
+    | StartLayer
+    | PassOver
+    | Finish
+)
+
+
+def next_move(
+    state: ExecutionState, revision: Revision, policy: Policy, *, queued: int, now: float
+) -> Move:
+    """The next move, in this order of questions:
+
+    commands queued? · running at all? · holds open? · tasks clear to run? · gates due? ·
+    layer settled? · agent's turn? · validation? · approval of the next layer? · another layer? · end.
+    """
+    if queued:
+        return ApplyCommands()
+    if state.status is ExecutionStatus.PENDING:
+        return Begin()
+    if state.status is not ExecutionStatus.RUNNING or state.holds:
+        return Rest()
+    if state.stage is Stage.RUN:
+        return _inside_layer(state, revision, now)
+    return _at_boundary(state, revision, policy)
+
+
+def _inside_layer(state: ExecutionState, revision: Revision, now: float) -> Move:
+    by_id = revision.plan.by_id
+    gates = tuple(
+        gate for task_id, task in state.tasks.items() if (gate := _gate(by_id[task_id], task))
+    )
+    held = {gate.task_id for gate in gates}
+    pending = [
+        task_id
+        for task_id, task in state.tasks.items()
+        if not task.status.is_settled and task_id not in held
+    ]
+    clear = tuple(task_id for task_id in pending if _is_due(state.tasks[task_id], now))
+    if clear:
+        return RunTasks(clear)
+    if gates:
+        return OpenHolds(gates)
+    if pending:
+        return Rest(until=min(state.tasks[task_id].retry_at or now for task_id in pending))
+    return CloseLayer()
+
+
+def _is_due(task: TaskState, now: float) -> bool:
+    return task.retry_at is None or task.retry_at <= now
+
+
+def _gate(spec: object, task: TaskState) -> Gate | None:
+    """The hold that stands between this task and its next step, if any."""
+    task_id = getattr(spec, "id", "")
+    if task.status is TaskStatus.PENDING and task.escalation is not None:
+        return Gate(HoldReason.ESCALATION, task_id)
+    review = getattr(spec, "human_review", None)
+    if review is None or not review.enabled or task.cleared:
+        return None
+    phase = review.trigger_phase
+    before = phase is TriggerPhase.BEFORE_EXECUTION and task.status is TaskStatus.PENDING
+    after = phase is TriggerPhase.AFTER_EXECUTION and task.status is TaskStatus.SUCCEEDED
+    return Gate(HoldReason.NODE_REVIEW, task_id, phase) if before or after else None
+
+
+def _at_boundary(state: ExecutionState, revision: Revision, policy: Policy) -> Move:
+    if state.stage is Stage.AGENT and _agent_due(state, policy):
+        if policy.ail.agent != "external":
+            return AskAgent(policy.ail.agent)
+        # Nothing comes after the last layer, so an external agent is not kept waiting there; one
+        # of ours answers at once and may still replan.
+        if not state.is_last_layer:
+            return OpenHolds((Gate(HoldReason.AGENT_DECISION),))
+    if state.is_last_layer:
+        return Finish(failed=state.failed_leaf)
+    if state.stage is not Stage.APPROVAL and state.layer >= 0 and policy.per_layer_validation:
+        return OpenHolds((Gate(HoldReason.LAYER_VALIDATION),))
+    if state.layer + 1 in state.skips:
+        return PassOver(state.layer + 1)
+    if not state.approved and approval_due(revision, state.layer + 1, policy):
+        return OpenHolds((Gate(HoldReason.LAYER_APPROVAL),))
+    return StartLayer(state.layer + 1)
+
+
+def _agent_due(state: ExecutionState, policy: Policy) -> bool:
+    if not policy.ail.enabled:
+        return False
+    match policy.ail.decision_points:
+        case "per_layer":
+            return True
+        case "on_error":
+            return state.layer_failed or state.agent_requested
+        case "manual":
+            return state.agent_requested
+
+
+def approval_due(revision: Revision, layer: int, policy: Policy) -> bool:
+    """Whether the policy wants a person's signature before this layer."""
+    hil = policy.hil
+    if not hil.enabled or hil.approval_required == "never":
+        return False
+    if hil.approval_required == "always":
+        return True
+    return any(is_critical(task) for task in revision.tasks(layer))
+
+
+def is_critical(task: object) -> bool:
+    """Whether a task's permission set goes beyond reading.
+
+    Tools carry the set the catalogue gave them when the plan was validated; a set that nobody
+    knows counts as critical.
+    """
+    name = getattr(task, "permission_set", None)
+    if name is None:
+        return isinstance(task, ToolTask)
+    known = NAMED.get(name)
+    return known is None or known.is_beyond_reading

@@ -1,0 +1,88 @@
+"""What a workflow asks of people and agents; an execution may override it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class TriggerPhase(StrEnum):
+    """When a node's hold opens, seen from the node."""
+
+    BEFORE_EXECUTION = "BEFORE_EXECUTION"
+    AFTER_EXECUTION = "AFTER_EXECUTION"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ReviewPolicy(_Frozen):
+    """`human_review` of a task."""
+
+    enabled: bool = True
+    trigger_phase: TriggerPhase = TriggerPhase.BEFORE_EXECUTION
+    groups: tuple[str, ...] = ("reviewer",)
+    quorum: int = Field(default=1, ge=1, le=20)
+    timeout_seconds: float | None = Field(default=None, gt=0, le=31_536_000)
+    on_timeout: Literal["reject", "approve", "keep_waiting"] = "reject"
+    on_reject: Literal["abort", "fail", "skip"] = "abort"
+    instructions: str = Field(default="", max_length=4000)
+
+
+class LayerApproval(_Frozen):
+    """`hil`: a person signs before a layer runs."""
+
+    enabled: bool = False
+    timeout_seconds: float = Field(default=300, gt=0, le=31_536_000)
+    on_timeout: Literal["abort", "approve"] = "abort"
+    approval_required: Literal["always", "critical_only", "never"] = "always"
+    groups: tuple[str, ...] = ("reviewer",)
+
+
+class AgentDecisions(_Frozen):
+    """`ail`: an agent decides between layers.
+
+    `agent` is a name registered in workflows.agents, or "external" for one that answers over
+    REST or MCP.  `settings` is handed to the agent as it is (a rule agent finds its rules there).
+    """
+
+    enabled: bool = False
+    decision_points: Literal["per_layer", "on_error", "manual"] = "per_layer"
+    agent: str = Field(default="external", max_length=100)
+    timeout_seconds: float = Field(default=60, gt=0, le=86_400)
+    settings: dict[str, Any] = {}
+
+
+class Speculation(_Frozen):
+    """Work done ahead with read-only tools while somebody decides."""
+
+    enabled: bool = False
+    confidence: float | Literal["learned"] = 0.7
+    max_tasks: int = Field(default=8, ge=1, le=100)
+
+
+class Policy(_Frozen):
+    """The policy of a workflow, or of one execution."""
+
+    hil: LayerApproval = LayerApproval()
+    ail: AgentDecisions = AgentDecisions()
+    per_layer_validation: bool = False
+    # None: the installation's time to live of an abandoned execution.
+    validation_timeout_seconds: float | None = Field(default=None, gt=0, le=31_536_000)
+    speculation: Speculation = Speculation()
+    replan_review: bool = False
+    four_eyes: bool = True
+    permission_ceiling: str = "trusted"
+
+    def overridden_by(self, override: Mapping[str, Any]) -> Policy:
+        """This policy with the keys of `override` laid over it, one level deep."""
+        merged = self.model_dump(mode="json")
+        for key, value in override.items():
+            old = merged.get(key)
+            both = isinstance(old, dict) and isinstance(value, Mapping)
+            merged[key] = {**old, **value} if both and old is not None else value
+        return Policy.model_validate(merged)

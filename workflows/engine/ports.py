@@ -1,0 +1,234 @@
+"""What the loop needs from outside, as protocols; the shells implement them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from .dag import CapabilityTask, CodeTask, Plan, Revision, ToolTask
+from .events import Event
+from .faults import PermissionEscalationNeeded, TaskFailed
+from .policy import Policy
+from .state import ExecutionState, SkipReason
+from .status import TaskStatus
+
+__all__ = [
+    "AgentAnswer",
+    "AgentQuestion",
+    "Agents",
+    "Failure",
+    "Journal",
+    "LeaseLost",
+    "PermissionEscalationNeeded",
+    "Planner",
+    "Ports",
+    "QueuedCommand",
+    "Run",
+    "Settled",
+    "StaleVersion",
+    "Success",
+    "TaskCall",
+    "TaskFailed",
+    "TaskResult",
+    "TaskRunner",
+    "Watch",
+]
+
+
+class StaleVersion(Exception):
+    """The execution has moved on since its sender looked."""
+
+    def __init__(self, message: str = "the execution has moved on") -> None:
+        super().__init__(message)
+
+
+class LeaseLost(Exception):
+    """Another worker holds this execution now; what this one still knows lands nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """How an earlier task ended.  `output` is what later tasks read (after a reviewer's edit)."""
+
+    status: TaskStatus
+    output: Any = None
+    skip: SkipReason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCall:
+    """One task, ready to run.  `key` is stable over crashes: tools may use it for idempotency."""
+
+    task: ToolTask | CodeTask | CapabilityTask
+    inputs: dict[str, Any]
+    attempt: int
+    key: str
+    execution_id: str
+    grants: tuple[dict[str, Any], ...] = ()
+    ceiling: str = "trusted"
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    output: Any
+    duration_ms: float
+    logs: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    message: str
+    duration_ms: float = 0
+    retryable: bool = False
+    logs: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    call: TaskCall
+    outcome: Success | Failure | PermissionEscalationNeeded
+
+
+class Watch(Protocol):
+    """Called now and then while tasks run: keeps the lease alive.
+
+    Returns True when running tasks should stop (an abort was asked for); raises LeaseLost.
+    """
+
+    def __call__(self) -> bool: ...
+
+
+class TaskRunner(Protocol):
+    """Runs tasks side by side."""
+
+    def run(self, calls: Sequence[TaskCall], watch: Watch) -> Iterator[Sequence[TaskResult]]:
+        """Yield results in batches: what finished within the commit window comes together.
+
+        An empty batch means that the window passed with tasks still running.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class AgentQuestion:
+    """What an agent is asked at a boundary: everything, unfiltered."""
+
+    agent: str
+    execution_id: str
+    layer: int
+    total_layers: int
+    results: Mapping[str, Settled]
+    next_layer: tuple[str, ...]
+    context: Mapping[str, Any]
+    inputs: Mapping[str, Any]
+    conversation: tuple[Mapping[str, Any], ...]
+    settings: Mapping[str, Any]
+    timeout_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class AgentAnswer:
+    decision: Literal["continue", "replan", "abort"]
+    reason: str = ""
+    requirement: str = ""
+    available_context: Mapping[str, Any] = field(default_factory=dict)
+    messages: tuple[Mapping[str, str], ...] = ()
+
+
+class Agents(Protocol):
+    """Asks a registered agent; raises TaskFailed when the answer is malformed or late."""
+
+    def ask(self, question: AgentQuestion, watch: Watch) -> AgentAnswer: ...
+
+
+class Planner(Protocol):
+    """Makes a new plan out of a running one."""
+
+    def replan(
+        self,
+        *,
+        plan: Plan,
+        settled: Mapping[str, Settled],
+        begun: frozenset[str],
+        requirement: str,
+        context: Mapping[str, Any],
+    ) -> Plan:
+        """A plan that keeps every task in `begun`; raises TaskFailed with the reason if none."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedCommand:
+    """A command that waited for the boundary.  `actor` and `source` say from whom and where."""
+
+    id: int
+    command: Any
+    actor: str
+    source: str
+
+
+class Run(Protocol):
+    """One execution, opened for writing by one holder."""
+
+    state: ExecutionState
+    revision: Revision
+    policy: Policy
+    inputs: Mapping[str, Any]
+    context: Mapping[str, Any]
+    execution_id: str
+    queued: int
+
+    def record(self, *events: Event) -> None:
+        """Fold events into the state and keep them for the next commit."""
+
+    def commit(self) -> None:
+        """Make everything recorded durable, in one transaction; raises LeaseLost/StaleVersion."""
+
+    def settled(self, task_ids: Sequence[str]) -> Mapping[str, Settled]:
+        """How the named tasks ended, those of the current layer included."""
+
+    def take_commands(self) -> Sequence[QueuedCommand]:
+        """The commands that wait, oldest first; they count as taken with the next commit."""
+
+    def speaks_as(self, actor: str, source: str) -> AbstractContextManager[None]:
+        """Events recorded inside carry this actor and source."""
+
+    def conversation(self) -> tuple[Mapping[str, Any], ...]:
+        """Messages so far, oldest first."""
+
+    def now(self) -> float:
+        """Seconds since the epoch by the database's clock."""
+
+    def watch(self) -> bool:
+        """Keep the lease; see Watch."""
+
+    def slice_over(self) -> bool:
+        """Whether the worker should give others a turn."""
+
+    def rest(self, until: float | None) -> bool:
+        """Commit and give the lease back; False when commands arrived in between."""
+
+
+class Journal(Protocol):
+    """The only writer of executions."""
+
+    def claim(self, execution_id: str) -> AbstractContextManager[Run | None]:
+        """A lease on an execution that has work to do; None when it has none, or it is taken."""
+
+    def open(
+        self, execution_id: str, *, expected_version: int | None
+    ) -> AbstractContextManager[Run]:
+        """An execution at rest, for one command; raises StaleVersion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Everything a step calls on."""
+
+    journal: Journal
+    runner: TaskRunner
+    agents: Agents
+    planner: Planner
+    summarise: Callable[[Run], str]
+    max_replans: int = 3
+    abandoned_ttl_seconds: float = 3600

@@ -1,0 +1,138 @@
+"""The control state of one execution: everything that decides what comes next.
+
+Its size is bounded by the current layer.  Outputs, settled statuses of earlier layers and the plan
+have rows of their own; the state holds none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
+
+from .policy import TriggerPhase
+from .status import ExecutionStatus, TaskStatus
+
+
+class Stage(StrEnum):
+    """How far the current layer has come; APPROVAL looks at the next one."""
+
+    RUN = "RUN"
+    AGENT = "AGENT"
+    VALIDATION = "VALIDATION"
+    APPROVAL = "APPROVAL"
+
+
+class HoldReason(StrEnum):
+    """Why an execution stopped."""
+
+    NODE_REVIEW = "node_review"
+    LAYER_APPROVAL = "layer_approval"
+    LAYER_VALIDATION = "layer_validation"
+    ESCALATION = "escalation"
+    AGENT_DECISION = "agent_decision"
+    REPLAN_REVIEW = "replan_review"
+
+
+class SkipReason(StrEnum):
+    """Why a task was skipped; only UPSTREAM_FAILED counts against the execution."""
+
+    CONDITION = "condition"
+    REVIEWER = "reviewer"
+    COMMAND = "command"
+    UPSTREAM_SKIPPED = "upstream_skipped"
+    UPSTREAM_FAILED = "upstream_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Escalation:
+    """What a task was denied, and the smallest set that would have let it pass."""
+
+    operation: str
+    resource: str
+    current: dict[str, Any]
+    requested: dict[str, Any]
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """One task of the current layer."""
+
+    status: TaskStatus = TaskStatus.PENDING
+    attempt: int = 0
+    cleared: bool = False
+    edits: dict[str, Any] | None = None
+    retry_at: float | None = None
+    skip: SkipReason | None = None
+    escalation: Escalation | None = None
+    grants: tuple[dict[str, Any], ...] = ()
+    feedback: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """An open decision point.  `phase` is set for node reviews alone."""
+
+    id: str
+    reason: HoldReason
+    decider: Literal["human", "agent"] = "human"
+    task_id: str | None = None
+    phase: TriggerPhase | None = None
+    quorum: int = 1
+    approvals: tuple[str, ...] = ()
+    on_reject: Literal["abort", "fail", "skip"] = "abort"
+    on_timeout: Literal["reject", "approve", "keep_waiting", "abort", "continue"] = "keep_waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionState:
+    """What `evolve` folds events into; `next_move` and `decide` read nothing else."""
+
+    status: ExecutionStatus = ExecutionStatus.PENDING
+    version: int = 0
+    revision: int = 1
+    layer: int = -1
+    total_layers: int = 0
+    stage: Stage = Stage.APPROVAL
+    approved: bool = False
+    tasks: Mapping[str, TaskState] = field(default_factory=dict)
+    holds: tuple[Hold, ...] = ()
+    holds_opened: int = 0
+    failed_leaf: bool = False
+    layer_failed: bool = False
+    replans: int = 0
+    skips: frozenset[int] = frozenset()
+    agent_requested: bool = False
+    grants: tuple[dict[str, Any], ...] = ()
+
+    def hold(self, hold_id: str) -> Hold | None:
+        return next((hold for hold in self.holds if hold.id == hold_id), None)
+
+    def with_task(self, task_id: str, **changes: Any) -> ExecutionState:
+        """A copy with one task of the current layer changed."""
+        task = replace(self.tasks.get(task_id, TaskState()), **changes)
+        return replace(self, tasks={**self.tasks, task_id: task})
+
+    @property
+    def is_last_layer(self) -> bool:
+        return self.layer + 1 >= self.total_layers
+
+
+@lru_cache(maxsize=1)
+def _adapter() -> TypeAdapter[ExecutionState]:
+    return TypeAdapter(ExecutionState)
+
+
+def dump_state(state: ExecutionState) -> str:
+    """JSON text of a state."""
+    return _adapter().dump_json(state, exclude_defaults=True).decode()
+
+
+def load_state(data: Mapping[str, Any]) -> ExecutionState:
+    """The state that `dump_state` wrote, from its parsed JSON."""
+    return _adapter().validate_python(data, strict=False)
