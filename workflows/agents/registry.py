@@ -1,0 +1,74 @@
+"""The agents an installation knows by name, and asking one of them within its time."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from functools import lru_cache
+from typing import Protocol
+
+from ..engine.ports import AgentAnswer, AgentQuestion, TaskFailed, Watch
+
+
+class DecisionAgent(Protocol):
+    """Decides at the boundary after a layer.
+
+    `in_process` agents answer at once and are called directly; others (a model behind a network)
+    are waited for in a thread, up to the policy's time.
+    """
+
+    in_process: bool
+
+    def decide(self, question: AgentQuestion) -> AgentAnswer:
+        """The decision; any exception counts as a malformed answer."""
+
+
+_agents: dict[str, DecisionAgent] = {}
+
+
+def register(name: str, agent: DecisionAgent) -> None:
+    """Make an agent known under `name`, the word a policy's `ail.agent` uses."""
+    _agents[name] = agent
+
+
+def agent_names() -> frozenset[str]:
+    """Names that a policy may use, "external" included."""
+    return frozenset(_agents) | {"external"}
+
+
+@lru_cache(maxsize=1)
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=8, thread_name_prefix="agent")
+
+
+class RegisteredAgents:
+    """engine.ports.Agents."""
+
+    def ask(self, question: AgentQuestion, watch: Watch) -> AgentAnswer:
+        agent = _agents.get(question.agent)
+        if agent is None:
+            raise TaskFailed(f"no agent is registered as {question.agent!r}", retryable=False)
+        try:
+            if agent.in_process:
+                return agent.decide(question)
+            return _waited(agent, question, watch)
+        except TaskFailed:
+            raise
+        except Exception as error:
+            raise TaskFailed(f"malformed answer: {type(error).__name__}: {error}") from error
+
+
+def _waited(agent: DecisionAgent, question: AgentQuestion, watch: Watch) -> AgentAnswer:
+    future = _threads().submit(agent.decide, question)
+    end = time.monotonic() + question.timeout_seconds
+    while time.monotonic() < end:
+        try:
+            return future.result(timeout=min(0.1, max(0.0, end - time.monotonic())))
+        except FutureTimeout:
+            if future.done():
+                raise
+            if watch():
+                raise TaskFailed("the run is being aborted") from None
+    future.cancel()
+    raise TaskFailed(f"no answer within {question.timeout_seconds:g} s")

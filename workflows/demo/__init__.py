@@ -1,0 +1,1 @@
+"""The demo: people, servers and workflows that a fresh installation starts with."""

@@ -1,0 +1,76 @@
+"""Roles, and the demo's users with passwords made on first use."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group, Permission
+from django.db import transaction
+from django.db.models import Q
+
+from ..access import ADMIN, AUDITOR, INTEGRATOR, OPERATOR, REVIEWER, ROLES
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+#: Login name → its role.
+DEMO_USERS = {
+    "admin": ADMIN,
+    "reviewer": REVIEWER,
+    "reviewer2": REVIEWER,
+    "auditor": AUDITOR,
+    "operator": OPERATOR,
+    "integrator": INTEGRATOR,
+}
+_APPS = ("workflows", "reviews", "graphrag")
+
+
+def ensure_roles() -> None:
+    """Make the role groups, with the admin pages that each may open."""
+    views = Permission.objects.filter(
+        content_type__app_label__in=_APPS, codename__startswith="view_"
+    )
+    edits = Permission.objects.filter(content_type__app_label__in=_APPS).filter(
+        Q(content_type__model__in=("workflow", "mcpserver", "tool", "apitoken"))
+        & ~Q(codename__startswith="delete_")
+    )
+    for name in ROLES:
+        group, _ = Group.objects.get_or_create(name=name)
+        wanted = {ADMIN: views | edits, AUDITOR: views, OPERATOR: views}.get(name)
+        if wanted is not None:
+            group.permissions.add(*wanted.distinct())
+
+
+def ensure_users(passwords: dict[str, str]) -> None:
+    """Make the demo's users that are missing; those that exist are left as they are."""
+    model = get_user_model()
+    for name, role in DEMO_USERS.items():
+        with transaction.atomic():
+            user, created = model.objects.get_or_create(username=name)
+            if created:
+                _furnish(user, role, passwords[name])
+
+
+def _furnish(user: User, role: str, password: str) -> None:
+    user.email = f"{user.username}@holdpoint.invalid"
+    user.is_staff = role in (ADMIN, AUDITOR, OPERATOR)
+    user.is_superuser = role == ADMIN
+    user.set_password(password)
+    user.save()
+    user.groups.add(Group.objects.get(name=role))
+
+
+def demo_passwords(home: Path) -> dict[str, str]:
+    """The demo's passwords, kept below `home` in a file only its owner can read."""
+    path = home / "demo_passwords.json"
+    known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    missing = {name: f"{name}-{secrets.token_hex(3)}" for name in DEMO_USERS if name not in known}
+    if missing:
+        home.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        path.write_text(json.dumps({**known, **missing}, indent=1))
+    return {**missing, **known}

@@ -1,0 +1,59 @@
+"""The git repository that the demo reads: where it is, and since when its diff is readable."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from django.conf import settings
+
+#: A diff larger than this is no pleasure to review, and near the limit of one task's output.
+_MAX_DIFF_BYTES = 200_000
+_MOST_COMMITS = 10
+#: What git calls the empty tree: the diff of a first commit is taken against it.
+_EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
+
+class NoRepository(Exception):
+    """There is no git repository to run the demo on; the text says what to do."""
+
+
+def demo_repository(path: str = "") -> Path:
+    """The repository's folder: `path`, the setting, or the one Holdpoint stands in."""
+    chosen = path or settings.HOLDPOINT["demo_repository"] or str(settings.BASE_DIR)
+    folder = Path(chosen).expanduser().resolve()
+    try:
+        _git(folder, "rev-parse", "--verify", "HEAD")
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise NoRepository(
+            f"{folder} is no git repository with a commit; name one with --repo PATH or with "
+            "HOLDPOINT_DEMO_REPOSITORY."
+        ) from error
+    return folder
+
+
+def diff_base(folder: Path) -> str:
+    """The oldest of the last commits whose diff to now is still readable."""
+    commits = int(_git(folder, "rev-list", "--count", "HEAD"))
+    base = "HEAD"
+    for back in range(1, min(commits - 1, _MOST_COMMITS) + 1):
+        if _diff_size(folder, f"HEAD~{back}") > _MAX_DIFF_BYTES:
+            break
+        base = f"HEAD~{back}"
+    if commits == 1 and _diff_size(folder, _EMPTY_TREE) <= _MAX_DIFF_BYTES:
+        return _EMPTY_TREE
+    return base
+
+
+def _diff_size(folder: Path, base: str) -> int:
+    return len(_git(folder, "diff", "--unified=0", base))
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(  # noqa: S603 - fixed words, a folder chosen by whoever runs the demo
+        ["git", "-C", str(folder), *arguments],  # noqa: S607 - git is found as its user finds it
+        check=True,
+        capture_output=True,
+        timeout=30,
+    )
+    return done.stdout.decode("utf-8", "replace")

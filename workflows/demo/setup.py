@@ -1,0 +1,50 @@
+"""Putting the demo in place and starting its runs; both can be repeated."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..models import Execution, McpServer, Workflow
+from ..services import start_execution
+from .definitions import WORKFLOWS
+from .repository import demo_repository, diff_base
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+def ensure_git_server() -> McpServer:
+    """The public git server, run by this installation's own Python."""
+    server, _ = McpServer.objects.update_or_create(
+        name="git",
+        defaults={
+            "transport": McpServer.Transport.STDIO,
+            "command": sys.executable,
+            "args": ["-m", "mcp_server_git"],
+        },
+    )
+    return server
+
+
+def ensure_workflows() -> None:
+    """The demo's workflows; one that somebody changed is left as it is."""
+    for definition in WORKFLOWS:
+        Workflow.objects.get_or_create(name=definition["name"], defaults=definition)
+
+
+def start_demo(
+    *, actor: User | None, workflow: str = "release-notes", repo: str = ""
+) -> Execution:
+    """Start one of the demo's workflows on a repository; see demo_repository for which."""
+    chosen = Workflow.objects.get(name=workflow)
+    folder = demo_repository(repo)
+    inputs: dict[str, Any] = {"repo": str(folder)}
+    if workflow == "release-notes":
+        inputs |= {
+            "since": diff_base(folder),
+            "count": 20,
+            "title": f"What is new in {folder.name}",
+            "path": "NOTES.md",
+        }
+    return start_execution(actor=actor, workflow=chosen, inputs=inputs)

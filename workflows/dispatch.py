@@ -1,0 +1,32 @@
+"""Sending for a worker.  Redis carries hints: losing one costs time, never truth."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+import django_rq
+from django.db import transaction
+from redis.exceptions import RedisError
+
+logger = logging.getLogger(__name__)
+
+ADVANCE = "workflows.jobs.advance"
+LEARN = "workflows.jobs.learn"
+
+
+def send_worker(execution_id: int) -> None:
+    """Have a worker look at the execution, once the present transaction is committed."""
+    transaction.on_commit(partial(enqueue, ADVANCE, execution_id))
+
+
+def enqueue(job: str, execution_id: int, *, queue: str = "default") -> bool:
+    """Put a job on the queue now; False when Redis is away (the sweeper sends again)."""
+    try:
+        django_rq.get_queue(queue).enqueue_call(
+            job, args=(execution_id,), timeout=-1, result_ttl=0, failure_ttl=86_400
+        )
+    except RedisError as error:
+        logger.warning("could not send for execution %s: %s", execution_id, error)
+        return False
+    return True

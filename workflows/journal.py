@@ -1,0 +1,407 @@
+"""The only writer of executions: claims, durable steps, queued commands.
+
+Every write is one guarded statement (see journal_sql): it lands whole for the holder of the present
+version and fence, or not at all.  Nothing here holds a transaction open while tasks run.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from django.db import connection, transaction
+
+from . import conf
+from . import journal_sql as sql
+from .engine.commands import load_command
+from .engine.dag import Plan, Revision
+from .engine.events import ContextUpdated, Event
+from .engine.evolve import evolve
+from .engine.policy import Policy
+from .engine.ports import LeaseLost, QueuedCommand, Settled, StaleVersion
+from .engine.reducers import merge_context
+from .engine.state import ExecutionState, SkipReason, dump_state, load_state
+from .engine.status import TaskStatus
+from .journal_rows import Recorded, Rows, rows_of
+from .models import Execution, ExecutionEvent, PlanRevision, Workflow
+from .models import QueuedCommand as QueuedCommandRow
+from .signals import execution_moved
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+class Busy(Exception):
+    """A worker holds the lease: a command has to be queued."""
+
+
+class ExecutionNotFound(Exception):
+    """There is no such execution."""
+
+
+def execute(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """Run one statement with server-side parameters, so that PostgreSQL keeps its plan."""
+    connection.ensure_connection()
+    with (
+        connection.wrap_database_errors,
+        psycopg.Cursor[tuple[Any, ...]](connection.connection) as cursor,
+    ):
+        cursor.execute(statement, parameters)
+        return cursor.fetchall() if cursor.description else []
+
+
+@lru_cache(maxsize=64)
+def load_revision(execution_id: int, number: int) -> Revision:
+    """A plan revision; rows never change, so a worker keeps those it met last."""
+    row = PlanRevision.objects.get(execution_id=execution_id, number=number)
+    return Revision(
+        number=row.number,
+        plan=Plan.model_validate(row.plan),
+        layers=tuple(tuple(layer) for layer in row.layers),
+    )
+
+
+class JournalRun:
+    """One execution, opened for writing.  `fence` is None for a command at rest."""
+
+    def __init__(self, execution_id: str, row: Sequence[Any], *, fence: int | None) -> None:
+        version, revision = row[:2]
+        # Django leaves jsonb as text; parsing is up to its reader.
+        state, inputs, context, policy = (json.loads(text) for text in row[2:6])
+        self.execution_id = execution_id
+        self.state: ExecutionState = load_state({**state, "version": version})
+        self.revision = load_revision(int(execution_id), revision)
+        self.policy = Policy.model_validate(policy)
+        self.inputs: Mapping[str, Any] = inputs
+        self.context: dict[str, Any] = context
+        self.queued = int(row[7])
+        self.held = fence is not None
+        self._fence = fence
+        self._committed = self.state
+        self._recorded: list[Recorded] = []
+        self._taken: list[int] = []
+        self._speaker = ("system", "worker")
+        self._outputs: dict[str, Settled] = {}
+        self._abort = False
+        self._set_clock(float(row[9]))
+        self._started = self._watched = self._renewed = time.monotonic()
+
+    # --- recording ------------------------------------------------------------------------------
+
+    def record(self, *events: Event) -> None:
+        for event in events:
+            after = evolve(self.state, event)
+            moved = self.state.status is not self._committed.status
+            if moved and after.status is not self.state.status:
+                # The database checks each pair of statuses: two changes are two steps.
+                self.commit()
+            self.state = after
+            self._recorded.append(Recorded(event, after, *self._speaker))
+            if isinstance(event, ContextUpdated):
+                self.context = merge_context(self.context, event.updates)
+            self._remember(event)
+
+    def _remember(self, event: Event) -> None:
+        """Keep outputs at hand for the next layer, which reads them most."""
+        if event.kind == "layer_started":
+            needed = {need for name in event.tasks for need in self._needs(name)}
+            self._outputs = {k: v for k, v in self._outputs.items() if k in needed}
+            for name, reason in event.skips.items():
+                self._outputs[name] = Settled(TaskStatus.SKIPPED, skip=reason)
+        elif event.kind == "task_succeeded":
+            self._outputs[event.task_id] = Settled(TaskStatus.SUCCEEDED, event.output)
+        elif event.kind == "task_errored" and event.retry_at is None:
+            self._outputs[event.task_id] = Settled(TaskStatus.FAILED)
+        elif event.kind == "hold_decided" and event.task_id:
+            self._outputs.pop(event.task_id, None)
+
+    def _needs(self, task_id: str) -> frozenset[str]:
+        return self.revision.plan.by_id[task_id].needs
+
+    @contextmanager
+    def speaks_as(self, actor: str, source: str) -> Iterator[None]:
+        before, self._speaker = self._speaker, (actor, source)
+        try:
+            yield
+        finally:
+            self._speaker = before
+
+    # --- durable steps --------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        if self._recorded or self._taken:
+            self._move(sql.LEASE_KEPT if self.held else sql.LEASE_NONE)
+
+    def rest(self, until: float | None) -> bool:
+        if not self.held:
+            return True
+        if self._recorded or self._taken:
+            self._move(sql.LEASE_BACK, wake_at=until)
+        else:
+            self._give_back(until)
+        self.held = bool(self.queued)
+        return not self.held
+
+    def _give_back(self, until: float | None) -> None:
+        parameters = {"id": int(self.execution_id), "fence": self._fence, "wake_at": until}
+        found = execute(sql.REST, {**parameters, "taken": 0})
+        if not found:
+            raise LeaseLost
+        self.queued, self._abort = int(found[0][0]), bool(found[0][1])
+
+    def _move(self, lease: str, *, wake_at: float | None = None) -> None:
+        rows = rows_of(self._recorded, self.context)
+        guard = sql.GUARD_REST if self._fence is None else sql.GUARD_FENCE
+        parts, parameters = self._parts(rows)
+        statement = sql.MOVE.format(lease=lease, guard=guard, parts="".join(parts))
+        found = execute(
+            statement, {**self._scalars(rows), **parameters, "wake_at": wake_at}
+        )
+        if not found:
+            raise LeaseLost if self._fence is not None else StaleVersion
+        self.queued, self._abort = int(found[0][0]), bool(found[0][1])
+        self._set_clock(float(found[0][2]))
+        self._renewed = time.monotonic()
+        self._announce()
+        self._committed, self._recorded, self._taken = self.state, [], []
+        if self.state.revision != self.revision.number:
+            self.revision = load_revision(int(self.execution_id), self.state.revision)
+
+    def _scalars(self, rows: Rows) -> dict[str, Any]:
+        state = self.state
+        return {
+            "id": int(self.execution_id),
+            "expected": self._committed.version,
+            "fence": self._fence,
+            "lease": conf.lease_seconds(),
+            "version": state.version,
+            "status": state.status.value,
+            "revision": state.revision,
+            "layer": state.layer,
+            "total_layers": state.total_layers,
+            "state": dump_state(state),
+            "context": None if rows.context is None else json.dumps(rows.context),
+            "error": rows.error,
+            "final": state.status.is_final,
+            "taken": len(self._taken),
+        }
+
+    def _parts(self, rows: Rows) -> tuple[list[str], dict[str, Any]]:
+        parts: list[str] = []
+        parameters: dict[str, Any] = {}
+        for name in ("events", "attempts", "amendments", "holds", "verdicts", "revisions"):
+            found = getattr(rows, name)
+            if found:
+                parts.append(getattr(sql, name.upper()))
+                parameters[name] = json.dumps(found)
+        if rows.checkpoints:
+            parts.append(sql.CHECKPOINTS)
+            for row in rows.checkpoints:
+                row["state"] = json.loads(row["state"])
+            parameters["checkpoints"] = json.dumps(rows.checkpoints)
+            parameters["prune_to"] = rows.checkpoints[-1]["layer"] - conf.checkpoints_kept()
+        if self._taken:
+            parts.append(sql.TAKEN)
+            parameters["taken_ids"] = self._taken
+        if self.state.status.is_final and self._committed.holds:
+            parts.append(sql.CLOSE_HOLDS)
+            parameters["decided_ids"] = [row["id"] for row in rows.verdicts]
+        return parts, parameters
+
+    def _announce(self) -> None:
+        if self._recorded:
+            announce(
+                self.execution_id,
+                self._committed.version + 1,
+                self.state.version,
+                self.state.status.value,
+            )
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def settled(self, task_ids: Sequence[str]) -> Mapping[str, Settled]:
+        missing = [name for name in task_ids if name not in self._outputs]
+        if missing:
+            parameters = {"id": int(self.execution_id), "tasks": missing}
+            for name, status, skip, output in execute(sql.SETTLED, parameters):
+                reason = SkipReason(skip) if skip else None
+                value = None if output is None else json.loads(output)
+                self._outputs[name] = Settled(TaskStatus(status), value, reason)
+        return {name: self._outputs[name] for name in task_ids if name in self._outputs}
+
+    def take_commands(self) -> Sequence[QueuedCommand]:
+        waiting = QueuedCommandRow.objects.filter(
+            execution_id=int(self.execution_id), taken_at__isnull=True
+        )
+        rows = [row for row in waiting if row.pk not in self._taken]
+        self._taken += [row.pk for row in rows]
+        # The counter may be ahead of what is visible; what was taken is what is subtracted.
+        self.queued = 0
+        return [
+            QueuedCommand(row.pk, load_command(row.command, internal=True), row.actor, row.source)
+            for row in rows
+        ]
+
+    def conversation(self) -> tuple[Mapping[str, Any], ...]:
+        rows = ExecutionEvent.objects.filter(
+            execution_id=int(self.execution_id), kind="message_added"
+        ).values_list("payload", flat=True)
+        return tuple(rows)
+
+    # --- time and lease -------------------------------------------------------------------------
+
+    def _set_clock(self, epoch: float) -> None:
+        self._epoch, self._epoch_at = epoch, time.monotonic()
+
+    def now(self) -> float:
+        return self._epoch + time.monotonic() - self._epoch_at
+
+    def slice_over(self) -> bool:
+        return time.monotonic() - self._started > conf.slice_seconds()
+
+    def watch(self) -> bool:
+        moment = time.monotonic()
+        if moment - self._watched < WATCH_SECONDS:
+            return self._abort
+        self._watched = moment
+        parameters = {
+            "id": int(self.execution_id),
+            "fence": self._fence,
+            "lease": conf.lease_seconds(),
+        }
+        renew = moment - self._renewed > conf.lease_seconds() / 4
+        found = execute(sql.RENEW if renew else sql.WATCH, parameters)
+        if not found or found[0][0] != self._fence:
+            raise LeaseLost
+        if renew:
+            self._renewed = moment
+        self.queued, self._abort = int(found[0][1]), bool(found[0][2])
+        return self._abort
+
+
+#: How often a worker with running tasks looks at its lease and at the abort flag.
+WATCH_SECONDS = 0.3
+
+
+class DjangoJournal:
+    """engine.ports.Journal on PostgreSQL."""
+
+    def __init__(self, owner: str = "") -> None:
+        self._owner = owner
+
+    @contextmanager
+    def claim(self, execution_id: str) -> Iterator[JournalRun | None]:
+        found = execute(
+            sql.CLAIM,
+            {"id": int(execution_id), "owner": self._owner, "lease": conf.lease_seconds()},
+        )
+        if not found:
+            yield None
+            return
+        run = JournalRun(execution_id, found[0], fence=found[0][6])
+        run._abort = bool(found[0][8])
+        try:
+            yield run
+        except LeaseLost:
+            raise
+        except BaseException as error:
+            # Somebody else may try; soon, but not in a tight loop.
+            release(run, delay=5.0, error=f"{type(error).__name__}: {error}")
+            raise
+        if run.held:
+            release(run, delay=None, error="")
+
+    @contextmanager
+    def open(
+        self, execution_id: str, *, expected_version: int | None
+    ) -> Iterator[JournalRun]:
+        found = execute(sql.READ, {"id": int(execution_id)})
+        if not found:
+            raise ExecutionNotFound
+        row = found[0]
+        if expected_version is not None and row[0] != expected_version:
+            raise StaleVersion
+        if row[8]:
+            raise Busy
+        yield JournalRun(execution_id, row, fence=None)
+
+
+def release(run: JournalRun, *, delay: float | None, error: str) -> None:
+    """Give the lease back without a step; `delay` seconds before the next try."""
+    parameters = {
+        "id": int(run.execution_id),
+        "fence": run._fence,
+        "delay": delay,
+        "error": error[:2000],
+    }
+    execute(sql.RELEASE, parameters)
+    run.held = False
+
+
+def queue_command(
+    execution_id: int, command: Any, *, actor: str, source: str
+) -> int | None:
+    """Leave a command for the worker that holds the lease; None when nobody does."""
+    found = execute(
+        sql.QUEUE,
+        {
+            "id": execution_id,
+            "command": command.model_dump_json(),
+            "abort": command.kind == "abort",
+            "actor": actor,
+            "source": source,
+        },
+    )
+    return int(found[0][0]) if found else None
+
+
+def take_overdue(*, patience: float, limit: int = 500) -> list[int]:
+    """Executions with work that nobody holds, marked as sent for; SKIP LOCKED, database clock."""
+    return [row[0] for row in execute(sql.OVERDUE, {"patience": patience, "limit": limit})]
+
+
+def announce(execution_id: str, first_seq: int, last_seq: int, status: str) -> None:
+    """Send the signal once the step is durable."""
+    transaction.on_commit(
+        partial(
+            execution_moved.send_robust,
+            sender=None,
+            execution_id=execution_id,
+            first_seq=first_seq,
+            last_seq=last_seq,
+            status=status,
+        )
+    )
+
+
+def create(
+    *,
+    workflow: Workflow | None,
+    plan: Plan,
+    policy: Policy,
+    inputs: Mapping[str, Any],
+    title: str,
+    created_by: User | None,
+) -> Execution:
+    """A new execution, PENDING at version 0, with the first revision of its plan."""
+    first = Revision.first(plan)
+    execution = Execution.objects.create(
+        workflow=workflow,
+        title=title,
+        total_layers=len(first.layers),
+        inputs=dict(inputs),
+        policy=policy.model_dump(mode="json"),
+        created_by=created_by,
+    )
+    PlanRevision.objects.create(
+        execution=execution,
+        number=first.number,
+        plan=plan.model_dump(mode="json", by_alias=True, exclude_none=True),
+        layers=first.layers,
+    )
+    return execution

@@ -1,0 +1,206 @@
+"""The journal's SQL, kept as SQL.  One statement is one durable step."""
+
+from __future__ import annotations
+
+CLAIM = """
+UPDATE workflows_execution
+   SET lease_owner = %(owner)s,
+       lease_until = now() + make_interval(secs => %(lease)s),
+       fence = fence + 1,
+       wake_at = NULL
+ WHERE id = %(id)s
+   AND (lease_until IS NULL OR lease_until < now())
+   AND (queued_commands > 0 OR (
+        status IN ('PENDING', 'RUNNING') AND (wake_at IS NULL OR wake_at <= now())))
+RETURNING version, revision, state, inputs, context, policy, fence, queued_commands,
+          abort_requested, extract(epoch FROM clock_timestamp())::float8
+"""
+
+READ = """
+SELECT version, revision, state, inputs, context, policy, fence, queued_commands,
+       coalesce(lease_until >= now(), false), extract(epoch FROM clock_timestamp())::float8
+  FROM workflows_execution
+ WHERE id = %(id)s
+"""
+
+WATCH = """
+SELECT fence, queued_commands, abort_requested FROM workflows_execution WHERE id = %(id)s
+"""
+
+RENEW = """
+UPDATE workflows_execution SET lease_until = now() + make_interval(secs => %(lease)s)
+ WHERE id = %(id)s AND fence = %(fence)s
+RETURNING fence, queued_commands, abort_requested
+"""
+
+RELEASE = """
+UPDATE workflows_execution
+   SET lease_owner = '', lease_until = NULL, dispatched_at = now(),
+       wake_at = now() + make_interval(secs => %(delay)s),
+       error = CASE WHEN %(error)s = '' THEN error ELSE %(error)s END
+ WHERE id = %(id)s AND fence = %(fence)s
+"""
+
+QUEUE = """
+WITH held AS (
+    UPDATE workflows_execution
+       SET queued_commands = queued_commands + 1,
+           abort_requested = abort_requested OR %(abort)s
+     WHERE id = %(id)s AND lease_until >= now()
+    RETURNING id
+)
+INSERT INTO workflows_queuedcommand (execution_id, command, actor, source)
+SELECT id, %(command)s::jsonb, %(actor)s, %(source)s FROM held
+RETURNING id
+"""
+
+#: Everything of one durable step hangs on the guarded update of the execution: when that finds no
+#: row, nothing else is written.
+MOVE = """
+WITH moved AS (
+    UPDATE workflows_execution
+       SET version = %(version)s, status = %(status)s, revision = %(revision)s,
+           layer = %(layer)s, total_layers = %(total_layers)s, state = %(state)s::jsonb,
+           context = coalesce(%(context)s::jsonb, context),
+           error = coalesce(%(error)s, error),
+           updated_at = now(),
+           finished_at = CASE WHEN %(final)s THEN now() ELSE finished_at END,
+           queued_commands = queued_commands - %(taken)s,
+           abort_requested = abort_requested AND queued_commands > %(taken)s,
+           {lease}
+     WHERE id = %(id)s AND version = %(expected)s AND {guard}
+    RETURNING id, queued_commands, abort_requested
+){parts}
+SELECT queued_commands, abort_requested, extract(epoch FROM clock_timestamp())::float8 FROM moved
+"""
+
+#: While a worker goes on, its lease starts anew with every step.
+LEASE_KEPT = "lease_until = now() + make_interval(secs => %(lease)s)"
+#: At rest the lease goes back in the same step, unless a command came in meanwhile.
+LEASE_BACK = """
+           lease_owner = CASE WHEN queued_commands > %(taken)s THEN lease_owner ELSE '' END,
+           lease_until = CASE WHEN queued_commands > %(taken)s THEN lease_until END,
+           wake_at = to_timestamp(%(wake_at)s::float8)"""
+#: A command at rest: there is no lease, and a worker is sent for.
+LEASE_NONE = "lease_owner = '', lease_until = NULL, wake_at = NULL, dispatched_at = now()"
+
+REST = f"""
+UPDATE workflows_execution SET {LEASE_BACK}
+ WHERE id = %(id)s AND fence = %(fence)s
+RETURNING queued_commands, abort_requested
+"""
+
+GUARD_FENCE = "fence = %(fence)s"
+GUARD_REST = "(lease_until IS NULL OR lease_until < now())"
+
+EVENTS = """, events AS (
+    INSERT INTO workflows_executionevent (execution_id, seq, kind, payload, actor, source)
+    SELECT moved.id, e.seq, e.kind, e.payload, e.actor, e.source
+      FROM moved, jsonb_to_recordset(%(events)s::jsonb)
+        AS e(seq bigint, kind text, payload jsonb, actor text, source text)
+)"""
+
+ATTEMPTS = """, attempts AS (
+    INSERT INTO workflows_taskattempt (execution_id, task_id, attempt, layer, revision, status,
+        skip_reason, settled, inputs, output, error, logs, duration_ms)
+    SELECT moved.id, a.task_id, a.attempt, a.layer, a.revision, a.status, a.skip_reason, a.settled,
+           a.inputs, a.output, a.error, a.logs, a.duration_ms
+      FROM moved, jsonb_to_recordset(%(attempts)s::jsonb)
+        AS a(task_id text, attempt int, layer int, revision int, status text, skip_reason text,
+             settled boolean, inputs jsonb, output jsonb, error text, logs text,
+             duration_ms float8)
+)"""
+
+AMENDMENTS = """, amendments AS (
+    UPDATE workflows_taskattempt AS old
+       SET status = coalesce(a.status, old.status),
+           skip_reason = coalesce(a.skip_reason, old.skip_reason),
+           is_edited = old.is_edited OR a.is_edited,
+           edited_output = CASE WHEN a.is_edited THEN a.edited_output ELSE old.edited_output END
+      FROM moved, jsonb_to_recordset(%(amendments)s::jsonb)
+        AS a(task_id text, status text, skip_reason text, is_edited boolean, edited_output jsonb)
+     WHERE old.execution_id = moved.id AND old.task_id = a.task_id AND old.settled
+)"""
+
+HOLDS = """, holds AS (
+    INSERT INTO workflows_hold (id, execution_id, task_id, reason, decider, phase, status, layer,
+        payload, groups, target, why, instructions, critical, quorum, approvals, on_reject,
+        on_timeout, opened_seq, expires_at, decided_by, decision)
+    SELECT h.id, moved.id, h.task_id, h.reason, h.decider, h.phase, 'OPEN', h.layer, h.payload,
+           ARRAY(SELECT jsonb_array_elements_text(h.groups)), h.target, h.why, h.instructions,
+           h.critical, h.quorum, '{}', h.on_reject, h.on_timeout, h.opened_seq,
+           now() + make_interval(secs => h.timeout_seconds), '', ''
+      FROM moved, jsonb_to_recordset(%(holds)s::jsonb)
+        AS h(id text, task_id text, reason text, decider text, phase text, layer int,
+             payload jsonb, groups jsonb, target text, why text, instructions text,
+             critical boolean, quorum int, on_reject text, on_timeout text, opened_seq bigint,
+             timeout_seconds float8)
+)"""
+
+VERDICTS = """, verdicts AS (
+    UPDATE workflows_hold AS hold
+       SET status = coalesce(v.status, hold.status),
+           approvals = CASE WHEN v.voter IS NULL THEN hold.approvals
+                            ELSE array_append(hold.approvals, v.voter) END,
+           expires_at = hold.expires_at + make_interval(secs => coalesce(v.extend, 0)),
+           decided_at = CASE WHEN v.status IS NULL THEN hold.decided_at ELSE now() END,
+           decided_by = coalesce(v.decided_by, hold.decided_by),
+           decision = coalesce(v.decision, hold.decision)
+      FROM moved, jsonb_to_recordset(%(verdicts)s::jsonb)
+        AS v(id text, status text, voter text, extend float8, decided_by text, decision text)
+     WHERE hold.id = v.id AND hold.execution_id = moved.id
+)"""
+
+#: What is still open when a run ends is closed with it; a verdict of this same step is left alone,
+#: since one statement may change a row once.
+CLOSE_HOLDS = """, closing AS (
+    UPDATE workflows_hold AS hold
+       SET status = 'CLOSED', decided_at = now()
+      FROM moved
+     WHERE hold.execution_id = moved.id AND hold.status = 'OPEN'
+       AND NOT (hold.id = ANY(%(decided_ids)s::text[]))
+)"""
+
+CHECKPOINTS = """, checkpoints AS (
+    INSERT INTO workflows_checkpoint (execution_id, layer, version, revision, context, state)
+    SELECT moved.id, c.layer, c.version, c.revision, c.context, c.state
+      FROM moved, jsonb_to_recordset(%(checkpoints)s::jsonb)
+        AS c(layer int, version bigint, revision int, context jsonb, state jsonb)
+), pruned AS (
+    DELETE FROM workflows_checkpoint AS old USING moved
+     WHERE old.execution_id = moved.id AND old.layer <= %(prune_to)s
+)"""
+
+REVISIONS = """, revisions AS (
+    INSERT INTO workflows_planrevision (execution_id, number, plan, layers, cause)
+    SELECT moved.id, r.number, r.plan, r.layers, r.cause
+      FROM moved, jsonb_to_recordset(%(revisions)s::jsonb)
+        AS r(number int, plan jsonb, layers jsonb, cause text)
+)"""
+
+TAKEN = """, taken AS (
+    UPDATE workflows_queuedcommand AS q SET taken_at = now()
+      FROM moved WHERE q.execution_id = moved.id AND q.id = ANY(%(taken_ids)s::bigint[])
+)"""
+
+#: Work that nobody holds and nobody was sent for lately.
+OVERDUE = """
+UPDATE workflows_execution SET dispatched_at = now()
+ WHERE id IN (
+    SELECT id FROM workflows_execution
+     WHERE (status IN ('PENDING', 'RUNNING') OR queued_commands > 0)
+       AND dispatched_at < now() - make_interval(secs => %(patience)s)
+       AND (lease_until IS NULL OR lease_until < now())
+       AND (wake_at IS NULL OR wake_at <= now() OR queued_commands > 0)
+     ORDER BY dispatched_at
+     LIMIT %(limit)s
+     FOR UPDATE SKIP LOCKED)
+RETURNING id
+"""
+
+#: Prunes by layer number: layers are closed in order, skipped ones leave no checkpoint.
+SETTLED = """
+SELECT task_id, status, skip_reason, CASE WHEN is_edited THEN edited_output ELSE output END
+  FROM workflows_taskattempt
+ WHERE execution_id = %(id)s AND settled AND task_id = ANY(%(tasks)s::text[])
+"""

@@ -1,0 +1,57 @@
+"""`manage.py setup_demo`: roles and tools always; people and workflows where the demo is on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.management.base import BaseCommand, CommandParser
+
+from workflows.catalogue import sync_all
+from workflows.demo.people import DEMO_USERS, demo_passwords, ensure_roles, ensure_users
+from workflows.demo.repository import NoRepository
+from workflows.demo.setup import ensure_git_server, ensure_workflows, start_demo
+from workflows.models import Execution
+
+
+class Command(BaseCommand):
+    help = "Puts roles, tools and the demo in place; running it again changes nothing."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--show", action="store_true", help="print the demo logins, do nothing")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        demo = settings.HOLDPOINT["demo"]
+        if options["show"]:
+            self._show(demo=demo)
+            return
+        ensure_roles()
+        Path(settings.HOLDPOINT["file_root"]).mkdir(parents=True, exist_ok=True)
+        if demo:
+            ensure_users(demo_passwords(settings.HOLDPOINT["home"]))
+            ensure_git_server()
+            ensure_workflows()
+        for result in sync_all():
+            if result.error:
+                self.stderr.write(f"tool server {result.server}: {result.error}")
+        if demo and not Execution.objects.exists():
+            self._start_first_runs()
+
+    def _start_first_runs(self) -> None:
+        """Something to look at on the first visit."""
+        starter = get_user_model().objects.filter(username="operator").first()
+        try:
+            for name in ("release-notes", "repository-check"):
+                start_demo(actor=starter, workflow=name)
+        except NoRepository as missing:
+            self.stderr.write(str(missing))
+
+    def _show(self, *, demo: bool) -> None:
+        if not demo:
+            self.stdout.write("No demo users: HOLDPOINT_DEMO is off.")
+            return
+        passwords = demo_passwords(settings.HOLDPOINT["home"])
+        for name, role in DEMO_USERS.items():
+            self.stdout.write(f"{name:<11} {passwords[name]:<19} ({role})")

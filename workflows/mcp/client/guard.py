@@ -1,0 +1,79 @@
+"""Runs one stdio server and takes its whole process group along when the owner goes away.
+
+Started as a script (`python -I -S guard.py COMMAND ARGS...`) as the leader of a new session.  The
+server inherits stdin, stdout and stderr, so the guard is not in the way of a message.  It ends the
+group when the server ends, so that no helper process stays, and when stdin hangs up, which happens
+whenever the owner closes it or dies, however it dies.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from types import FrameType
+
+#: Seconds between a hang-up and the kill: a well-behaved server leaves by itself on end of input.
+GRACE_SECONDS = 3.0
+
+#: A hang-up of a pipe is always reported; that of a socket has to be asked for.
+_HANG_UP = getattr(select, "POLLRDHUP", 0)
+
+
+def main(command: list[str]) -> int:
+    """Run `command` until it ends or stdin hangs up; never returns while the group is alive."""
+    if os.getpgrp() != os.getpid():
+        os.setsid()
+    ended, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    try:
+        server = subprocess.Popen(command, close_fds=True)  # noqa: S603 - that is its purpose
+    except OSError as error:
+        sys.stderr.write(f"cannot start {command[0]!r}: {error.strerror}\n")
+        return 127
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        server.send_signal(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, forward)
+    _release_stdout()
+    _wait(server, ended)
+    if server.returncode:
+        sys.stderr.write(f"the server ended with status {server.returncode}\n")
+        sys.stderr.flush()
+    os.killpg(0, signal.SIGKILL)
+    return 0
+
+
+def _release_stdout() -> None:
+    """The owner must see end of file as soon as the server alone has closed its side."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+def _wait(server: subprocess.Popen[bytes], ended: int) -> None:
+    """Return when the server has ended, or at the end of the grace after a hang-up."""
+    poll = select.poll()
+    poll.register(ended, select.POLLIN)
+    poll.register(0, _HANG_UP)
+    grace: float | None = None
+    while server.poll() is None:
+        events = poll.poll(None if grace is None else grace * 1000)
+        if not events:
+            return
+        for descriptor, _event in events:
+            if descriptor == ended:
+                os.read(ended, 512)
+            else:
+                poll.unregister(0)
+                grace = GRACE_SECONDS
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,88 @@
+"""From the SDK's answers to JSON values, tool entries and task failures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    CallToolResult,
+    EmbeddedResource,
+    TextContent,
+    TextResourceContents,
+    Tool,
+)
+
+from workflows.engine.bounded_json import BoundedJSONError, check_value
+from workflows.engine.ports import TaskFailed
+
+from .spec import McpTool
+
+_FINAL_CODES = frozenset({INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR})
+_MAX_MESSAGE = 4_000
+
+
+def value_of(name: str, result: CallToolResult) -> Any:
+    """The task's output: structured content if there is any, else the text.
+
+    Several texts are joined with newlines.  Content that is not text (images, audio, links) makes
+    the value the list of all parts as the protocol writes them.  Raises TaskFailed with the text of
+    a result that is an error, or when the value is not bounded JSON.
+    """
+    if result.is_error:
+        message = _text(result) or "the tool reported an error without a message"
+        raise TaskFailed(f"{name}: {message}"[:_MAX_MESSAGE])
+    value = result.structured_content
+    if value is None:
+        texts = [_text_of(part) for part in result.content]
+        value = "\n".join(text for text in texts if text is not None)
+        if None in texts:
+            value = [
+                part.model_dump(mode="json", by_alias=True, exclude_none=True)
+                for part in result.content
+            ]
+    try:
+        check_value(value)
+    except BoundedJSONError as error:
+        raise TaskFailed(f"{name}: the result is refused: {error}", retryable=False) from None
+    return value
+
+
+def _text(result: CallToolResult) -> str:
+    return "\n".join(text for part in result.content if (text := _text_of(part)) is not None)
+
+
+def _text_of(part: object) -> str | None:
+    if isinstance(part, TextContent):
+        return part.text
+    if isinstance(part, EmbeddedResource) and isinstance(part.resource, TextResourceContents):
+        return part.resource.text
+    return None
+
+
+def failure_of(name: str, error: Exception) -> TaskFailed:
+    """What a call that raised `error` means for the task."""
+    if isinstance(error, MCPError):
+        retryable = error.code not in _FINAL_CODES
+        return TaskFailed(f"{name}: {error.message}"[:_MAX_MESSAGE], retryable=retryable)
+    return TaskFailed(f"{name}: {type(error).__name__}: {error}"[:_MAX_MESSAGE], retryable=False)
+
+
+def tool_of(tool: Tool) -> McpTool:
+    """A server's tool entry; the title falls back as the protocol says."""
+    hints = tool.annotations
+    return McpTool(
+        name=tool.name,
+        title=tool.title or (hints.title if hints else None) or tool.name,
+        description=tool.description or "",
+        input_schema=tool.input_schema,
+        output_schema=tool.output_schema,
+        read_only=hints.read_only_hint if hints else None,
+        destructive=hints.destructive_hint if hints else None,
+        idempotent=hints.idempotent_hint if hints else None,
+        open_world=hints.open_world_hint if hints else None,
+    )

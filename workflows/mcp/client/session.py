@@ -1,0 +1,186 @@
+"""One live session with one server, owned by one task from its start to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+import anyio
+from mcp.client import Client, IncomingMessage
+from mcp.client.subscriptions import SubscriptionLost
+from mcp.shared.exceptions import MCPError
+from mcp_types import Implementation, ToolListChangedNotification
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from .spec import McpServerSpec
+from .stderr import StderrLog, stderr_log
+from .transports import http_transport, stdio_transport
+
+#: Turns of the loop that let it see an end of file which the kernel already has.
+_SETTLE_TURNS = 12
+
+_CLIENT = Implementation(name="holdpoint", version="1")
+
+logger = logging.getLogger(__name__)
+
+Changed = Callable[[str], None]
+
+
+class SessionFailed(Exception):
+    """The session could not be started, or ended before the call was sent."""
+
+
+class McpSession:
+    """Starts in the background on construction; `client()` waits until it can be used.
+
+    The SDK's contexts have to be left by the task that entered them, so a task of its own holds
+    them open until the session is retired or the server goes away.
+    """
+
+    def __init__(self, spec: McpServerSpec, on_changed: Changed | None) -> None:
+        self.spec = spec
+        self._on_changed = on_changed
+        self._users = 0
+        self._retired = False
+        self._late = False
+        self._scope = anyio.CancelScope()
+        self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._ready.add_done_callback(lambda future: future.cancelled() or future.exception())
+        # A context of its own: what the handshake sends is not part of the call that caused it.
+        self._owner = asyncio.get_running_loop().create_task(
+            self._own(), name=f"mcp-{spec.name}", context=contextvars.Context()
+        )
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing more can be sent."""
+        return self._owner.done() or self._scope.cancel_called
+
+    @property
+    def usable(self) -> bool:
+        """Whether new calls may use it."""
+        return not self._retired and not self.gone
+
+    async def client(self) -> Client:
+        """The connected client; raises SessionFailed if there is none."""
+        client = await asyncio.shield(self._ready)
+        if self.spec.transport == "stdio":
+            for _ in range(_SETTLE_TURNS):
+                await asyncio.sleep(0)
+        if self.gone:
+            raise SessionFailed(f"the session with {self.spec.name} has ended")
+        return client
+
+    def __enter__(self) -> None:
+        self._users += 1
+
+    def __exit__(self, *_exc: object) -> None:
+        self._users -= 1
+        if self._retired and not self._users:
+            self._scope.cancel()
+
+    def retire(self) -> None:
+        """Take no more calls, and end when the present ones are done."""
+        self._retired = True
+        if not self._users:
+            self._scope.cancel()
+
+    async def close(self) -> None:
+        """End now, with the server's process group; calls in flight fail."""
+        self._retired = True
+        self._scope.cancel()
+        await asyncio.wait({self._owner})
+
+    async def _own(self) -> None:
+        """Hold the session open until its scope is cancelled; say why if it never got ready."""
+        reason: Exception | None = None
+        log: StderrLog | None = None
+        try:
+            # Outside of the scope, whose cancellation would cut the last lines off.
+            async with AsyncExitStack() as stack:
+                if self.spec.transport == "stdio":
+                    log = await stack.enter_async_context(stderr_log(self.spec.name))
+                with self._scope:
+                    await self._hold_open(log)
+        except Exception as error:
+            reason = _first(error)
+        finally:
+            if not self._ready.done():
+                self._ready.set_exception(self._not_started(reason, log))
+            elif reason is not None:
+                logger.warning("mcp server %s: the session broke: %s", self.spec.name, reason)
+
+    async def _hold_open(self, log: StderrLog | None) -> None:
+        late = asyncio.get_running_loop().call_later(self.spec.start_seconds, self._give_up)
+        end = self._scope.cancel
+        transport = (
+            http_transport(self.spec, end) if log is None else stdio_transport(self.spec, log, end)
+        )
+        try:
+            async with Client(
+                transport, cache=None, client_info=_CLIENT, message_handler=self._on_message
+            ) as client:
+                late.cancel()
+                self._ready.set_result(client)
+                await self._follow_changes(client)
+                await anyio.sleep_forever()
+        finally:
+            late.cancel()
+
+    def _give_up(self) -> None:
+        self._late = True
+        self._scope.cancel()
+
+    def _not_started(self, reason: Exception | None, log: StderrLog | None) -> SessionFailed:
+        if self._late:
+            why = f"no answer within {self.spec.start_seconds:g} s"
+        elif self._retired:
+            why = "it was being closed"
+        else:
+            why = str(reason) if reason is not None else "it ended before it was ready"
+        tail = f" (it wrote: {log.tail})" if log is not None and log.tail else ""
+        return SessionFailed(f"MCP server {self.spec.name} did not start: {why}{tail}")
+
+    async def _follow_changes(self, client: Client) -> None:
+        """Hear of a changed tool list where the protocol wants a subscription for it."""
+        tools = client.server_capabilities.tools
+        if self._on_changed is None or client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return
+        if tools is None or not tools.list_changed:
+            return
+        try:
+            async with client.listen(tools_list_changed=True) as changes:
+                async for _change in changes:
+                    self._tell_changed()
+        except (MCPError, SubscriptionLost) as error:
+            logger.info("mcp server %s: change subscription lost: %s", self.spec.name, error)
+        # Whatever changed from here on would go unheard: the next call gets a new session.
+        self._tell_changed()
+        self.retire()
+
+    async def _on_message(self, message: IncomingMessage) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            self._tell_changed()
+        elif isinstance(message, Exception):
+            logger.warning("mcp server %s sent something unreadable: %s", self.spec.name, message)
+
+    def _tell_changed(self) -> None:
+        if self._on_changed is None:
+            return
+        told = asyncio.get_running_loop().run_in_executor(None, self._on_changed, self.spec.name)
+        told.add_done_callback(_log_failure)
+
+
+def _log_failure(told: asyncio.Future[None]) -> None:
+    if not told.cancelled() and (error := told.exception()) is not None:
+        logger.error("the hook for changed tool lists failed", exc_info=error)
+
+
+def _first(error: Exception) -> Exception:
+    """The first real exception inside nested groups."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error

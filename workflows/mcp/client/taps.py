@@ -1,0 +1,101 @@
+"""Wrappers round the SDK's streams that tell the pool what became of a call."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from mcp.shared.message import SessionMessage
+
+
+@dataclass(slots=True)
+class Attempt:
+    """Whether a call may have reached the server; one that has not may be sent again."""
+
+    sent: bool = False
+
+
+#: The attempt that the current task makes.  The SDK carries the context along with each message.
+current_attempt: contextvars.ContextVar[Attempt] = contextvars.ContextVar("mcp_attempt")
+
+
+def mark_sent() -> None:
+    """Note that the current attempt, if there is one, may have reached the server."""
+    attempt = current_attempt.get(None)
+    if attempt is not None:
+        attempt.sent = True
+
+
+class SendTap:
+    """A write stream that notes on the current attempt what was handed to the server's pipe."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    async def send(self, item: SessionMessage, /) -> None:
+        await self._inner.send(item)
+        mark_sent()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> SendTap:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        closed: bool | None = await self._inner.__aexit__(kind, error, trace)
+        return closed
+
+
+class ReceiveTap:
+    """A read stream that tells when the server has closed its side."""
+
+    def __init__(self, inner: Any, on_end: Callable[[], None]) -> None:
+        self._inner = inner
+        self._on_end = on_end
+
+    @property
+    def last_context(self) -> contextvars.Context | None:
+        """What the SDK looks for on a stream that carries contexts."""
+        found: contextvars.Context | None = getattr(self._inner, "last_context", None)
+        return found
+
+    async def receive(self) -> SessionMessage | Exception:
+        received: SessionMessage | Exception = await self._inner.receive()
+        return received
+
+    def __aiter__(self) -> ReceiveTap:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            received: SessionMessage | Exception = await self._inner.__anext__()
+        except StopAsyncIteration:
+            self._on_end()
+            raise
+        return received
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> ReceiveTap:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        closed: bool | None = await self._inner.__aexit__(kind, error, trace)
+        return closed

@@ -1,0 +1,367 @@
+"""Rows and constraints, no behaviour.
+
+Executions and what belongs to them are written by workflows.journal alone.  Status pairs, the
+growth of the version and the append-only tables are guarded by triggers as well (migration 0002).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from .engine.policy import TriggerPhase
+from .engine.state import HoldReason, SkipReason
+from .engine.status import ExecutionStatus, TaskStatus
+
+_LIVE = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
+
+
+def _choices(enum: type[Any]) -> list[tuple[str, str]]:
+    return [(member.value, member.value) for member in enum]
+
+
+class Workflow(models.Model):
+    """A named definition: a plan, the policy around it and the inputs it asks for."""
+
+    name = models.SlugField(max_length=100, unique=True)
+    title = models.CharField(max_length=200)
+    description = models.TextField(blank=True, default="")
+    plan = models.JSONField()
+    policy = models.JSONField(blank=True, default=dict)
+    inputs_schema = models.JSONField(blank=True, default=dict)
+    default_inputs = models.JSONField(blank=True, default=dict)
+    enabled = models.BooleanField(default=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        ordering = ("title",)
+
+    def __str__(self) -> str:
+        return self.title
+
+
+class McpServer(models.Model):
+    """An MCP server whose tools the catalogue offers as `name.tool`."""
+
+    class Transport(models.TextChoices):
+        STDIO = "stdio", "stdio"
+        HTTP = "http", "streamable HTTP"
+
+    name = models.SlugField(max_length=60, unique=True)
+    transport = models.CharField(max_length=10, choices=Transport.choices, default=Transport.STDIO)
+    command = models.CharField(max_length=500, blank=True, default="")
+    args = models.JSONField(blank=True, default=list)
+    env = models.JSONField(blank=True, default=dict)
+    url = models.URLField(max_length=500, blank=True, default="")
+    headers = models.JSONField(blank=True, default=dict)
+    enabled = models.BooleanField(default=True)
+    synced_at = models.DateTimeField(null=True, blank=True, editable=False)
+    sync_error = models.TextField(blank=True, default="", editable=False)
+
+    class Meta:
+        ordering = ("name",)
+        verbose_name = "MCP server"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Execution(models.Model):
+    """One run of a plan: its control state, its version, and who holds the lease."""
+
+    workflow = models.ForeignKey(
+        Workflow, null=True, blank=True, on_delete=models.PROTECT, related_name="executions"
+    )
+    title = models.CharField(max_length=200)
+    status = models.CharField(
+        max_length=20, choices=_choices(ExecutionStatus), default=ExecutionStatus.PENDING
+    )
+    version = models.BigIntegerField(default=0, db_default=0)
+    revision = models.IntegerField(default=1, db_default=1)
+    layer = models.IntegerField(default=-1, db_default=-1)
+    total_layers = models.IntegerField(default=0, db_default=0)
+    state = models.JSONField(default=dict)
+    inputs = models.JSONField(default=dict)
+    context = models.JSONField(default=dict)
+    policy = models.JSONField(default=dict)
+    error = models.TextField(default="", blank=True)
+    parent = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="forks")
+    forked_at_layer = models.IntegerField(null=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+"
+    )
+    created_at = models.DateTimeField(db_default=Now())
+    updated_at = models.DateTimeField(db_default=Now())
+    finished_at = models.DateTimeField(null=True)
+    # A worker's claim.  `fence` grows with every claim: an older holder's writes land nowhere.
+    lease_owner = models.CharField(max_length=100, default="", db_default="")
+    lease_until = models.DateTimeField(null=True)
+    fence = models.BigIntegerField(default=0, db_default=0)
+    # When there is work again (a retry's backoff); null means at once.
+    wake_at = models.DateTimeField(null=True)
+    dispatched_at = models.DateTimeField(db_default=Now())
+    queued_commands = models.IntegerField(default=0, db_default=0)
+    abort_requested = models.BooleanField(default=False, db_default=False)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(status__in=[status.value for status in ExecutionStatus]),
+                name="execution_known_status",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["dispatched_at"],
+                condition=Q(status__in=[each.value for each in _LIVE]) | Q(queued_commands__gt=0),
+                name="execution_outbox",
+            ),
+            models.Index(fields=["created_by", "-id"], name="execution_by_creator"),
+            models.Index(fields=["status", "-id"], name="execution_by_status"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.title} #{self.pk}"
+
+
+class PlanRevision(models.Model):
+    """A plan as it stood, with the layers it is run in.  Never changed."""
+
+    execution = models.ForeignKey(Execution, on_delete=models.PROTECT, related_name="revisions")
+    number = models.IntegerField()
+    plan = models.JSONField()
+    layers = models.JSONField()
+    cause = models.CharField(max_length=20, default="start")
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["execution", "number"], name="revision_number_once"),
+        ]
+        ordering = ("number",)
+
+    def __str__(self) -> str:
+        return f"revision {self.number}"
+
+
+class ExecutionEvent(models.Model):
+    """A recorded fact.  `seq` is contiguous per execution; rows are append-only."""
+
+    execution = models.ForeignKey(Execution, on_delete=models.PROTECT, related_name="events")
+    seq = models.BigIntegerField()
+    kind = models.CharField(max_length=40)
+    payload = models.JSONField()
+    actor = models.CharField(max_length=150, default="", blank=True)
+    source = models.CharField(max_length=20, default="", blank=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["execution", "seq"], name="event_seq_once"),
+        ]
+        ordering = ("execution_id", "seq")
+
+    def __str__(self) -> str:
+        return f"{self.seq} {self.kind}"
+
+
+class TaskAttempt(models.Model):
+    """One recorded try of a task: what it was given, what came of it."""
+
+    execution = models.ForeignKey(Execution, on_delete=models.PROTECT, related_name="attempts")
+    task_id = models.CharField(max_length=64)
+    attempt = models.IntegerField()
+    layer = models.IntegerField()
+    revision = models.IntegerField()
+    status = models.CharField(max_length=10, choices=_choices(TaskStatus))
+    skip_reason = models.CharField(max_length=20, default="", blank=True, choices=_choices(SkipReason))
+    # False for a failed try that will be repeated.
+    settled = models.BooleanField()
+    inputs = models.JSONField(null=True)
+    output = models.JSONField(null=True)
+    # What a reviewer made of the output; later tasks read this one when it is set.
+    edited_output = models.JSONField(null=True)
+    is_edited = models.BooleanField(default=False, db_default=False)
+    error = models.TextField(default="", blank=True)
+    logs = models.TextField(default="", blank=True)
+    duration_ms = models.FloatField(default=0)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["execution", "task_id", "attempt"], name="attempt_recorded_once"
+            ),
+            models.UniqueConstraint(
+                fields=["execution", "task_id"],
+                condition=Q(settled=True),
+                name="task_settled_once",
+            ),
+        ]
+        ordering = ("layer", "task_id", "attempt")
+
+    def __str__(self) -> str:
+        return f"{self.task_id} try {self.attempt}"
+
+
+class Hold(models.Model):
+    """A decision point, open until somebody (or time) decides it."""
+
+    class Status(models.TextChoices):
+        OPEN = "OPEN", "open"
+        APPROVED = "APPROVED", "approved"
+        REJECTED = "REJECTED", "rejected"
+        CLOSED = "CLOSED", "closed with its run"
+
+    id = models.CharField(max_length=40, primary_key=True)
+    execution = models.ForeignKey(Execution, on_delete=models.PROTECT, related_name="holds")
+    task_id = models.CharField(max_length=64, default="", blank=True)
+    reason = models.CharField(max_length=20, choices=_choices(HoldReason))
+    decider = models.CharField(max_length=10, choices=[("human", "human"), ("agent", "agent")])
+    phase = models.CharField(max_length=20, default="", blank=True, choices=_choices(TriggerPhase))
+    status = models.CharField(max_length=10, choices=Status.choices, default=Status.OPEN)
+    layer = models.IntegerField()
+    payload = models.JSONField(null=True)
+    groups = ArrayField(models.CharField(max_length=150), default=list)
+    target = models.CharField(max_length=200, default="", blank=True)
+    why = models.TextField(default="", blank=True)
+    instructions = models.TextField(default="", blank=True)
+    critical = models.BooleanField(default=False)
+    quorum = models.IntegerField(default=1)
+    approvals = ArrayField(models.CharField(max_length=150), default=list)
+    on_reject = models.CharField(max_length=10, default="abort")
+    on_timeout = models.CharField(max_length=15, default="keep_waiting")
+    opened_seq = models.BigIntegerField()
+    opened_at = models.DateTimeField(db_default=Now())
+    expires_at = models.DateTimeField(null=True)
+    decided_at = models.DateTimeField(null=True)
+    decided_by = models.CharField(max_length=150, default="", blank=True)
+    decision = models.CharField(max_length=10, default="", blank=True)
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["opened_at", "id"], condition=Q(status="OPEN"), name="hold_open_by_age"
+            ),
+            models.Index(
+                fields=["expires_at"],
+                condition=Q(status="OPEN", expires_at__isnull=False),
+                name="hold_open_by_deadline",
+            ),
+        ]
+        ordering = ("opened_at", "id")
+
+    def __str__(self) -> str:
+        return self.id
+
+
+class Checkpoint(models.Model):
+    """A bookmark at the end of a layer: version, layer and context, no copy of anything else."""
+
+    execution = models.ForeignKey(Execution, on_delete=models.PROTECT, related_name="checkpoints")
+    layer = models.IntegerField()
+    version = models.BigIntegerField()
+    revision = models.IntegerField()
+    context = models.JSONField()
+    state = models.JSONField()
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["execution", "layer"], name="checkpoint_layer_once"),
+        ]
+        ordering = ("-layer",)
+
+    def __str__(self) -> str:
+        return f"after layer {self.layer + 1}"
+
+
+class QueuedCommand(models.Model):
+    """A command that came while a worker held the lease; applied at the next boundary."""
+
+    execution = models.ForeignKey(Execution, on_delete=models.PROTECT, related_name="commands")
+    command = models.JSONField()
+    actor = models.CharField(max_length=150)
+    source = models.CharField(max_length=20)
+    created_at = models.DateTimeField(db_default=Now())
+    taken_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["execution", "id"], condition=Q(taken_at__isnull=True), name="command_waits"
+            ),
+        ]
+        ordering = ("id",)
+
+    def __str__(self) -> str:
+        return f"command {self.pk}"
+
+
+class CommandLog(models.Model):
+    """Every command that came in: who, when, from where, and what became of it."""
+
+    execution = models.ForeignKey(Execution, on_delete=models.PROTECT, related_name="command_log")
+    kind = models.CharField(max_length=30)
+    actor = models.CharField(max_length=150)
+    source = models.CharField(max_length=20)
+    outcome = models.CharField(max_length=10)
+    detail = models.TextField(default="", blank=True)
+    version = models.BigIntegerField(null=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.outcome}"
+
+
+class IdempotencyKey(models.Model):
+    """The answer given to a request, so that its repetition gets the same one."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    key = models.CharField(max_length=200)
+    route = models.CharField(max_length=200)
+    body_digest = models.CharField(max_length=64)
+    status = models.IntegerField(null=True)
+    answer = models.JSONField(null=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["user", "key", "route"], name="idempotency_key_once"),
+        ]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class ApiToken(models.Model):
+    """A bearer token.  Only its SHA-256 is kept; the token itself is shown once."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    name = models.CharField(max_length=100, blank=True, default="")
+    prefix = models.CharField(max_length=12)
+    digest = models.CharField(max_length=64, unique=True)
+    scopes = ArrayField(models.CharField(max_length=20))
+    created_at = models.DateTimeField(db_default=Now())
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"{self.prefix}… ({self.user})"

@@ -1,0 +1,85 @@
+"""The only place besides learning.py that talks to graphrag: catalogue, suggestions, replans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from graphrag.catalogue import tools_by_name
+from graphrag.ingest import IngestResult, upsert_tools
+from graphrag.records import ToolRecord
+
+from .engine.dag import Plan
+from .engine.faults import TaskFailed
+from .engine.ports import Settled
+from .mcp.client import McpTool
+from .tools import registry
+
+__all__ = ["CataloguePlanner", "sync_mcp_tools", "sync_python_tools", "tool_schemas"]
+
+
+def tool_schemas(names: Iterable[str]) -> dict[str, ToolRecord]:
+    """The enabled tools of these names, with schemas, permission set and read-only mark."""
+    found = tools_by_name(sorted(set(names)))
+    return {name: record for name, record in found.items() if record.enabled}
+
+
+def sync_python_tools() -> IngestResult:
+    """Bring the catalogue in step with the Python tools that are installed."""
+    records = [
+        ToolRecord(
+            name=tool.name,
+            kind="python",
+            server=tool.server,
+            title=tool.title,
+            description=tool.description,
+            input_schema=tool.input_schema,
+            output_schema=tool.output_schema,
+            permission_set=tool.permission_set,
+            read_only=tool.read_only,
+            idempotent=tool.idempotent,
+        )
+        for tool in registry.all_tools()
+    ]
+    return upsert_tools(records, server=None, prune=False)
+
+
+def sync_mcp_tools(server: str, tools: Iterable[McpTool]) -> IngestResult:
+    """Bring the catalogue in step with one MCP server's tool list.
+
+    A tool that calls itself read-only gets `readonly`, any other `mcp-standard`: a hint of its
+    own is believed for planning, permissions remain what an admin makes of them.
+    """
+    records = [
+        ToolRecord(
+            name=f"{server}.{tool.name}",
+            kind="mcp",
+            server=server,
+            title=tool.title,
+            description=tool.description,
+            input_schema=tool.input_schema,
+            output_schema=tool.output_schema,
+            permission_set="readonly" if tool.read_only else "mcp-standard",
+            read_only=bool(tool.read_only),
+            idempotent=bool(tool.idempotent),
+            destructive=tool.destructive,
+            open_world=tool.open_world,
+        )
+        for tool in tools
+    ]
+    return upsert_tools(records, server=server, prune=True)
+
+
+class CataloguePlanner:
+    """engine.ports.Planner."""
+
+    def replan(
+        self,
+        *,
+        plan: Plan,
+        settled: Mapping[str, Settled],
+        begun: frozenset[str],
+        requirement: str,
+        context: Mapping[str, Any],
+    ) -> Plan:
+        raise TaskFailed("no planner is configured", retryable=True)

@@ -1,0 +1,236 @@
+"""Runs a layer's tasks side by side: Python tools, MCP tools, code, capabilities.
+
+Sync work goes to threads, async work to the background loop; the calling thread waits for both,
+keeps the lease alive meanwhile and hears of an abort.  A thread cannot be killed: a sync tool that
+runs past its time goes on alone, and its result is dropped.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from django.db import connections
+
+from . import background, conf
+from .engine.dag import CapabilityTask, CodeTask, ToolTask
+from .engine.permissions import PermissionSet, cap, named
+from .engine.ports import (
+    Failure,
+    PermissionEscalationNeeded,
+    Success,
+    TaskCall,
+    TaskFailed,
+    TaskResult,
+    Watch,
+)
+from .mcp.client import McpServerSpec, pool
+from .models import McpServer
+from .sandbox import CodeRequest, CodeResult, run_code
+from .tools import registry
+from .tools.context import ToolContext
+from .tools.invocation import call as call_async
+from .tools.invocation import call_sync
+
+#: How often the waiting thread looks after the lease, in seconds.
+_TICK = 0.1
+_THREADS = 64
+
+
+@lru_cache(maxsize=1)
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="task")
+
+
+@dataclass(slots=True)
+class _Running:
+    """A task under way."""
+
+    call: TaskCall
+    future: Future[Any]
+    cancelled: threading.Event
+    started: float
+    deadline: float
+
+    def result(self) -> TaskResult:
+        duration = (time.perf_counter() - self.started) * 1000
+        try:
+            value = self.future.result(timeout=0)
+        except PermissionEscalationNeeded as need:
+            return TaskResult(self.call, need)
+        except TaskFailed as failure:
+            message = _clean(failure.message)
+            return TaskResult(self.call, Failure(message, duration, failure.retryable))
+        except Exception as error:
+            message = _clean(f"{type(error).__name__}: {error}")
+            return TaskResult(self.call, Failure(message, duration, retryable=True))
+        if isinstance(value, CodeResult):
+            logs = _clean("\n".join(part for part in (value.stdout, value.stderr) if part))
+            return TaskResult(self.call, Success(value.value, duration, logs))
+        return TaskResult(self.call, Success(value, duration))
+
+    def timed_out(self) -> TaskResult:
+        limit = time_limit(self.call)
+        outcome = Failure(f"did not finish within {limit:g} s", limit * 1000, retryable=True)
+        return TaskResult(self.call, outcome)
+
+
+def _clean(text: str) -> str:
+    """Text that PostgreSQL takes: no NUL, no lone surrogates, bounded."""
+    return text.replace("\x00", "").encode("utf-8", "replace").decode()[:20_000]
+
+
+def time_limit(call: TaskCall) -> float:
+    """Seconds this task may take."""
+    return call.task.timeout_seconds or conf.task_timeout_seconds()
+
+
+@dataclass
+class LayerRunner:
+    """engine.ports.TaskRunner."""
+
+    window: Callable[[], float] = field(default=conf.commit_window_seconds)
+
+    def run(self, calls: Sequence[TaskCall], watch: Watch) -> Iterator[Sequence[TaskResult]]:
+        running = [_start(call, time.monotonic()) for call in calls]
+        window = self.window()
+        try:
+            wait([each.future for each in running], timeout=window)
+            while running:
+                batch, running = _sort(running)
+                if batch or window:
+                    yield batch
+                if watch() or not running:
+                    return
+                window = 0.0
+                if _wait_for_one(running):
+                    wait([each.future for each in running], timeout=self.window())
+        finally:
+            for each in running:
+                each.cancelled.set()
+                each.future.cancel()
+
+
+def _wait_for_one(running: Sequence[_Running]) -> bool:
+    """Wait a tick, or until a task is done; True when one is."""
+    return bool(wait([each.future for each in running], _TICK, FIRST_COMPLETED).done)
+
+
+def _sort(running: Sequence[_Running]) -> tuple[list[TaskResult], list[_Running]]:
+    """Results of what is done or out of time, and what still runs."""
+    results, still = [], []
+    for each in running:
+        if each.future.done():
+            results.append(each.result())
+        elif time.monotonic() > each.deadline:
+            each.cancelled.set()
+            each.future.cancel()
+            results.append(each.timed_out())
+        else:
+            still.append(each)
+    return results, still
+
+
+def _start(call: TaskCall, now: float) -> _Running:
+    cancelled = threading.Event()
+    deadline = now + time_limit(call)
+    started = time.perf_counter()
+    try:
+        future = _submit(call, cancelled, deadline)
+    except TaskFailed as failure:
+        future = Future()
+        future.set_exception(failure)
+    return _Running(call, future, cancelled, started, deadline)
+
+
+def _submit(call: TaskCall, cancelled: threading.Event, deadline: float) -> Future[Any]:
+    match call.task:
+        case ToolTask():
+            return _submit_tool(call.task, call, cancelled, deadline)
+        case CodeTask():
+            request = code_request(call, call.task)
+            return _in_thread(run_code, request, cancelled.is_set)
+        case CapabilityTask():
+            message = f"there is no capability {call.task.capability!r}"
+            raise TaskFailed(message, retryable=False)
+
+
+def _submit_tool(
+    task: ToolTask, call: TaskCall, cancelled: threading.Event, deadline: float
+) -> Future[Any]:
+    tool = registry.get(task.tool)
+    if tool is not None:
+        ctx = ToolContext(
+            idempotency_key=call.key,
+            execution_id=call.execution_id,
+            task_id=task.id,
+            deadline=deadline,
+            cancelled=cancelled,
+            permissions=permissions_of(call),
+        )
+        if tool.is_async:
+            return background.submit(call_async(tool, call.inputs, ctx))
+        return _in_thread(call_sync, tool, call.inputs, ctx)
+    server, _, name = task.tool.partition(".")
+    spec = server_spec(server)
+    remaining = deadline - time.monotonic()
+    return background.submit(pool().call(spec, name, call.inputs, remaining, cancelled.is_set))
+
+
+def _in_thread(function: Callable[..., Any], *args: Any) -> Future[Any]:
+    return _threads().submit(_without_connections, function, *args)
+
+
+def _without_connections(function: Callable[..., Any], *args: Any) -> Any:
+    """A tool may use the database; its thread must not keep the connection."""
+    try:
+        return function(*args)
+    finally:
+        for connection in connections.all(initialized_only=True):
+            connection.close()
+
+
+def permissions_of(call: TaskCall) -> PermissionSet:
+    """What the task may do: its named set under the workflow's ceiling, and what people granted."""
+    granted = cap(named(call.task.permission_set or "minimal"), named(call.ceiling))
+    for grant in call.grants:
+        granted = granted.union(PermissionSet.model_validate(grant))
+    return granted
+
+
+def code_request(call: TaskCall, task: CodeTask) -> CodeRequest:
+    """The sandbox's request for a code task."""
+    return CodeRequest(
+        language=task.language,
+        code=task.code,
+        inputs=call.inputs,
+        permissions=permissions_of(call),
+        timeout_seconds=time_limit(call),
+    )
+
+
+def server_spec(name: str) -> McpServerSpec:
+    """How to reach an enabled MCP server; TaskFailed when there is none of this name."""
+    row = McpServer.objects.filter(name=name, enabled=True).first()
+    if row is None:
+        message = f"there is no tool server {name!r}, or it is disabled"
+        raise TaskFailed(message, retryable=False)
+    return spec_of(row)
+
+
+def spec_of(row: McpServer) -> McpServerSpec:
+    """A server's row as the client's spec."""
+    return McpServerSpec(
+        name=row.name,
+        transport="stdio" if row.transport == McpServer.Transport.STDIO else "http",
+        command=row.command,
+        args=tuple(row.args),
+        env=dict(row.env),
+        url=row.url,
+        headers=dict(row.headers),
+    )

@@ -1,0 +1,256 @@
+"""What people and programs do to executions: start, command, fork.  Thin skins call these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.db import connection, transaction
+from pydantic import ValidationError
+
+from . import conf, journal
+from .agents import RegisteredAgents, agent_names
+from .dispatch import send_worker
+from .engine.commands import load_command
+from .engine.dag import Plan
+from .engine.decide import Refused
+from .engine.loop import submit
+from .engine.policy import Policy
+from .engine.ports import Ports, StaleVersion
+from .engine.structure import PlanInvalid, Problem, validation_problems
+from .models import CommandLog, Execution, Workflow
+from .planning import CataloguePlanner, tool_schemas
+from .runners import LayerRunner
+from .schemas import schema_errors
+from .summaries import summarise
+from .validation import checked_plan
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+#: A command without a version is tried again when a worker moves on in between.
+_TRIES = 20
+
+
+class InvalidRequest(Exception):
+    """What was asked for is malformed; `problems` names the fields."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("; ".join(f"{each.path}: {each.message}" for each in problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """`outcome` is "applied", or "queued" when a worker will apply it at its next boundary."""
+
+    outcome: str
+    version: int
+    status: str
+
+
+def ports() -> Ports:
+    """The engine's surroundings in this process."""
+    return Ports(
+        journal=journal.DjangoJournal(owner=_owner()),
+        runner=LayerRunner(),
+        agents=RegisteredAgents(),
+        planner=CataloguePlanner(),
+        summarise=summarise,
+        max_replans=conf.max_replans(),
+        abandoned_ttl_seconds=conf.abandoned_ttl_seconds(),
+    )
+
+
+def _owner() -> str:
+    import os
+    import socket
+
+    return f"{socket.gethostname()}:{os.getpid()}"[:100]
+
+
+# --- start --------------------------------------------------------------------------------------
+
+
+def start_execution(
+    *,
+    actor: User | None,
+    workflow: Workflow | None = None,
+    plan: Any = None,
+    inputs: Mapping[str, Any] | None = None,
+    policy: Mapping[str, Any] | None = None,
+    title: str = "",
+) -> Execution:
+    """Start a workflow, or a plan of its own; a worker is sent for on commit.
+
+    Raises InvalidRequest naming every field at fault.
+    """
+    if (workflow is None) == (plan is None):
+        raise InvalidRequest((Problem("workflow", "required", "give a workflow or a plan"),))
+    values = {**(workflow.default_inputs if workflow else {}), **(inputs or {})}
+    _check_inputs(workflow, values)
+    checked = check_plan(workflow.plan if workflow else plan)
+    merged = check_policy(workflow.policy if workflow else {}, policy or {})
+    name = title or (workflow.title if workflow else "Ad-hoc run")
+    with transaction.atomic():
+        execution = journal.create(
+            workflow=workflow,
+            plan=checked,
+            policy=merged,
+            inputs=values,
+            title=name[:200],
+            created_by=actor,
+        )
+        send_worker(execution.pk)
+    return execution
+
+
+def check_plan(data: Any) -> Plan:
+    """The plan, checked against the catalogue; raises InvalidRequest with paths below "plan"."""
+    try:
+        return checked_plan(data, tool_schemas)
+    except PlanInvalid as invalid:
+        raise InvalidRequest(_below("plan", invalid.problems)) from invalid
+
+
+def check_policy(base: Mapping[str, Any], override: Mapping[str, Any]) -> Policy:
+    """The policy with the override laid over it; raises InvalidRequest."""
+    try:
+        policy = Policy.model_validate(base).overridden_by(override)
+    except ValidationError as error:
+        raise InvalidRequest(validation_problems(error, "policy")) from error
+    if policy.ail.enabled and policy.ail.agent not in agent_names():
+        known = ", ".join(sorted(agent_names()))
+        message = f"no agent is registered as {policy.ail.agent!r}; there are: {known}"
+        raise InvalidRequest((Problem("policy.ail.agent", "unknown_agent", message),))
+    return policy
+
+
+def _check_inputs(workflow: Workflow | None, values: Mapping[str, Any]) -> None:
+    schema = workflow.inputs_schema if workflow else {}
+    errors = schema_errors(schema, values) if schema else ()
+    if errors:
+        raise InvalidRequest(
+            tuple(Problem(_join("inputs", e.path), "schema_mismatch", e.message) for e in errors)
+        )
+
+
+def _below(prefix: str, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    return tuple(
+        Problem(prefix if each.path == "plan" else _join(prefix, each.path), each.code, each.message)
+        for each in problems
+    )
+
+
+def _join(prefix: str, path: str) -> str:
+    if not path:
+        return prefix
+    return f"{prefix}{path}" if path.startswith("[") else f"{prefix}.{path}"
+
+
+# --- commands -----------------------------------------------------------------------------------
+
+
+def parse_command(data: Any) -> Any:
+    """A command from parsed JSON; raises InvalidRequest with field paths."""
+    try:
+        return load_command(data)
+    except ValidationError as error:
+        kind = data.get("kind") if isinstance(data, dict) else None
+        raise InvalidRequest(_without_kind(validation_problems(error), kind)) from error
+
+
+def _without_kind(problems: tuple[Problem, ...], kind: Any) -> tuple[Problem, ...]:
+    """Paths without the name of the command, which pydantic puts in front."""
+    prefix = f"{kind}."
+    return tuple(
+        Problem(each.path.removeprefix(prefix) if each.path != "plan" else "kind", each.code, each.message)
+        for each in problems
+    )
+
+
+def submit_command(
+    *,
+    execution_id: int,
+    command: Any,
+    actor: str,
+    source: str,
+    version: int | None = None,
+) -> CommandResult:
+    """Apply a command now, or queue it while a worker holds the execution.
+
+    Raises StaleVersion when `version` is not the present one, Refused with the reason, or
+    journal.ExecutionNotFound.  Whatever happens is logged.
+    """
+    try:
+        result = _apply_or_queue(execution_id, command, actor, source, version)
+    except (Refused, StaleVersion) as error:
+        _log(execution_id, command, actor, source, outcome="refused", detail=str(error))
+        raise
+    _log(
+        execution_id, command, actor, source, outcome=result.outcome, version=result.version
+    )
+    return result
+
+
+def _apply_or_queue(
+    execution_id: int, command: Any, actor: str, source: str, version: int | None
+) -> CommandResult:
+    for _ in range(_TRIES):
+        try:
+            run = submit(
+                str(execution_id),
+                command,
+                ports(),
+                actor=actor,
+                source=source,
+                expected_version=version,
+            )
+        except journal.Busy:
+            queued = _queue(execution_id, command, actor, source, version)
+            if queued is not None:
+                return queued
+        except StaleVersion:
+            if version is not None:
+                raise
+        else:
+            if not run.state.status.is_final and not run.state.status.is_resting:
+                send_worker(execution_id)
+            return CommandResult("applied", run.state.version, run.state.status.value)
+    raise StaleVersion
+
+
+def _queue(
+    execution_id: int, command: Any, actor: str, source: str, version: int | None
+) -> CommandResult | None:
+    """None when the worker let go of the execution in between."""
+    waiting = journal.queue_command(execution_id, command, actor=actor, source=source)
+    if waiting is None:
+        return None
+    row = Execution.objects.values("version", "status").get(pk=execution_id)
+    return CommandResult("queued", row["version"], row["status"])
+
+
+def _log(
+    execution_id: int,
+    command: Any,
+    actor: str,
+    source: str,
+    *,
+    outcome: str,
+    detail: str = "",
+    version: int | None = None,
+) -> None:
+    # A refusal inside somebody's transaction is rolled back with it; the caller's skin logs it.
+    if connection.in_atomic_block and connection.needs_rollback:
+        return
+    CommandLog.objects.create(
+        execution_id=execution_id,
+        kind=command.kind,
+        actor=actor,
+        source=source,
+        outcome=outcome,
+        detail=detail[:2000],
+        version=version,
+    )

@@ -1,0 +1,152 @@
+"""Built-in tool for HTTP requests, through the product's one way out to the network."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from django.conf import settings
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from workflows import net
+from workflows.engine.bounded_json import BoundedJSONError
+from workflows.engine.bounded_json import parse as parse_document
+from workflows.engine.permissions import PermissionSet, named, smallest_cover
+from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+
+from .context import ToolContext
+from .registry import tool
+from .rooted import refuse
+
+#: A response becomes one JSON value, so it is bounded like one.
+MAX_RESPONSE_BYTES = 256 * 1024
+
+Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+
+
+class HTTPAnswer(TypedDict):
+    """`headers` by lower-case name; `body` is the JSON value of a JSON response, else its text."""
+
+    status: int
+    reason: str
+    url: str
+    headers: dict[str, str]
+    body: Any
+
+
+@tool(permission_set="network-api", title="HTTP request")
+def http_request(
+    url: Annotated[str, Field(max_length=8192, description="An https address of a public host.")],
+    ctx: ToolContext,
+    *,
+    method: Method = "GET",
+    headers: Annotated[dict[str, str], Field(max_length=64)] | None = None,
+    body: Annotated[Any, Field(description="Text is sent as it is, other values as JSON.")] = None,
+    timeout_seconds: Annotated[float, Field(gt=0, le=120, allow_inf_nan=False)] = 10.0,
+    fail_on_error: Annotated[
+        bool, Field(description="Let the task fail on a status of 400 and above.")
+    ] = True,
+) -> HTTPAnswer:
+    """Send an HTTP request to a web API and return status, headers and body.
+
+    Only public hosts are reached, unless a private one is granted by name and port; redirects are
+    checked hop by hop.  A request that changes something carries an Idempotency-Key header that
+    stays the same when the attempt is repeated.
+    """
+    grants = ctx.permissions or _default_grants()
+    data, content_type = _encoded(body)
+    try:
+        answer = net.request(
+            method,
+            url,
+            grants=grants,
+            headers=_headers(headers or {}, content_type, method, ctx),
+            body=data,
+            limits=net.NetLimits(
+                total_seconds=_allowed(timeout_seconds, ctx), max_response_bytes=MAX_RESPONSE_BYTES
+            ),
+            should_stop=ctx.cancelled.is_set,
+        )
+    except net.NetworkDenied as denied:
+        raise _denied(denied, grants, ctx) from None
+    except net.NetworkFailed as failed:
+        raise TaskFailed(f"the request failed: {failed}") from None
+    if fail_on_error and answer.status >= 400:
+        message = f"{method} {answer.url} answered {answer.status} {answer.reason}"
+        raise TaskFailed(message, retryable=answer.status == 429 or answer.status >= 500)
+    return HTTPAnswer(
+        status=answer.status,
+        reason=answer.reason,
+        url=answer.url,
+        headers=_joined(answer.headers),
+        body=_decoded(answer),
+    )
+
+
+def _default_grants() -> PermissionSet:
+    """Public hosts on the TLS port, and what the setting HOLDPOINT["http_allow_hosts"] adds."""
+    extra = tuple(settings.HOLDPOINT.get("http_allow_hosts", ()))
+    try:
+        return named("network-api").union(PermissionSet(hosts=extra))
+    except ValueError as error:
+        raise refuse(f"the setting HOLDPOINT['http_allow_hosts'] is wrong: {error}") from None
+
+
+def _allowed(seconds: float, ctx: ToolContext) -> float:
+    left = ctx.remaining()
+    return seconds if left is None else max(0.01, min(seconds, left))
+
+
+def _encoded(body: Any) -> tuple[bytes | None, str]:
+    if body is None:
+        return None, ""
+    try:
+        if isinstance(body, str):
+            return body.encode("utf-8"), "text/plain; charset=utf-8"
+        return json.dumps(body, allow_nan=False).encode("ascii"), "application/json"
+    except ValueError as error:
+        raise refuse(f"argument 'body': {error}") from None
+
+
+def _headers(
+    given: dict[str, str], content_type: str, method: str, ctx: ToolContext
+) -> dict[str, str]:
+    names = {name.lower() for name in given}
+    headers = dict(given)
+    if content_type and "content-type" not in names:
+        headers["Content-Type"] = content_type
+    changes = method not in ("GET", "HEAD", "OPTIONS")
+    if changes and ctx.idempotency_key and "idempotency-key" not in names:
+        headers["Idempotency-Key"] = ctx.idempotency_key
+    return headers
+
+
+def _denied(
+    denied: net.NetworkDenied, current: PermissionSet, ctx: ToolContext
+) -> TaskFailed | PermissionEscalationNeeded:
+    """A question to a person where the caller keeps grants, else a plain failure."""
+    if ctx.permissions is None:
+        return refuse(f"the request is not allowed: {denied}")
+    requested = current.union(smallest_cover("net", denied.resource))
+    return PermissionEscalationNeeded(
+        operation="net", resource=denied.resource, current=current, requested=requested
+    )
+
+
+def _joined(pairs: net.Headers) -> dict[str, str]:
+    joined: dict[str, str] = {}
+    for name, value in pairs:
+        key = name.lower()
+        joined[key] = f"{joined[key]}, {value}" if key in joined else value
+    return joined
+
+
+def _decoded(answer: net.Response) -> Any:
+    kind = (answer.header("content-type") or "").partition(";")[0].strip().lower()
+    if kind == "application/json" or kind.endswith("+json"):
+        try:
+            return parse_document(answer.body) if answer.body else None
+        except BoundedJSONError as error:
+            raise refuse(f"the response's JSON is refused: {error}") from None
+    return answer.text().replace("\x00", "\ufffd")

@@ -1,0 +1,60 @@
+"""Calling a Python tool: arguments checked before, the result checked after."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from workflows import background
+from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+
+from .context import ToolContext
+from .registry import PythonTool
+
+logger = logging.getLogger(__name__)
+
+
+def call_sync(tool: PythonTool, arguments: Mapping[str, Any], ctx: ToolContext) -> Any:
+    """Call `tool` and return its result as a bounded JSON value; blocks the calling thread.
+
+    An async tool runs on the background loop and is cancelled at the context's deadline; a sync
+    one runs in this thread and has to look at the context itself.  Raises TaskFailed or
+    PermissionEscalationNeeded, nothing else.
+    """
+    bound = tool.signature.bind(arguments, ctx)
+    try:
+        if tool.is_async:
+            value = background.run(tool.function(**bound), ctx.remaining())
+        else:
+            value = tool.function(**bound)
+    except (TaskFailed, PermissionEscalationNeeded):
+        raise
+    except Exception as error:
+        raise _failure(tool, error, ctx) from error
+    return tool.signature.result(value)
+
+
+async def call(tool: PythonTool, arguments: Mapping[str, Any], ctx: ToolContext) -> Any:
+    """The same for a coroutine: async tools on the background loop, sync ones in a thread."""
+    bound = tool.signature.bind(arguments, ctx)
+    try:
+        async with asyncio.timeout(ctx.remaining()):
+            if tool.is_async:
+                value = await background.here(tool.function(**bound))
+            else:
+                value = await asyncio.to_thread(tool.function, **bound)
+    except (TaskFailed, PermissionEscalationNeeded):
+        raise
+    except Exception as error:
+        raise _failure(tool, error, ctx) from error
+    return tool.signature.result(value)
+
+
+def _failure(tool: PythonTool, error: Exception, ctx: ToolContext) -> TaskFailed:
+    """What a caller of `tool` sees instead of an exception that the tool did not mean."""
+    if isinstance(error, TimeoutError) and ctx.remaining() == 0.0:
+        return TaskFailed(f"{tool.name} did not finish in time")
+    logger.error("tool %s failed", tool.name, exc_info=error)
+    return TaskFailed(f"{type(error).__name__}: {error}"[:2000])

@@ -1,0 +1,118 @@
+"""From a function's type hints to the check of its arguments and the form of its result."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NotRequired, Required, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from workflows.engine.bounded_json import BoundedJSONError, check_value, path_text
+from workflows.engine.ports import TaskFailed
+
+from .context import ToolContext
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a tool takes and gives; `context_name` is its parameter for the ToolContext, if any."""
+
+    function: Callable[..., Any]
+    arguments: TypeAdapter[dict[str, Any]]
+    returns: TypeAdapter[Any]
+    context_name: str | None
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Signature:
+        """Read `function`; TypeError for a parameter without a hint or with a star."""
+        hints = get_type_hints(function, include_extras=True)
+        fields: dict[str, Any] = {}
+        context_name = None
+        for name, parameter in inspect.signature(function).parameters.items():
+            _check_parameter(function, parameter, hints)
+            if hints[name] is ToolContext:
+                context_name = name
+            else:
+                optional = parameter.default is not inspect.Parameter.empty
+                fields[name] = (NotRequired if optional else Required)[hints[name]]
+        arguments = _arguments_adapter(fields)
+        returns: TypeAdapter[Any] = TypeAdapter(hints.get("return", Any))
+        return cls(
+            function=function,
+            arguments=arguments,
+            returns=returns,
+            context_name=context_name,
+            input_schema=_input_schema(arguments, function),
+            output_schema=returns.json_schema(mode="serialization") or None,
+        )
+
+    def bind(self, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
+        """Keyword arguments for the function, converted to the hints.
+
+        Raises TaskFailed naming the path of each bad argument; trying again would not help.
+        """
+        try:
+            bound = dict(self.arguments.validate_python(dict(arguments)))
+        except ValidationError as error:
+            raise TaskFailed(_complaint(error), retryable=False) from None
+        if self.context_name is not None:
+            bound[self.context_name] = context
+        return bound
+
+    def result(self, value: Any) -> Any:
+        """`value` as a bounded JSON value; TaskFailed when it cannot be one."""
+        try:
+            plain = self.returns.dump_python(value, mode="json", warnings="error")
+            check_value(plain)
+        except BoundedJSONError as error:
+            raise TaskFailed(f"the tool's result is refused: {error}", retryable=False) from None
+        except (ValueError, TypeError, RecursionError) as error:
+            message = f"the tool's result is not the JSON value it declares: {error}"
+            raise TaskFailed(message, retryable=False) from None
+        return plain
+
+
+def _check_parameter(
+    function: Callable[..., Any], parameter: inspect.Parameter, hints: Mapping[str, Any]
+) -> None:
+    if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+        raise TypeError(f"{function.__qualname__}: {parameter} cannot be given by name")
+    if parameter.name not in hints:
+        raise TypeError(f"{function.__qualname__}: {parameter.name} has no type hint")
+
+
+def _arguments_adapter(fields: dict[str, Any]) -> TypeAdapter[dict[str, Any]]:
+    # A TypedDict and not a model: a model's own attributes ("json", "copy") would clash.
+    make: Any = TypedDict
+    shape = make("Arguments", fields)
+    shape.__pydantic_config__ = ConfigDict(extra="forbid", hide_input_in_errors=True)
+    adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(shape)
+    return adapter
+
+
+def _input_schema(
+    arguments: TypeAdapter[dict[str, Any]], function: Callable[..., Any]
+) -> dict[str, Any]:
+    """The JSON Schema of the arguments, with the defaults that the function itself fills in."""
+    schema = arguments.json_schema()
+    schema.pop("title", None)
+    parameters = inspect.signature(function).parameters
+    for name, described in schema.get("properties", {}).items():
+        default = parameters[name].default
+        if default is not inspect.Parameter.empty:
+            described["default"] = default
+    return schema
+
+
+def _complaint(error: ValidationError) -> str:
+    found = [
+        f"argument {path_text(item['loc'])!r}: {item['msg']}"
+        for item in error.errors(include_url=False, include_input=False, include_context=False)
+    ]
+    more = f" (and {len(found) - 5} more)" if len(found) > 5 else ""
+    return "; ".join(found[:5]) + more

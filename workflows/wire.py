@@ -1,0 +1,98 @@
+"""Recorded events as they travel: camelCase, over sockets, SSE and JSON pages alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .models import ExecutionEvent
+
+#: Stored kind → wire type.  hold_opened and hold_decided depend on what they carry; see _type.
+_TYPES = {
+    "execution_started": "workflow_start",
+    "layer_started": "layer_start",
+    "task_succeeded": "task_complete",
+    "task_errored": "task_error",
+    "task_escalated": "task_escalated",
+    "hold_expired": "hil_timeout",
+    "hold_extended": "hold_extended",
+    "hold_voted": "hold_voted",
+    "layer_closed": "checkpoint",
+    "layer_skip_requested": "state_updated",
+    "layer_skipped": "layer_skipped",
+    "agent_decided": "agent_decided",
+    "agent_failed": "ail_failed",
+    "agent_requested": "state_updated",
+    "plan_revised": "state_updated",
+    "replan_failed": "replan_failed",
+    "context_updated": "state_updated",
+    "message_added": "message_added",
+    "command_refused": "command_refused",
+    "execution_completed": "workflow_complete",
+    "execution_failed": "workflow_complete",
+    "execution_aborted": "workflow_aborted",
+}
+
+#: Payload keys that may leave over a socket: ids, words and numbers, no task data.
+_PUBLIC = {
+    "task_id": "nodeId",
+    "phase": "triggerPhase",
+    "hold_id": "holdId",
+    "reason": "reason",
+    "decider": "decider",
+    "decision": "decision",
+    "edited": "edited",
+    "attempt": "attempt",
+    "duration_ms": "durationMs",
+    "retry_at": "retryAt",
+    "layer": "layer",
+    "total_layers": "totalLayers",
+    "total_tasks": "totalTasks",
+    "tasks": "tasks",
+    "failed": "failed",
+    "revision": "revision",
+    "cause": "cause",
+    "added": "added",
+    "removed": "removed",
+    "changed": "changed",
+    "agent": "agent",
+    "on_timeout": "onTimeout",
+    "seconds": "seconds",
+    "role": "role",
+    "command": "command",
+}
+_FINAL = {"execution_completed": "COMPLETED", "execution_failed": "FAILED"}
+
+
+def wire_events(execution_id: int, *, after: int, limit: int = 500) -> list[dict[str, Any]]:
+    """Events with seq > `after`, oldest first, at most `limit`, as wire objects."""
+    rows = ExecutionEvent.objects.filter(execution_id=execution_id, seq__gt=after)
+    return [wire_event(row) for row in rows.order_by("seq")[:limit]]
+
+
+def wire_event(row: ExecutionEvent) -> dict[str, Any]:
+    """One event: `timestamp` in ms since the epoch, `version` = `seq` = its place in the journal."""
+    payload = row.payload
+    event: dict[str, Any] = {
+        "type": _type(row.kind, payload),
+        "executionId": str(row.execution_id),
+        "timestamp": int(row.created_at.timestamp() * 1000),
+        "seq": row.seq,
+        "version": row.seq,
+    }
+    for key, name in _PUBLIC.items():
+        value = payload.get(key)
+        if value is not None:
+            event[name] = value
+    if row.actor:
+        event["actor"] = row.actor
+    if row.kind in _FINAL:
+        event["status"] = _FINAL[row.kind]
+    return event
+
+
+def _type(kind: str, payload: dict[str, Any]) -> str:
+    if kind == "hold_opened":
+        return "workflow_paused" if payload["decider"] == "human" else "decision_required"
+    if kind == "hold_decided":
+        return "workflow_resumed" if payload["resumed"] else "hold_decided"
+    return _TYPES[kind]
