@@ -20,7 +20,7 @@ from . import conf
 from . import journal_sql as sql
 from .engine.commands import load_command
 from .engine.dag import Plan, Revision
-from .engine.events import ContextUpdated, Event
+from .engine.events import ContextUpdated, Event, ExecutionForked, MessageAdded
 from .engine.evolve import evolve
 from .engine.policy import Policy
 from .engine.ports import LeaseLost, QueuedCommand, Settled, StaleVersion
@@ -28,7 +28,7 @@ from .engine.reducers import merge_context
 from .engine.state import ExecutionState, SkipReason, dump_state, load_state
 from .engine.status import TaskStatus
 from .journal_rows import Recorded, Rows, rows_of
-from .models import Execution, ExecutionEvent, PlanRevision, Workflow
+from .models import Checkpoint, Execution, ExecutionEvent, PlanRevision, Workflow
 from .models import QueuedCommand as QueuedCommandRow
 from .signals import execution_moved
 
@@ -405,3 +405,62 @@ def create(
         layers=first.layers,
     )
     return execution
+
+
+def fork(
+    *,
+    parent: Execution,
+    checkpoint: Checkpoint,
+    inputs: Mapping[str, Any],
+    context: Mapping[str, Any],
+    created_by: User | None,
+) -> Execution:
+    """A new execution at the parent's checkpoint: its settled tasks, its plan, its messages."""
+    revision = load_revision(parent.pk, checkpoint.revision)
+    bookmark = load_state(checkpoint.state)
+    # Holds are numbered per execution, and a grant reaches no further than its own.
+    start = ExecutionState(
+        layer=bookmark.layer,
+        total_layers=len(revision.layers),
+        stage=bookmark.stage,
+        failed_leaf=bookmark.failed_leaf,
+        layer_failed=bookmark.layer_failed,
+    )
+    execution = Execution.objects.create(
+        workflow=parent.workflow,
+        title=parent.title,
+        parent=parent,
+        forked_at_layer=checkpoint.layer,
+        layer=start.layer,
+        total_layers=start.total_layers,
+        state=json.loads(dump_state(start)),
+        inputs=dict(inputs),
+        context=dict(context),
+        policy=parent.policy,
+        created_by=created_by,
+    )
+    PlanRevision.objects.create(
+        execution=execution,
+        number=1,
+        plan=revision.plan.model_dump(mode="json", by_alias=True, exclude_none=True),
+        layers=revision.layers,
+        cause="fork",
+    )
+    execute(
+        sql.COPY_ATTEMPTS,
+        {"parent": parent.pk, "child": execution.pk, "layer": checkpoint.layer},
+    )
+    _take_over_messages(parent, checkpoint, execution)
+    return execution
+
+
+def _take_over_messages(parent: Execution, checkpoint: Checkpoint, child: Execution) -> None:
+    rows = ExecutionEvent.objects.filter(
+        execution=parent, kind="message_added", seq__lte=checkpoint.version
+    ).order_by("seq")
+    with DjangoJournal().open(str(child.pk), expected_version=0) as run:
+        run.record(ExecutionForked(parent=str(parent.pk), layer=checkpoint.layer))
+        for row in rows:
+            with run.speaks_as(row.actor, row.source):
+                run.record(MessageAdded.model_validate(row.payload))
+        run.commit()

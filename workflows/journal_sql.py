@@ -198,7 +198,16 @@ UPDATE workflows_execution SET dispatched_at = now()
 RETURNING id
 """
 
-#: Prunes by layer number: layers are closed in order, skipped ones leave no checkpoint.
+COPY_ATTEMPTS = """
+INSERT INTO workflows_taskattempt (execution_id, task_id, attempt, layer, revision, status,
+    skip_reason, settled, inputs, output, edited_output, is_edited, error, logs, duration_ms,
+    created_at)
+SELECT %(child)s, task_id, attempt, layer, 1, status, skip_reason, settled, inputs, output,
+       edited_output, is_edited, error, logs, duration_ms, created_at
+  FROM workflows_taskattempt
+ WHERE execution_id = %(parent)s AND layer <= %(layer)s
+"""
+
 SETTLED = """
 SELECT task_id, status, skip_reason, CASE WHEN is_edited THEN edited_output ELSE output END
   FROM workflows_taskattempt

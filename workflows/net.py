@@ -230,12 +230,12 @@ def parse_target(url: str) -> _Target:
         raise NetworkFailed("the URL is too long or holds characters that must be escaped")
     try:
         parts = urlsplit(url)
+        if parts.scheme not in _PORTS:
+            raise NetworkFailed("the URL must begin with http:// or https://")
         port = parts.port
         host = canonical_host(parts.hostname or "")
     except ValueError as error:
         raise NetworkFailed(f"bad URL: {error}") from error
-    if parts.scheme not in _PORTS:
-        raise NetworkFailed("the URL must begin with http:// or https://")
     if parts.username is not None or parts.password is not None or "\\" in parts.netloc:
         raise NetworkFailed("the URL may not carry a user or a password")
     return _Target(parts.scheme, host, port or _PORTS[parts.scheme], _path(parts), url)

@@ -11,9 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.conf import settings
+from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 
 from . import conf, dispatch, journal
+from .engine.commands import ExpireHold
+from .engine.decide import Refused
+from .engine.ports import StaleVersion
+from .models import Hold
+from .services import submit_command
 
 logger = logging.getLogger(__name__)
 
@@ -36,10 +42,30 @@ def sweep() -> Sweep:
         dispatch.enqueue(dispatch.ADVANCE, execution_id)
     if overdue:
         logger.info("sent again for %s executions", len(overdue))
-    done = 0
+    done = _run("agent holds", expire_agent_holds)
     for path in settings.HOLDPOINT.get("sweep_hooks", ()):
         done += _run(path, import_string(path))
     return Sweep(sent=len(overdue), hooks=done)
+
+
+def expire_agent_holds() -> int:
+    """Holds that an external agent left to time; people's holds are a hook of reviews."""
+    late = Hold.objects.filter(
+        status=Hold.Status.OPEN, decider="agent", expires_at__lte=Now()
+    ).values_list("id", "execution_id")[:500]
+    done = 0
+    for hold_id, execution_id in late:
+        try:
+            submit_command(
+                execution_id=execution_id,
+                command=ExpireHold(hold=hold_id),
+                actor="system",
+                source="sweeper",
+            )
+        except (Refused, StaleVersion):
+            continue  # decided in the meantime
+        done += 1
+    return done
 
 
 def _run(path: str, hook: Callable[[], int]) -> int:

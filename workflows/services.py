@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,19 +14,19 @@ from pydantic import ValidationError
 from . import conf, journal
 from .agents import RegisteredAgents, agent_names
 from .dispatch import send_worker
-from .engine.commands import load_command
-from .engine.dag import Plan
+from .engine.commands import InjectTask, ModifyArgs, load_command
+from .engine.dag import Plan, ToolTask
 from .engine.decide import Refused
 from .engine.loop import submit
 from .engine.policy import Policy
 from .engine.ports import Ports, StaleVersion
 from .engine.structure import PlanInvalid, Problem, validation_problems
-from .models import CommandLog, Execution, Workflow
+from .models import Checkpoint, CommandLog, Execution, Workflow
 from .planning import CataloguePlanner, tool_schemas
 from .runners import LayerRunner
 from .schemas import schema_errors
 from .summaries import summarise
-from .validation import checked_plan
+from .validation import checked_plan, checked_task
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -64,9 +66,6 @@ def ports() -> Ports:
 
 
 def _owner() -> str:
-    import os
-    import socket
-
     return f"{socket.gethostname()}:{os.getpid()}"[:100]
 
 
@@ -149,6 +148,36 @@ def _join(prefix: str, path: str) -> str:
     return f"{prefix}{path}" if path.startswith("[") else f"{prefix}.{path}"
 
 
+# --- fork ---------------------------------------------------------------------------------------
+
+
+def fork_execution(
+    *,
+    execution: Execution,
+    checkpoint: Checkpoint,
+    actor: User | None,
+    inputs: Mapping[str, Any] | None = None,
+    context: Mapping[str, Any] | None = None,
+) -> Execution:
+    """A new execution that goes on from a checkpoint, with edited inputs or context if given.
+
+    Settled tasks up to the checkpoint are taken over and do not run again.  Permissions that were
+    granted to the old execution stay with it, and every hold behind the checkpoint opens anew.
+    """
+    values = {**execution.inputs, **(inputs or {})}
+    _check_inputs(execution.workflow, values)
+    with transaction.atomic():
+        fork = journal.fork(
+            parent=execution,
+            checkpoint=checkpoint,
+            inputs=values,
+            context={**checkpoint.context, **(context or {})},
+            created_by=actor,
+        )
+        send_worker(fork.pk)
+    return fork
+
+
 # --- commands -----------------------------------------------------------------------------------
 
 
@@ -183,6 +212,7 @@ def submit_command(
     Raises StaleVersion when `version` is not the present one, Refused with the reason, or
     journal.ExecutionNotFound.  Whatever happens is logged.
     """
+    command = _checked(execution_id, command)
     try:
         result = _apply_or_queue(execution_id, command, actor, source, version)
     except (Refused, StaleVersion) as error:
@@ -192,6 +222,29 @@ def submit_command(
         execution_id, command, actor, source, outcome=result.outcome, version=result.version
     )
     return result
+
+
+def _checked(execution_id: int, command: Any) -> Any:
+    """Tasks and arguments that come with a command meet the catalogue before anything else."""
+    try:
+        if isinstance(command, InjectTask):
+            task = checked_task(command.task, tool_schemas, "task")
+            return command.model_copy(update={"task": task})
+        if isinstance(command, ModifyArgs):
+            _check_arguments(execution_id, command)
+    except PlanInvalid as invalid:
+        raise InvalidRequest(invalid.problems) from invalid
+    return command
+
+
+def _check_arguments(execution_id: int, command: ModifyArgs) -> None:
+    found = Execution.objects.filter(pk=execution_id).values_list("revision", flat=True).first()
+    if found is None:
+        raise journal.ExecutionNotFound
+    task = journal.load_revision(execution_id, found).plan.by_id.get(command.task_id)
+    if isinstance(task, ToolTask):
+        arguments = {**task.arguments, **command.arguments}
+        checked_task(task.model_copy(update={"arguments": arguments}), tool_schemas, "")
 
 
 def _apply_or_queue(

@@ -41,6 +41,15 @@ def checked_plan(data: Any, catalogue: Catalogue) -> Plan:
     return Plan(tasks=tuple(_with_permissions(task, tools) for task in plan.tasks))
 
 
+def checked_task(task: Any, catalogue: Catalogue, path: str) -> Any:
+    """One task that is to join a plan, checked like those of a plan; raises PlanInvalid."""
+    tools = catalogue([task.tool] if isinstance(task, ToolTask) else [])
+    problems = _task_problems(task, path, tools)
+    if problems:
+        raise PlanInvalid(tuple(problems))
+    return _with_permissions(task, tools)
+
+
 def _task_problems(task: Any, path: str, tools: Mapping[str, KnownTool]) -> list[Problem]:
     named = task.permission_set
     unknown = named is not None and named not in NAMED
@@ -48,7 +57,7 @@ def _task_problems(task: Any, path: str, tools: Mapping[str, KnownTool]) -> list
     if unknown:
         choice = ", ".join(sorted(NAMED))
         problems.append(
-            Problem(f"{path}.permission_set", "unknown_permission_set", f"must be one of {choice}")
+            Problem(_join(path, "permission_set"), "unknown_permission_set", f"must be one of {choice}")
         )
     if isinstance(task, ToolTask):
         problems += _tool_problems(task, path, tools)
@@ -59,17 +68,17 @@ def _tool_problems(task: ToolTask, path: str, tools: Mapping[str, KnownTool]) ->
     tool = tools.get(task.tool)
     if tool is None:
         message = f"there is no tool {task.tool!r} in the catalogue, or it is disabled"
-        return [Problem(f"{path}.tool", "unknown_tool", message)]
+        return [Problem(_join(path, "tool"), "unknown_tool", message)]
     errors = schema_errors(tool.input_schema, task.arguments, wildcard=is_reference)
     return [
-        Problem(_join(f"{path}.arguments", each.path), "schema_mismatch", each.message)
+        Problem(_join(_join(path, "arguments"), each.path), "schema_mismatch", each.message)
         for each in errors
     ]
 
 
 def _join(prefix: str, path: str) -> str:
-    if not path:
-        return prefix
+    if not path or not prefix:
+        return prefix or path
     return f"{prefix}{path}" if path.startswith("[") else f"{prefix}.{path}"
 
 

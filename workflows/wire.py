@@ -9,6 +9,7 @@ from .models import ExecutionEvent
 #: Stored kind → wire type.  hold_opened and hold_decided depend on what they carry; see _type.
 _TYPES = {
     "execution_started": "workflow_start",
+    "execution_forked": "workflow_forked",
     "layer_started": "layer_start",
     "task_succeeded": "task_complete",
     "task_errored": "task_error",
@@ -59,6 +60,7 @@ _PUBLIC = {
     "seconds": "seconds",
     "role": "role",
     "command": "command",
+    "parent": "parent",
 }
 _FINAL = {"execution_completed": "COMPLETED", "execution_failed": "FAILED"}
 

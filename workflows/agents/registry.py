@@ -8,7 +8,8 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from functools import lru_cache
 from typing import Protocol
 
-from ..engine.ports import AgentAnswer, AgentQuestion, TaskFailed, Watch
+from workflows.engine.ports import AgentAnswer, AgentQuestion, TaskFailed, Watch
+from .rules import RuleAgent
 
 
 class DecisionAgent(Protocol):
@@ -24,7 +25,7 @@ class DecisionAgent(Protocol):
         """The decision; any exception counts as a malformed answer."""
 
 
-_agents: dict[str, DecisionAgent] = {}
+_agents: dict[str, DecisionAgent] = {"rules": RuleAgent()}
 
 
 def register(name: str, agent: DecisionAgent) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..models import Execution, McpServer, Workflow
-from ..services import start_execution
+from workflows.models import Execution, McpServer, Workflow
+from workflows.services import start_execution
 from .definitions import WORKFLOWS
 from .repository import demo_repository, diff_base
 

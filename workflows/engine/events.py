@@ -27,6 +27,14 @@ class ExecutionStarted(_Event):
     total_tasks: int
 
 
+class ExecutionForked(_Event):
+    """This execution goes on from another one's checkpoint."""
+
+    kind: Literal["execution_forked"] = "execution_forked"
+    parent: str
+    layer: int
+
+
 class LayerStarted(_Event):
     """`tasks` are the ids of the layer; `skips` those that will not run, and why."""
 
@@ -234,6 +242,7 @@ class ExecutionAborted(_Event):
 
 Event = Annotated[
     ExecutionStarted
+    | ExecutionForked
     | LayerStarted
     | TaskSucceeded
     | TaskErrored

@@ -104,6 +104,8 @@ def canonical_host(host: str) -> str:
         if "%" in host:
             raise ValueError(f"{host!r} names a network zone")
         return f"[{address.compressed}]" if address.version == 6 else str(address)
+    if len(host) > 1024:
+        raise ValueError("a host name may not be that long")
     try:
         name = host.encode("idna").decode("ascii").lower().removesuffix(".")
     except UnicodeError as error:

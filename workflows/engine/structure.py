@@ -59,9 +59,13 @@ def _path(parts: tuple[int | str, ...], prefix: str) -> str:
     for part in parts:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif part not in ("tool", "code_execution", "capability") or not text.endswith("]"):
+        elif part not in _TAGS or not text.endswith(("]", "task")):
             text += f".{part}" if text else part
     return text or "plan"
+
+
+#: The kinds of task, which pydantic puts into a path behind the task itself.
+_TAGS = ("tool", "code_execution", "capability")
 
 
 def structure_problems(plan: Plan) -> tuple[Problem, ...]:

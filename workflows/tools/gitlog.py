@@ -50,7 +50,7 @@ def read_log(text: str) -> list[Commit]:
     """The commits of a log, in its order; text that is no log has none."""
     heads = list(_ENTRY.finditer(text))
     ends = [head.start() for head in heads[1:]] + [len(text)]
-    return [_commit(head, text[head.end() : end]) for head, end in zip(heads, ends, strict=True)]
+    return [_commit(head, text[head.end() : end]) for head, end in zip(heads, ends, strict=False)]
 
 
 def _commit(head: re.Match[str], message: str) -> Commit:

@@ -54,7 +54,7 @@ def http_request(
     checked hop by hop.  A request that changes something carries an Idempotency-Key header that
     stays the same when the attempt is repeated.
     """
-    grants = ctx.permissions or _default_grants()
+    grants = _grants(ctx)
     data, content_type = _encoded(body)
     try:
         answer = net.request(
@@ -84,11 +84,17 @@ def http_request(
     )
 
 
-def _default_grants() -> PermissionSet:
-    """Public hosts on the TLS port, and what the setting HOLDPOINT["http_allow_hosts"] adds."""
-    extra = tuple(settings.HOLDPOINT.get("http_allow_hosts", ()))
+def _grants(ctx: ToolContext) -> PermissionSet:
+    """What the task may reach; if that is anything, also what HOLDPOINT["http_allow_hosts"] names.
+
+    Without a set from the caller: public hosts on the TLS port.
+    """
+    grants = ctx.permissions or named("network-api")
+    if not grants.hosts:
+        return grants
     try:
-        return named("network-api").union(PermissionSet(hosts=extra))
+        extra = tuple(settings.HOLDPOINT.get("http_allow_hosts", ()))
+        return grants.union(PermissionSet(hosts=extra))
     except ValueError as error:
         raise refuse(f"the setting HOLDPOINT['http_allow_hosts'] is wrong: {error}") from None
 

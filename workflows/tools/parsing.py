@@ -96,8 +96,6 @@ def parse_xml(
         parser.Parse(text.encode("utf-8"), True)  # noqa: FBT003 - positional only
     except expat.ExpatError as error:
         raise refuse(f"not well-formed XML: {error}") from None
-    except UnicodeEncodeError:
-        raise refuse("the XML has a lone surrogate") from None
     if builder.root is None:
         raise refuse("the XML has no root element")
     return builder.root

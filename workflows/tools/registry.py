@@ -102,8 +102,8 @@ def tool(
 ) -> Callable[[F], F]:
     """Declare a function as a tool; it stays callable as it was.
 
-    Sync and async functions alike.  The docstring is the description, every parameter but one of
-    type ToolContext is an argument, and its hints become the schemas.  ValueError for a bad name,
+    Sync and async functions alike.  The docstring is the description, every parameter but `ctx`, a
+    ToolContext, is an argument, and its hints become the schemas.  ValueError for a bad name,
     an unknown permission set or a missing docstring.
     """
 
@@ -180,12 +180,12 @@ _discovered = threading.Event()
 def discover(*, again: bool = False) -> None:
     """Import every module that declares tools, once per process.
 
-    Those are the setting HOLDPOINT["tool_modules"] (by default the built-in ones) and the `tools`
+    Those are the built-in ones, what the setting HOLDPOINT["tool_modules"] adds, and the `tools`
     module of each installed app that has one.
     """
     if _discovered.is_set() and not again:
         return
-    for module in settings.HOLDPOINT.get("tool_modules", BUILTIN_MODULES):
+    for module in (*BUILTIN_MODULES, *settings.HOLDPOINT.get("tool_modules", ())):
         importlib.import_module(module)
     for config in apps.get_app_configs():
         module = f"{config.name}.tools"

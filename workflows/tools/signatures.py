@@ -8,22 +8,26 @@ from dataclasses import dataclass
 from typing import Any, NotRequired, Required, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
 from workflows.engine.bounded_json import BoundedJSONError, check_value, path_text
 from workflows.engine.ports import TaskFailed
+from workflows.schemas import schema_from_callable
 
 from .context import ToolContext
+
+_CONTEXT = "ctx"
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a tool takes and gives; `context_name` is its parameter for the ToolContext, if any."""
+    """What a tool takes and gives, and whether it wants the ToolContext (its parameter `ctx`)."""
 
     function: Callable[..., Any]
     arguments: TypeAdapter[dict[str, Any]]
     returns: TypeAdapter[Any]
-    context_name: str | None
+    takes_context: bool
     input_schema: dict[str, Any]
     output_schema: dict[str, Any] | None
 
@@ -32,23 +36,19 @@ class Signature:
         """Read `function`; TypeError for a parameter without a hint or with a star."""
         hints = get_type_hints(function, include_extras=True)
         fields: dict[str, Any] = {}
-        context_name = None
         for name, parameter in inspect.signature(function).parameters.items():
             _check_parameter(function, parameter, hints)
-            if hints[name] is ToolContext:
-                context_name = name
-            else:
+            if name != _CONTEXT:
                 optional = parameter.default is not inspect.Parameter.empty
                 fields[name] = (NotRequired if optional else Required)[hints[name]]
-        arguments = _arguments_adapter(fields)
-        returns: TypeAdapter[Any] = TypeAdapter(hints.get("return", Any))
+        inputs, output = schema_from_callable(function)
         return cls(
             function=function,
-            arguments=arguments,
-            returns=returns,
-            context_name=context_name,
-            input_schema=_input_schema(arguments, function),
-            output_schema=returns.json_schema(mode="serialization") or None,
+            arguments=_arguments_adapter(fields),
+            returns=TypeAdapter(hints.get("return", Any)),
+            takes_context=_CONTEXT in hints,
+            input_schema=inputs,
+            output_schema=output,
         )
 
     def bind(self, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
@@ -60,14 +60,16 @@ class Signature:
             bound = dict(self.arguments.validate_python(dict(arguments)))
         except ValidationError as error:
             raise TaskFailed(_complaint(error), retryable=False) from None
-        if self.context_name is not None:
-            bound[self.context_name] = context
+        if self.takes_context:
+            bound[_CONTEXT] = context
         return bound
 
     def result(self, value: Any) -> Any:
         """`value` as a bounded JSON value; TaskFailed when it cannot be one."""
         try:
-            plain = self.returns.dump_python(value, mode="json", warnings="error")
+            declared = self.returns.dump_python(value, warnings="error")
+            # In its JSON mode pydantic would turn NaN into null without a word.
+            plain = to_jsonable_python(declared, inf_nan_mode="constants")
             check_value(plain)
         except BoundedJSONError as error:
             raise TaskFailed(f"the tool's result is refused: {error}", retryable=False) from None
@@ -84,6 +86,8 @@ def _check_parameter(
         raise TypeError(f"{function.__qualname__}: {parameter} cannot be given by name")
     if parameter.name not in hints:
         raise TypeError(f"{function.__qualname__}: {parameter.name} has no type hint")
+    if (parameter.name == _CONTEXT) != (hints[parameter.name] is ToolContext):
+        raise TypeError(f"{function.__qualname__}: the ToolContext is the parameter called 'ctx'")
 
 
 def _arguments_adapter(fields: dict[str, Any]) -> TypeAdapter[dict[str, Any]]:
@@ -93,20 +97,6 @@ def _arguments_adapter(fields: dict[str, Any]) -> TypeAdapter[dict[str, Any]]:
     shape.__pydantic_config__ = ConfigDict(extra="forbid", hide_input_in_errors=True)
     adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(shape)
     return adapter
-
-
-def _input_schema(
-    arguments: TypeAdapter[dict[str, Any]], function: Callable[..., Any]
-) -> dict[str, Any]:
-    """The JSON Schema of the arguments, with the defaults that the function itself fills in."""
-    schema = arguments.json_schema()
-    schema.pop("title", None)
-    parameters = inspect.signature(function).parameters
-    for name, described in schema.get("properties", {}).items():
-        default = parameters[name].default
-        if default is not inspect.Parameter.empty:
-            described["default"] = default
-    return schema
 
 
 def _complaint(error: ValidationError) -> str:

@@ -206,12 +206,20 @@ def pool() -> McpPool:
         found = _pools.get(os.getpid())
         if found is None:
             found = _pools[os.getpid()] = McpPool()
-            background.at_close(close_pool)
+            background.at_close(_close_pool)
         return found
 
 
-async def close_pool() -> None:
-    """Close this process's pool, if there is one; the next `pool()` is a fresh one."""
+def close_pool(timeout: float = 30.0) -> None:
+    """Close this process's pool and end its servers; the next `pool()` is a fresh one.
+
+    Waits at most `timeout` seconds, then raises TimeoutError.  Not to be called on the background
+    loop, which closes the pool by itself when it stops.
+    """
+    background.run(_close_pool(), timeout)
+
+
+async def _close_pool() -> None:
     with _lock:
         found = _pools.pop(os.getpid(), None)
     if found is not None:

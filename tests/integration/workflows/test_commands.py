@@ -1,0 +1,166 @@
+"""The nine commands at rest: what each does, and why it refuses."""
+
+from typing import Any
+
+import pytest
+
+from tests.integration.workflows.conftest import Engine, review, source, value
+from workflows.engine.decide import Refused
+from workflows.engine.faults import TaskFailed
+from workflows.models import CommandLog, Execution
+from workflows.services import InvalidRequest
+
+
+@pytest.fixture
+def paused(engine: Engine) -> Execution:
+    """A run that waits before `gate`, with two layers to come."""
+    return engine.run(
+        value("first", 1),
+        value("gate", 2, depends_on=["first"], **review("BEFORE", on_reject="fail")),
+        value("next", source("context", "word"), depends_on=["gate"]),
+        value("last", source("next")),
+    )
+
+
+def open_gate(engine: Engine, execution: Execution) -> Execution:
+    engine.decide(engine.holds(execution)[0])
+    return engine.drive(execution)
+
+
+def outputs(execution: Execution) -> dict[str, Any]:
+    return dict(execution.attempts.values_list("task_id", "output"))
+
+
+def test_update_state_merges_context(engine: Engine, paused: Execution) -> None:
+    engine.command(paused, {"kind": "update_state", "updates": {"word": "a", "other": 1}})
+    engine.command(paused, {"kind": "update_state", "updates": {"word": "b"}})
+    done = open_gate(engine, paused)
+    assert done.context == {"word": "b", "other": 1}
+    assert outputs(done)["last"] == "b"
+
+
+def test_modify_args_changes_what_has_not_begun(engine: Engine, paused: Execution) -> None:
+    change = {"kind": "modify_args", "task_id": "last", "arguments": {"value": "changed"}}
+    engine.command(paused, change)
+    done = open_gate(engine, paused)
+    assert outputs(done)["last"] == "changed"
+    assert done.revision == 2
+
+
+@pytest.mark.parametrize("name", ["first", "gate"])
+def test_modify_args_leaves_what_has_begun(engine: Engine, paused: Execution, name: str) -> None:
+    change = {"kind": "modify_args", "task_id": name, "arguments": {"value": "x"}}
+    with pytest.raises(Refused, match="has run, or its layer has begun"):
+        engine.command(paused, change)
+
+
+def test_inject_task_joins_a_later_layer(engine: Engine, paused: Execution) -> None:
+    task = value("added", source("first"))
+    engine.command(paused, {"kind": "inject_task", "task": task})
+    done = open_gate(engine, paused)
+    assert outputs(done)["added"] == 1
+    assert done.attempts.get(task_id="added").layer == 2
+    assert done.attempts.get(task_id="next").layer == 2
+
+
+@pytest.mark.parametrize(
+    ("task", "code"),
+    [
+        (value("first"), "duplicate_task"),
+        (value("x", source("nobody")), "invalid_plan"),
+        (value("x", depends_on=["x"]), "invalid_plan"),
+    ],
+)
+def test_inject_task_refuses_what_cannot_be(
+    engine: Engine, paused: Execution, task: dict[str, Any], code: str
+) -> None:
+    with pytest.raises(Refused) as caught:
+        engine.command(paused, {"kind": "inject_task", "task": task})
+    assert caught.value.code == code
+    assert open_gate(engine, paused).status == "COMPLETED"
+
+
+def test_inject_task_checks_the_catalogue(engine: Engine, paused: Execution) -> None:
+    task = value("x") | {"tool": "nobody.knows"}
+    with pytest.raises((Refused, InvalidRequest), match="no tool"):
+        engine.command(paused, {"kind": "inject_task", "task": task})
+
+
+def test_skip_layer_records_skipped_tasks(engine: Engine, paused: Execution) -> None:
+    engine.command(paused, {"kind": "skip_layer"})
+    done = open_gate(engine, paused)
+    assert done.status == "COMPLETED"
+    skipped = done.attempts.get(task_id="next")
+    assert (skipped.status, skipped.skip_reason) == ("SKIPPED", "command")
+    assert outputs(done)["last"] is None
+    assert "next" not in engine.called(done)
+
+
+def test_skip_layer_refuses_a_layer_that_has_begun(engine: Engine, paused: Execution) -> None:
+    with pytest.raises(Refused, match="has begun or does not exist"):
+        engine.command(paused, {"kind": "skip_layer", "layer": 1})
+
+
+def test_abort_at_rest_closes_the_holds(engine: Engine, paused: Execution) -> None:
+    hold = engine.holds(paused)[0]
+    result = engine.command(paused, {"kind": "abort", "reason": "not today"})
+    assert (result.outcome, result.status) == ("applied", "ABORTED")
+    hold.refresh_from_db()
+    paused.refresh_from_db()
+    assert (hold.status, paused.error) == ("CLOSED", "not today")
+    with pytest.raises(Refused, match="has ended"):
+        engine.command(paused, {"kind": "abort"})
+
+
+def test_continue_is_refused_where_nobody_waits_for_it(engine: Engine, paused: Execution) -> None:
+    with pytest.raises(Refused, match="does not wait"):
+        engine.command(paused, {"kind": "continue"})
+
+
+def test_replan_without_a_planner_leaves_the_run_as_it_was(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing(*args: object, **kwargs: object) -> None:
+        raise TaskFailed("no planner is configured")
+
+    monkeypatch.setattr("workflows.planning.CataloguePlanner.replan", nothing)
+    execution = engine.run(value("a"), value("b", depends_on=["a"]), policy={"per_layer_validation": True})
+    assert execution.status == "AWAITING_AGENT"
+    result = engine.command(execution, {"kind": "replan", "new_requirement": "parse XML files"})
+    assert (result.outcome, result.status) == ("applied", "AWAITING_AGENT")
+    assert engine.kinds(execution)[-1] == "replan_failed"
+    engine.command(execution, {"kind": "continue"})
+    assert engine.drive(execution).status == "COMPLETED"
+
+
+def test_every_command_is_logged_with_its_outcome(engine: Engine, paused: Execution) -> None:
+    engine.command(paused, {"kind": "update_state", "updates": {}}, actor="ann")
+    with pytest.raises(Refused):
+        engine.command(paused, {"kind": "continue"}, actor="bob")
+    rows = CommandLog.objects.filter(execution=paused).order_by("id")
+    assert [(row.kind, row.actor, row.source, row.outcome) for row in rows] == [
+        ("update_state", "ann", "test", "applied"),
+        ("continue", "bob", "test", "refused"),
+    ]
+    assert "does not wait" in rows[1].detail
+
+
+@pytest.mark.parametrize(
+    ("data", "path"),
+    [
+        ({"kind": "fly"}, "kind"),
+        ({}, "kind"),
+        ({"kind": "replan"}, "new_requirement"),
+        ({"kind": "abort", "reason": 7}, "reason"),
+        ({"kind": "abort", "why": "x"}, "why"),
+        ({"kind": "skip_layer", "layer": -1}, "layer"),
+        ({"kind": "inject_task", "task": {"id": "a", "type": "tool"}}, "task.tool"),
+        ({"kind": "approval_response", "approved": True}, "hold"),
+    ],
+)
+def test_a_malformed_command_names_its_field(
+    engine: Engine, paused: Execution, data: dict[str, Any], path: str
+) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        engine.command(paused, data)
+    assert path in [each.path for each in caught.value.problems]

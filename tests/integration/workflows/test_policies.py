@@ -1,0 +1,150 @@
+"""Layer approvals, agents, validation: who is asked when, and what the answer does."""
+
+from typing import Any
+
+import pytest
+from django.db.models.functions import Now
+
+from tests.integration.workflows.conftest import Engine, source, value
+from workflows import agents
+from workflows.engine.ports import AgentAnswer, AgentQuestion
+from workflows.models import Execution, Hold
+from workflows.recovery import expire_agent_holds
+from workflows.services import InvalidRequest
+
+
+def chain(*tools: str) -> list[dict[str, Any]]:
+    tasks = []
+    for number, tool in enumerate(tools):
+        needs = {"depends_on": [f"t{number - 1}"]} if number else {}
+        tasks.append(value(f"t{number}", number, **needs) | {"tool": f"testkit.{tool}"})
+    return tasks
+
+
+def approvals(engine: Engine, execution: Execution) -> int:
+    count = 0
+    while execution.status == "PAUSED_FOR_REVIEW":
+        (hold,) = engine.holds(execution)
+        assert hold.reason == "layer_approval"
+        engine.decide(hold)
+        count += 1
+        execution = engine.drive(execution)
+    assert execution.status == "COMPLETED"
+    return count
+
+
+@pytest.mark.parametrize(("required", "expected"), [("always", 3), ("critical_only", 1), ("never", 0)])
+def test_layers_are_approved_as_the_policy_says(
+    engine: Engine, required: str, expected: int
+) -> None:
+    policy = {"hil": {"enabled": True, "approval_required": required}}
+    execution = engine.run(*chain("value", "effect", "value"), policy=policy)
+    assert approvals(engine, execution) == expected
+
+
+def test_a_side_effects_flag_does_not_make_a_layer_critical(engine: Engine) -> None:
+    policy = {"hil": {"enabled": True, "approval_required": "critical_only"}}
+    tasks = [each | {"sideEffects": True} for each in chain("value", "value")]
+    assert engine.run(*tasks, policy=policy).status == "COMPLETED"
+
+
+def test_a_refused_layer_aborts_the_run(engine: Engine) -> None:
+    policy = {"hil": {"enabled": True}}
+    execution = engine.run(*chain("value"), policy=policy)
+    engine.decide(engine.holds(execution)[0], approved=False)
+    assert engine.drive(execution).status == "ABORTED"
+    assert engine.called(execution) == []
+
+
+def test_validation_rests_after_each_layer_but_the_last(engine: Engine) -> None:
+    execution = engine.run(*chain("value", "value", "value"), policy={"per_layer_validation": True})
+    rests = 0
+    while execution.status == "AWAITING_AGENT":
+        rests += 1
+        (hold,) = engine.holds(execution)
+        assert hold.payload["options"] == ["continue", "replan", "abort"]
+        engine.command(execution, {"kind": "continue"})
+        execution = engine.drive(execution)
+    assert (rests, execution.status) == (2, "COMPLETED")
+
+
+RULES = {
+    "rules": [
+        {"when": "results.t0.output > `5`", "decision": "abort", "reason": "too much"},
+        {"when": "layer == `0`", "decision": "continue"},
+    ]
+}
+
+
+def with_rules(**more: Any) -> dict[str, Any]:
+    return {"ail": {"enabled": True, "agent": "rules", "settings": RULES, **more}}
+
+
+def test_a_rule_agent_decides_between_layers(engine: Engine) -> None:
+    calm = engine.run(*chain("value", "value"), policy=with_rules())
+    assert calm.status == "COMPLETED"
+    assert engine.kinds(calm).count("agent_decided") == 2
+    loud = engine.run(value("t0", 9), value("t1", source("t0")), policy=with_rules())
+    assert (loud.status, loud.error) == ("ABORTED", "too much")
+    assert engine.called(loud) == ["t0"]
+
+
+def test_on_error_asks_only_after_a_failure(engine: Engine) -> None:
+    policy = with_rules(decision_points="on_error")
+    fine = engine.run(*chain("value", "value"), policy=policy)
+    assert "agent_decided" not in engine.kinds(fine)
+    bad = {"id": "bad", "type": "tool", "tool": "testkit.fail", "arguments": {"message": "x"}}
+    failed = engine.run(bad, value("t1"), policy=policy)
+    assert engine.kinds(failed).count("agent_decided") == 1
+
+
+class Broken:
+    in_process = True
+
+    def decide(self, question: AgentQuestion) -> AgentAnswer:
+        raise KeyError("decision")
+
+
+def test_a_malformed_answer_continues_and_says_so(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agents.register("broken", Broken())
+    policy = {"ail": {"enabled": True, "agent": "broken"}}
+    execution = engine.run(*chain("value", "value"), policy=policy)
+    assert execution.status == "COMPLETED"
+    assert engine.kinds(execution).count("agent_failed") == 2
+
+
+def test_an_external_agent_answers_by_command(engine: Engine) -> None:
+    policy = {"ail": {"enabled": True, "agent": "external"}}
+    execution = engine.run(*chain("value", "value"), policy=policy)
+    assert execution.status == "AWAITING_AGENT"
+    assert engine.holds(execution)[0].payload["results"]["t0"]["status"] == "SUCCEEDED"
+    engine.command(execution, {"kind": "continue", "reason": "looks fine"})
+    assert engine.drive(execution).status == "COMPLETED"
+
+
+@pytest.mark.parametrize(
+    ("policy", "status"),
+    [
+        ({"ail": {"enabled": True}}, "COMPLETED"),
+        ({"per_layer_validation": True}, "ABORTED"),
+    ],
+)
+def test_an_agent_that_never_answers_is_decided_by_time(
+    engine: Engine, policy: dict[str, Any], status: str
+) -> None:
+    execution = engine.run(*chain("value", "value"), policy=policy)
+    assert expire_agent_holds() == 0
+    Hold.objects.filter(execution=execution).update(expires_at=Now())
+    assert expire_agent_holds() == 1
+    assert expire_agent_holds() == 0
+    assert engine.drive(execution).status == status
+
+
+def test_an_override_is_laid_over_the_workflow_and_checked(engine: Engine) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        engine.start(value("a"), policy={"hil": {"enabled": "perhaps"}})
+    assert caught.value.problems[0].path == "policy.hil.enabled"
+    with pytest.raises(InvalidRequest, match="no agent is registered"):
+        engine.start(value("a"), policy={"ail": {"enabled": True, "agent": "nobody"}})

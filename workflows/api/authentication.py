@@ -1,0 +1,39 @@
+"""Who calls: `Authorization: Bearer hp_…`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rest_framework.authentication import BaseAuthentication, get_authorization_header
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+
+from workflows.models import ApiToken
+from workflows.tokens import authenticate_token
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+__all__ = ["TokenAuthentication", "authenticate_token"]
+
+
+class TokenAuthentication(BaseAuthentication):
+    """API tokens.  `request.auth` is the ApiToken; other schemes are left to others.
+
+    Whatever stands behind Bearer and is no usable token is 401, without a word about why.
+    """
+
+    def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
+        scheme, _, rest = get_authorization_header(request).strip().partition(b" ")
+        if scheme.lower() != b"bearer":
+            return None
+        try:
+            token = authenticate_token(rest.strip().decode("ascii"))
+        except UnicodeDecodeError:
+            token = None
+        if token is None:
+            raise AuthenticationFailed("This token is not valid; it may be expired or revoked.")
+        return token.user, token
+
+    def authenticate_header(self, request: Request) -> str:
+        return 'Bearer realm="holdpoint"'

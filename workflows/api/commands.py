@@ -1,0 +1,170 @@
+"""Commands to an execution, the same nine as from every door."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from workflows import access, services
+from workflows.engine.structure import Problem
+from workflows.idempotency import Answer, json_text
+from workflows.models import ApiToken, CommandLog, Execution
+
+from .executions import visible_execution
+from .once import once
+from .parsers import object_body
+from .permissions import HasRole, caller, require, require_scope
+from .schema import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, problems
+from .serializers import OutcomeSerializer, Plain
+
+DECISIONS = ("approval_response", "checkpoint_response")
+_KINDS = (
+    "continue",
+    "abort",
+    "replan",
+    *DECISIONS,
+    "inject_task",
+    "skip_layer",
+    "modify_args",
+    "update_state",
+)
+_ETAG = re.compile(r'(?:W/)?"([0-9]{1,18})"')
+_LARGEST = 2**63 - 1
+
+
+class CommandSerializer(Plain):
+    """`kind` decides which of the other fields are asked for."""
+
+    kind = serializers.ChoiceField(choices=_KINDS)
+    version = serializers.IntegerField(
+        required=False, min_value=0, max_value=_LARGEST, help_text="The version its sender saw."
+    )
+    reason = serializers.CharField(required=False, help_text="continue, abort, skip_layer")
+    hold = serializers.CharField(required=False, help_text="approval_response: the hold's id")
+    approved = serializers.BooleanField(required=False, help_text="approval_response")
+    edits = serializers.JSONField(required=False, help_text="approval_response")
+    feedback = serializers.CharField(required=False, help_text="approval_response")
+    grant_scope = serializers.ChoiceField(
+        choices=["task", "execution", "capability"], required=False, help_text="approval_response"
+    )
+    new_requirement = serializers.CharField(required=False, help_text="replan")
+    available_context = serializers.DictField(required=False, help_text="replan")
+    task = serializers.DictField(required=False, help_text="inject_task: as in a plan")
+    layer = serializers.IntegerField(required=False, help_text="skip_layer; default: the next")
+    task_id = serializers.CharField(required=False, help_text="modify_args")
+    arguments = serializers.DictField(required=False, help_text="modify_args")
+    updates = serializers.DictField(required=False, help_text="update_state")
+
+
+class CommandsView(APIView):
+    """One command; a decision takes the scope `decide`, anything else `run`."""
+
+    permission_classes = (HasRole,)
+
+    @extend_schema(
+        operation_id="executions_command",
+        summary="Command an execution",
+        parameters=[EXECUTION_ID, IDEMPOTENCY_KEY],
+        request=CommandSerializer,
+        responses={
+            200: OutcomeSerializer,
+            202: OutcomeSerializer,
+            **problems(403, 404, 409, *BODY),
+        },
+    )
+    def post(self, request: Request, execution_id: str) -> Response:
+        execution = visible_execution(request, execution_id)
+        body = object_body(request.data)
+        decides = body.get("kind") in DECISIONS
+        require_scope(request, "decide" if decides else "run")
+        if not decides:
+            allowed = access.may_operate(request.user, execution)
+            require(allowed, "Operators, admins and whoever started it may command an execution.")
+        try:
+            version = _version(body, request)
+            command = services.parse_command({k: v for k, v in body.items() if k != "version"})
+        except services.InvalidRequest as invalid:
+            _log_malformed(request, execution, body, invalid)
+            raise
+        return once(request, lambda: _perform(request, execution, command, version))
+
+
+def _perform(request: Request, execution: Execution, command: Any, version: int | None) -> Answer:
+    if command.kind in DECISIONS:
+        result = _decision(request, execution, command, version)
+        outcome = "applied"
+    else:
+        result = services.submit_command(
+            execution_id=execution.pk,
+            command=command,
+            actor=request.user.get_username(),
+            source="rest",
+            version=version,
+        )
+        outcome = result.outcome
+    text = json_text({"outcome": outcome, "version": result.version, "status": result.status})
+    return Answer(status=200 if outcome == "applied" else 202, text=text)
+
+
+def _decision(request: Request, execution: Execution, command: Any, version: int | None) -> Any:
+    """Have the app above decide: rights, edits and the record are its business.
+
+    It is named in settings (`HOLDPOINT["decision_service"]`), takes these keyword arguments and
+    returns something with the `version` and `status` the decision led to.
+    """
+    decide = import_string(settings.HOLDPOINT["decision_service"])
+    return decide(
+        execution=execution,
+        command=command,
+        user=caller(request),
+        token=request.auth if isinstance(request.auth, ApiToken) else None,
+        source="rest",
+        version=version,
+    )
+
+
+def _version(body: dict[str, Any], request: Request) -> int | None:
+    """The version the sender saw, from the body or from If-Match; None when it does not say."""
+    given = body.get("version")
+    if given is None:
+        return _if_match(request.headers.get("If-Match", "*"))
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= _LARGEST:
+        raise services.InvalidRequest(
+            (Problem("version", "not_a_version", "must be a whole number, the version you saw"),)
+        )
+    return given
+
+
+def _if_match(sent: str) -> int | None:
+    if sent == "*":
+        return None
+    found = _ETAG.fullmatch(sent)
+    if found is None:
+        message = 'must be the ETag of the execution, as in "12"'
+        raise services.InvalidRequest((Problem("If-Match", "not_a_version", message),))
+    return int(found[1])
+
+
+def _log_malformed(
+    request: Request,
+    execution: Execution,
+    body: dict[str, Any],
+    invalid: services.InvalidRequest,
+) -> None:
+    kind = body.get("kind")
+    CommandLog.objects.create(
+        execution=execution,
+        kind=kind if kind in _KINDS else "unknown",
+        actor=request.user.get_username(),
+        source="rest",
+        outcome="invalid",
+        detail=str(invalid)[:2000],
+    )

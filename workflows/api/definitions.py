@@ -1,0 +1,177 @@
+"""Workflows over REST: every role reads, admins keep them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import QuerySet
+from django.http import Http404
+from django.urls import reverse
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.generics import ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from workflows import definitions
+from workflows.idempotency import Answer, json_text
+from workflows.models import Workflow
+
+from .once import once
+from .pagination import CursorPages
+from .parsers import object_body
+from .permissions import AdminWrites, HasRole, HasScope, caller
+from .schema import BODY, IDEMPOTENCY_KEY, problems
+from .serializers import Plain, Strict
+
+if TYPE_CHECKING:
+    WorkflowModel = serializers.ModelSerializer[Workflow]
+else:
+    WorkflowModel = serializers.ModelSerializer
+
+_NAME = OpenApiParameter("name", str, OpenApiParameter.PATH, pattern="^[-a-zA-Z0-9_]{1,100}$")
+
+
+class WorkflowRowSerializer(WorkflowModel):
+    """A workflow in a list: what it is, and what it asks for."""
+
+    id = serializers.CharField()
+    created_by = serializers.SerializerMethodField()
+    inputs_schema = serializers.DictField()
+    default_inputs = serializers.DictField()
+
+    class Meta:
+        model = Workflow
+        fields = (
+            "id", "name", "title", "description", "enabled", "inputs_schema", "default_inputs",
+            "created_by", "created_at", "updated_at",
+        )  # fmt: skip
+        read_only_fields: tuple[str, ...] = fields
+
+    def get_created_by(self, workflow: Workflow) -> str | None:
+        return workflow.created_by.get_username() if workflow.created_by else None
+
+
+class WorkflowSerializer(WorkflowRowSerializer):
+    """A workflow with its plan and policy."""
+
+    plan = serializers.DictField()
+    policy = serializers.DictField()
+
+    class Meta(WorkflowRowSerializer.Meta):
+        fields = (*WorkflowRowSerializer.Meta.fields, "plan", "policy")  # type: ignore[assignment]
+        read_only_fields = fields
+
+
+class DefinitionSerializer(Strict):
+    """A workflow as an admin writes it.  PUT replaces the whole of it."""
+
+    name = serializers.SlugField(max_length=100)
+    title = serializers.CharField(max_length=200)
+    description = serializers.CharField(max_length=10_000, allow_blank=True, default="")
+    plan = serializers.DictField()
+    policy = serializers.DictField(default=dict)
+    inputs_schema = serializers.DictField(default=dict)
+    default_inputs = serializers.DictField(default=dict)
+    enabled = serializers.BooleanField(default=True)
+
+
+class EnabledSerializer(Plain):
+    """Filter of the list."""
+
+    enabled = serializers.BooleanField(required=False, allow_null=True, default=None)
+
+
+class WorkflowPages(CursorPages):
+    ordering = "name"
+
+
+def _fields(request: Request) -> dict[str, Any]:
+    asked = DefinitionSerializer(data=object_body(request.data))
+    asked.is_valid(raise_exception=True)
+    return dict(asked.validated_data)
+
+
+class WorkflowsView(ListAPIView[Workflow]):
+    """The workflows there are, and adding one."""
+
+    permission_classes = (HasRole, HasScope("admin"), AdminWrites)
+    pagination_class = WorkflowPages
+    serializer_class = WorkflowRowSerializer
+
+    def get_queryset(self) -> QuerySet[Workflow]:
+        asked = EnabledSerializer(data=self.request.query_params.dict())
+        asked.is_valid(raise_exception=True)
+        rows = Workflow.objects.select_related("created_by")
+        enabled = asked.validated_data["enabled"]
+        return rows if enabled is None else rows.filter(enabled=enabled)
+
+    @extend_schema(
+        operation_id="workflows_list",
+        summary="List workflows",
+        parameters=[EnabledSerializer],
+        responses={200: WorkflowRowSerializer(many=True), **problems(403, 404, 422)},
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
+
+    @extend_schema(
+        operation_id="workflows_create",
+        summary="Add a workflow",
+        parameters=[IDEMPOTENCY_KEY],
+        request=DefinitionSerializer,
+        responses={201: WorkflowSerializer, **problems(403, *BODY)},
+    )
+    def post(self, request: Request) -> Response:
+        return once(request, lambda: self._create(request))
+
+    def _create(self, request: Request) -> Answer:
+        workflow = definitions.save_workflow(actor=caller(request), fields=_fields(request))
+        text = json_text(WorkflowSerializer(workflow).data)
+        location = reverse("workflow", kwargs={"name": workflow.name})
+        return Answer(status=201, text=text, location=location)
+
+
+class WorkflowView(APIView):
+    """One workflow."""
+
+    permission_classes = (HasRole, HasScope("admin"), AdminWrites)
+
+    def _workflow(self, name: str) -> Workflow:
+        found = Workflow.objects.select_related("created_by").filter(name=name).first()
+        if found is None:
+            raise Http404
+        return found
+
+    @extend_schema(
+        operation_id="workflows_get",
+        summary="One workflow with plan and policy",
+        parameters=[_NAME],
+        responses={200: WorkflowSerializer, **problems(403, 404)},
+    )
+    def get(self, request: Request, name: str) -> Response:
+        return Response(WorkflowSerializer(self._workflow(name)).data)
+
+    @extend_schema(
+        operation_id="workflows_replace",
+        summary="Replace a workflow",
+        parameters=[_NAME],
+        request=DefinitionSerializer,
+        responses={200: WorkflowSerializer, **problems(403, 404, *BODY)},
+    )
+    def put(self, request: Request, name: str) -> Response:
+        workflow = self._workflow(name)
+        fields = _fields(request)
+        saved = definitions.save_workflow(actor=caller(request), fields=fields, workflow=workflow)
+        return Response(WorkflowSerializer(saved).data)
+
+    @extend_schema(
+        operation_id="workflows_delete",
+        summary="Remove a workflow that was never run",
+        parameters=[_NAME],
+        responses={204: None, **problems(403, 404, 409)},
+    )
+    def delete(self, request: Request, name: str) -> Response:
+        definitions.delete_workflow(workflow=self._workflow(name))
+        return Response(status=204)

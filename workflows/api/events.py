@@ -1,0 +1,134 @@
+"""The journal over http: pages of JSON, or a stream of server-sent events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from workflows.engine.status import ExecutionStatus
+from workflows.models import ApiToken, Execution
+from workflows.wire import wire_events
+
+from . import stream
+from .executions import visible_execution
+from .permissions import HasRole, HasScope, caller
+from .schema import EXECUTION_ID, problems
+from .serializers import Plain
+
+_LARGEST = 2**63 - 1
+_MOST = 500
+
+
+class EventStreamRenderer(JSONRenderer):
+    """Lets `Accept: text/event-stream` be agreed on; a refusal is rendered as JSON all the same."""
+
+    media_type = "text/event-stream"
+    format = "event-stream"
+    charset = None
+
+
+class AfterSerializer(Plain):
+    """Where to begin, and how much to get."""
+
+    after = serializers.IntegerField(
+        min_value=0, max_value=_LARGEST, default=0, help_text="Events with a greater `seq`."
+    )
+    limit = serializers.IntegerField(min_value=1, max_value=_MOST, default=_MOST)
+
+
+class WireEventSerializer(Plain):
+    """An event, camelCase; other keys depend on its type."""
+
+    type = serializers.CharField()
+    executionId = serializers.CharField()
+    timestamp = serializers.IntegerField(help_text="ms since the epoch")
+    seq = serializers.IntegerField()
+    version = serializers.IntegerField()
+
+
+class EventPageSerializer(Plain):
+    """Events in order.  `next` is null when there are no more for now."""
+
+    next = serializers.CharField(allow_null=True)
+    version = serializers.IntegerField()
+    results = WireEventSerializer(many=True)
+
+
+class EventsView(APIView):
+    """What happened to an execution, in order and without gaps."""
+
+    permission_classes = (HasRole, HasScope("read"))
+    renderer_classes = (JSONRenderer, EventStreamRenderer)
+
+    @extend_schema(
+        operation_id="executions_events",
+        summary="Events, as a page or as a stream",
+        description=(
+            "With `Accept: text/event-stream` the answer replays what comes after `after` (or "
+            "after `Last-Event-ID`), then follows, and ends with the final event. 204: there is "
+            "nothing left to come."
+        ),
+        parameters=[
+            EXECUTION_ID,
+            AfterSerializer,
+            OpenApiParameter("Last-Event-ID", int, OpenApiParameter.HEADER),
+        ],
+        responses={
+            (200, "application/json"): EventPageSerializer,
+            (200, "text/event-stream"): OpenApiTypes.STR,
+            204: None,
+            **problems(403, 404, 422),
+        },
+    )
+    def get(self, request: Request, execution_id: str) -> HttpResponseBase:
+        execution = visible_execution(request, execution_id)
+        asked = AfterSerializer(data=_asked(request))
+        asked.is_valid(raise_exception=True)
+        after = asked.validated_data["after"]
+        if request.accepted_renderer.media_type == EventStreamRenderer.media_type:
+            return _streamed(request, execution, after)
+        return _page(request, execution, after, asked.validated_data["limit"])
+
+
+def _asked(request: Request) -> dict[str, Any]:
+    """The query; a reconnecting EventSource says in a header how far it came."""
+    asked: dict[str, Any] = request.query_params.dict()
+    last = request.headers.get("Last-Event-ID")
+    return {**asked, "after": last} if last else asked
+
+
+def _page(request: Request, execution: Execution, after: int, limit: int) -> Response:
+    results = wire_events(execution.pk, after=after, limit=limit)
+    last = results[-1]["seq"] if results else after
+    more = len(results) == limit
+    return Response(
+        {
+            "next": f"{request.path}?after={last}&limit={limit}" if more else None,
+            "version": max(execution.version, last if results else 0),
+            "results": results,
+        }
+    )
+
+
+def _streamed(request: Request, execution: Execution, after: int) -> HttpResponseBase:
+    if ExecutionStatus(execution.status).is_final and after >= execution.version:
+        # Tells an EventSource not to come back.
+        return HttpResponse(status=204)
+    watcher = stream.Watcher(
+        user_id=caller(request).pk,
+        token_id=request.auth.pk if isinstance(request.auth, ApiToken) else None,
+        session_key=None if request.auth is not None else request.session.session_key,
+    )
+    return StreamingHttpResponse(
+        stream.follow(execution.pk, after=after, watcher=watcher),
+        content_type="text/event-stream",
+        headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
+    )

@@ -1,0 +1,290 @@
+"""Executions: start, list, look, fork; their checkpoints and messages."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django.db.models import OuterRef, QuerySet, Subquery
+from django.http import Http404
+from django.urls import reverse
+from drf_spectacular.utils import extend_schema
+from rest_framework.generics import ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from workflows import access, services
+from workflows.engine.commands import AddMessage
+from workflows.engine.structure import Problem
+from workflows.idempotency import Answer, json_text
+from workflows.models import Checkpoint, Execution, ExecutionEvent, Hold, Workflow
+from workflows.selectors import tasks_of
+
+from .once import once
+from .pagination import CursorPages
+from .parsers import object_body
+from .permissions import HasRole, HasScope, caller, require
+from .schema import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, problems
+from .serializers import (
+    CheckpointSerializer,
+    ExecutionRowSerializer,
+    ExecutionSerializer,
+    FilterSerializer,
+    ForkSerializer,
+    MessageSerializer,
+    OutcomeSerializer,
+    SaidSerializer,
+    StartSerializer,
+)
+
+_DIGITS = re.compile(r"[0-9]{1,19}")
+_LARGEST = 2**63 - 1
+
+
+def number_of(text: str) -> int:
+    """An id from a path or a body; what cannot be one raises Http404."""
+    if not _DIGITS.fullmatch(text) or int(text) > _LARGEST:
+        raise Http404
+    return int(text)
+
+
+def visible_execution(request: Request, execution_id: str) -> Execution:
+    """The execution, workflow and starter loaded; Http404 when it is not the caller's to see."""
+    rows = visible_rows(request).filter(pk=number_of(execution_id))
+    found = rows.first()
+    if found is None:
+        raise Http404
+    return found
+
+
+def visible_rows(request: Request) -> QuerySet[Execution]:
+    """What the caller may see, each with the task and phase of its oldest open hold."""
+    oldest = Hold.objects.filter(execution=OuterRef("pk"), status=Hold.Status.OPEN)
+    oldest = oldest.order_by("opened_seq")
+    return (
+        access.visible_to(request.user)
+        .select_related("workflow", "created_by")
+        .annotate(
+            oldest_node=Subquery(oldest.values("task_id")[:1]),
+            oldest_phase=Subquery(oldest.values("phase")[:1]),
+        )
+    )
+
+
+def body_of(execution: Execution) -> dict[str, Any]:
+    """The execution as the API shows it, tasks and holds included."""
+    execution.task_views = tasks_of(execution)  # type: ignore[attr-defined]
+    execution.all_holds = execution.holds.order_by("opened_seq")  # type: ignore[attr-defined]
+    return dict(ExecutionSerializer(execution).data)
+
+
+def _answer(request: Request, started: Execution) -> Answer:
+    execution = visible_execution(request, str(started.pk))
+    text = json_text(body_of(execution))
+    location = reverse("execution", kwargs={"execution_id": str(execution.pk)})
+    return Answer(status=201, text=text, location=location)
+
+
+class ExecutionsView(ListAPIView[Execution]):
+    """The executions that the caller may see, and starting one."""
+
+    permission_classes = (HasRole, HasScope("run"))
+    pagination_class = CursorPages
+    serializer_class = ExecutionRowSerializer
+
+    def get_queryset(self) -> QuerySet[Execution]:
+        asked = FilterSerializer(data=self.request.query_params.dict())
+        asked.is_valid(raise_exception=True)
+        wanted = asked.validated_data
+        rows = visible_rows(self.request)
+        if "status" in wanted:
+            rows = rows.filter(status=wanted["status"])
+        if "workflow" in wanted:
+            rows = rows.filter(workflow__name=wanted["workflow"])
+        if wanted.get("created_by") == "me":
+            rows = rows.filter(created_by=self.request.user.pk)
+        elif "created_by" in wanted:
+            rows = rows.filter(created_by__username=wanted["created_by"])
+        return rows
+
+    @extend_schema(
+        operation_id="executions_list",
+        summary="List executions",
+        parameters=[FilterSerializer],
+        responses={200: ExecutionRowSerializer(many=True), **problems(403, 404, 422)},
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
+
+    @extend_schema(
+        operation_id="executions_start",
+        summary="Start an execution",
+        parameters=[IDEMPOTENCY_KEY],
+        request=StartSerializer,
+        responses={201: ExecutionSerializer, **problems(403, *BODY)},
+    )
+    def post(self, request: Request) -> Response:
+        require(access.may_start(request.user), "Your role does not start executions.")
+        return once(request, lambda: self._start(request))
+
+    def _start(self, request: Request) -> Answer:
+        asked = StartSerializer(data=object_body(request.data))
+        asked.is_valid(raise_exception=True)
+        wanted = asked.validated_data
+        name = wanted.get("workflow")
+        execution = services.start_execution(
+            actor=caller(request),
+            workflow=workflow_named(name) if name is not None else None,
+            plan=wanted.get("plan"),
+            inputs=wanted.get("inputs"),
+            policy=wanted.get("policy"),
+            title=wanted.get("title", ""),
+        )
+        return _answer(request, execution)
+
+
+def workflow_named(name: str) -> Workflow:
+    """The enabled workflow of this name, else of this id; raises InvalidRequest."""
+    rows = Workflow.objects.filter(enabled=True)
+    found = rows.filter(name=name).first()
+    if found is None and _DIGITS.fullmatch(name):
+        found = rows.filter(pk=int(name)).first()
+    if found is None:
+        message = f"there is no workflow {name!r}, or it is switched off"
+        raise services.InvalidRequest((Problem("workflow", "unknown_workflow", message),))
+    return found
+
+
+class ExecutionView(APIView):
+    """One execution."""
+
+    permission_classes = (HasRole, HasScope("read"))
+
+    @extend_schema(
+        operation_id="executions_get",
+        summary="One execution with tasks and holds",
+        parameters=[EXECUTION_ID],
+        responses={200: ExecutionSerializer, **problems(403, 404)},
+    )
+    def get(self, request: Request, execution_id: str) -> Response:
+        execution = visible_execution(request, execution_id)
+        return Response(body_of(execution), headers={"ETag": f'"{execution.version}"'})
+
+
+class CheckpointPages(CursorPages):
+    ordering = "-layer"
+
+
+class CheckpointsView(ListAPIView[Checkpoint]):
+    """Where an execution can be forked."""
+
+    permission_classes = (HasRole, HasScope("read"))
+    pagination_class = CheckpointPages
+    serializer_class = CheckpointSerializer
+
+    def get_queryset(self) -> QuerySet[Checkpoint]:
+        execution = visible_execution(self.request, self.kwargs["execution_id"])
+        return Checkpoint.objects.filter(execution=execution)
+
+    @extend_schema(
+        operation_id="executions_checkpoints",
+        summary="Checkpoints, newest first",
+        parameters=[EXECUTION_ID],
+        responses={200: CheckpointSerializer(many=True), **problems(403, 404)},
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
+
+
+class MessagePages(CursorPages):
+    ordering = "seq"
+
+
+class MessagesView(ListAPIView[ExecutionEvent]):
+    """The conversation of an execution."""
+
+    permission_classes = (HasRole, HasScope("run"))
+    pagination_class = MessagePages
+    serializer_class = SaidSerializer
+
+    def get_queryset(self) -> QuerySet[ExecutionEvent]:
+        execution = visible_execution(self.request, self.kwargs["execution_id"])
+        return ExecutionEvent.objects.filter(execution=execution, kind="message_added")
+
+    @extend_schema(
+        operation_id="executions_messages",
+        summary="Messages, oldest first",
+        parameters=[EXECUTION_ID],
+        responses={200: SaidSerializer(many=True), **problems(403, 404)},
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
+
+    @extend_schema(
+        operation_id="executions_say",
+        summary="Say something in the conversation",
+        parameters=[EXECUTION_ID],
+        request=MessageSerializer,
+        responses={
+            200: OutcomeSerializer,
+            202: OutcomeSerializer,
+            **problems(403, 404, 409, *BODY),
+        },
+    )
+    def post(self, request: Request, execution_id: str) -> Response:
+        execution = visible_execution(request, execution_id)
+        require(access.may_start(request.user), "Your role reads conversations only.")
+        asked = MessageSerializer(data=object_body(request.data))
+        asked.is_valid(raise_exception=True)
+        result = services.submit_command(
+            execution_id=execution.pk,
+            command=AddMessage(**asked.validated_data, author=request.user.get_username()),
+            actor=request.user.get_username(),
+            source="rest",
+        )
+        body = {"outcome": result.outcome, "version": result.version, "status": result.status}
+        return Response(body, status=200 if result.outcome == "applied" else 202)
+
+
+class ForkView(APIView):
+    """Going on from a checkpoint as a new execution."""
+
+    permission_classes = (HasRole, HasScope("run"))
+
+    @extend_schema(
+        operation_id="executions_fork",
+        summary="Fork at a checkpoint",
+        parameters=[EXECUTION_ID, IDEMPOTENCY_KEY],
+        request=ForkSerializer,
+        responses={201: ExecutionSerializer, **problems(403, 404, *BODY)},
+    )
+    def post(self, request: Request, execution_id: str) -> Response:
+        execution = visible_execution(request, execution_id)
+        allowed = access.may_operate(request.user, execution)
+        require(allowed, "Operators, admins and whoever started it may fork an execution.")
+        return once(request, lambda: self._fork(request, execution))
+
+    def _fork(self, request: Request, execution: Execution) -> Answer:
+        asked = ForkSerializer(data=object_body(request.data))
+        asked.is_valid(raise_exception=True)
+        wanted = asked.validated_data
+        edits = wanted.get("edits", {})
+        fork = services.fork_execution(
+            execution=execution,
+            checkpoint=_checkpoint(execution, wanted["checkpoint"]),
+            actor=caller(request),
+            inputs=edits.get("inputs"),
+            context=edits.get("context"),
+        )
+        return _answer(request, fork)
+
+
+def _checkpoint(execution: Execution, text: str) -> Checkpoint:
+    try:
+        return Checkpoint.objects.get(execution=execution, pk=number_of(text))
+    except (Http404, Checkpoint.DoesNotExist):
+        message = "the execution has no such checkpoint"
+        raise services.InvalidRequest(
+            (Problem("checkpoint", "unknown_checkpoint", message),)
+        ) from None

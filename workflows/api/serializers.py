@@ -1,0 +1,235 @@
+"""Shapes of executions: what comes in, what goes out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rest_framework import serializers
+
+from workflows.engine.status import ExecutionStatus
+from workflows.models import Checkpoint, Execution, Hold
+from workflows.selectors import TaskView
+
+if TYPE_CHECKING:
+    Plain = serializers.Serializer[Any]
+    ExecutionModel = serializers.ModelSerializer[Execution]
+    HoldModel = serializers.ModelSerializer[Hold]
+    CheckpointModel = serializers.ModelSerializer[Checkpoint]
+else:
+    Plain = serializers.Serializer
+    ExecutionModel = HoldModel = CheckpointModel = serializers.ModelSerializer
+
+
+class Strict(Plain):
+    """Input that may hold known fields alone."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, dict):
+            unknown = sorted(set(data) - set(self.fields))
+            if unknown:
+                words = ["is not a known field"]
+                raise serializers.ValidationError(dict.fromkeys(unknown, words), code="unknown")
+        return super().to_internal_value(data)
+
+
+# --- what comes in --------------------------------------------------------------------------------
+
+
+class StartSerializer(Strict):
+    """One of `workflow` (its name or id), `plan` and `intent`; the rest is optional."""
+
+    workflow = serializers.CharField(max_length=100, required=False)
+    plan = serializers.DictField(required=False)
+    intent = serializers.CharField(max_length=4000, required=False)
+    inputs = serializers.DictField(required=False)
+    policy = serializers.DictField(required=False)
+    title = serializers.CharField(max_length=200, required=False, allow_blank=True)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        given = [name for name in ("workflow", "plan", "intent") if name in attrs]
+        if len(given) != 1:
+            where = given[1] if given else "workflow"
+            message = "give exactly one of workflow, plan and intent"
+            raise serializers.ValidationError({where: [message]}, code="required")
+        return attrs
+
+
+class FilterSerializer(Plain):
+    """Filters of the list of executions."""
+
+    status = serializers.ChoiceField(choices=[s.value for s in ExecutionStatus], required=False)
+    workflow = serializers.CharField(max_length=100, required=False, help_text="A workflow's name.")
+    created_by = serializers.CharField(
+        max_length=150, required=False, help_text="A user name, or `me`."
+    )
+
+
+class MessageSerializer(Strict):
+    """Something said in an execution's conversation; who says it is known."""
+
+    role = serializers.ChoiceField(choices=["user", "assistant", "tool"], default="user")
+    content = serializers.CharField(max_length=20_000, trim_whitespace=False)
+
+
+class ForkEditsSerializer(Strict):
+    """Keys to lay over the inputs and the context."""
+
+    inputs = serializers.DictField(required=False)
+    context = serializers.DictField(required=False)
+
+
+class ForkSerializer(Strict):
+    """The id of the checkpoint to go on from, and what to change there."""
+
+    checkpoint = serializers.CharField(max_length=20)
+    edits = ForkEditsSerializer(required=False)
+
+
+# --- what goes out --------------------------------------------------------------------------------
+
+
+class TrySerializer(Plain):
+    """One recorded try of a task."""
+
+    attempt = serializers.IntegerField()
+    status = serializers.CharField()
+    error = serializers.CharField(allow_blank=True)
+    duration_ms = serializers.FloatField()
+    created_at = serializers.DateTimeField()
+
+
+class TaskSerializer(Plain):
+    """A task and what has become of it.
+
+    `output` is what later tasks read: a reviewer's edit, if there is one; `attempts` counts the
+    recorded tries.
+    """
+
+    id = serializers.CharField()
+    title = serializers.CharField(source="label")  # type: ignore[assignment]
+    type = serializers.CharField()
+    target = serializers.CharField()
+    layer = serializers.IntegerField()
+    needs = serializers.ListField(child=serializers.CharField())
+    permission_set = serializers.CharField(allow_null=True)
+    status = serializers.CharField()
+    skip_reason = serializers.CharField(allow_blank=True)
+    hold_id = serializers.SerializerMethodField()
+    inputs = serializers.JSONField(allow_null=True)
+    output = serializers.JSONField(allow_null=True)
+    original_output = serializers.JSONField(allow_null=True)
+    is_edited = serializers.BooleanField()
+    error = serializers.CharField(allow_blank=True)
+    logs = serializers.CharField(allow_blank=True)
+    duration_ms = serializers.FloatField()
+    attempts = serializers.SerializerMethodField()
+    tries = TrySerializer(many=True, source="attempts")
+
+    def get_hold_id(self, task: TaskView) -> str | None:
+        return task.held or None
+
+    def get_attempts(self, task: TaskView) -> int:
+        return len(task.attempts)
+
+
+class HoldSerializer(HoldModel):
+    """A decision point, open or decided."""
+
+    node_id = serializers.SerializerMethodField()
+    trigger_phase = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Hold
+        fields = (
+            "id", "node_id", "trigger_phase", "reason", "decider", "status", "layer", "target",
+            "payload", "groups", "why", "instructions", "critical", "quorum", "approvals",
+            "on_reject", "on_timeout", "opened_at", "expires_at", "decided_at", "decided_by",
+            "decision",
+        )  # fmt: skip
+        read_only_fields = fields
+
+    def get_node_id(self, hold: Hold) -> str | None:
+        return hold.task_id or None
+
+    def get_trigger_phase(self, hold: Hold) -> str | None:
+        return hold.phase or None
+
+
+class ExecutionRowSerializer(ExecutionModel):
+    """An execution in a list.  `paused_*` are those of the oldest open hold."""
+
+    id = serializers.CharField()
+    workflow = serializers.SerializerMethodField()
+    created_by = serializers.SerializerMethodField()
+    parent = serializers.SerializerMethodField()
+    paused_node_id = serializers.SerializerMethodField()
+    paused_phase = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Execution
+        fields = (
+            "id", "title", "status", "version", "paused_node_id", "paused_phase", "workflow",
+            "created_by", "layer", "total_layers", "revision", "parent", "forked_at_layer",
+            "error", "created_at", "updated_at", "finished_at",
+        )  # fmt: skip
+        read_only_fields: tuple[str, ...] = fields
+
+    def get_workflow(self, execution: Execution) -> str | None:
+        return execution.workflow.name if execution.workflow else None
+
+    def get_created_by(self, execution: Execution) -> str | None:
+        return execution.created_by.get_username() if execution.created_by else None
+
+    def get_parent(self, execution: Execution) -> str | None:
+        return str(execution.parent_id) if execution.parent_id else None
+
+    def get_paused_node_id(self, execution: Execution) -> str | None:
+        return getattr(execution, "oldest_node", None) or None
+
+    def get_paused_phase(self, execution: Execution) -> str | None:
+        return getattr(execution, "oldest_phase", None) or None
+
+
+class ExecutionSerializer(ExecutionRowSerializer):
+    """An execution with its tasks, in the order of their layers, and its holds, oldest first."""
+
+    inputs = serializers.DictField()
+    context = serializers.DictField()
+    policy = serializers.DictField()
+    tasks = TaskSerializer(many=True, source="task_views")
+    holds = HoldSerializer(many=True, source="all_holds")
+
+    class Meta(ExecutionRowSerializer.Meta):
+        fields = (  # type: ignore[assignment]
+            *ExecutionRowSerializer.Meta.fields, "inputs", "context", "policy", "tasks", "holds",
+        )  # fmt: skip
+        read_only_fields = fields
+
+
+class CheckpointSerializer(CheckpointModel):
+    """A bookmark at the end of a layer."""
+
+    id = serializers.CharField()
+
+    class Meta:
+        model = Checkpoint
+        fields = ("id", "layer", "version", "revision", "context", "created_at")
+        read_only_fields = fields
+
+
+class SaidSerializer(Plain):
+    """A message of an execution's conversation."""
+
+    seq = serializers.IntegerField()
+    role = serializers.CharField(source="payload.role")
+    content = serializers.CharField(source="payload.content")
+    author = serializers.CharField(source="payload.author")
+    created_at = serializers.DateTimeField()
+
+
+class OutcomeSerializer(Plain):
+    """`applied`, or `queued` while a worker runs a layer and applies it at the next boundary."""
+
+    outcome = serializers.ChoiceField(choices=["applied", "queued"])
+    version = serializers.IntegerField()
+    status = serializers.ChoiceField(choices=[s.value for s in ExecutionStatus])

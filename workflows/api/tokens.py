@@ -1,0 +1,133 @@
+"""The caller's own API tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import QuerySet
+from django.http import Http404
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.generics import ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from workflows import tokens
+from workflows.models import ApiToken
+
+from .executions import number_of
+from .pagination import CursorPages
+from .parsers import object_body
+from .permissions import HasRole, HasScope, caller, has_scope, require
+from .schema import BODY, problems
+from .serializers import Strict
+
+if TYPE_CHECKING:
+    TokenModel = serializers.ModelSerializer[ApiToken]
+else:
+    TokenModel = serializers.ModelSerializer
+
+_ID = OpenApiParameter("token_id", str, OpenApiParameter.PATH, pattern="^[0-9]{1,19}$")
+
+
+class TokenSerializer(TokenModel):
+    """A token without its secret; `prefix` is how it begins."""
+
+    id = serializers.CharField()
+    scopes = serializers.ListField(child=serializers.ChoiceField(choices=list(tokens.SCOPES)))
+
+    class Meta:
+        model = ApiToken
+        fields: tuple[str, ...] = (
+            "id", "name", "prefix", "scopes", "created_at", "expires_at", "revoked_at",
+            "last_used_at",
+        )  # fmt: skip
+        read_only_fields = fields
+
+
+class NewTokenSerializer(TokenSerializer):
+    """The one answer that holds the token itself."""
+
+    token = serializers.CharField()
+
+    class Meta(TokenSerializer.Meta):
+        fields = (*TokenSerializer.Meta.fields, "token")
+        read_only_fields = fields
+
+
+class TokenRequestSerializer(Strict):
+    """What the token shall be good for, and how long."""
+
+    name = serializers.CharField(max_length=100, allow_blank=True, default="")
+    scopes = serializers.ListField(
+        child=serializers.ChoiceField(choices=list(tokens.SCOPES)), min_length=1, max_length=20
+    )
+    expires_at = serializers.DateTimeField(allow_null=True, default=None)
+
+
+class TokensView(ListAPIView[ApiToken]):
+    """My tokens, and making one.  By token that takes the scope `admin`."""
+
+    permission_classes = (HasRole, HasScope("admin"))
+    pagination_class = CursorPages
+    serializer_class = TokenSerializer
+
+    def get_queryset(self) -> QuerySet[ApiToken]:
+        return ApiToken.objects.filter(user=self.request.user.pk)
+
+    @extend_schema(
+        operation_id="tokens_list",
+        summary="My tokens, newest first",
+        responses={200: TokenSerializer(many=True), **problems(403, 404)},
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
+
+    @extend_schema(
+        operation_id="tokens_create",
+        summary="Make a token",
+        description="The answer holds the token. It is not shown again.",
+        request=TokenRequestSerializer,
+        responses={201: NewTokenSerializer, **problems(403, *BODY)},
+    )
+    def post(self, request: Request) -> Response:
+        asked = TokenRequestSerializer(data=object_body(request.data))
+        asked.is_valid(raise_exception=True)
+        beyond = [each for each in asked.validated_data["scopes"] if not has_scope(request, each)]
+        require(not beyond, "A token makes tokens with its own scopes only.")
+        token, text = tokens.create_token(user=caller(request), **asked.validated_data)
+        token.refresh_from_db()
+        body = {**TokenSerializer(token).data, "token": text}
+        return Response(body, status=201, headers={"Cache-Control": "no-store"})
+
+
+class TokenView(APIView):
+    """One of my tokens."""
+
+    permission_classes = (HasRole, HasScope("admin"))
+
+    def _mine(self, request: Request, token_id: str) -> QuerySet[ApiToken]:
+        found = ApiToken.objects.filter(user=request.user.pk, pk=number_of(token_id))
+        if not found.exists():
+            raise Http404
+        return found
+
+    @extend_schema(
+        operation_id="tokens_get",
+        summary="One of my tokens",
+        parameters=[_ID],
+        responses={200: TokenSerializer, **problems(403, 404)},
+    )
+    def get(self, request: Request, token_id: str) -> Response:
+        return Response(TokenSerializer(self._mine(request, token_id).get()).data)
+
+    @extend_schema(
+        operation_id="tokens_revoke",
+        summary="Revoke a token",
+        parameters=[_ID],
+        responses={204: None, **problems(403, 404)},
+    )
+    def delete(self, request: Request, token_id: str) -> Response:
+        tokens.revoke(tokens=self._mine(request, token_id))
+        return Response(status=204)

@@ -1,0 +1,31 @@
+"""Routes below `/api/v1/`: executions, workflows, tokens."""
+
+from django.urls import path
+
+from .commands import CommandsView
+from .definitions import WorkflowsView, WorkflowView
+from .events import EventsView
+from .executions import (
+    CheckpointsView,
+    ExecutionsView,
+    ExecutionView,
+    ForkView,
+    MessagesView,
+)
+from .tokens import TokensView, TokenView
+
+_ONE = "executions/<str:execution_id>/"
+
+urlpatterns = [
+    path("executions/", ExecutionsView.as_view(), name="executions"),
+    path(_ONE, ExecutionView.as_view(), name="execution"),
+    path(f"{_ONE}checkpoints/", CheckpointsView.as_view(), name="execution-checkpoints"),
+    path(f"{_ONE}messages/", MessagesView.as_view(), name="execution-messages"),
+    path(f"{_ONE}events/", EventsView.as_view(), name="execution-events"),
+    path(f"{_ONE}commands/", CommandsView.as_view(), name="execution-commands"),
+    path(f"{_ONE}fork/", ForkView.as_view(), name="execution-fork"),
+    path("workflows/", WorkflowsView.as_view(), name="workflows"),
+    path("workflows/<str:name>/", WorkflowView.as_view(), name="workflow"),
+    path("tokens/", TokensView.as_view(), name="tokens"),
+    path("tokens/<str:token_id>/", TokenView.as_view(), name="token"),
+]

@@ -1,0 +1,101 @@
+"""Keeping workflows: the definitions that executions are started from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import ProtectedError
+
+from .engine.bounded_json import BoundedJSONError, check_value
+from .engine.decide import Refused
+from .engine.structure import Problem
+from .models import Workflow
+from .schemas import schema_problem
+from .services import InvalidRequest, check_plan, check_policy
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+_JSON_FIELDS = ("plan", "policy", "inputs_schema", "default_inputs")
+
+
+def definition_problems(fields: Mapping[str, Any]) -> tuple[Problem, ...]:
+    """What is wrong with `plan, policy, inputs_schema, default_inputs`, as far as they are given.
+
+    Paths begin with the field: `plan.tasks[2].tool`.
+    """
+    checks: dict[str, Callable[[Any], tuple[Problem, ...]]] = {
+        "plan": lambda value: _raised(lambda: check_plan(value)),
+        "policy": lambda value: _raised(lambda: check_policy({}, value)),
+        "inputs_schema": _schema_problems,
+        "default_inputs": lambda value: (),
+    }
+    found: list[Problem] = []
+    for name in _JSON_FIELDS:
+        if name in fields:
+            found += _storable(name, fields[name]) or checks[name](fields[name])
+    return tuple(found)
+
+
+def _storable(name: str, value: Any) -> tuple[Problem, ...]:
+    if not isinstance(value, dict):
+        return (Problem(name, "not_an_object", "must be a JSON object"),)
+    try:
+        check_value(value)
+    except BoundedJSONError as error:
+        path = f"{name}.{error.path}" if error.path else name
+        return (Problem(path, "malformed", error.message),)
+    return ()
+
+
+def _raised(check: Callable[[], Any]) -> tuple[Problem, ...]:
+    try:
+        check()
+    except InvalidRequest as invalid:
+        return invalid.problems
+    return ()
+
+
+def _schema_problems(schema: Mapping[str, Any]) -> tuple[Problem, ...]:
+    """An empty schema asks for nothing."""
+    if not schema:
+        return ()
+    problem = schema_problem(schema)
+    if problem:
+        return (Problem("inputs_schema", "bad_schema", problem),)
+    if schema.get("type", "object") != "object":
+        message = 'inputs are an object, so the schema\'s type must be "object"'
+        return (Problem("inputs_schema.type", "bad_schema", message),)
+    return ()
+
+
+def save_workflow(
+    *, actor: User, fields: Mapping[str, Any], workflow: Workflow | None = None
+) -> Workflow:
+    """A new workflow with `fields`, or the given one with them changed.
+
+    Executions that run keep the plan they started with.  Raises InvalidRequest with paths.
+    """
+    problems = definition_problems(fields)
+    if problems:
+        raise InvalidRequest(problems)
+    row = workflow if workflow is not None else Workflow(created_by=actor)
+    for name, value in fields.items():
+        setattr(row, name, value)
+    try:
+        with transaction.atomic():
+            row.save()
+    except IntegrityError as error:
+        taken = Problem("name", "unique", f"there is a workflow {row.name!r} already")
+        raise InvalidRequest((taken,)) from error
+    return row
+
+
+def delete_workflow(*, workflow: Workflow) -> None:
+    """Remove a workflow that was never run; raises Refused otherwise."""
+    try:
+        workflow.delete()
+    except ProtectedError as error:
+        raise Refused("in_use", "It has been run; switch it off instead of removing it.") from error

@@ -1,0 +1,45 @@
+"""`manage.py create_token USER --scopes read,run,decide`: prints an API token, once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import timezone
+
+from workflows.services import InvalidRequest
+from workflows.tokens import SCOPES, create_token
+
+
+class Command(BaseCommand):
+    help = "Make an API token for a user and print it, alone on its line. It is not shown again."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("user", help="user name")
+        parser.add_argument(
+            "--scopes", default="read", help=f"comma-separated: {', '.join(SCOPES)} (default: read)"
+        )
+        parser.add_argument("--name", default="", help="what it is for")
+        parser.add_argument("--days", type=int, help="valid for so many days (default: no end)")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        users = get_user_model().objects
+        user = users.filter(username=options["user"], is_active=True).first()
+        if user is None:
+            raise CommandError(f"There is no active user {options['user']!r}.")
+        days = options["days"]
+        if days is not None and not 1 <= days <= 36_500:
+            raise CommandError("--days must be between 1 and 36500.")
+        scopes = [scope.strip() for scope in options["scopes"].split(",") if scope.strip()]
+        try:
+            _, text = create_token(
+                user=user,
+                name=options["name"],
+                scopes=scopes,
+                expires_at=timezone.now() + timedelta(days=days) if days else None,
+            )
+        except InvalidRequest as error:
+            raise CommandError(str(error)) from error
+        self.stdout.write(text)

@@ -1,0 +1,70 @@
+"""Code that an agent wrote, run with no more permission than it was given.
+
+`run_code` runs one program and returns its JSON value. What the program may touch is a
+`PermissionSet`; the first thing it reaches for beyond that ends the run with
+`PermissionEscalationNeeded`, which names the operation and the resource, even if the program would
+catch the error. Every other failure of the program is a `TaskFailed`.
+
+Python (language "python") runs in Monty, an interpreter for a safe part of Python. The inputs are
+variables; all of them together are the dict `inputs`, which also holds those whose name cannot be
+a variable. The value of the last expression is the result, None when the program ends in a
+statement. `print` is captured. `open`, `pathlib` and `os` work on granted paths, `os.environ`
+holds granted names, and `fetch(url, method="GET", headers=None, body=None)` returns a dict with
+status, reason, url, headers, text and content. A relative path lies in the working folder.
+
+TypeScript and JavaScript run in Deno, in one of three forms:
+- one expression: `lines.length`, `await fetch(url).then((r) => r.json())`;
+- the body of an async function: statements with a `return`;
+- an ES module (it has `export`, or a static `import` of a `node:` module), whose default export is
+  the result, or a function of one object with all inputs that returns it.
+In the first two forms the inputs are variables, and `inputs` is all of them. `undefined` becomes
+null. Types are erased, not checked. Granted files and environment are reached with Deno's and
+Node's own functions, the network with `fetch` alone: the worker does the request, one at a time.
+
+Results are one JSON document of bounded size and depth. Times are seconds of the wall clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from workflows.engine.ports import TaskFailed
+
+from . import landlock
+from .contract import CodeRequest, CodeResult, Language, SandboxConfig
+from .denials import failed
+from .deno import run_deno
+from .monty import run_monty
+from .rundir import clear_leftovers
+
+__all__ = [
+    "CodeRequest",
+    "CodeResult",
+    "Language",
+    "SandboxConfig",
+    "clear_leftovers",
+    "run_code",
+]
+
+
+def _never() -> bool:
+    return False
+
+
+def run_code(request: CodeRequest, should_stop: Callable[[], bool] = _never) -> CodeResult:
+    """Run one program to its end, at most `request.timeout_seconds`; blocks this thread.
+
+    `should_stop` is asked about twenty times a second, from this or another thread; once it
+    answers True the program is killed and TaskFailed raised.
+
+    Raises PermissionEscalationNeeded when the program needs more than `request.permissions`, and
+    TaskFailed (never retryable) when it fails, is too slow or too large, or gives no JSON value.
+    """
+    config = request.config
+    if config.require_landlock and not landlock.abi():
+        raise TaskFailed("This kernel has no Landlock, which is required here", retryable=False)
+    if len(request.code.encode("utf-8", "replace")) > config.max_code_bytes:
+        raise failed(f"The program is over {config.max_code_bytes} bytes")
+    if request.language == "python":
+        return run_monty(request, should_stop)
+    return run_deno(request, should_stop)

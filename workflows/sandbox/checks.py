@@ -1,0 +1,59 @@
+"""System checks: does this machine have what the sandbox stands on?"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from django.core.checks import CheckMessage, Error, Warning
+
+from . import deno_setup, landlock, monty_pool
+
+
+def check_sandbox(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Missing runtimes are errors; a missing second wall, or running as root, is a warning."""
+    return [*_runtimes(), *_second_wall(), *_user()]
+
+
+def _runtimes() -> list[CheckMessage]:
+    found: list[CheckMessage] = []
+    for name, locate, package in (
+        ("Deno", deno_setup.binary, "deno"),
+        ("Monty", monty_pool.binary, "pydantic-monty"),
+    ):
+        try:
+            usable = os.access(locate(), os.X_OK)
+        except FileNotFoundError:
+            usable = False
+        if not usable:
+            hint = f"Install the Python package {package}."
+            message = f"The {name} executable is missing: its code tasks cannot run."
+            found.append(Error(message, hint=hint, id="workflows.E101"))
+    return found
+
+
+def _second_wall() -> list[CheckMessage]:
+    if landlock.abi():
+        return []
+    return [
+        Warning(
+            "The kernel has no Landlock: the sandbox stands behind Deno's and Monty's own walls "
+            "alone.",
+            hint="Use Linux 5.13 or newer with Landlock enabled (lsm=landlock,...).",
+            id="workflows.W102",
+        )
+    ]
+
+
+def _user() -> list[CheckMessage]:
+    if sys.platform == "win32" or os.geteuid() != 0:
+        return []
+    return [
+        Warning(
+            "The process runs as root: whatever escapes the sandbox is root too.",
+            hint="Run workers as a user of their own.",
+            id="workflows.W103",
+        )
+    ]

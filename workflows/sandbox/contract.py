@@ -1,0 +1,102 @@
+"""What goes into the sandbox and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from workflows.engine.bounded_json import JSON
+from workflows.engine.permissions import SCRATCH, PermissionSet
+from workflows.net import NetLimits, Resolver, system_resolver
+
+Language = Literal["python", "typescript", "javascript"]
+
+NEVER_PATHS: Final = ("/proc", "/sys", "/dev")
+"""Not granted by any set: what lies there speaks for the worker process, not for the code."""
+
+
+@dataclass(frozen=True)
+class SandboxConfig:
+    """Bounds and places that belong to the installation, not to one request.
+
+    `temp_root` holds the folder of each run (the system's default when None). Output beyond
+    `max_output_bytes` is dropped; a program that goes on to `flood_bytes` is ended.
+    """
+
+    temp_root: Path | None = None
+    max_code_bytes: int = 256 << 10
+    max_output_bytes: int = 256 << 10
+    flood_bytes: int = 32 << 20
+    max_file_bytes: int = 64 << 20
+    max_fetches: int = 200
+    net: NetLimits = field(default_factory=NetLimits)
+    resolver: Resolver = system_resolver
+    require_landlock: bool = False
+
+
+@dataclass(frozen=True)
+class CodeRequest:
+    """One program to run. See the package's docstring for what `code` may be.
+
+    `env` holds the values behind `permissions.env_names`; nothing of the worker's own environment
+    is passed on. `scratch_dir` is the working folder, what `$SCRATCH` stands for; without one the
+    run gets an empty folder that is deleted afterwards.
+    """
+
+    language: Language
+    code: str
+    inputs: Mapping[str, JSON] = field(default_factory=dict)
+    permissions: PermissionSet = field(default_factory=PermissionSet)
+    timeout_seconds: float = 30.0
+    memory_mb: int = 128
+    scratch_dir: Path | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    config: SandboxConfig = field(default_factory=SandboxConfig)
+
+
+@dataclass(frozen=True)
+class CodeResult:
+    """A finished program: its JSON value, what it printed, seconds it took by the wall clock."""
+
+    value: JSON
+    stdout: str
+    stderr: str
+    duration: float
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """A request's permissions on this machine, for this run: `$SCRATCH` and links resolved."""
+
+    request: CodeRequest
+    scratch: Path
+    permissions: PermissionSet
+    keeps_scratch: bool
+
+    @classmethod
+    def of(cls, request: CodeRequest, run_dir: Path) -> Surroundings:
+        """Resolve `request` for the run whose own folder is `run_dir`."""
+        keeps = request.scratch_dir is not None
+        scratch = (request.scratch_dir or run_dir / "scratch").resolve()
+        bound = request.permissions.bound(str(scratch))
+        real = PermissionSet(
+            hosts=bound.hosts,
+            read_paths=tuple(str(Path(path).resolve()) for path in bound.read_paths),
+            write_paths=tuple(str(Path(path).resolve()) for path in bound.write_paths),
+            env_names=bound.env_names,
+        )
+        return cls(request, scratch, real, keeps)
+
+    def resource(self, path: Path) -> str:
+        """How to name the resolved `path` to a person, and in a grant that a rerun understands."""
+        if not self.keeps_scratch and path.is_relative_to(self.scratch):
+            inside = path.relative_to(self.scratch)
+            return SCRATCH if str(inside) == "." else f"{SCRATCH}/{inside}"
+        return str(path)
+
+    def granted_env(self) -> dict[str, str]:
+        """The environment the code may see."""
+        env = self.request.env
+        return {name: env[name] for name in self.permissions.env_names if name in env}

@@ -1,0 +1,90 @@
+"""How Deno is started: the executable, the flags, the fence, the folder it keeps for itself."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from deno import find_deno_bin  # type: ignore[import-untyped]
+
+from . import landlock
+from .contract import NEVER_PATHS, Surroundings
+
+HARNESS: Final = str(Path(__file__).with_name("harness.js"))
+AUDIT_VARIABLE: Final = "DENO_AUDIT_PERMISSIONS"
+
+_LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/nix/store", "/etc/ld.so.cache")
+_DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/urandom")
+_FLAGS: Final = (
+    "--quiet", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock", "--no-check",
+    "--cached-only", "--no-code-cache", "--deny-import", "--deny-net", "--deny-run", "--deny-ffi",
+    "--deny-sys",
+)  # fmt: skip
+# Variables that would change the runtime itself are not passed on, whatever was granted.
+_RUNTIME_ENV: Final = ("DENO_", "NODE_", "LD_", "V8_", "SSL_", "TMPDIR")
+
+
+@cache
+def binary() -> str:
+    """The Deno executable that its PyPI package brings. FileNotFoundError when it is not there."""
+    return str(Path(find_deno_bin()).resolve())
+
+
+def command(around: Surroundings) -> list[str]:
+    """The command line: everything denied but the granted paths and names."""
+    permissions = around.permissions
+    never = ",".join(NEVER_PATHS)
+    argv = [binary(), "run", *_FLAGS, f"--v8-flags=--max-old-space-size={around.request.memory_mb}"]
+    for name, paths in (("read", permissions.read_paths), ("write", permissions.write_paths)):
+        argv.append(f"--allow-{name}={_listed(paths)}" if paths else f"--deny-{name}")
+        argv += [f"--deny-{name}={never}"] if paths else []
+    names = permissions.env_names
+    argv.append(f"--allow-env={','.join(names)}" if names else "--deny-env")
+    return [*argv, HARNESS]
+
+
+def _listed(paths: tuple[str, ...]) -> str:
+    # Deno separates paths with commas; a doubled comma stands for one inside a path.
+    return ",".join(path.replace(",", ",,") for path in paths)
+
+
+def environment(around: Surroundings, home: Path) -> dict[str, str]:
+    """The child's whole environment: granted names, and what keeps Deno from storing anything.
+
+    Without the two cache modes Deno retries its own writes for 150 ms before it gives up.
+    """
+    granted = {
+        name: value
+        for name, value in around.granted_env().items()
+        if not name.startswith(_RUNTIME_ENV)
+    }
+    return granted | {
+        "DENO_DIR": str(home),
+        "DENO_CACHE_DB_MODE": "in-memory",
+        "DENO_EMIT_CACHE_MODE": "disable",
+        "DENO_NO_UPDATE_CHECK": "1",
+        "DENO_TRACE_PERMISSIONS": "1",
+        "NO_COLOR": "1",
+        "TZ": granted.get("TZ", "UTC"),
+    }
+
+
+def fence(around: Surroundings, home: Path) -> landlock.Fence | None:
+    """The second wall: the granted files once more, and no writing to `home` at all.
+
+    So a program without grants leaves nothing on disk, not even through localStorage or caches.
+    """
+    if not landlock.abi():
+        return None
+    permissions = around.permissions
+    return landlock.Fence(
+        execute=(binary(), *_LIBRARIES),
+        read=(HARNESS, *_DEVICES, str(home), *permissions.read_paths),
+        write=("/dev/null", *map(_existing, permissions.write_paths)),
+    )
+
+
+def _existing(path: str) -> str:
+    """`path`, or the folder it would be made in: Landlock can only name what exists."""
+    return path if Path(path).exists() else str(Path(path).parent)

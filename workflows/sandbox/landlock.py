@@ -1,0 +1,174 @@
+"""Landlock, the kernel's own file and socket fence, through ctypes.
+
+A ruleset binds the calling thread and every process it starts from then on, for good. `confined`
+runs a function in a thread of its own that is thrown away afterwards, so the worker itself is
+never restricted. https://docs.kernel.org/userspace-api/landlock.html
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+_CREATE_RULESET: Final = 444
+_ADD_RULE: Final = 445
+_RESTRICT_SELF: Final = 446
+_CREATE_RULESET_VERSION: Final = 1
+_RULE_PATH_BENEATH: Final = 1
+_PR_SET_NO_NEW_PRIVS: Final = 38
+
+_EVERY_FILE_RIGHT: Final = (1 << 16) - 1
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_REMOVE, _MAKE_FOLDER, _MAKE_FILE = 0b11 << 4, 1 << 7, 1 << 8
+_REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+_FILE_ONLY: Final = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_READ: Final = _READ_FILE | _READ_DIR
+_WRITE: Final = _WRITE_FILE | _REMOVE | _MAKE_FOLDER | _MAKE_FILE | _REFER | _TRUNCATE
+_BIND_AND_CONNECT_TCP: Final = 0b11
+_SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS: Final = 0b11
+
+
+class LandlockError(RuntimeError):
+    """The kernel refused to build or to apply a ruleset."""
+
+
+@dataclass(frozen=True)
+class Fence:
+    """Absolute paths a confined process may execute, read and write below; TCP is never allowed.
+
+    A path that does not exist is left out.
+    """
+
+    execute: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+
+
+class _RulesetAttr(ctypes.Structure):
+    _fields_ = (
+        ("handled_access_fs", ctypes.c_uint64),
+        ("handled_access_net", ctypes.c_uint64),
+        ("scoped", ctypes.c_uint64),
+    )
+
+
+class _PathBeneathAttr(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _syscall(number: int, *arguments: object) -> int:
+    result: int = _libc().syscall(ctypes.c_long(number), *arguments)
+    return result
+
+
+@cache
+def abi() -> int:
+    """The Landlock version of the running kernel; 0 where there is none."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    nothing, zero = ctypes.c_void_p(None), ctypes.c_size_t(0)
+    ask_version = ctypes.c_uint32(_CREATE_RULESET_VERSION)
+    return max(_syscall(_CREATE_RULESET, nothing, zero, ask_version), 0)
+
+
+def _handled(version: int) -> int:
+    rights = _EVERY_FILE_RIGHT
+    if version < 5:
+        rights &= ~_IOCTL_DEV
+    if version < 3:
+        rights &= ~_TRUNCATE
+    return rights if version >= 2 else rights & ~_REFER
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        raise LandlockError(f"{what}: {os.strerror(ctypes.get_errno())}")
+    return result
+
+
+def _create(version: int) -> int:
+    attr = _RulesetAttr(_handled(version))
+    if version >= 4:
+        attr.handled_access_net = _BIND_AND_CONNECT_TCP
+    if version >= 6:
+        attr.scoped = _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS
+    size = 24 if version >= 6 else 16 if version >= 4 else 8
+    made = _syscall(_CREATE_RULESET, ctypes.byref(attr), ctypes.c_size_t(size), ctypes.c_uint32(0))
+    return _check(made, "create ruleset")
+
+
+def _allow(ruleset: int, paths: Iterable[str], rights: int) -> None:
+    for path in paths:
+        try:
+            beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            is_folder = stat.S_ISDIR(os.fstat(beneath).st_mode)
+            attr = _PathBeneathAttr(rights if is_folder else rights & _FILE_ONLY, beneath)
+            added = _syscall(
+                _ADD_RULE,
+                ctypes.c_int(ruleset),
+                ctypes.c_int(_RULE_PATH_BENEATH),
+                ctypes.byref(attr),
+                ctypes.c_uint32(0),
+            )
+            _check(added, f"allow {path}")
+        finally:
+            os.close(beneath)
+
+
+def _restrict_this_thread(fence: Fence) -> None:
+    handled = _handled(abi())
+    ruleset = _create(abi())
+    try:
+        _allow(ruleset, fence.execute, (_EXECUTE | _READ) & handled)
+        _allow(ruleset, fence.read, _READ & handled)
+        _allow(ruleset, fence.write, _WRITE & handled)
+        prctl = _libc().prctl(_PR_SET_NO_NEW_PRIVS, *(ctypes.c_ulong(n) for n in (1, 0, 0, 0)))
+        _check(prctl, "forbid new privileges")
+        restricted = _syscall(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
+        _check(restricted, "restrict")
+    finally:
+        os.close(ruleset)
+
+
+def confined(fence: Fence, function: Callable[[], T]) -> T:
+    """Call `function` behind `fence` in a thread of its own; processes it starts inherit it.
+
+    Raises what `function` raises, or LandlockError. Without Landlock (`abi() == 0`) it raises
+    LandlockError too: the caller decides whether to go on unfenced.
+    """
+    if not abi():
+        raise LandlockError("this kernel has no Landlock")
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            _restrict_this_thread(fence)
+            results.append(function())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work, name="sandbox-fence")
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]

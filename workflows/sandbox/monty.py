@@ -1,0 +1,241 @@
+"""Python in Monty: an interpreter that has no way out but to ask the worker, one call at a time.
+
+Every file, environment or network call of the program stops the interpreter. The worker checks it
+against the permission set, does it, and lets the program go on. The first call beyond the grants
+ends the run; the program cannot catch that.
+"""
+
+from __future__ import annotations
+
+import keyword
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from pydantic_monty import (
+    FunctionSnapshot,
+    MontyComplete,
+    MontyConversionError,
+    MontyCrashedError,
+    MontyError,
+    MontyRuntimeError,
+    MontySession,
+    MontySyntaxError,
+    NameLookupSnapshot,
+    ResourceLimits,
+    SourceRange,
+    SyncSnapshot,
+)
+
+from .contract import CodeRequest, CodeResult, Surroundings
+from .denials import denied, failed
+from .fetching import Fetcher, NetworkFailed
+from .host_files import HostFiles
+from .monty_pool import Watchdog, session
+from .rundir import run_folder
+from .values import Printed, python_result
+
+_MAX_RECURSION: Final = 500
+_MAX_HOST_CALLS: Final = 20_000
+_MAX_RANDOM_BYTES: Final = 1 << 20
+_GRACE_SECONDS: Final = 0.2
+_SLEEPS: Final = frozenset(("time.sleep", "asyncio.sleep", "system.sleep", "system.async_sleep"))
+_NOT_HANDLED: Final = object()
+
+
+def run_monty(request: CodeRequest, should_stop: Callable[[], bool]) -> CodeResult:
+    """Run a Python request. Raises as `workflows.sandbox.run_code` does."""
+    started = time.monotonic()
+    with run_folder(request.config.temp_root) as folder:
+        around = Surroundings.of(request, folder)
+        if not around.keeps_scratch:
+            around.scratch.mkdir()
+        with session(_limits(request), request.timeout_seconds) as worker:
+            deadline = started + request.timeout_seconds
+            with Watchdog(worker, deadline + _GRACE_SECONDS, should_stop) as watchdog:
+                run = _Run(around, deadline, should_stop)
+                value = _value(worker, run, watchdog)
+        took = time.monotonic() - started
+        return CodeResult(value, run.stdout.text(), run.stderr.text(), took)
+
+
+def _limits(request: CodeRequest) -> ResourceLimits:
+    return {
+        "max_feed_duration_secs": request.timeout_seconds,
+        "max_memory": request.memory_mb << 20,
+        "max_recursion_depth": _MAX_RECURSION,
+        "max_suspensions": _MAX_HOST_CALLS,
+    }
+
+
+def _value(worker: MontySession, run: _Run, watchdog: Watchdog) -> Any:
+    try:
+        return python_result(run.drive(worker))
+    except MontyError as error:
+        if watchdog.reason == "stopped":
+            raise failed("The program was stopped") from None
+        if watchdog.reason == "late":
+            raise run.too_late() from None
+        raise run.explain(error) from None
+
+
+class _Run:
+    """The worker's side of one run."""
+
+    def __init__(
+        self, around: Surroundings, deadline: float, should_stop: Callable[[], bool]
+    ) -> None:
+        self._around, self._deadline, self._should_stop = around, deadline, should_stop
+        config = around.request.config
+        self.stdout, self.stderr = (Printed(config.max_output_bytes) for _ in range(2))
+        self._files = HostFiles(around)
+        self._fetcher = Fetcher(around, deadline, should_stop)
+        self._source = around.request.code.encode()
+        self._line: int | None = None
+
+    def drive(self, worker: MontySession) -> Any:
+        """Run the program to its end, answering its calls; returns the last expression's value."""
+        request = self._around.request
+        snapshot = worker.feed_start(
+            request.code,
+            inputs=_variables(request.inputs),
+            external_lookup={"fetch": _placeholder},
+            print_callback=self._print,
+            cwd=str(self._around.scratch),
+        )
+        while not isinstance(snapshot, MontyComplete):
+            if time.monotonic() >= self._deadline:
+                raise self.too_late()
+            if self._should_stop():
+                raise failed("The program was stopped")
+            self._line = self._files.line = self._line_of(snapshot.position)
+            snapshot = self._answer(snapshot)
+        return snapshot.output
+
+    def _print(self, stream: str, text: str) -> None:
+        (self.stdout if stream == "stdout" else self.stderr).add(text.encode("utf-8", "replace"))
+        if self.stdout.total + self.stderr.total > self._around.request.config.flood_bytes:
+            raise failed("The program printed without end")
+
+    def _line_of(self, position: SourceRange) -> int | None:
+        if position.filename != "<python-input-0>":
+            return None
+        return self._source[: position.start].count(b"\n") + 1
+
+    def _answer(self, snapshot: SyncSnapshot) -> SyncSnapshot:
+        """Do what the program asked for and let it go on."""
+        if not isinstance(snapshot, FunctionSnapshot):
+            if isinstance(snapshot, NameLookupSnapshot):
+                return snapshot.resume_auto()
+            raise failed("The program waits for something that never comes", self._line)
+        try:
+            result = self._call(snapshot.function_name, snapshot.args, snapshot.kwargs)
+        except (OSError, UnicodeError, TypeError, ValueError) as error:
+            return snapshot.resume({"exception": _plain(error)})
+        if result is not _NOT_HANDLED:
+            return snapshot.resume({"return_value": result})
+        if snapshot.is_os_function:
+            return snapshot.resume_not_handled()
+        unknown = NameError(f"name {snapshot.function_name!r} is not defined")
+        return snapshot.resume({"exception": unknown})
+
+    def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name == "fetch":
+            return self._fetch(*args, **kwargs)
+        if name in _SLEEPS:
+            return self._sleep(float(args[0]))
+        if name == "os.getenv":
+            return self._getenv(*args)
+        if name == "os.environ":
+            return self._around.granted_env()
+        if name == "os.urandom":
+            return os.urandom(min(int(args[0]), _MAX_RANDOM_BYTES))
+        operation = self._files.operations.get(name)
+        return _NOT_HANDLED if operation is None else operation(*args, **kwargs)
+
+    def _sleep(self, seconds: float) -> None:
+        until = min(time.monotonic() + seconds, self._deadline)
+        pause = threading.Event()
+        while (left := until - time.monotonic()) > 0 and not self._should_stop():
+            pause.wait(min(left, 0.05))
+        if time.monotonic() >= self._deadline:
+            raise self.too_late()
+
+    def _getenv(self, name: str, default: str | None = None) -> str | None:
+        if name not in self._around.permissions.env_names:
+            raise denied(self._around, "env", name, self._line)
+        return self._around.granted_env().get(name, default)
+
+    def _fetch(
+        self,
+        url: str,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        body: str | bytes | None = None,
+    ) -> dict[str, Any]:
+        data = body.encode() if isinstance(body, str) else body
+        try:
+            pairs = (headers or {}).items()
+            answer = self._fetcher.fetch(method, url, pairs, data, self._line)
+        except NetworkFailed as error:
+            raise OSError(str(error)) from None
+        return {
+            "status": answer.status,
+            "reason": answer.reason,
+            "url": answer.url,
+            "headers": dict(answer.headers),
+            "text": answer.text(),
+            "content": answer.body,
+        }
+
+    def too_late(self) -> Exception:
+        """The failure of a program that ran out of time."""
+        seconds = self._around.request.timeout_seconds
+        return failed(f"The program did not end within {seconds:g} seconds")
+
+    def explain(self, error: MontyError) -> Exception:
+        """What went wrong in the program, with the line, as a TaskFailed."""
+        if isinstance(error, MontyCrashedError):
+            return failed("The program crashed its interpreter")
+        if isinstance(error, MontyConversionError):
+            return failed(f"The inputs cannot be handed to the program: {error}")
+        if not isinstance(error, MontyRuntimeError | MontySyntaxError):
+            return failed(str(error))
+        message = error.display("type-msg")[:4000]
+        if message.startswith("MemoryError"):
+            return failed(f"The program ran out of memory ({self._around.request.memory_mb} MB)")
+        if message.startswith("TimeoutError: feed time limit"):
+            return self.too_late()
+        frames = error.traceback()
+        return failed(message, frames[-1].line if frames else None)
+
+
+def _placeholder(*_: Any, **__: Any) -> None:
+    """Stands for `fetch` where the program names it; calls are answered in `_call`."""
+
+
+def _plain(error: Exception) -> Exception:
+    """`error` without host facts beyond what the program named, of a type the interpreter knows."""
+    if isinstance(error, OSError) and error.strerror:
+        named = f": {error.filename!r}" if error.filename else ""
+        told = f"[Errno {error.errno}] {error.strerror}{named}"
+        known = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
+        kind = next(
+            (kind for kind in (*known, PermissionError) if isinstance(error, kind)), OSError
+        )
+        return kind(told)
+    if isinstance(error, UnicodeError):
+        return ValueError(str(error))
+    return error
+
+
+def _variables(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Every input whose name can be a variable, and all of them as `inputs`."""
+    usable = {
+        name: value
+        for name, value in inputs.items()
+        if name.isidentifier() and not keyword.iskeyword(name)
+    }
+    return {"inputs": dict(inputs), **usable}

@@ -1,0 +1,20 @@
+"""JSON Schema: checking values, schemas of functions, forms and what comes back from them."""
+
+from __future__ import annotations
+
+from .callables import schema_from_callable
+from .checks import FieldError, schema_errors, schema_problem
+from .fields import FormField, Option, form_fields
+from .submitted import FormValue, value_from_form
+
+__all__ = [
+    "FieldError",
+    "FormField",
+    "FormValue",
+    "Option",
+    "form_fields",
+    "schema_errors",
+    "schema_from_callable",
+    "schema_problem",
+    "value_from_form",
+]

@@ -1,0 +1,88 @@
+"""Does a value fit a JSON Schema; and if not, what would a person be told?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+from jsonschema.protocols import Validator
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from workflows.engine.bounded_json import BoundedJSONError, canonical, check_value
+
+from .guarded import RUN, Run, TooMuchWork, draft_of
+from .messages import FieldError, describe
+
+__all__ = ["FieldError", "schema_errors", "schema_problem"]
+
+_MAX_ERRORS = 50
+_TOO_COMPLEX = "the schema is too complex to check this value against it"
+
+
+def schema_errors(
+    schema: Any, value: Any, *, wildcard: Callable[[Any], bool] | None = None
+) -> list[FieldError]:
+    """What in `value` does not fit `schema`: at most 50 errors with paths, [] when it fits.
+
+    `value` has passed the bounded parser. A missing schema (None) fits everything. A value for
+    which `wildcard` is true counts as valid anywhere. The draft is the one `$schema` names, else
+    2020-12; nothing is ever fetched. A schema that cannot be used is an error at the root.
+    """
+    if schema is None or schema is True:
+        return []
+    try:
+        checker, problem, has_patterns = _prepared(canonical(schema))
+    except BoundedJSONError as error:
+        checker, problem, has_patterns = None, f"the schema {error.message}", False
+    if checker is None:
+        return [FieldError("", problem)]
+    return _errors(checker, value, Run(wildcard, has_patterns=has_patterns))
+
+
+def schema_problem(schema: Any) -> str:
+    """Why `schema` cannot be used as a JSON Schema, "" when it can."""
+    if schema is None:
+        return ""
+    try:
+        return _prepared(canonical(schema))[1]
+    except BoundedJSONError as error:
+        return f"the schema {error.message}"
+
+
+def _errors(checker: Validator, value: Any, run: Run) -> list[FieldError]:
+    token = RUN.set(run)
+    try:
+        found = islice(checker.iter_errors(value), _MAX_ERRORS)
+        unique = {error: None for each in found for error in describe(each)}
+        return list(unique)[:_MAX_ERRORS]
+    except (TooMuchWork, RecursionError):
+        return [FieldError("", _TOO_COMPLEX)]
+    except Unresolvable as error:
+        message = f"the schema refers to {error.ref!r:.120}, which is not part of it"
+        return [FieldError("", message)]
+    finally:
+        RUN.reset(token)
+
+
+@lru_cache(maxsize=512)
+def _prepared(text: str) -> tuple[Validator | None, str, bool]:
+    """A checker for the schema, or none and the reason; and whether it has patternProperties."""
+    schema = json.loads(text)
+    try:
+        check_value(schema)
+    except BoundedJSONError as error:
+        return None, f"the schema is refused ({error})", False
+    if not isinstance(schema, (dict, bool)):
+        return None, "the schema is neither an object nor true or false", False
+    draft = draft_of(schema)
+    meta = draft(draft.META_SCHEMA)
+    wrong = _errors(meta, schema, Run(None, has_patterns=True))
+    if wrong:
+        return None, f"the schema is not valid ({wrong[0]})", False
+    registry: Registry[Any] = Registry()
+    checker = draft(schema, registry=registry)
+    return checker, "", "patternProperties" in text

@@ -1,0 +1,102 @@
+"""API tokens: making them, and finding out whose one is.
+
+A token reads `hp_<8 letters and digits>_<43 characters>`: a prefix that may be shown, and 256
+random bits.  Only its SHA-256 is kept, so a copy of the database opens nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from . import access
+from .engine.structure import Problem
+from .models import ApiToken
+from .services import InvalidRequest
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+#: What a token may be good for.  `admin` is for admins; `decide` no agent gets by default.
+SCOPES = ("read", "run", "decide", "admin")
+_SHAPE = re.compile(r"hp_[A-Za-z0-9]{8}_[A-Za-z0-9_-]{43}")
+_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+#: `last_used_at` is as exact as this, so that a busy token does not write with every request.
+_USE_NOTED_EVERY = timedelta(minutes=1)
+_MAX_NAME = 100
+
+
+def create_token(
+    *, user: User, name: str, scopes: Iterable[str], expires_at: datetime | None = None
+) -> tuple[ApiToken, str]:
+    """A new token and its text, which is nowhere to be had again.
+
+    Raises InvalidRequest for unknown or missing scopes, `admin` for somebody who is no admin, a
+    name of more than 100 characters and an end that has passed.
+    """
+    wanted = _checked_scopes(user, scopes)
+    if len(name) > _MAX_NAME:
+        raise InvalidRequest((Problem("name", "too_long", f"at most {_MAX_NAME} characters"),))
+    if expires_at is not None and expires_at <= timezone.now():
+        raise InvalidRequest((Problem("expires_at", "past", "this moment has passed"),))
+    prefix = "".join(secrets.choice(_ALPHABET) for _ in range(8))
+    text = f"hp_{prefix}_{secrets.token_urlsafe(32)}"
+    token = ApiToken.objects.create(
+        user=user,
+        name=name,
+        prefix=f"hp_{prefix}",
+        digest=_digest(text),
+        scopes=wanted,
+        expires_at=expires_at,
+    )
+    return token, text
+
+
+def _checked_scopes(user: User, scopes: Iterable[str]) -> list[str]:
+    given = set(scopes)
+    unknown = sorted(given.difference(SCOPES))
+    if unknown or not given:
+        choice = ", ".join(SCOPES)
+        what = f"there is no scope {unknown[0]!r}" if unknown else "name at least one scope"
+        raise InvalidRequest((Problem("scopes", "unknown_scope", f"{what}; there are: {choice}"),))
+    if "admin" in given and access.ADMIN not in access.roles_of(user):
+        message = "only an admin's token may have the scope 'admin'"
+        raise InvalidRequest((Problem("scopes", "not_admin", message),))
+    return [scope for scope in SCOPES if scope in given]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def usable() -> QuerySet[ApiToken]:
+    """Tokens that open something now: not revoked, not expired, of an active user."""
+    lasting = Q(expires_at__isnull=True) | Q(expires_at__gt=Now())
+    return ApiToken.objects.filter(lasting, revoked_at__isnull=True, user__is_active=True)
+
+
+def authenticate_token(text: str) -> ApiToken | None:
+    """The usable token that `text` is, with its user loaded; None for anything else.
+
+    Its use is noted, at most once a minute.
+    """
+    if not _SHAPE.fullmatch(text):
+        return None
+    token = usable().select_related("user").filter(digest=_digest(text)).first()
+    if token is not None:
+        stale = Q(last_used_at__isnull=True) | Q(last_used_at__lt=Now() - _USE_NOTED_EVERY)
+        ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=Now())
+    return token
+
+
+def revoke(*, tokens: QuerySet[ApiToken]) -> int:
+    """Switch tokens off for good; how many were on."""
+    return tokens.filter(revoked_at__isnull=True).update(revoked_at=Now())
