@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import structlog
+from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import Processor
 
 
@@ -50,7 +51,7 @@ def logging_config(*, level: str, style: str) -> dict[str, Any]:
         "loggers": {
             "django.server": {"handlers": [], "propagate": True},
             "django.request": {"level": "ERROR"},
-            "daphne.http_protocol": {"level": "WARNING"},
+            "daphne": {"level": "WARNING"},
             "httpx": {"level": "WARNING"},
             "mcp": {"level": "WARNING"},
         },
@@ -58,11 +59,15 @@ def logging_config(*, level: str, style: str) -> dict[str, Any]:
 
 
 def _rendering(style: str) -> list[Processor]:
+    """Tracebacks without the values of local variables: those are other people's data."""
     drop_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     if style == "json":
         return [
             drop_meta,
-            structlog.processors.dict_tracebacks,
+            structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
             structlog.processors.JSONRenderer(sort_keys=True, default=str),
         ]
-    return [drop_meta, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+    console = structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+    )
+    return [drop_meta, console]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from config.env import env_bool, env_float, env_int, env_list, env_path, env_secret, env_str
+from config.paths import BASE_DIR
 
 
 def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
@@ -17,7 +18,12 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
         **_engine(),
         **_tools(home),
         **_graph(),
+        **_desk(),
         **_demo(),
+        **_models(),
+        # Where the executions app calls what stands above it, by dotted path.
+        "sweep_hooks": ["reviews.services.expire_due"],
+        "decision_service": "reviews.services.decide_command",
     }
 
 
@@ -37,6 +43,7 @@ def _engine() -> dict[str, Any]:
 
 def _tools(home: Path) -> dict[str, Any]:
     return {
+        "tool_modules": env_list("HOLDPOINT_TOOL_MODULES"),  # besides the built-in ones
         "file_root": env_path("HOLDPOINT_FILE_ROOT", home / "files"),
         "http_allow_hosts": env_list("HOLDPOINT_HTTP_ALLOW_HOSTS"),
         "mcp_call_timeout_seconds": env_int("HOLDPOINT_MCP_CALL_TIMEOUT_SECONDS", 60, minimum=1),
@@ -45,22 +52,40 @@ def _tools(home: Path) -> dict[str, Any]:
 
 def _graph() -> dict[str, Any]:
     return {
-        "EMBEDDER": env_str("HOLDPOINT_EMBEDDER", "hashing"),
-        "EMBEDDER_MODEL": env_str("HOLDPOINT_EMBEDDER_MODEL", "text-embedding-3-small"),
-        "EMBEDDER_API_KEY": env_secret("HOLDPOINT_EMBEDDER_API_KEY", ""),
-        "EMBEDDER_TIMEOUT_SECONDS": env_float(
+        "embedder": env_str("HOLDPOINT_EMBEDDER", "hashing"),
+        "embedder_model": env_str("HOLDPOINT_EMBEDDER_MODEL", "text-embedding-3-small"),
+        "embedder_api_key": env_secret("HOLDPOINT_EMBEDDER_API_KEY", ""),
+        "embedder_timeout_seconds": env_float(
             "HOLDPOINT_EMBEDDER_TIMEOUT_SECONDS", 10.0, minimum=0.1
         ),
-        "SUGGEST_THRESHOLD": env_float("HOLDPOINT_SUGGEST_THRESHOLD", 0.35, minimum=0, maximum=1),
-        "SUGGEST_MAX_TASKS": env_int("HOLDPOINT_SUGGEST_MAX_TASKS", 8, minimum=1),
-        "REPLAN_MAX_TASKS": env_int("HOLDPOINT_REPLAN_MAX_TASKS", 3, minimum=1),
-        "PREDICT_THRESHOLD": env_float("HOLDPOINT_PREDICT_THRESHOLD", 0.7, minimum=0, maximum=1),
-        "SEARCH_CANDIDATES": env_int("HOLDPOINT_SEARCH_CANDIDATES", 50, minimum=1),
+        "suggest_threshold": env_float("HOLDPOINT_SUGGEST_THRESHOLD", 0.35, minimum=0, maximum=1),
+        "suggest_max_tasks": env_int("HOLDPOINT_SUGGEST_MAX_TASKS", 8, minimum=1),
+        "replan_max_tasks": env_int("HOLDPOINT_REPLAN_MAX_TASKS", 3, minimum=1),
+        "predict_threshold": env_float("HOLDPOINT_PREDICT_THRESHOLD", 0.7, minimum=0, maximum=1),
+        "search_candidates": env_int("HOLDPOINT_SEARCH_CANDIDATES", 50, minimum=1),
+    }
+
+
+def _desk() -> dict[str, Any]:
+    return {
+        "claim_seconds": env_int("HOLDPOINT_CLAIM_SECONDS", 300, minimum=5),
+        "socket_backstop_seconds": env_float(
+            "HOLDPOINT_SOCKET_BACKSTOP_SECONDS", 20.0, minimum=0.1
+        ),
+        "page_size": env_int("HOLDPOINT_PAGE_SIZE", 50, minimum=1, maximum=500),
+    }
+
+
+def _models() -> dict[str, Any]:
+    return {
+        "llm_model": env_str("HOLDPOINT_LLM_MODEL", ""),
+        "llm_base_url": env_str("HOLDPOINT_LLM_BASE_URL", ""),
+        "llm_api_key": env_secret("HOLDPOINT_LLM_API_KEY", ""),
     }
 
 
 def _demo() -> dict[str, Any]:
     return {
         "demo": env_bool("HOLDPOINT_DEMO", default=False),
-        "demo_repository": env_str("HOLDPOINT_DEMO_REPOSITORY", ""),
+        "demo_repository": env_str("HOLDPOINT_DEMO_REPOSITORY", str(BASE_DIR)),
     }

@@ -62,16 +62,16 @@ class Supervisor:
 
     def _wait_until_ready(self) -> None:
         latest = deadline()
+        logins = demo_logins(self._plan)
         while not self._stopping.is_set():
             if answers(self._plan.address):
-                self._welcome()
+                self._welcome(logins)
                 return
             if time.monotonic() > latest:
                 raise StartRefused("The web process does not answer; see its lines above.")
             self._tend()
 
-    def _welcome(self) -> None:
-        logins = demo_logins(self._plan)
+    def _welcome(self, logins: str) -> None:
         self._console.block(
             f"Holdpoint is ready: {self._plan.address}/\n\n{logins}\n"
             f"Data is kept in {self._plan.home}. Ctrl-C stops everything."

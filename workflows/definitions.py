@@ -12,6 +12,7 @@ from .engine.bounded_json import BoundedJSONError, check_value
 from .engine.decide import Refused
 from .engine.structure import Problem
 from .models import Workflow
+from .planning import suggest
 from .schemas import schema_problem
 from .services import InvalidRequest, check_plan, check_policy
 
@@ -69,6 +70,23 @@ def _schema_problems(schema: Mapping[str, Any]) -> tuple[Problem, ...]:
         message = 'inputs are an object, so the schema\'s type must be "object"'
         return (Problem("inputs_schema.type", "bad_schema", message),)
     return ()
+
+
+def plan_for_intent(*, intent: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan that known tools make of an intent in plain words; raises InvalidRequest."""
+    found = suggest(intent, inputs)
+    if found.plan is None:
+        near = f"; the nearest tools: {', '.join(found.nearest[:5])}" if found.nearest else ""
+        message = f"no known tools fit this well enough{near}"
+        raise InvalidRequest((Problem("intent", "no_plan", message),))
+    if found.missing:
+        raise InvalidRequest(
+            tuple(
+                Problem(f"inputs.{name}", "missing_input", f"{tool} needs this input")
+                for name, tool in found.missing.items()
+            )
+        )
+    return found.plan
 
 
 def save_workflow(

@@ -149,7 +149,7 @@ class JournalRun:
 
     def _give_back(self, until: float | None) -> None:
         parameters = {"id": int(self.execution_id), "fence": self._fence, "wake_at": until}
-        found = execute(sql.REST, {**parameters, "taken": 0})
+        found = execute(sql.REST.format(lease=sql.LEASE_BACK), {**parameters, "taken": 0})
         if not found:
             raise LeaseLost
         self.queued, self._abort = int(found[0][0]), bool(found[0][1])
@@ -159,9 +159,7 @@ class JournalRun:
         guard = sql.GUARD_REST if self._fence is None else sql.GUARD_FENCE
         parts, parameters = self._parts(rows)
         statement = sql.MOVE.format(lease=lease, guard=guard, parts="".join(parts))
-        found = execute(
-            statement, {**self._scalars(rows), **parameters, "wake_at": wake_at}
-        )
+        found = execute(statement, {**self._scalars(rows), **parameters, "wake_at": wake_at})
         if not found:
             raise LeaseLost if self._fence is not None else StaleVersion
         self.queued, self._abort = int(found[0][0]), bool(found[0][1])
@@ -317,9 +315,7 @@ class DjangoJournal:
             release(run, delay=None, error="")
 
     @contextmanager
-    def open(
-        self, execution_id: str, *, expected_version: int | None
-    ) -> Iterator[JournalRun]:
+    def open(self, execution_id: str, *, expected_version: int | None) -> Iterator[JournalRun]:
         found = execute(sql.READ, {"id": int(execution_id)})
         if not found:
             raise ExecutionNotFound
@@ -343,9 +339,7 @@ def release(run: JournalRun, *, delay: float | None, error: str) -> None:
     run.held = False
 
 
-def queue_command(
-    execution_id: int, command: Any, *, actor: str, source: str
-) -> int | None:
+def queue_command(execution_id: int, command: Any, *, actor: str, source: str) -> int | None:
     """Leave a command for the worker that holds the lease; None when nobody does."""
     found = execute(
         sql.QUEUE,

@@ -84,8 +84,9 @@ LEASE_BACK = """
 #: A command at rest: there is no lease, and a worker is sent for.
 LEASE_NONE = "lease_owner = '', lease_until = NULL, wake_at = NULL, dispatched_at = now()"
 
-REST = f"""
-UPDATE workflows_execution SET {LEASE_BACK}
+REST = """
+UPDATE workflows_execution
+   SET {lease}
  WHERE id = %(id)s AND fence = %(fence)s
 RETURNING queued_commands, abort_requested
 """

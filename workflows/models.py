@@ -184,7 +184,9 @@ class TaskAttempt(models.Model):
     layer = models.IntegerField()
     revision = models.IntegerField()
     status = models.CharField(max_length=10, choices=_choices(TaskStatus))
-    skip_reason = models.CharField(max_length=20, default="", blank=True, choices=_choices(SkipReason))
+    skip_reason = models.CharField(
+        max_length=20, default="", blank=True, choices=_choices(SkipReason)
+    )
     # False for a failed try that will be repeated.
     settled = models.BooleanField()
     inputs = models.JSONField(null=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from graphrag import planning as graph_planning
 from graphrag.catalogue import tools_by_name
 from graphrag.ingest import IngestResult, upsert_tools
 from graphrag.records import ToolRecord
@@ -15,7 +17,14 @@ from .engine.ports import Settled
 from .mcp.client import McpTool
 from .tools import registry
 
-__all__ = ["CataloguePlanner", "sync_mcp_tools", "sync_python_tools", "tool_schemas"]
+__all__ = [
+    "CataloguePlanner",
+    "SuggestedPlan",
+    "suggest",
+    "sync_mcp_tools",
+    "sync_python_tools",
+    "tool_schemas",
+]
 
 
 def tool_schemas(names: Iterable[str]) -> dict[str, ToolRecord]:
@@ -68,6 +77,29 @@ def sync_mcp_tools(server: str, tools: Iterable[McpTool]) -> IngestResult:
         for tool in tools
     ]
     return upsert_tools(records, server=server, prune=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestedPlan:
+    """A plan for an intent: `plan` is None when nothing fits; `nearest` then names tools that come
+    near.  `missing` (input → the tool that needs it) are inputs the plan asks for.
+    """
+
+    plan: dict[str, Any] | None
+    confidence: float
+    nearest: tuple[str, ...]
+    missing: Mapping[str, str]
+
+
+def suggest(intent: str, inputs: Mapping[str, Any]) -> SuggestedPlan:
+    """A plan of known tools for an intent in plain words."""
+    found = graph_planning.suggest(intent, inputs)
+    return SuggestedPlan(
+        plan=None if found.plan is None else dict(found.plan),
+        confidence=found.confidence,
+        nearest=tuple(near.tool for near in found.nearest),
+        missing=dict(found.missing_inputs),
+    )
 
 
 class CataloguePlanner:

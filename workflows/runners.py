@@ -197,10 +197,18 @@ def _without_connections(function: Callable[..., Any], *args: Any) -> Any:
 
 def permissions_of(call: TaskCall) -> PermissionSet:
     """What the task may do: its named set under the workflow's ceiling, and what people granted."""
-    granted = cap(named(call.task.permission_set or "minimal"), named(call.ceiling))
+    granted = cap(named(_own_set(call)), named(call.ceiling))
     for grant in call.grants:
         granted = granted.union(PermissionSet.model_validate(grant))
     return granted
+
+
+def _own_set(call: TaskCall) -> str:
+    """The set a task names; a tool task that names none has its tool's."""
+    if call.task.permission_set is not None:
+        return call.task.permission_set
+    tool = registry.get(call.task.tool) if isinstance(call.task, ToolTask) else None
+    return tool.permission_set if tool else "minimal"
 
 
 def code_request(call: TaskCall, task: CodeTask) -> CodeRequest:

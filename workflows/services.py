@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from django.db import connection, transaction
@@ -137,7 +137,9 @@ def _check_inputs(workflow: Workflow | None, values: Mapping[str, Any]) -> None:
 
 def _below(prefix: str, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
     return tuple(
-        Problem(prefix if each.path == "plan" else _join(prefix, each.path), each.code, each.message)
+        Problem(
+            prefix if each.path == "plan" else _join(prefix, each.path), each.code, each.message
+        )
         for each in problems
     )
 
@@ -194,7 +196,7 @@ def _without_kind(problems: tuple[Problem, ...], kind: Any) -> tuple[Problem, ..
     """Paths without the name of the command, which pydantic puts in front."""
     prefix = f"{kind}."
     return tuple(
-        Problem(each.path.removeprefix(prefix) if each.path != "plan" else "kind", each.code, each.message)
+        replace(each, path="kind" if each.path == "plan" else each.path.removeprefix(prefix))
         for each in problems
     )
 
@@ -218,9 +220,7 @@ def submit_command(
     except (Refused, StaleVersion) as error:
         _log(execution_id, command, actor, source, outcome="refused", detail=str(error))
         raise
-    _log(
-        execution_id, command, actor, source, outcome=result.outcome, version=result.version
-    )
+    _log(execution_id, command, actor, source, outcome=result.outcome, version=result.version)
     return result
 
 

@@ -55,10 +55,9 @@ def _task_problems(task: Any, path: str, tools: Mapping[str, KnownTool]) -> list
     unknown = named is not None and named not in NAMED
     problems = []
     if unknown:
-        choice = ", ".join(sorted(NAMED))
-        problems.append(
-            Problem(_join(path, "permission_set"), "unknown_permission_set", f"must be one of {choice}")
-        )
+        message = f"must be one of {', '.join(sorted(NAMED))}"
+        where = _join(path, "permission_set")
+        problems.append(Problem(where, "unknown_permission_set", message))
     if isinstance(task, ToolTask):
         problems += _tool_problems(task, path, tools)
     return problems

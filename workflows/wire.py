@@ -72,7 +72,7 @@ def wire_events(execution_id: int, *, after: int, limit: int = 500) -> list[dict
 
 
 def wire_event(row: ExecutionEvent) -> dict[str, Any]:
-    """One event: `timestamp` in ms since the epoch, `version` = `seq` = its place in the journal."""
+    """One event; `timestamp` in ms since the epoch, `version` = `seq`, its place in the journal."""
     payload = row.payload
     event: dict[str, Any] = {
         "type": _type(row.kind, payload),

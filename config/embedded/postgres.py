@@ -16,11 +16,13 @@ from config.embedded.layout import (
     APP_ROLE,
     DATABASE,
     OWNER_ROLE,
+    POSTGRES_PACKAGE,
     SOCKET_NAME,
     SUPERUSER,
     Account,
     EmbeddedError,
     Layout,
+    package_folder,
 )
 from config.embedded.processes import (
     find_process,
@@ -100,7 +102,7 @@ class Postgres:
         if layout.base != layout.home:
             link(layout.home / "postgres", layout.data)
         if not layout.binaries.exists():
-            copy_install(layout.shipped_install, layout.binaries.parent)
+            copy_programs(layout.binaries.parent)
         self._clear_leftovers()
         if not (layout.data / "PG_VERSION").exists():
             self._initdb()
@@ -209,13 +211,21 @@ def link(name: Path, target: Path) -> None:
         name.symlink_to(target)
 
 
-def copy_install(source: Path, target: Path) -> None:
-    """Copies the PostgreSQL programs to where an unprivileged account can run them."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    half = target.with_name(f"{target.name}.{os.getpid()}")
-    shutil.copytree(source, half, symlinks=True)
+def copy_programs(target: Path) -> None:
+    """Copies PostgreSQL to `target`, where an unprivileged account can run it.
+
+    The wheel keeps shared libraries in a folder beside the package, found by a relative path.
+    """
+    package = package_folder(POSTGRES_PACKAGE)
+    root = target.parents[1]
+    half = root.with_name(f"{root.name}.{os.getpid()}")
+    half.mkdir(mode=0o755, parents=True)
+    shutil.copytree(package / target.name, half / package.name / target.name, symlinks=True)
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.exists():
+        shutil.copytree(libraries, half / libraries.name, symlinks=True)
     subprocess.run(["chmod", "-R", "a+rX", str(half)], check=True)  # noqa: S607 - POSIX
     try:
-        half.rename(target)
+        half.rename(root)
     except OSError:  # another start was faster
         shutil.rmtree(half)

@@ -44,5 +44,6 @@ STORAGES = {
     **STORAGES,
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
+STATIC_ROOT = None  # served from where they are, without collectstatic
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = True

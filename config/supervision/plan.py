@@ -36,7 +36,8 @@ class Plan:
         """Name, command and environment of each process, in the order of their start."""
         web = [sys.executable, "-m", "daphne", "-b", self.host, "-p", str(self.port)]
         web += ["--http-timeout", "120", "--websocket_timeout", "86400"]
-        web += ["--application-close-timeout", "3", "--proxy-headers", "config.asgi:application"]
+        web += ["--application-close-timeout", "3"]
+        web += ["--access-log", str(self.home / "logs" / "access.log"), "config.asgi:application"]
         return [
             ("web", web, self.env_for("web")),
             ("workers", [*MANAGE, "run_workers"], self.env_for("worker")),

@@ -9,6 +9,8 @@ from functools import lru_cache
 from typing import Protocol
 
 from workflows.engine.ports import AgentAnswer, AgentQuestion, TaskFailed, Watch
+
+from .llm import LLMAgent
 from .rules import RuleAgent
 
 
@@ -25,7 +27,7 @@ class DecisionAgent(Protocol):
         """The decision; any exception counts as a malformed answer."""
 
 
-_agents: dict[str, DecisionAgent] = {"rules": RuleAgent()}
+_agents: dict[str, DecisionAgent] = {"rules": RuleAgent(), "llm": LLMAgent()}
 
 
 def register(name: str, agent: DecisionAgent) -> None:

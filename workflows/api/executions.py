@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from workflows import access, services
+from workflows.definitions import plan_for_intent
 from workflows.engine.commands import AddMessage
 from workflows.engine.structure import Problem
 from workflows.idempotency import Answer, json_text
@@ -132,14 +133,18 @@ class ExecutionsView(ListAPIView[Execution]):
         asked = StartSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         wanted = asked.validated_data
-        name = wanted.get("workflow")
+        name, plan, title = wanted.get("workflow"), wanted.get("plan"), wanted.get("title", "")
+        if "intent" in wanted:
+            intent = wanted["intent"]
+            plan = plan_for_intent(intent=intent, inputs=wanted.get("inputs", {}))
+            title = title or intent[:200]
         execution = services.start_execution(
             actor=caller(request),
             workflow=workflow_named(name) if name is not None else None,
-            plan=wanted.get("plan"),
+            plan=plan,
             inputs=wanted.get("inputs"),
             policy=wanted.get("policy"),
-            title=wanted.get("title", ""),
+            title=title,
         )
         return _answer(request, execution)
 

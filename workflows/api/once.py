@@ -15,7 +15,6 @@ from workflows.idempotency import Answer
 from workflows.services import InvalidRequest
 
 from .permissions import caller
-
 from .problems import IdempotencyMismatch
 
 _KEY = re.compile(r"[!-~]{1,200}")

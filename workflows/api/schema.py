@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 
@@ -32,6 +33,16 @@ IDEMPOTENCY_KEY = OpenApiParameter(
 )
 
 
+class TokenScheme(OpenApiAuthenticationExtension):
+    """How the document describes API tokens."""
+
+    target_class = "workflows.api.authentication.TokenAuthentication"
+    name = "token"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        return {"type": "http", "scheme": "bearer", "bearerFormat": "hp_…"}
+
+
 class FaultSerializer(Plain):
     """One fault: where, a stable code, plain words."""
 
@@ -52,7 +63,7 @@ class ProblemSerializer(Plain):
     code = serializers.ChoiceField(choices=list(CODES))
     detail = serializers.CharField()
     reason = serializers.CharField(required=False)
-    errors = FaultSerializer(many=True, required=False)
+    errors = FaultSerializer(many=True, required=False)  # type: ignore[assignment]
     state = serializers.DictField(required=False)
 
 

@@ -75,7 +75,7 @@ class ForkEditsSerializer(Strict):
     """Keys to lay over the inputs and the context."""
 
     inputs = serializers.DictField(required=False)
-    context = serializers.DictField(required=False)
+    context = serializers.DictField(required=False)  # type: ignore[assignment]
 
 
 class ForkSerializer(Strict):
@@ -106,7 +106,7 @@ class TaskSerializer(Plain):
     """
 
     id = serializers.CharField()
-    title = serializers.CharField(source="label")  # type: ignore[assignment]
+    title = serializers.CharField(source="label")
     type = serializers.CharField()
     target = serializers.CharField()
     layer = serializers.IntegerField()
@@ -161,7 +161,7 @@ class ExecutionRowSerializer(ExecutionModel):
     id = serializers.CharField()
     workflow = serializers.SerializerMethodField()
     created_by = serializers.SerializerMethodField()
-    parent = serializers.SerializerMethodField()
+    parent = serializers.SerializerMethodField()  # type: ignore[assignment]
     paused_node_id = serializers.SerializerMethodField()
     paused_phase = serializers.SerializerMethodField()
 
@@ -194,7 +194,7 @@ class ExecutionSerializer(ExecutionRowSerializer):
     """An execution with its tasks, in the order of their layers, and its holds, oldest first."""
 
     inputs = serializers.DictField()
-    context = serializers.DictField()
+    context = serializers.DictField()  # type: ignore[assignment]
     policy = serializers.DictField()
     tasks = TaskSerializer(many=True, source="task_views")
     holds = HoldSerializer(many=True, source="all_holds")

@@ -20,7 +20,7 @@ class NoRepository(Exception):
 
 def demo_repository(path: str = "") -> Path:
     """The repository's folder: `path`, the setting, or the one Holdpoint stands in."""
-    chosen = path or settings.HOLDPOINT["demo_repository"] or str(settings.BASE_DIR)
+    chosen = path or settings.HOLDPOINT["demo_repository"]
     folder = Path(chosen).expanduser().resolve()
     try:
         _git(folder, "rev-parse", "--verify", "HEAD")

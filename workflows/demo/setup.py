@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from workflows.models import Execution, McpServer, Workflow
 from workflows.services import start_execution
+
 from .definitions import WORKFLOWS
 from .repository import demo_repository, diff_base
 
@@ -33,9 +34,7 @@ def ensure_workflows() -> None:
         Workflow.objects.get_or_create(name=definition["name"], defaults=definition)
 
 
-def start_demo(
-    *, actor: User | None, workflow: str = "release-notes", repo: str = ""
-) -> Execution:
+def start_demo(*, actor: User | None, workflow: str = "release-notes", repo: str = "") -> Execution:
     """Start one of the demo's workflows on a repository; see demo_repository for which."""
     chosen = Workflow.objects.get(name=workflow)
     folder = demo_repository(repo)

@@ -251,7 +251,5 @@ def _as_command(answer: AgentAnswer) -> Abort | Replan | None:
         return Abort(reason=answer.reason)
     if answer.decision == "replan":
         requirement = answer.requirement or answer.reason or "replan"
-        return Replan(
-            new_requirement=requirement, available_context=dict(answer.available_context)
-        )
+        return Replan(new_requirement=requirement, available_context=dict(answer.available_context))
     return None

@@ -103,7 +103,8 @@ class AddMessage(_Command):
 
     kind: Literal["add_message"] = "add_message"
     role: Literal["user", "assistant", "system", "tool"] = "user"
-    content: str = Field(min_length=1, max_length=20_000)
+    # An agent is told all results of a layer in one message.
+    content: str = Field(min_length=1, max_length=2_000_000)
     author: str = ""
 
 

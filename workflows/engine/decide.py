@@ -252,9 +252,7 @@ def _(command: cmd.RevisePlan, state: ExecutionState, facts: Facts) -> Iterable[
     check_replan(state, facts)
     if command.plan is None:
         return [ev.ReplanFailed(requirement=command.requirement, error=command.error)]
-    revised = _revise(
-        state, facts, command.plan, cause="replan", requirement=command.requirement
-    )
+    revised = _revise(state, facts, command.plan, cause="replan", requirement=command.requirement)
     hold = _agent_hold(state)
     if hold is None:
         return [revised]

@@ -97,7 +97,7 @@ def _layer_approval(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpe
             "payload": {"summary": ports.summarise(run), "next_layer": _preview(run, layer)},
             "groups": list(hil.groups),
             "instructions": "",
-            "why": f"the policy wants a signature before layer {layer + 1} ({hil.approval_required})",
+            "why": f"layer {layer + 1} needs a signature (policy: {hil.approval_required})",
             "target": f"layer {layer + 1}",
             "layer": layer,
             "critical": any(is_critical(task) for task in tasks),

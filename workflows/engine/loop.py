@@ -22,9 +22,7 @@ def step(execution_id: str, ports: Ports) -> bool:
         if run is None:
             return False
         while not run.slice_over():
-            move = next_move(
-                run.state, run.revision, run.policy, queued=run.queued, now=run.now()
-            )
+            move = next_move(run.state, run.revision, run.policy, queued=run.queued, now=run.now())
             match move:
                 case Rest():
                     if run.rest(move.until):

@@ -94,7 +94,7 @@ def next_move(
     """The next move, in this order of questions:
 
     commands queued? · running at all? · holds open? · tasks clear to run? · gates due? ·
-    layer settled? · agent's turn? · validation? · approval of the next layer? · another layer? · end.
+    layer settled? · agent's turn? · validation? · next layer's approval? · another layer? · end.
     """
     if queued:
         return ApplyCommands()

@@ -170,13 +170,27 @@ class QueuedCommand:
 class Run(Protocol):
     """One execution, opened for writing by one holder."""
 
-    state: ExecutionState
-    revision: Revision
-    policy: Policy
-    inputs: Mapping[str, Any]
-    context: Mapping[str, Any]
-    execution_id: str
-    queued: int
+    @property
+    def state(self) -> ExecutionState: ...
+
+    @property
+    def revision(self) -> Revision: ...
+
+    @property
+    def policy(self) -> Policy: ...
+
+    @property
+    def inputs(self) -> Mapping[str, Any]: ...
+
+    @property
+    def context(self) -> Mapping[str, Any]: ...
+
+    @property
+    def execution_id(self) -> str: ...
+
+    @property
+    def queued(self) -> int:
+        """How many commands wait."""
 
     def record(self, *events: Event) -> None:
         """Fold events into the state and keep them for the next commit."""

@@ -56,11 +56,14 @@ def validation_problems(error: ValidationError, prefix: str = "") -> tuple[Probl
 
 def _path(parts: tuple[int | str, ...], prefix: str) -> str:
     text = prefix
+    before: int | str = ""
     for part in parts:
+        is_tag = part in _TAGS and (isinstance(before, int) or before == "task")
         if isinstance(part, int):
             text += f"[{part}]"
-        elif part not in _TAGS or not text.endswith(("]", "task")):
+        elif not is_tag:
             text += f".{part}" if text else part
+        before = part
     return text or "plan"
 
 

@@ -172,8 +172,7 @@ class _Run:
                     self._conclude(child, frame)
         self._finish_reading(child)
         told = self.stderr.text()
-        if any(sign in told.lower() for sign in _NOT_CAPABLE: Final = re.compile(r'Requires (\w+) access(?: to "([^"]*)")?')
-_MEMORY_SIGNS):
+        if any(sign in told.lower() for sign in _MEMORY_SIGNS):
             raise failed(f"The program ran out of memory ({self.around.request.memory_mb} MB)")
         last = told.strip().splitlines()[:1]
         raise failed(": ".join(["The program ended without a result", *last])[:1000])

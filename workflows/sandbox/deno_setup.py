@@ -10,6 +10,7 @@ from deno import find_deno_bin  # type: ignore[import-untyped]
 
 from . import landlock
 from .contract import NEVER_PATHS, Surroundings
+from .denials import failed
 
 HARNESS: Final = str(Path(__file__).with_name("harness.js"))
 AUDIT_VARIABLE: Final = "DENO_AUDIT_PERMISSIONS"
@@ -45,8 +46,11 @@ def command(around: Surroundings) -> list[str]:
 
 
 def _listed(paths: tuple[str, ...]) -> str:
-    # Deno separates paths with commas; a doubled comma stands for one inside a path.
-    return ",".join(path.replace(",", ",,") for path in paths)
+    # Deno separates paths with commas and knows no way to write one inside a path.
+    unwritable = next((path for path in paths if "," in path), None)
+    if unwritable is not None:
+        raise failed(f"A path with a comma cannot be granted to Deno: {unwritable}")
+    return ",".join(paths)
 
 
 def environment(around: Surroundings, home: Path) -> dict[str, str]:

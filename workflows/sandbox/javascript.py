@@ -16,7 +16,6 @@ FormName = Literal["module", "expression", "body"]
 
 _MODULE = re.compile(r"^\s*(export\b|import\b(?!\s*\())", re.MULTILINE)
 _RETURN = re.compile(r"\breturn\b")
-_IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
 _RESERVED: Final = frozenset(
     """
     arguments await break case catch class const continue debugger default delete do else enum eval
@@ -53,7 +52,9 @@ class Form:
 
 def input_names(inputs: Iterable[str]) -> list[str]:
     """The inputs that can be variables; the others are reached through `inputs`."""
-    return [name for name in inputs if _IDENTIFIER.match(name) and name not in _RESERVED]
+    return [
+        name for name in inputs if name.replace("$", "_").isidentifier() and name not in _RESERVED
+    ]
 
 
 def forms(code: str, names: list[str], language: str) -> list[Form]:

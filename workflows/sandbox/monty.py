@@ -54,8 +54,8 @@ def run_monty(request: CodeRequest, should_stop: Callable[[], bool]) -> CodeResu
             around.scratch.mkdir()
         with session(_limits(request), request.timeout_seconds) as worker:
             deadline = started + request.timeout_seconds
-            with Watchdog(worker, deadline + _GRACE_SECONDS, should_stop) as watchdog:
-                run = _Run(around, deadline, should_stop)
+            run = _Run(around, deadline, should_stop)
+            with Watchdog(worker, deadline + _GRACE_SECONDS, run.must_end) as watchdog:
                 value = _value(worker, run, watchdog)
         took = time.monotonic() - started
         return CodeResult(value, run.stdout.text(), run.stderr.text(), took)
@@ -75,7 +75,7 @@ def _value(worker: MontySession, run: _Run, watchdog: Watchdog) -> Any:
         return python_result(run.drive(worker))
     except MontyError as error:
         if watchdog.reason == "stopped":
-            raise failed("The program was stopped") from None
+            raise run.stopped() from None
         if watchdog.reason == "late":
             raise run.too_late() from None
         raise run.explain(error) from None
@@ -94,6 +94,11 @@ class _Run:
         self._fetcher = Fetcher(around, deadline, should_stop)
         self._source = around.request.code.encode()
         self._line: int | None = None
+        self._flooded = False
+
+    def must_end(self) -> bool:
+        """Whether the program has to be killed now, time apart."""
+        return self._flooded or self._should_stop()
 
     def drive(self, worker: MontySession) -> Any:
         """Run the program to its end, answering its calls; returns the last expression's value."""
@@ -108,16 +113,16 @@ class _Run:
         while not isinstance(snapshot, MontyComplete):
             if time.monotonic() >= self._deadline:
                 raise self.too_late()
-            if self._should_stop():
-                raise failed("The program was stopped")
+            if self.must_end():
+                raise self.stopped()
             self._line = self._files.line = self._line_of(snapshot.position)
             snapshot = self._answer(snapshot)
         return snapshot.output
 
     def _print(self, stream: str, text: str) -> None:
         (self.stdout if stream == "stdout" else self.stderr).add(text.encode("utf-8", "replace"))
-        if self.stdout.total + self.stderr.total > self._around.request.config.flood_bytes:
-            raise failed("The program printed without end")
+        printed = self.stdout.total + self.stderr.total
+        self._flooded = printed > self._around.request.config.flood_bytes
 
     def _line_of(self, position: SourceRange) -> int | None:
         if position.filename != "<python-input-0>":
@@ -189,6 +194,11 @@ class _Run:
             "text": answer.text(),
             "content": answer.body,
         }
+
+    def stopped(self) -> Exception:
+        """The failure of a program that `must_end` ended."""
+        told = "The program printed without end" if self._flooded else "The program was stopped"
+        return failed(told)
 
     def too_late(self) -> Exception:
         """The failure of a program that ran out of time."""

@@ -35,9 +35,12 @@ def binary() -> str:
 
 
 def _pool() -> Monty:
-    """The pool of this process; a forked child gets its own."""
+    """The pool of this process, started when it is first needed."""
     with _LOCK:
         pool = _pools.get(os.getpid())
+        if pool is None and _pools:
+            # The threads that serve a pool do not survive a fork; a run here would never end.
+            raise RuntimeError("Python code ran before this process was forked: fork earlier")
         if pool is None:
             pool = Monty(binary_path=binary(), min_processes=1, max_processes=_MAX_WORKERS)
             _behind_fence(pool.__enter__)

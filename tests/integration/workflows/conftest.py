@@ -1,6 +1,5 @@
 """Runs driven in this process, with the toolkit's tools in the catalogue."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,10 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def engine(transactional_db: None, ledger: Path) -> Iterator["Engine"]:
+def engine(transactional_db: None, ledger: Path) -> "Engine":
     """A database with tools in its catalogue, and short words for driving runs."""
     sync_python_tools()
-    yield Engine()
+    return Engine()
 
 
 class Engine:

@@ -124,7 +124,9 @@ def test_replan_without_a_planner_leaves_the_run_as_it_was(
         raise TaskFailed("no planner is configured")
 
     monkeypatch.setattr("workflows.planning.CataloguePlanner.replan", nothing)
-    execution = engine.run(value("a"), value("b", depends_on=["a"]), policy={"per_layer_validation": True})
+    execution = engine.run(
+        value("a"), value("b", depends_on=["a"]), policy={"per_layer_validation": True}
+    )
     assert execution.status == "AWAITING_AGENT"
     result = engine.command(execution, {"kind": "replan", "new_requirement": "parse XML files"})
     assert (result.outcome, result.status) == ("applied", "AWAITING_AGENT")

@@ -34,7 +34,9 @@ def test_a_fork_meets_every_hold_behind_its_checkpoint_again(engine: Engine) -> 
     )
     engine.decide(engine.holds(execution)[0])
     execution = engine.drive(execution)
-    fork = engine.drive(fork_execution(execution=execution, checkpoint=at(execution, 0), actor=None))
+    fork = engine.drive(
+        fork_execution(execution=execution, checkpoint=at(execution, 0), actor=None)
+    )
     assert fork.status == "PAUSED_FOR_REVIEW"
     (hold,) = engine.holds(fork)
     assert (hold.pk, hold.task_id) == (f"{fork.pk}-1", "b")
@@ -44,7 +46,9 @@ def test_a_fork_meets_every_hold_behind_its_checkpoint_again(engine: Engine) -> 
 def test_a_run_that_was_aborted_goes_on_in_a_fork(engine: Engine) -> None:
     execution = engine.run(value("a"), value("b", source("a"), **review("BEFORE")))
     engine.decide(engine.holds(execution)[0], approved=False)
-    fork = engine.drive(fork_execution(execution=execution, checkpoint=at(execution, 0), actor=None))
+    fork = engine.drive(
+        fork_execution(execution=execution, checkpoint=at(execution, 0), actor=None)
+    )
     engine.decide(engine.holds(fork)[0])
     assert engine.drive(fork).status == "COMPLETED"
 
@@ -53,7 +57,9 @@ def test_an_edited_output_is_what_the_fork_reads(engine: Engine) -> None:
     execution = engine.run(value("a", 1, **review("AFTER")), value("b", source("a")))
     engine.decide(engine.holds(execution)[0], edits=2)
     execution = engine.drive(execution)
-    fork = engine.drive(fork_execution(execution=execution, checkpoint=at(execution, 0), actor=None))
+    fork = engine.drive(
+        fork_execution(execution=execution, checkpoint=at(execution, 0), actor=None)
+    )
     assert fork.attempts.get(task_id="b").output == 2
 
 

@@ -41,9 +41,7 @@ def test_an_edited_output_keeps_the_original_beside_it(engine: Engine) -> None:
 
 
 def test_an_output_may_be_edited_to_nothing(engine: Engine) -> None:
-    execution = engine.run(
-        value("a", 1, **review("AFTER")), value("b", source("a"))
-    )
+    execution = engine.run(value("a", 1, **review("AFTER")), value("b", source("a")))
     engine.decide(engine.holds(execution)[0], edits={})
     execution = engine.drive(execution)
     assert execution.attempts.get(task_id="b").output == {}
@@ -130,5 +128,9 @@ def test_the_verdict_is_kept_with_the_hold(engine: Engine) -> None:
     )
     hold = engine.holds(execution)[0]
     assert hold.payload == {"value": {"x": 1}}
-    assert (hold.instructions, hold.groups, hold.target) == ("Look twice.", ["legal"], "testkit.value")
+    assert (hold.instructions, hold.groups, hold.target) == (
+        "Look twice.",
+        ["legal"],
+        "testkit.value",
+    )
     assert hold.why == "task a asks for review before it runs"

@@ -33,7 +33,9 @@ def approvals(engine: Engine, execution: Execution) -> int:
     return count
 
 
-@pytest.mark.parametrize(("required", "expected"), [("always", 3), ("critical_only", 1), ("never", 0)])
+@pytest.mark.parametrize(
+    ("required", "expected"), [("always", 3), ("critical_only", 1), ("never", 0)]
+)
 def test_layers_are_approved_as_the_policy_says(
     engine: Engine, required: str, expected: int
 ) -> None:

@@ -13,7 +13,9 @@ def tool(name: str, tool: str, **more: object) -> dict[str, object]:
 def test_values_flow_from_task_to_task(engine: Engine) -> None:
     execution = engine.run(
         value("a", {"files": ["x.xml", "y.json"], "nothing": None}),
-        value("b", {"xml": source("a", "files[?ends_with(@, '.xml')]"), "n": source("inputs", "n")}),
+        value(
+            "b", {"xml": source("a", "files[?ends_with(@, '.xml')]"), "n": source("inputs", "n")}
+        ),
         inputs={"n": 3},
     )
     assert execution.status == "COMPLETED"
@@ -92,9 +94,7 @@ def test_a_layer_runs_side_by_side(engine: Engine) -> None:
 
 
 def test_results_of_a_long_layer_are_recorded_as_they_come(engine: Engine) -> None:
-    execution = engine.run(
-        value("quick"), tool("long", "testkit.slow", arguments={"seconds": 0.5})
-    )
+    execution = engine.run(value("quick"), tool("long", "testkit.slow", arguments={"seconds": 0.5}))
     quick = execution.attempts.get(task_id="quick").created_at
     long = execution.attempts.get(task_id="long").created_at
     assert (long - quick).total_seconds() > 0.2
@@ -138,9 +138,7 @@ def test_a_retry_waits_its_backoff_without_a_worker(engine: Engine) -> None:
 
 def test_a_retry_that_is_used_up_fails(engine: Engine) -> None:
     retry = {"max_attempts": 2, "backoff_seconds": 0}
-    execution = engine.run(
-        tool("flaky", "testkit.flaky", arguments={"failures": 5}, retry=retry)
-    )
+    execution = engine.run(tool("flaky", "testkit.flaky", arguments={"failures": 5}, retry=retry))
     assert execution.status == "FAILED"
     assert execution.attempts.filter(task_id="flaky").count() == 2
 
@@ -166,7 +164,9 @@ def test_the_control_state_does_not_grow_with_the_plan(engine: Engine) -> None:
 
 def test_before_and_after_reviews_of_one_layer_wait_together(engine: Engine) -> None:
     execution = engine.run(
-        value("plain", 1), value("after", 2, **review("AFTER")), value("before", 3, **review("BEFORE"))
+        value("plain", 1),
+        value("after", 2, **review("AFTER")),
+        value("before", 3, **review("BEFORE")),
     )
     assert execution.status == "PAUSED_FOR_REVIEW"
     assert [(each.task_id, each.phase) for each in engine.holds(execution)] == [

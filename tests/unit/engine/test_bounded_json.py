@@ -195,9 +195,9 @@ def test_the_limits_themselves_are_allowed(document: bytes | str) -> None:
     ids=range(11),
 )
 def test_hostile_documents_are_refused_at_once(document: bytes) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     assert len(refusal(document).path) <= 300
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_exactly_one_level_too_many_is_refused_also_when_it_is_empty() -> None:

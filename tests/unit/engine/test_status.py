@@ -4,7 +4,12 @@ import itertools
 
 import pytest
 
-from workflows.engine.status import TRANSITIONS, ExecutionStatus, IllegalTransition, check_transition
+from workflows.engine.status import (
+    TRANSITIONS,
+    ExecutionStatus,
+    IllegalTransition,
+    check_transition,
+)
 
 PAIRS = list(itertools.product(ExecutionStatus, ExecutionStatus))
 

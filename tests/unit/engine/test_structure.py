@@ -60,7 +60,9 @@ BAD: list[tuple[str, list[Any], tuple[str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("tasks", "expected"), [(b, c) for _, b, c in BAD], ids=[a for a, _, _ in BAD])
+@pytest.mark.parametrize(
+    ("tasks", "expected"), [(b, c) for _, b, c in BAD], ids=[a for a, _, _ in BAD]
+)
 def test_each_fault_is_named(tasks: list[Any], expected: tuple[str, str]) -> None:
     assert expected in problems(*tasks)
 

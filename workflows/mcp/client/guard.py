@@ -13,17 +13,23 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from types import FrameType
 
 #: Seconds between a hang-up and the kill: a well-behaved server leaves by itself on end of input.
 GRACE_SECONDS = 3.0
+
+#: How often to look whether the owner is still the parent: a process that it has forked may hold
+#: the other end of stdin open after its death.
+LOOK_SECONDS = 1.0
 
 #: A hang-up of a pipe is always reported; that of a socket has to be asked for.
 _HANG_UP = getattr(select, "POLLRDHUP", 0)
 
 
 def main(command: list[str]) -> int:
-    """Run `command` until it ends or stdin hangs up; never returns while the group is alive."""
+    """Run `command` until it or its owner ends, then kill the group; 127 if it cannot start."""
+    owner = os.getppid()
     if os.getpgrp() != os.getpid():
         os.setsid()
     ended, wake = os.pipe()
@@ -42,11 +48,13 @@ def main(command: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, forward)
     _release_stdout()
-    _wait(server, ended)
-    if server.returncode:
-        sys.stderr.write(f"the server ended with status {server.returncode}\n")
-        sys.stderr.flush()
-    os.killpg(0, signal.SIGKILL)
+    try:
+        _wait(server, owner, ended)
+        if server.returncode:
+            # Straight to the descriptor: nobody may be there any more to read it.
+            os.write(2, f"the server ended with status {server.returncode}\n".encode())
+    finally:
+        os.killpg(0, signal.SIGKILL)
     return 0
 
 
@@ -57,22 +65,22 @@ def _release_stdout() -> None:
     os.close(nowhere)
 
 
-def _wait(server: subprocess.Popen[bytes], ended: int) -> None:
-    """Return when the server has ended, or at the end of the grace after a hang-up."""
+def _wait(server: subprocess.Popen[bytes], owner: int, ended: int) -> None:
+    """Return when the server has ended, or at the end of the grace after the owner has gone."""
     poll = select.poll()
     poll.register(ended, select.POLLIN)
     poll.register(0, _HANG_UP)
-    grace: float | None = None
+    end: float | None = None
     while server.poll() is None:
-        events = poll.poll(None if grace is None else grace * 1000)
-        if not events:
+        events = {descriptor for descriptor, _event in poll.poll(LOOK_SECONDS * 1000)}
+        if ended in events:
+            os.read(ended, 512)
+        if 0 in events:
+            poll.unregister(0)
+        if end is None and (0 in events or os.getppid() != owner):
+            end = time.monotonic() + GRACE_SECONDS
+        if end is not None and time.monotonic() >= end:
             return
-        for descriptor, _event in events:
-            if descriptor == ended:
-                os.read(ended, 512)
-            else:
-                poll.unregister(0)
-                grace = GRACE_SECONDS
 
 
 if __name__ == "__main__":

@@ -1,0 +1,39 @@
+"""Log lines: one JSON object each in production, and never the values of local variables."""
+
+import json
+import logging
+
+import pytest
+
+from config.logs import logging_config
+
+
+def line(style: str) -> str:
+    options = logging_config(level="INFO", style=style)["formatters"]["structlog"]
+    formatter = options.pop("()")(**options)
+    password = "hunter2"
+    try:
+        raise ValueError(f"no luck with {len(password)}")
+    except ValueError as error:
+        failure = (ValueError, error, error.__traceback__)
+    record = logging.LogRecord("app", logging.ERROR, "x.py", 1, "it %s", ("broke",), failure)
+    return formatter.format(record)
+
+
+def test_json_is_one_object_on_one_line() -> None:
+    text = line("json")
+    assert "\n" not in text
+    entry = json.loads(text)
+    assert (entry["event"], entry["level"], entry["logger"]) == ("it broke", "error", "app")
+    assert entry["exception"][0]["exc_value"] == "no luck with 7"
+
+
+@pytest.mark.parametrize("style", ["json", "console"])
+def test_no_local_variable_is_shown(style: str) -> None:
+    text = line(style)
+    assert "no luck with 7" in text
+    assert text.count("hunter2") <= 1  # the source line itself may be quoted, its values not
+
+
+def test_levels_below_the_chosen_one_are_off() -> None:
+    assert logging_config(level="WARNING", style="json")["root"]["level"] == "WARNING"

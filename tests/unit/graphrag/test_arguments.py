@@ -1,0 +1,164 @@
+"""Filling a tool's arguments from inputs, context, earlier outputs and the words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from graphrag import arguments, intents, schemas, sources
+from graphrag.records import ToolRecord
+
+STRING = {"type": "string"}
+INTEGER = {"type": "integer"}
+
+
+def tool(properties: Mapping[str, Any], *required: str, **more: Any) -> ToolRecord:
+    schema = {"type": "object", "properties": dict(properties), "required": list(required)}
+    return ToolRecord(name="s.t", kind="python", server="s", input_schema=schema, **more)
+
+
+def gives(properties: Mapping[str, Any]) -> ToolRecord:
+    output = {"type": "object", "properties": dict(properties)}
+    return ToolRecord(name="s.g", kind="python", server="s", output_schema=output)
+
+
+def fill(
+    record: ToolRecord,
+    intent: str = "do it",
+    *,
+    inputs: Mapping[str, Any] | None = None,
+    context: Mapping[str, Any] | None = None,
+    earlier: Mapping[str, ToolRecord] | None = None,
+    most: int = 1,
+) -> list[arguments.Filled]:
+    (step,) = intents.steps(intent)
+    available = [
+        *sources.of_values("context", context or {}),
+        *sources.of_values("inputs", inputs or {}),
+    ]
+    for name, given in (earlier or {}).items():
+        available.extend(sources.of_task(name, given, step.literals.extension))
+    return arguments.fill(record, step=step, available=available, most=most)
+
+
+def test_an_input_of_the_name_and_type_is_taken_optional_ones_too() -> None:
+    (found,) = fill(
+        tool({"path": STRING, "depth": INTEGER, "other": STRING}, "path"),
+        inputs={"path": "a", "depth": 3},
+    )
+    assert found.values == {
+        "path": {"$from": "inputs", "select": "path"},
+        "depth": {"$from": "inputs", "select": "depth"},
+    }
+    assert not found.missing
+    assert not found.uses
+
+
+def test_a_like_name_serves_a_required_argument_alone() -> None:
+    record = tool({"repo_path": STRING, "max_repo": STRING}, "repo_path")
+    (found,) = fill(record, inputs={"repo": "."})
+    assert found.values == {"repo_path": {"$from": "inputs", "select": "repo"}}
+
+
+def test_a_wrong_type_is_not_taken() -> None:
+    (found,) = fill(tool({"count": INTEGER}, "count"), inputs={"count": "three"})
+    assert found.missing == ("count",)
+    assert found.values == {"count": {"$from": "inputs", "select": "count"}}
+
+
+def test_an_earlier_output_is_taken_by_schema() -> None:
+    (found,) = fill(tool({"text": STRING}, "text"), earlier={"read": gives({"content": STRING})})
+    assert found.values == {"text": {"$from": "read", "select": "content"}}
+    assert found.uses == {"read"}
+
+
+def test_a_task_without_a_schema_gives_its_whole_output_to_content() -> None:
+    plain = ToolRecord(name="s.f", kind="mcp", server="s")
+    (found,) = fill(tool({"content": STRING}, "content"), earlier={"fetch": plain})
+    assert found.values == {"content": {"$from": "fetch"}}
+    (found,) = fill(tool({"issue_key": STRING}, "issue_key"), earlier={"fetch": plain})
+    assert found.missing == ("issue_key",)
+
+
+def test_from_a_listing_the_file_with_the_ending_is_taken() -> None:
+    listing = gives({"path": STRING, "files": {"type": "array", "items": STRING}})
+    (found,) = fill(tool({"path": STRING}, "path"), "parse XML files", earlier={"ls": listing})
+    assert found.values["path"] == {"$from": "ls", "select": "files[?ends_with(@, '.xml')] | [0]"}
+    rows = gives({"rows": {"type": "array", "items": {"properties": {"name": STRING}}}})
+    (found,) = fill(tool({"path": STRING}, "path"), "read the csv", earlier={"ls": rows})
+    assert found.values["path"]["select"] == "rows[?ends_with(name, '.csv')].name | [0]"
+
+
+def test_a_list_in_the_context_makes_one_call_each_up_to_the_limit() -> None:
+    record = tool({"path": STRING}, "path")
+    found = fill(record, context={"files": ["a", "b", "c"]}, inputs={"path": "x"}, most=2)
+    assert [one.values["path"]["select"] for one in found] == ["files[0]", "files[1]"]
+
+
+def test_a_tool_that_takes_the_list_gets_it_whole() -> None:
+    record = tool({"files": {"type": "array", "items": STRING}}, "files")
+    (found,) = fill(record, context={"files": ["a", "b"]}, most=3)
+    assert found.values == {"files": {"$from": "context", "select": "files"}}
+
+
+@pytest.mark.parametrize(
+    ("properties", "intent", "expected"),
+    [
+        ({"url": STRING}, "fetch https://a.org/x", {"url": "https://a.org/x"}),
+        ({"path": STRING}, "read docs/intro.md", {"path": "docs/intro.md"}),
+        ({"max_count": INTEGER}, "show the last 5 commits", {"max_count": 5}),
+        ({"message": STRING}, "commit with 'a fix'", {"message": "a fix"}),
+        ({"query": STRING}, "search papers about birds.", {"query": "birds"}),
+    ],
+)
+def test_words_give_values(
+    properties: dict[str, Any], intent: str, expected: dict[str, Any]
+) -> None:
+    (found,) = fill(tool(properties, *properties), intent)
+    assert found.values == expected
+    assert not found.missing
+
+
+def test_plain_words_are_never_a_query_language() -> None:
+    record = tool({"query": STRING}, "query", description="Execute a SELECT query in SQL")
+    (found,) = fill(record, "query the customers")
+    assert found.missing == ("query",)
+
+
+def test_a_single_choice_and_a_default_need_nobody() -> None:
+    record = tool(
+        {"mode": {"type": "string", "enum": ["fast"]}, "n": {"type": "integer", "default": 1}},
+        "mode",
+        "n",
+    )
+    (found,) = fill(record)
+    assert found.values == {"mode": "fast"}
+    assert not found.missing
+
+
+def test_an_odd_name_is_quoted_for_jmespath() -> None:
+    assert sources.identifier("plain_name") == "plain_name"
+    assert sources.identifier('with "quote" and space') == '"with \\"quote\\" and space"'
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "fits"),
+    [
+        ({"integer"}, {"number"}, True),
+        ({"number"}, {"integer"}, False),
+        (set(), {"string"}, True),
+        ({"array"}, {"string"}, False),
+        ({"string", "array"}, {"string"}, True),
+    ],
+)
+def test_types_feed_types(given: set[str], wanted: set[str], fits: bool) -> None:
+    assert schemas.feeds(frozenset(given), frozenset(wanted)) is fits
+
+
+def test_types_are_read_from_every_way_of_writing_them() -> None:
+    assert schemas.types_of({"type": ["string", "null"]}) == {"string"}
+    assert schemas.types_of({"anyOf": [{"type": "integer"}, {"type": "null"}]}) == {"integer"}
+    assert schemas.types_of({}) == schemas.types_of("nonsense") == frozenset()
+    assert [schemas.type_of(v) for v in (None, True, 1, 1.5, "a", [], {})] == [
+        "null", "boolean", "integer", "number", "string", "array", "object",
+    ]  # fmt: skip

@@ -1,0 +1,86 @@
+"""What may be stored of a tool that some server describes."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from graphrag import records
+from graphrag.records import ToolRecord
+
+GOOD = ToolRecord(
+    name="s.read_file",
+    kind="mcp",
+    server="s",
+    title="Read a file",
+    description="Reads a file. It may be long.",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "Where"},
+            "n": {"type": "integer"},
+        },
+        "required": ["path"],
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"name": "other.read"}, "name must be"),
+        ({"name": "s." + "x" * 300}, "name must be"),
+        ({"name": "s.a\x00b"}, "cannot be stored"),
+        ({"kind": "magic"}, "kind must be"),
+        ({"input_schema": {"x": float("nan")}}, "not JSON"),
+        ({"input_schema": {"x": object()}}, "not JSON"),
+        ({"input_schema": {"x": "y" * 300_000}}, "longer than"),
+        ({"output_schema": ["list"]}, "must be a JSON object"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused_with_the_reason(change: dict[str, Any], why: str) -> None:
+    with pytest.raises(records.ToolRefused, match=why):
+        records.cleaned(replace(GOOD, **change))
+
+
+def test_hostile_characters_and_lengths_are_cut() -> None:
+    found = records.cleaned(
+        replace(
+            GOOD,
+            title="t" * 500,
+            description="a\x00b\ud800c",
+            input_schema={"k\x00": ["\ud800x", {"deep": "\x00"}], "emoji": "😀"},
+        )
+    )
+    assert len(found.title) == 200
+    assert found.description == "abc"
+    assert found.input_schema == {"k": ["x", {"deep": ""}], "emoji": "😀"}
+
+
+def test_a_good_record_stays_as_it_is() -> None:
+    assert records.cleaned(GOOD) == GOOD
+    assert GOOD.required == ("path",)
+    assert list(GOOD.parameters) == ["path", "n"]
+
+
+def test_the_text_goes_from_what_says_most_to_what_says_least() -> None:
+    written = records.text_of(GOOD)
+    assert written.headline == "s read file read a file"
+    assert written.summary == "Reads a file."
+    assert written.body == "It may be long."
+    assert written.arguments == "n. path Where"
+    assert str(written).count("\n") == 3
+
+
+def test_the_order_of_properties_does_not_change_the_digest() -> None:
+    """jsonb gives keys back in an order of its own."""
+    properties = dict(reversed(GOOD.input_schema["properties"].items()))
+    turned = replace(GOOD, input_schema={**GOOD.input_schema, "properties": properties})
+    assert records.text_of(turned).digest == records.text_of(GOOD).digest
+
+
+def test_schemas_that_are_not_what_they_should_be_do_no_harm() -> None:
+    odd = replace(GOOD, input_schema={"properties": ["x"], "required": "path"})
+    assert odd.required == ()
+    assert dict(odd.parameters) == {}
+    assert records.text_of(replace(GOOD, input_schema={"properties": {"p": 1}})).arguments == "p"

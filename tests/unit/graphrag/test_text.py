@@ -1,0 +1,68 @@
+"""Words, stems, groups of like meaning."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphrag import text
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("git.git_log", ["git", "git", "log"]),
+        ("listAllowedDirectories", ["list", "allowed", "directories"]),
+        ("XMLParser", ["xml", "parser"]),
+        ("search arXiv", ["search", "arxiv"]),
+        ("read-only (2 files)", ["read", "only", "2", "files"]),
+        ("", []),
+    ],
+)
+def test_names_and_sentences_become_the_same_words(written: str, expected: list[str]) -> None:
+    assert text.words(written) == expected
+
+
+def test_forms_of_a_word_share_one_stem() -> None:
+    forms = ["commit", "commits", "committed", "committing"]
+    assert {text.stem(form) for form in forms} == {"commit"}
+
+
+def test_stop_words_go_unless_nothing_else_is_there() -> None:
+    assert text.stems("show me the logs of a repository") == ["show", "log", "repositori"]
+    assert text.stems("what is it") == ["what", "is", "it"]
+
+
+def test_words_of_like_meaning_share_a_group() -> None:
+    remove, delete = text.MEMBERSHIPS["remov"], text.MEMBERSHIPS["delet"]
+    assert set(remove) & set(delete)
+    assert not set(delete) & set(text.MEMBERSHIPS["fetch"])
+
+
+def test_no_group_label_is_the_stem_of_a_word_in_the_thesaurus() -> None:
+    assert not text.GROUPS.keys() & text.MEMBERSHIPS.keys()
+
+
+def test_a_question_asks_for_a_reading_tool() -> None:
+    assert text.query_groups("which sheets exist")["list0"] > 0
+    assert "list0" not in text.query_groups("delete sheets")
+
+
+@pytest.mark.parametrize(
+    ("written", "kind"),
+    [
+        ("git_create_branch", "change"),
+        ("which branches are there", "read"),
+        ("please remove the note", "delete"),
+        ("banana", None),
+    ],
+)
+def test_the_first_word_that_says_so_decides_what_is_done(written: str, kind: str | None) -> None:
+    assert text.action(written) == kind
+
+
+@given(st.text(max_size=200))
+def test_any_text_gives_lower_case_words_that_split_no_further(written: str) -> None:
+    for word in text.words(written):
+        assert word
+        assert text.words(word.lower()) in ([word], text.words(word))
+    assert isinstance(text.indexed(written), str)

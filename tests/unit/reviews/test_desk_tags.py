@@ -1,0 +1,126 @@
+"""The desk's template tags: states, times, hostile text."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.utils.safestring import SafeString
+
+from reviews.diffs import MISSING
+from reviews.templatetags import desk
+from workflows.engine.status import ExecutionStatus, TaskStatus
+
+BIDI = chr(0x202E)
+ZERO_WIDTH = chr(0x200B)
+
+
+@pytest.mark.parametrize("status", [*ExecutionStatus, *TaskStatus, "APPROVE", "REJECT", "HELD"])
+def test_every_state_has_a_shape_and_a_word(status: str) -> None:
+    look = desk.look_of(status)
+
+    assert look.meaning in {"waiting", "good", "bad", "running", "quiet"}
+    assert look.shape.strip()
+    assert look.word == look.word.lower()
+    assert look.shape != "·", "an unknown state"
+
+
+def test_a_chip_escapes_the_word_it_is_given() -> None:
+    chip = desk.status_chip("APPROVE", word="<b>mallory</b> approved")
+
+    assert "&lt;b&gt;mallory" in chip
+    assert "good" in chip
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.4, "now"),
+        (1, "1 s"),
+        (59.9, "59 s"),
+        (60, "1 min"),
+        (3_599, "59 min"),
+        (3_600, "1 h"),
+        (86_400, "1 day"),
+        (200_000, "2 days"),
+    ],
+)
+def test_durations_are_said_in_one_unit(seconds: float, words: str) -> None:
+    assert desk.duration_words(seconds) == words
+
+
+def test_ago_and_left_carry_the_exact_time() -> None:
+    moment = datetime.now(UTC) - timedelta(minutes=3, seconds=5)
+
+    assert ">3 min ago</time>" in desk.ago(moment)
+    assert f'datetime="{moment.isoformat()}"' in desk.ago(moment)
+    assert ">overdue</time>" in desk.left(moment)
+    assert ">4 min left</time>" in desk.left(moment + timedelta(minutes=8))
+    assert desk.ago(None) == desk.left(None) == desk.clock(None) == ""
+
+
+def test_the_clock_names_the_day_when_it_is_not_today() -> None:
+    assert ">12 Mar " in desk.clock(datetime(2024, 3, 12, 12, 30, tzinfo=UTC))
+
+
+def test_invisible_and_turning_characters_are_spelled_out() -> None:
+    assert desk.visible(f"invoice{BIDI}fdp.exe{ZERO_WIDTH}") == "invoice[U+202E]fdp.exe[U+200B]"
+    assert desk.visible("a\tb\nc") == "a\tb\nc"
+    assert desk.visible("\0") == "[U+0000]"
+
+
+def test_stress_escapes_and_marks_the_subject_once() -> None:
+    marked = desk.stress("<i> ran <i>", "<i>")
+
+    assert isinstance(marked, SafeString)
+    assert marked == "<b>&lt;i&gt;</b> ran &lt;i&gt;"
+    assert desk.stress("a < b", "") == "a &lt; b"
+    assert desk.stress("a < b", "elsewhere") == "a &lt; b"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (MISSING, "(nothing)"),
+        ("", "(empty)"),
+        ("a", "a"),
+        (None, "null"),
+        (False, "false"),
+        (9007199254740993, "9007199254740993"),
+        ({"é": [1]}, '{\n  "é": [\n    1\n  ]\n}'),
+    ],
+)
+def test_a_side_of_a_change_tells_nothing_null_and_empty_apart(value: object, text: str) -> None:
+    assert desk.value_text(value) == text
+
+
+def test_ids_differ_by_path_and_prefix_and_keep_the_mark_of_a_new_item() -> None:
+    ids = {desk.dom_id("a.b"), desk.dom_id("a.c"), desk.dom_id("a.b", "w1")}
+
+    assert len(ids) == 3
+    assert all(" " not in each for each in ids)
+    assert desk.dom_id("tags.NEW").endswith("-NEW")
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "words"),
+    [
+        (1, "change", "1 change"),
+        (0, "change", "0 changes"),
+        (2, "entry,entries", "2 entries"),
+    ],
+)
+def test_counts_take_their_noun_along(number: int, noun: str, words: str) -> None:
+    assert desk.counted(number, noun) == words
+
+
+@pytest.mark.parametrize(("text", "rows"), [("", 3), ("a\nb\nc\nd", 5), ("x" * 10_000, 14)])
+def test_a_textarea_is_as_high_as_its_text(text: str, rows: int) -> None:
+    assert desk.rows_for(text) == rows
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(None, ""), (0.42, "0.4 s"), (12.7, "12 s"), (120, "2 min")]
+)
+def test_short_spans_keep_a_decimal(seconds: float | None, words: str) -> None:
+    assert desk.seconds_words(seconds) == words

@@ -1,0 +1,262 @@
+"""Sentences about holds, redaction, and the summary of a layer."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reviews.summaries import effect_of_approve, effect_of_reject, effect_of_timeout, headline
+from workflows.redaction import redact, redact_text
+from workflows.summaries import TaskLine, estimate_tokens, layer_summary, one_line
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=30),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("phase", "tool", "task", "title", "sentence"),
+    [
+        (
+            "BEFORE_EXECUTION",
+            "builtin.write_file",
+            "w",
+            "Release notes",
+            "write_file will run in “Release notes”",
+        ),
+        (
+            "BEFORE_EXECUTION",
+            "builtin.write_file",
+            "w",
+            "",
+            "write_file will run with these arguments",
+        ),
+        ("BEFORE_EXECUTION", "", "count", "", "count will run with these arguments"),
+        (
+            "AFTER_EXECUTION",
+            "builtin.echo",
+            "draft",
+            "Release notes",
+            "draft finished in “Release notes”",
+        ),
+        ("AFTER_EXECUTION", "builtin.echo", "draft", "", "draft finished: approve its output"),
+        ("layer_approval", "", "", "X", "The next layer in “X” waits for approval"),
+        ("escalation", "", "fetch", "X", "fetch asks for more permission in “X”"),
+        ("something_new", "", "", "", "A task waits for a decision"),
+    ],
+    ids=range(8),
+)
+def test_headline(phase: str, tool: str, task: str, title: str, sentence: str) -> None:
+    assert headline(phase, tool, task, title) == sentence
+
+
+def test_effects_are_said_before_the_button_is_pressed() -> None:
+    at, now = datetime(2030, 1, 2, 14, 20, tzinfo=UTC), datetime(2030, 1, 2, 1, 0, tzinfo=UTC)
+    assert (
+        effect_of_timeout("reject", at, now) == "If nobody decides by 14:20, it will be rejected."
+    )
+    assert effect_of_timeout("abort", at) == (
+        "If nobody decides by 14:20 on 2 January 2030, the run will be aborted."
+    )
+    assert effect_of_timeout("approve", at, now).endswith("it will be approved as it is.")
+    assert effect_of_timeout("keep_waiting", at) == effect_of_timeout("reject", None)
+    assert effect_of_reject("skip", 3) == (
+        "Rejecting skips this task and 3 tasks that need it; the rest goes on."
+    )
+    assert effect_of_reject("skip") == "Rejecting skips this task; the rest goes on."
+    assert effect_of_reject("fail", 1) == (
+        "Rejecting fails this task and skips 1 task that needs it; independent work goes on."
+    )
+    assert effect_of_reject("abort", 3).startswith("Rejecting stops the run")
+    assert (
+        effect_of_approve("BEFORE_EXECUTION", "a.b", "t", 2)
+        == "Approving runs b with your 2 changes."
+    )
+    assert (
+        effect_of_approve("AFTER_EXECUTION", "", "t")
+        == "Approving passes the output of t on as shown."
+    )
+    assert "permission" in effect_of_approve("escalation", "", "t")
+    assert effect_of_approve("layer_approval", "", "") == "Approving lets the run go on."
+
+
+@given(JSON, st.integers(10, 200))
+def test_one_line_is_one_short_line(value: Any, longest: int) -> None:
+    line = one_line(value, longest)
+    assert len(line) <= longest
+    assert len(line.splitlines()) <= 1
+
+
+def test_one_line_costs_the_same_for_big_values() -> None:
+    big = {"rows": [{"text": "word " * 1_000}] * 2_000}
+    started = time.process_time()
+    assert one_line(big, 40).startswith('{"rows": [{"text": "word word')
+    assert one_line("a\n  b") == "a b"
+    assert one_line(10**6_000) == "a long number"
+    assert time.process_time() - started < 0.05
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mail joe@x.org now", "mail [e-mail] now"),
+        ("Authorization: Bearer abcdef123456", "Authorization: Bearer [secret]"),
+        ("password: hunter2, user: x", "password: [secret], user: x"),
+        ("password='two words' x", "password=[secret] x"),
+        ('{"api_key": "abc"}', '{"api_key": [secret]}'),
+        ("https://u:pw@host/x", "https://[secret]@host/x"),
+        ("id 3f786850e387550fdab836ed7e6dc881de23001b", "id [token]"),
+        ("key QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo0NTY3ODk=", "key [token]"),
+        ("ghp_abcdefghijklmnopqrstuvwxyz0123", "[token]"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc", "[token]"),
+        ("card 4111 1111 1111 1111.", "card [card]."),
+        ("call +49 170 1234567", "call [phone]"),
+        ("DE89 3704 0044 0532 0130 00", "[account]"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc", "[private key]"),
+    ],
+    ids=range(14),
+)
+def test_secrets_and_personal_data_are_redacted(text: str, expected: str) -> None:
+    assert redact_text(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2030-01-02T03:04:05",
+        "550e8400-e29b-41d4-a716-446655440000",
+        "a-long-file-name-in-kebab-case-without-any-mix.md",
+        "order 1234567890123 of 12 items",
+        "def token_bucket(limit): pass",
+        "/srv/data/releases/notes.md",
+    ],
+    ids=range(6),
+)
+def test_ordinary_text_stays(text: str) -> None:
+    assert redact_text(text) == text
+
+
+def test_values_under_secret_keys_go_whole() -> None:
+    value = {
+        "password": {"deep": ["x"]},
+        "max_tokens": 5,
+        "list": [{"Authorization": "z", "clientSecret": "y"}],
+        "token": None,
+        "a@b.org": 1,
+        "c@d.org": 2,
+    }
+    assert redact(value) == {
+        "password": "[secret]",
+        "max_tokens": 5,
+        "list": [{"Authorization": "[secret]", "clientSecret": "[secret]"}],
+        "token": None,
+        "[e-mail]": 1,
+        "[e-mail] 6": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a.",
+        "1-",
+        "@",
+        "://",
+        "eyJ",
+        "-----BEGIN PRIVATE KEY-----",
+        'password="',
+        "AA00 ",
+        "+1 ",
+        "a@b.",
+    ],
+    ids=range(10),
+)
+def test_redaction_is_linear(text: str) -> None:
+    started = time.process_time()
+    redact_text(text * (200_000 // len(text)))
+    assert time.process_time() - started < 1
+
+
+def lines(count: int, **more: str) -> list[TaskLine]:
+    return [TaskLine(f"t{n}", "git.git_log", **more) for n in range(count)]
+
+
+@pytest.mark.parametrize("count", [1, 3, 12, 100])
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"log": "a line of the log\n" * 10_000},
+        {
+            "rows": [
+                {"name": f"n{n}", "mail": "joe@x.org", "password": "hunter2"} for n in range(9_000)
+            ]
+        },
+        ["x" * 250_000] * 4,
+    ],
+    ids=["text", "rows", "one word"],
+)
+def test_a_big_layer_is_summed_up_in_time_and_room(count: int, result: Any) -> None:
+    done = lines(count)
+    coming = [TaskLine("write", "builtin.write_file", permission="filesystem", arguments=result)]
+    took = []
+    for _ in range(3):
+        started = time.process_time()
+        text = layer_summary(
+            done,
+            {task.id: result for task in done},
+            coming,
+            layer=2,
+            layers=4,
+            workflow_title="Notes",
+        )
+        took.append(time.process_time() - started)
+    assert min(took) < 0.1
+    assert estimate_tokens(text) <= 1_000
+    assert "joe@x.org" not in text
+    assert "hunter2" not in text
+    assert text.startswith(f"Layer 2 of 4 of “Notes” is done: {count} task")
+    assert "- write (write_file), permission filesystem" in text
+    if not isinstance(result, list):
+        assert estimate_tokens(text) >= 500
+
+
+def test_room_that_short_results_leave_goes_to_long_ones() -> None:
+    done = lines(10)
+    results: dict[str, Any] = {task.id: "ok" for task in done} | {"t3": "long word " * 5_000}
+    assert 500 <= estimate_tokens(layer_summary(done, results, [])) <= 1_000
+
+
+def test_names_as_long_as_can_be_still_fit() -> None:
+    tasks = [
+        TaskLine(
+            "i" * 500, "s." + "t" * 500, "SUCCEEDED", permission="p" * 500, arguments={"a": "b"}
+        )
+    ] * 200
+    text = layer_summary(tasks, {}, tasks, layer=1, layers=2, workflow_title="w" * 5_000)
+    assert estimate_tokens(text) <= 1_000
+
+
+def test_a_small_layer_is_told_in_full_failures_first() -> None:
+    done = [
+        TaskLine("log", "git.git_log"),
+        TaskLine("diff", "git.git_diff", "FAILED", "no such revision"),
+    ]
+    assert layer_summary(done, {"log": ["a", "b"]}, []) == (
+        "A layer is done: 1 task succeeded, 1 task failed.\n"
+        "\n"
+        "Done:\n"
+        "- diff (git_diff) failed: no such revision\n"
+        '- log (git_log) succeeded: ["a", "b"]\n'
+        "\n"
+        "Next: the end.\n"
+        "\n"
+        "Approving finishes the run."
+    )

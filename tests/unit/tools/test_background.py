@@ -1,0 +1,91 @@
+"""The process's own event loop."""
+
+import asyncio
+import os
+import threading
+import time
+
+import pytest
+
+from workflows import background
+
+
+async def where() -> str:
+    return threading.current_thread().name
+
+
+def test_coroutines_run_on_one_loop_in_a_thread_of_its_own() -> None:
+    assert background.run(where()) == "holdpoint-background"
+    assert background.submit(where()).result(5) == "holdpoint-background"
+    assert background.loop() is background.loop()
+    assert asyncio.run(background.here(where())) == "holdpoint-background"
+    assert background.run(background.here(where())) == "holdpoint-background"
+
+
+def test_time_is_up_and_the_coroutine_does_not_go_on() -> None:
+    ended = threading.Event()
+
+    async def forever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    with pytest.raises(TimeoutError):
+        background.run(forever(), 0.05)
+    assert ended.wait(5)
+
+
+def test_waiting_for_the_own_loop_is_refused() -> None:
+    async def ask() -> None:
+        background.run(where())
+
+    with pytest.raises(RuntimeError, match="its own loop"):
+        background.run(ask(), 5)
+
+
+def test_shutdown_closes_in_reverse_order_and_a_new_loop_follows() -> None:
+    closed: list[str] = []
+    cancelled = threading.Event()
+
+    async def close(name: str) -> None:
+        closed.append(f"{name} on {await background.here(where())}")
+
+    async def forever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    background.shutdown()
+    first = background.loop()
+    background.at_close(lambda: close("a"))
+    background.at_close(lambda: close("b"))
+    background.submit(forever())
+    background.shutdown()
+    background.shutdown()
+    assert closed == ["b on holdpoint-background", "a on holdpoint-background"]
+    assert cancelled.wait(1)
+    assert first.is_closed()
+    assert background.run(where()) == "holdpoint-background"
+    assert background.loop() is not first
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_gets_a_loop_of_its_own() -> None:
+    parent = background.loop()
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        fresh = background.loop() is not parent
+        answer = f"{fresh} {background.run(where(), 5)}"
+        os.write(writing, answer.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answer_pipe:
+        assert answer_pipe.read() == b"True holdpoint-background"
+    os.waitpid(pid, 0)
+    start = time.monotonic()
+    assert background.run(where(), 5) == "holdpoint-background"
+    assert background.loop() is parent
+    assert time.monotonic() - start < 5

@@ -1,0 +1,148 @@
+"""The LLM agent: a model behind an OpenAI-compatible or Anthropic endpoint decides.
+
+It sees every result, unfiltered, and one continuing conversation: what people wrote, what it was
+told after earlier layers, what it answered.  The conversation lives in the execution's messages, so
+it goes on over pauses, restarts and forks.
+
+Settings: HOLDPOINT["llm_model"] ("openai:gpt-5" or "anthropic:claude-…"), "llm_base_url",
+"llm_api_key"; a workflow may give its own `instructions` in `ail.settings`.  Needs the extra `llm`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Literal
+
+from django.conf import settings
+from pydantic import BaseModel, ConfigDict, Field
+
+from workflows import background
+from workflows.engine.faults import TaskFailed
+from workflows.engine.ports import AgentAnswer, AgentQuestion
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage
+    from pydantic_ai.models import Model
+
+INSTRUCTIONS = (
+    "You decide between the layers of a workflow. You are told the results of the layer that has "
+    "just ended and what would run next. Answer `continue` to go on as planned, `replan` with a "
+    "requirement in plain words when the results call for work that is not planned, or `abort` "
+    "with a reason when going on would do harm. Give a short reason in every case."
+)
+
+
+class LayerDecision(BaseModel):
+    """What the model answers."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    decision: Literal["continue", "replan", "abort"]
+    reason: str = Field(default="", max_length=2000)
+    requirement: str = Field(default="", max_length=4000)
+
+
+class LLMAgent:
+    """Asks a model over HTTP; waited for in a thread, up to the policy's time."""
+
+    in_process = False
+
+    def decide(self, question: AgentQuestion) -> AgentAnswer:
+        return background.run(_ask(question), timeout=question.timeout_seconds)
+
+
+async def _ask(question: AgentQuestion) -> AgentAnswer:
+    from pydantic_ai import Agent
+
+    told = _report(question)
+    instructions = str(question.settings.get("instructions") or INSTRUCTIONS)
+    agent: Agent[object, LayerDecision] = Agent(
+        _model(), output_type=LayerDecision, instructions=instructions, retries=1
+    )
+    result = await agent.run(told, message_history=_history(question))
+    found = result.output
+    return AgentAnswer(
+        decision=found.decision,
+        reason=found.reason,
+        requirement=found.requirement,
+        messages=(
+            {"role": "tool", "content": told},
+            {"role": "assistant", "content": found.model_dump_json()},
+        ),
+    )
+
+
+def _report(question: AgentQuestion) -> str:
+    """The layer's results as JSON text: everything, as it is."""
+    facts: dict[str, Any] = {
+        "layer": question.layer + 1,
+        "of_layers": question.total_layers,
+        "results": {
+            name: {"status": each.status.value, "output": each.output}
+            for name, each in question.results.items()
+        },
+        "next_layer": list(question.next_layer),
+        "inputs": dict(question.inputs),
+        "context": dict(question.context),
+    }
+    return json.dumps(facts, ensure_ascii=False)
+
+
+def _history(question: AgentQuestion) -> list[ModelMessage]:
+    from pydantic_ai.messages import (
+        ModelRequest,
+        ModelResponse,
+        SystemPromptPart,
+        TextPart,
+        UserPromptPart,
+    )
+
+    history: list[ModelMessage] = []
+    for message in question.conversation:
+        text = str(message["content"])
+        if message["role"] == "assistant":
+            history.append(ModelResponse(parts=[TextPart(text)]))
+        elif message["role"] == "system":
+            history.append(ModelRequest(parts=[SystemPromptPart(text)]))
+        else:
+            history.append(ModelRequest(parts=[UserPromptPart(text)]))
+    return history
+
+
+def _model() -> Model:
+    """The model that the settings name; TaskFailed when they name none, or the extra is missing."""
+    name = str(settings.HOLDPOINT.get("llm_model") or "")
+    family, _, model = name.partition(":")
+    if family not in ("openai", "anthropic") or not model:
+        raise TaskFailed(
+            "no language model is configured: set HOLDPOINT_LLM_MODEL", retryable=False
+        )
+    try:
+        return _openai(model) if family == "openai" else _anthropic(model)
+    except ImportError as error:
+        message = "install the extra `llm` to use a language model"
+        raise TaskFailed(message, retryable=False) from error
+
+
+def _openai(model: str) -> Model:
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    provider = OpenAIProvider(base_url=_base_url(), api_key=_api_key())
+    return OpenAIChatModel(model, provider=provider)
+
+
+def _anthropic(model: str) -> Model:
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
+    provider = AnthropicProvider(base_url=_base_url(), api_key=_api_key() or "none")
+    return AnthropicModel(model, provider=provider)
+
+
+def _base_url() -> str | None:
+    return str(settings.HOLDPOINT.get("llm_base_url") or "") or None
+
+
+def _api_key() -> str | None:
+    return str(settings.HOLDPOINT.get("llm_api_key") or "") or None

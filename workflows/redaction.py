@@ -1,0 +1,107 @@
+"""Taking secrets and personal data out of values before they are summarised, mailed or logged.
+
+Every pattern is matched in time linear in the text. What is redacted is replaced by a word in
+square brackets that says what stood there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from workflows.engine.bounded_json import JSON
+
+SECRET: Final = "[secret]"  # noqa: S105
+
+_SECRET_KEY: Final = re.compile(
+    r"passw|passphrase|secret|token|authori[sz]ation|credential|cookie|bearer"
+    r"|(?:api|private|access|signing|encryption|ssh)[-_ ]?key|session[-_ ]?(?:id|key)|^pwd$|^pin$",
+    re.IGNORECASE,
+)
+#: `max_tokens`, `token_count` and the like are numbers that say nothing.
+_COUNT_KEY: Final = re.compile(r"tokens|count|limit|max|min|length|size|expir|ttl", re.IGNORECASE)
+
+_Replacement = str | Callable[[re.Match[str]], str]
+
+
+def redact(value: JSON) -> JSON:
+    """A copy of `value` without secrets, e-mail addresses, phone and card numbers.
+
+    Under a key that names a secret the whole value goes; elsewhere texts are searched.
+    """
+    if isinstance(value, dict):
+        found: dict[str, Any] = {}
+        for key, item in value.items():
+            found[_unused(redact_text(key), found)] = _redact_item(key, item)
+        return found
+    if isinstance(value, (list, tuple)):
+        return [redact(item) for item in value]
+    return redact_text(value) if isinstance(value, str) else value
+
+
+def redact_text(text: str) -> str:
+    """The same for one text."""
+    if len(text) < 5:
+        return text
+    for pattern, replacement in _RULES:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def _unused(key: str, found: dict[str, Any]) -> str:
+    """`key`, numbered when a redacted key is there already."""
+    return key if key not in found else f"{key} {len(found) + 1}"
+
+
+def _redact_item(key: str, item: Any) -> Any:
+    if not _SECRET_KEY.search(key) or item is None or isinstance(item, bool):
+        return redact(item)
+    if isinstance(item, (int, float)) and _COUNT_KEY.search(key):
+        return item
+    return SECRET if item not in ("", [], {}) else item
+
+
+def _long_token(match: re.Match[str]) -> str:
+    """Random text mixes cases and digits, or is hexadecimal; words and slugs do not."""
+    text = match[0]
+    is_mixed = text.lower() != text and text.upper() != text and any(map(str.isdigit, text))
+    is_hex = _HEX.fullmatch(text) is not None
+    return "[token]" if is_mixed or is_hex else text
+
+
+def _card(match: re.Match[str]) -> str:
+    digits = [int(each) for each in match[0] if each.isdigit()][::-1]
+    doubled = [n if at % 2 == 0 else sum(divmod(2 * n, 10)) for at, n in enumerate(digits)]
+    return "[card]" if sum(doubled) % 10 == 0 else match[0]
+
+
+_HEX: Final = re.compile(r"[0-9a-fA-F]+")
+_WORDS_BEFORE_SECRETS: Final = (
+    r"(?:password|passwd|passphrase|pwd|secret|token|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key)"
+)
+_RULES: Final[tuple[tuple[re.Pattern[str], _Replacement], ...]] = (
+    (
+        re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^-]*(?:-----END [A-Z ]{0,60}-----)?"),
+        "[private key]",
+    ),
+    (re.compile(r"(?<=://)[^\s/:@]{1,100}:[^\s/@]{1,200}@"), f"{SECRET}@"),
+    (re.compile(r"\b(Bearer|Basic)\s{1,5}[A-Za-z0-9._~+/=-]{6,}", re.IGNORECASE), rf"\1 {SECRET}"),
+    (
+        re.compile(
+            rf"({_WORDS_BEFORE_SECRETS}[\"']?\s{{0,5}}[=:]\s{{0,5}})"
+            r"(?:\"[^\"\n]{1,500}\"?|'[^'\n]{1,500}'?|[^\s\"',;&]{1,500})",
+            re.IGNORECASE,
+        ),
+        rf"\1{SECRET}",
+    ),
+    (re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?"), "[token]"),
+    (re.compile(r"\b(?:gh[opsru]_|github_pat_|xox[abeprs]-|glpat-)[\w-]{10,}"), "[token]"),
+    (re.compile(r"\b(?:sk|pk|rk)[-_][\w-]{16,}|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"), "[token]"),
+    (re.compile(r"\b[\w.%+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"), "[e-mail]"),
+    (re.compile(r"(?<![\w+-])[A-Za-z0-9+_-]{32,}={0,2}"), _long_token),
+    (re.compile(r"\b[A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?\b"), "[account]"),
+    (re.compile(r"(?<![\w.-])(?:[0-9][ -]?){12,18}[0-9](?![\w-])"), _card),
+    (re.compile(r"(?<![\w.-])[0-9]{3}-[0-9]{2}-[0-9]{4}(?![\w-])"), "[id number]"),
+    (re.compile(r"(?<![\w+])\+[0-9][0-9 ().-]{7,17}[0-9](?![\w])"), "[phone]"),
+)
