@@ -17,6 +17,14 @@ DEPLOY_ENV := SECRET_KEY=$$($(PY) -c 'import secrets; print(secrets.token_urlsaf
 	DATABASE_URL=postgres://app@localhost/holdpoint REDIS_URL=redis://localhost/0 \
 	DJANGO_SETTINGS_MODULE=config.settings.base
 
+# Installs what pyproject.toml names, at the versions constraints.txt names. The product itself runs
+# from this folder and is not built, so no build backend is fetched.
+define pip-install
+$(PY) -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+  print(*p['dependencies'], *p['optional-dependencies']['$(1)'], sep='\n')" > $(VENV)/$(1).txt; \
+$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -r $(VENV)/$(1).txt
+endef
+
 .PHONY: help install run test test-fast check format bench screenshots clean reset
 
 help: ## Show this list
@@ -39,7 +47,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  "$$python" -m venv $(VENV); fi
 	@echo "Installing the pinned packages (the first time takes a minute or two)"
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PY) -m ensurepip --upgrade >/dev/null
-	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(call pip-install,dev)
 	@touch $(STAMP)
 
 run: $(STAMP) ## Start everything: databases, web, workers, sweeper (Ctrl-C stops all of it)
@@ -69,15 +77,15 @@ format: $(STAMP) ## Lay out Python and templates
 	$(VENV)/bin/djlint templates reviews --reformat --quiet || true
 
 bench: $(STAMP) ## Measure throughput and latency on this machine
-	@$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
-	$(PY) -m tests.bench
+	@$(call pip-install,bench)
+	$(PY) -m tests.benchmarks
 
 screenshots: $(STAMP) ## Take the pictures of the documentation from a running demo
 	@$(PY) -m tests.e2e.browser
 	$(PY) -m tests.e2e.screenshots
 
 clean: ## Remove .venv and caches; data in var/ stays
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 reset: $(STAMP) ## Remove the data below HOLDPOINT_HOME (default var/)

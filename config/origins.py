@@ -27,5 +27,12 @@ def origins_of(
 
 
 def websocket_origins(origins: Iterable[str]) -> list[str]:
-    """`https://x` as `wss://x`, `http://x` as `ws://x`."""
-    return [origin.replace("http", "ws", 1) for origin in origins if origin.startswith("http")]
+    """`https://x` as `wss://x`, `http://x` as `ws://x`, for the CSP.
+
+    The CSP has no form for an IPv6 literal; browsers complain about one on every page.
+    """
+    return [
+        origin.replace("http", "ws", 1)
+        for origin in origins
+        if origin.startswith("http") and "[" not in origin
+    ]

@@ -9,6 +9,8 @@ from typing import Any
 from config.env import env_bool, env_float, env_int, env_list, env_path, env_secret, env_str
 from config.paths import BASE_DIR
 
+PERMISSION_SETS = ("minimal", "readonly", "filesystem", "network-api", "mcp-standard", "trusted")
+
 
 def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
     """Seconds unless the key says otherwise; paths are absolute."""
@@ -62,6 +64,7 @@ def _graph() -> dict[str, Any]:
         "suggest_max_tasks": env_int("HOLDPOINT_SUGGEST_MAX_TASKS", 8, minimum=1),
         "replan_max_tasks": env_int("HOLDPOINT_REPLAN_MAX_TASKS", 3, minimum=1),
         "predict_threshold": env_float("HOLDPOINT_PREDICT_THRESHOLD", 0.7, minimum=0, maximum=1),
+        "permission_sets": env_list("HOLDPOINT_PERMISSION_SETS", PERMISSION_SETS),
         "search_candidates": env_int("HOLDPOINT_SEARCH_CANDIDATES", 50, minimum=1),
     }
 

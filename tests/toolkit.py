@@ -22,7 +22,12 @@ def ledger_path() -> Path:
 def note(ctx: ToolContext, what: str = "call") -> None:
     """Append one line; a single write of a short line is atomic in append mode."""
     line = json.dumps(
-        {"what": what, "key": ctx.idempotency_key, "execution": ctx.execution_id, "task": ctx.task_id}
+        {
+            "what": what,
+            "key": ctx.idempotency_key,
+            "execution": ctx.execution_id,
+            "task": ctx.task_id,
+        }
     )
     with ledger_path().open("a") as ledger:
         ledger.write(line + "\n")
@@ -33,7 +38,9 @@ def calls(execution_id: object = None) -> list[dict[str, str]]:
     if not ledger_path().exists():
         return []
     lines = [json.loads(line) for line in ledger_path().read_text().splitlines()]
-    return [each for each in lines if execution_id is None or each["execution"] == str(execution_id)]
+    return [
+        each for each in lines if execution_id is None or each["execution"] == str(execution_id)
+    ]
 
 
 @tool(server="testkit", permission_set="readonly", read_only=True, idempotent=True)

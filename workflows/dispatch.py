@@ -9,6 +9,8 @@ import django_rq
 from django.db import transaction
 from redis.exceptions import RedisError
 
+from .crashpoints import crashpoint
+
 logger = logging.getLogger(__name__)
 
 ADVANCE = "workflows.jobs.advance"
@@ -22,6 +24,7 @@ def send_worker(execution_id: int) -> None:
 
 def enqueue(job: str, execution_id: int, *, queue: str = "default") -> bool:
     """Put a job on the queue now; False when Redis is away (the sweeper sends again)."""
+    crashpoint("enqueue.before")
     try:
         django_rq.get_queue(queue).enqueue_call(
             job, args=(execution_id,), timeout=-1, result_ttl=0, failure_ttl=86_400
@@ -29,4 +32,5 @@ def enqueue(job: str, execution_id: int, *, queue: str = "default") -> bool:
     except RedisError as error:
         logger.warning("could not send for execution %s: %s", execution_id, error)
         return False
+    crashpoint("enqueue.after")
     return True

@@ -18,6 +18,7 @@ from django.db import connection, transaction
 
 from . import conf
 from . import journal_sql as sql
+from .crashpoints import crashpoint
 from .engine.commands import load_command
 from .engine.dag import Plan, Revision
 from .engine.events import ContextUpdated, Event, ExecutionForked, MessageAdded
@@ -140,10 +141,12 @@ class JournalRun:
     def rest(self, until: float | None) -> bool:
         if not self.held:
             return True
+        crashpoint("rest.before")
         if self._recorded or self._taken:
             self._move(sql.LEASE_BACK, wake_at=until)
         else:
             self._give_back(until)
+        crashpoint("rest.after")
         self.held = bool(self.queued)
         return not self.held
 
@@ -159,7 +162,9 @@ class JournalRun:
         guard = sql.GUARD_REST if self._fence is None else sql.GUARD_FENCE
         parts, parameters = self._parts(rows)
         statement = sql.MOVE.format(lease=lease, guard=guard, parts="".join(parts))
+        crashpoint("step.before")
         found = execute(statement, {**self._scalars(rows), **parameters, "wake_at": wake_at})
+        crashpoint("step.after")
         if not found:
             raise LeaseLost if self._fence is not None else StaleVersion
         self.queued, self._abort = int(found[0][0]), bool(found[0][1])
@@ -240,6 +245,7 @@ class JournalRun:
         self._taken += [row.pk for row in rows]
         # The counter may be ahead of what is visible; what was taken is what is subtracted.
         self.queued = 0
+        crashpoint("commands.taken")
         return [
             QueuedCommand(row.pk, load_command(row.command, internal=True), row.actor, row.source)
             for row in rows
@@ -304,6 +310,7 @@ class DjangoJournal:
         run = JournalRun(execution_id, found[0], fence=found[0][6])
         run._abort = bool(found[0][8])
         try:
+            crashpoint("claim.after")
             yield run
         except LeaseLost:
             raise
@@ -351,6 +358,7 @@ def queue_command(execution_id: int, command: Any, *, actor: str, source: str) -
             "source": source,
         },
     )
+    crashpoint("command.queued")
     return int(found[0][0]) if found else None
 
 

@@ -15,6 +15,7 @@ from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 
 from . import conf, dispatch, journal
+from .crashpoints import crashpoint
 from .engine.commands import ExpireHold
 from .engine.decide import Refused
 from .engine.ports import StaleVersion
@@ -38,6 +39,8 @@ def sweep() -> Sweep:
     A hook that fails is logged and does not keep the others from running.
     """
     overdue = journal.take_overdue(patience=conf.sweep_seconds())
+    if overdue:
+        crashpoint("sweep.marked")
     for execution_id in overdue:
         dispatch.enqueue(dispatch.ADVANCE, execution_id)
     if overdue:

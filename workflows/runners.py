@@ -18,6 +18,7 @@ from typing import Any
 from django.db import connections
 
 from . import background, conf
+from .crashpoints import crashpoint
 from .engine.dag import CapabilityTask, CodeTask, ToolTask
 from .engine.permissions import PermissionSet, cap, named
 from .engine.ports import (
@@ -58,6 +59,7 @@ class _Running:
     deadline: float
 
     def result(self) -> TaskResult:
+        crashpoint("task.result")
         duration = (time.perf_counter() - self.started) * 1000
         try:
             value = self.future.result(timeout=0)

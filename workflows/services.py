@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from . import conf, journal
 from .agents import RegisteredAgents, agent_names
+from .crashpoints import crashpoint
 from .dispatch import send_worker
 from .engine.commands import InjectTask, ModifyArgs, load_command
 from .engine.dag import Plan, ToolTask
@@ -268,6 +269,7 @@ def _apply_or_queue(
             if version is not None:
                 raise
         else:
+            crashpoint("command.applied")
             if not run.state.status.is_final and not run.state.status.is_resting:
                 send_worker(execution_id)
             return CommandResult("applied", run.state.version, run.state.status.value)

@@ -4,6 +4,7 @@ Required: SECRET_KEY, ALLOWED_HOSTS, DATABASE_URL and REDIS_URL; the secret ones
 NAME_FILE. `dev` and `test` override a few lines.
 """
 
+from pathlib import Path
 from typing import Any
 
 from config.csp import policy
@@ -163,7 +164,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = env_int("HOLDPOINT_MAX_BODY_BYTES", 2 * 1024 * 102
 
 # ---------------------------------------------------------------- static files, language, time
 STATIC_URL = "static/"
-STATIC_ROOT = env_path("STATIC_ROOT", HOLDPOINT_HOME / "static")
+STATIC_ROOT: Path | None = env_path("STATIC_ROOT", HOLDPOINT_HOME / "static")
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.ManifestStaticFilesStorage"},
@@ -195,6 +196,11 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["rest_framework.permissions.IsAuthenticated"],
     "SCHEMA_PATH_PREFIX": r"/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {
+        "DecisionEnum": "reviews.models.Decision",
+        "ExecutionStatusEnum": "workflows.engine.status.ExecutionStatus",
+        "ToolKindEnum": "graphrag.models.ToolKind",
+    },
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import IO
 
+from config.paths import BASE_DIR
 from config.supervision.console import Console
 
 FIRST_PAUSE = 0.5  # seconds before the first restart; doubled each time
@@ -43,6 +44,7 @@ class Child:
     def start(self) -> None:
         self._process = subprocess.Popen(
             self._command,
+            cwd=BASE_DIR,
             env=self._env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -6,6 +6,7 @@ import time
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from config.paths import BASE_DIR
 from config.supervision.console import Console
 from config.supervision.guards import StartRefused
 from config.supervision.plan import MANAGE, Plan
@@ -34,6 +35,7 @@ def run(command: list[str], env: dict[str, str], console: Console) -> None:
     """One step; its lines appear as they come. Raises `StartRefused` when it fails."""
     with subprocess.Popen(
         command,
+        cwd=BASE_DIR,
         env=env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -53,6 +55,7 @@ def demo_logins(plan: Plan) -> str:
     """What `setup_demo --show` prints: the demo users and their passwords."""
     result = subprocess.run(
         [*MANAGE, "setup_demo", "--show"],
+        cwd=BASE_DIR,
         env=plan.env_for("worker"),
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -33,7 +33,7 @@ IDEMPOTENCY_KEY = OpenApiParameter(
 )
 
 
-class TokenScheme(OpenApiAuthenticationExtension):
+class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
     """How the document describes API tokens."""
 
     target_class = "workflows.api.authentication.TokenAuthentication"

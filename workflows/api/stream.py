@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from channels.db import database_sync_to_async
 from channels.layers import get_channel_layer
 from django.conf import settings
 from django.contrib.auth import get_user, get_user_model
 from django.http import HttpRequest
+from redis.exceptions import RedisError
 
 from workflows import access
 from workflows.engine.status import ExecutionStatus
@@ -33,6 +35,10 @@ HEARTBEAT_SECONDS = 15.0
 #: What a client waits before it comes back.
 _RETRY_MS = 2000
 _BATCH = 200
+#: What Redis may take to let a stream join.
+_LAYER_SECONDS = 3.0
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +91,8 @@ def _look(execution_id: int, after: int, watcher: Watcher) -> _News:
 
 async def follow(execution_id: int, *, after: int, watcher: Watcher) -> AsyncIterator[bytes]:
     """Server-sent events with seq > `after`, until the final one or until the rights are gone."""
-    layer = get_channel_layer()
-    channel = await layer.new_channel()
-    group = group_of(execution_id)
-    # Before the first look, so that nothing falls between replay and news.
-    await layer.group_add(group, channel)
-    waiting = asyncio.ensure_future(layer.receive(channel))
-    try:
+    # It listens before the first look, so that nothing falls between replay and news.
+    async with _Ear(group_of(execution_id)) as ear:
         yield f"retry: {_RETRY_MS}\n\n".encode()
         while True:
             news = await database_sync_to_async(_look)(execution_id, after, watcher)
@@ -102,18 +103,57 @@ async def follow(execution_id: int, *, after: int, watcher: Watcher) -> AsyncIte
                 if not news.allowed:
                     yield b"event: access_ended\ndata: {}\n\n"
                 return
-            if len(news.events) < _BATCH:
-                if waiting.done():
-                    waiting.result()
-                    waiting = asyncio.ensure_future(layer.receive(channel))
-                # Not wait_for: a cancelled `receive` would end the subscription.
-                elif not (await asyncio.wait({waiting}, timeout=HEARTBEAT_SECONDS))[0]:
-                    yield b": still here\n\n"
-    finally:
-        waiting.cancel()
-        with suppress(asyncio.CancelledError, Exception):
-            await waiting
-        await layer.group_discard(group, channel)
+            if len(news.events) < _BATCH and not await ear.heard(HEARTBEAT_SECONDS):
+                yield b": still here\n\n"
+
+
+class _Ear:
+    """Hears that a group was told something.  Deaf while Redis is away."""
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._listens = asyncio.Event()
+        self._told = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._listen())
+        await self._listens.wait()
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def heard(self, timeout: float) -> bool:
+        """Wait for news that came since the last call; False when none came in `timeout` s."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._told.wait(), timeout)
+        told = self._told.is_set()
+        self._told.clear()
+        return told
+
+    async def _listen(self) -> None:
+        try:
+            await self._subscribed()
+        except (RedisError, OSError, TimeoutError) as error:
+            logger.warning("no news of %s, only the heartbeat: %s", self._group, error)
+        finally:
+            self._listens.set()
+
+    async def _subscribed(self) -> None:
+        layer = get_channel_layer()
+        async with asyncio.timeout(_LAYER_SECONDS):
+            channel = await layer.new_channel()
+        try:
+            async with asyncio.timeout(_LAYER_SECONDS):
+                await layer.group_add(self._group, channel)
+            self._listens.set()
+            # Cancelled only in here, where the layer then gives the channel up.
+            while True:
+                await layer.receive(channel)
+                self._told.set()
+        finally:
+            await layer.group_discard(self._group, channel)
 
 
 def group_of(execution_id: int | str) -> str:

@@ -19,7 +19,13 @@ TypeScript and JavaScript run in Deno, in one of three forms:
   the result, or a function of one object with all inputs that returns it.
 In the first two forms the inputs are variables, and `inputs` is all of them. `undefined` becomes
 null. Types are erased, not checked. Granted files and environment are reached with Deno's and
-Node's own functions, the network with `fetch` alone: the worker does the request, one at a time.
+Node's own functions, the network with `fetch` alone: the worker does the request, one at a time,
+follows redirects and answers with the whole body. There are no sockets, workers, programs or
+packages, whatever is granted; in both languages nothing below /proc, /sys and /dev is in reach.
+
+A private address (localhost, 10.0.0.1, a name that leads there) needs its own grant with a port,
+as `PermissionSet` says. A path below a temporary working folder is named `$SCRATCH/...`, so that a
+grant for it still means something when the program runs again.
 
 Results are one JSON document of bounded size and depth. Times are seconds of the wall clock.
 """

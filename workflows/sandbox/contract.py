@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from workflows.engine.bounded_json import JSON
 from workflows.engine.permissions import SCRATCH, PermissionSet
+from workflows.engine.ports import TaskFailed
 from workflows.net import NetLimits, Resolver, system_resolver
 
 Language = Literal["python", "typescript", "javascript"]
@@ -77,16 +78,20 @@ class Surroundings:
 
     @classmethod
     def of(cls, request: CodeRequest, run_dir: Path) -> Surroundings:
-        """Resolve `request` for the run whose own folder is `run_dir`."""
+        """Resolve `request` for the run whose own folder is `run_dir`; makes the working folder."""
         keeps = request.scratch_dir is not None
         scratch = (request.scratch_dir or run_dir / "scratch").resolve()
         bound = request.permissions.bound(str(scratch))
-        real = PermissionSet(
-            hosts=bound.hosts,
-            read_paths=tuple(str(Path(path).resolve()) for path in bound.read_paths),
-            write_paths=tuple(str(Path(path).resolve()) for path in bound.write_paths),
-            env_names=bound.env_names,
-        )
+        try:
+            real = PermissionSet(
+                hosts=bound.hosts,
+                read_paths=tuple(str(Path(path).resolve()) for path in bound.read_paths),
+                write_paths=tuple(str(Path(path).resolve()) for path in bound.write_paths),
+                env_names=bound.env_names,
+            )
+        except RuntimeError as error:
+            raise TaskFailed(f"A granted path leads in circles: {error}", retryable=False) from None
+        scratch.mkdir(parents=True, exist_ok=True)
         return cls(request, scratch, real, keeps)
 
     def resource(self, path: Path) -> str:

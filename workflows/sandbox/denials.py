@@ -19,7 +19,13 @@ _IMPOSSIBLE = {
 
 def failed(message: str, line: int | None = None) -> TaskFailed:
     """A failure of the user's program; running it again would change nothing."""
-    return TaskFailed(message if line is None else f"{message} (line {line})", retryable=False)
+    told = storable(message)
+    return TaskFailed(told if line is None else f"{told} (line {line})", retryable=False)
+
+
+def storable(text: str) -> str:
+    """`text` without what a database text cannot hold: NUL and lone surrogates."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def is_never(path: Path) -> bool:

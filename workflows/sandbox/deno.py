@@ -45,8 +45,6 @@ def run_deno(request: CodeRequest, should_stop: Callable[[], bool]) -> CodeResul
     started = time.monotonic()
     with run_folder(request.config.temp_root) as folder:
         around = Surroundings.of(request, folder)
-        if not around.keeps_scratch:
-            around.scratch.mkdir()
         run = _Run(around, started, should_stop)
         home = folder / "deno"
         home.mkdir()

@@ -50,8 +50,6 @@ def run_monty(request: CodeRequest, should_stop: Callable[[], bool]) -> CodeResu
     started = time.monotonic()
     with run_folder(request.config.temp_root) as folder:
         around = Surroundings.of(request, folder)
-        if not around.keeps_scratch:
-            around.scratch.mkdir()
         with session(_limits(request), request.timeout_seconds) as worker:
             deadline = started + request.timeout_seconds
             run = _Run(around, deadline, should_stop)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -11,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-_PREFIX: Final = "holdpoint-run-"
+_PREFIX: Final = "holdpoint-sandbox-"
+_NAME: Final = re.compile(rf"{_PREFIX}(\d+-\d+)-[^-]+")
 _CHILD_FILE: Final = "child"
 
 
@@ -37,8 +39,8 @@ def clear_leftovers(root: Path | None = None) -> int:
     """
     cleared = 0
     for folder in Path(root or tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        owner = folder.name.removeprefix(_PREFIX).rpartition("-")[0]
-        if folder.is_symlink() or _is_alive(owner):
+        name = _NAME.fullmatch(folder.name)
+        if name is None or folder.is_symlink() or _is_alive(name[1]):
             continue
         _kill_noted(folder)
         _remove(folder)

@@ -8,7 +8,7 @@ from typing import Any
 
 from workflows.engine.bounded_json import JSON, BoundedJSONError, parse
 
-from .denials import failed
+from .denials import failed, storable
 
 
 def parsed_result(text: str) -> JSON:
@@ -61,6 +61,6 @@ class Printed:
 
     def text(self) -> str:
         """The kept part as text, with a last line that says so when something was dropped."""
-        text = self._kept.decode("utf-8", "replace")
+        text = storable(self._kept.decode("utf-8", "replace"))
         dropped = self.total - len(self._kept)
         return f"{text}\n[{dropped} more bytes were not kept]" if dropped else text

@@ -1,0 +1,131 @@
+"""Admin of the tool graph: people choose who may be planned; everything else is observed."""
+
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import admin
+from django.http import HttpRequest
+
+from graphrag import conf, ingest
+from graphrag.models import LearnedExecution, Tool, ToolDependency
+
+if TYPE_CHECKING:
+    ToolBase = admin.ModelAdmin[Tool]
+    DependencyBase = admin.ModelAdmin[ToolDependency]
+    LearnedBase = admin.ModelAdmin[LearnedExecution]
+    ToolFormBase = forms.ModelForm[Tool]
+else:
+    ToolBase = DependencyBase = LearnedBase = admin.ModelAdmin
+    ToolFormBase = forms.ModelForm
+
+
+class ToolForm(ToolFormBase):
+    """The two things a person decides about a tool."""
+
+    permission_set = forms.ChoiceField()
+
+    class Meta:
+        model = Tool
+        fields = ("enabled", "permission_set")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        names = dict.fromkeys((*conf.permission_sets(), self.instance.permission_set))
+        field = self.fields.get("permission_set")
+        if isinstance(field, forms.ChoiceField):
+            field.choices = [(name, name) for name in names]
+
+
+class ObservedOnly:
+    """Rows that the system writes; nobody adds or deletes them by hand."""
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(Tool)
+class ToolAdmin(ObservedOnly, ToolBase):
+    """Tools: switch them on and off, choose their permission set."""
+
+    form = ToolForm
+    list_display = (
+        "name", "kind", "permission_set", "read_only", "idempotent", "enabled", "rank"
+    )  # fmt: skip
+    list_filter = ("enabled", "kind", "server", "read_only", "permission_set", "vanished")
+    search_fields = ("name", "title", "description")
+    list_per_page = 50
+    show_full_result_count = False
+    actions = ("enable", "disable")
+    readonly_fields = (
+        "name", "kind", "server", "title", "description", "input_schema", "output_schema",
+        "read_only", "idempotent", "destructive", "open_world", "permission_set_by_hand",
+        "vanished", "embedder", "rank", "created_at", "updated_at",
+    )  # fmt: skip
+    fieldsets = (
+        (None, {"fields": ("name", "title", "description", "enabled", "permission_set")}),
+        ("What it is", {"fields": ("kind", "server", "read_only", "idempotent", "destructive",
+                                   "open_world", "input_schema", "output_schema")}),
+        ("What is known", {"fields": ("rank", "embedder", "permission_set_by_hand", "vanished",
+                                      "created_at", "updated_at")}),
+    )  # fmt: skip
+
+    @admin.display(description="PageRank", ordering="pagerank")
+    def rank(self, tool: Tool) -> str:
+        """PageRank in multiples of the average tool's."""
+        return f"{tool.pagerank:.2f}\N{MULTIPLICATION SIGN}"
+
+    def save_model(self, request: HttpRequest, obj: Tool, form: Any, change: Any) -> None:
+        """Store only what the person changed, as a choice that later syncs respect."""
+        changed = form.changed_data
+        ingest.set_tool_policy(
+            name=obj.name,
+            enabled=obj.enabled if "enabled" in changed else None,
+            permission_set=obj.permission_set if "permission_set" in changed else None,
+        )
+
+    @admin.action(description="Enable the chosen tools", permissions=["change"])
+    def enable(self, request: HttpRequest, queryset: Any) -> None:
+        """Let plans use the chosen tools again."""
+        self._switch(request, queryset, enabled=True)
+
+    @admin.action(description="Disable the chosen tools", permissions=["change"])
+    def disable(self, request: HttpRequest, queryset: Any) -> None:
+        """Keep the chosen tools out of every new plan."""
+        self._switch(request, queryset, enabled=False)
+
+    def _switch(self, request: HttpRequest, queryset: Any, *, enabled: bool) -> None:
+        names = list(queryset.values_list("name", flat=True))
+        for name in names:
+            ingest.set_tool_policy(name=name, enabled=enabled)
+        done = "enabled" if enabled else "disabled"
+        self.message_user(request, f"{len(names)} tools {done}.")
+
+
+class ReadOnly(ObservedOnly):
+    """Rows nobody changes either."""
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(ToolDependency)
+class ToolDependencyAdmin(ReadOnly, DependencyBase):
+    """Which tool followed which in real runs."""
+
+    list_display = ("from_tool", "to_tool", "observed_count", "confidence", "last_seen_at")
+    list_select_related = ("from_tool", "to_tool")
+    search_fields = ("from_tool__name", "to_tool__name")
+    ordering = ("-observed_count", "id")
+    show_full_result_count = False
+
+
+@admin.register(LearnedExecution)
+class LearnedExecutionAdmin(ReadOnly, LearnedBase):
+    """Which executions have been learned, and what they taught."""
+
+    list_display = ("execution_key", "learned_at")
+    search_fields = ("execution_key",)
+    show_full_result_count = False

@@ -1,0 +1,100 @@
+"""Shapes of the tool API."""
+
+from typing import TYPE_CHECKING, Any
+
+from rest_framework import serializers
+
+from graphrag.models import Tool, ToolKind
+from graphrag.retrieval import MAX_QUERY
+
+if TYPE_CHECKING:
+    ToolSerializerBase = serializers.ModelSerializer[Tool]
+    Plain = serializers.Serializer[Any]
+else:
+    ToolSerializerBase = serializers.ModelSerializer
+    Plain = serializers.Serializer
+
+
+class ToolSerializer(ToolSerializerBase):
+    """A tool of the catalogue."""
+
+    class Meta:
+        model = Tool
+        fields = (
+            "name", "kind", "server", "title", "description", "input_schema", "output_schema",
+            "permission_set", "read_only", "idempotent", "destructive", "open_world", "enabled",
+            "pagerank", "created_at", "updated_at",
+        )  # fmt: skip
+        read_only_fields = fields
+
+
+class ToolSearchSerializer(Plain):
+    """What to look for."""
+
+    query = serializers.CharField(max_length=MAX_QUERY)
+    limit = serializers.IntegerField(min_value=1, max_value=100, default=10)
+    kind = serializers.ChoiceField(choices=ToolKind.choices, required=False, allow_null=True)
+    server = serializers.CharField(max_length=100, required=False, allow_null=True)
+    read_only = serializers.BooleanField(  # type: ignore[assignment]
+        required=False, allow_null=True, default=None
+    )
+
+
+class FoundToolSerializer(Plain):
+    """A found tool; ``similarity`` is 0 to 1."""
+
+    name = serializers.CharField()
+    kind = serializers.CharField()
+    server = serializers.CharField()
+    title = serializers.CharField()
+    description = serializers.CharField()
+    permission_set = serializers.CharField()
+    read_only = serializers.BooleanField()  # type: ignore[assignment]
+    similarity = serializers.FloatField()
+    reasons = serializers.ListField(child=serializers.CharField())
+
+
+class ToolSearchAnswerSerializer(Plain):
+    """Found tools, best first, and what could not be searched."""
+
+    results = FoundToolSerializer(many=True)
+    warnings = serializers.ListField(child=serializers.CharField())
+
+
+class SuggestSerializer(Plain):
+    """An intent in plain words, and what is known of the inputs."""
+
+    intent = serializers.CharField(max_length=MAX_QUERY)
+    inputs = serializers.DictField(child=serializers.JSONField(allow_null=True), required=False)
+    limit = serializers.IntegerField(
+        min_value=1, max_value=50, required=False, help_text="How many near tools are named."
+    )
+
+
+class TaskReasonSerializer(Plain):
+    """Why a task is in the plan; ``confidence`` is 0 to 1."""
+
+    task = serializers.CharField()
+    tool = serializers.CharField()
+    confidence = serializers.FloatField()
+    reasons = serializers.ListField(child=serializers.CharField())
+
+
+class NearestSerializer(Plain):
+    """A tool that came near; ``similarity`` is 0 to 1."""
+
+    tool = serializers.CharField()
+    similarity = serializers.FloatField()
+    reasons = serializers.ListField(child=serializers.CharField())
+
+
+class SuggestionSerializer(Plain):
+    """A plan, or null with the nearest tools. ``missing_inputs``: input -> tool that needs it."""
+
+    plan = serializers.JSONField(allow_null=True)
+    confidence = serializers.FloatField()
+    layers = serializers.ListField(child=serializers.ListField(child=serializers.CharField()))
+    reasons = TaskReasonSerializer(many=True)
+    nearest = NearestSerializer(many=True)
+    missing_inputs = serializers.DictField(child=serializers.CharField())
+    warnings = serializers.ListField(child=serializers.CharField())

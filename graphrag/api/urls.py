@@ -1,0 +1,10 @@
+"""Routes below the API's root: ``tools/``, ``tools/search/``, ``tools/suggest/``."""
+
+from rest_framework.routers import SimpleRouter
+
+from graphrag.api.views import ToolViewSet
+
+router = SimpleRouter()
+router.register("tools", ToolViewSet, basename="tool")
+
+urlpatterns = router.urls

@@ -1,0 +1,80 @@
+"""Typed settings of the tool graph, read from ``settings.HOLDPOINT`` at every access.
+
+Keys, all optional:
+
+- ``embedder`` ("hashing"): ``hashing``, ``sentence-transformers:<model>``, ``openai:<base url>``
+- ``embedder_model`` ("text-embedding-3-small"): model name sent to an ``openai:`` server
+- ``embedder_api_key`` (""): bearer token for an ``openai:`` server
+- ``embedder_timeout_seconds`` (10.0): one request to an ``openai:`` server
+- ``suggest_threshold`` (0.45): confidence below which no plan is suggested
+- ``suggest_max_tasks`` (8): tasks in one suggested plan
+- ``replan_max_tasks`` (3): tasks one replan may add
+- ``predict_threshold`` (0.7): confidence a prediction must exceed
+- ``search_candidates`` (50): rows each half of a hybrid search contributes
+- ``permission_sets`` (the six named sets): what a person may choose for a tool
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+
+
+def _value(key: str, default: Any) -> Any:
+    table: Mapping[str, Any] = getattr(settings, "HOLDPOINT", {})
+    return table.get(key, default)
+
+
+def embedder() -> str:
+    """Which embedder is in force, e.g. ``hashing``."""
+    return str(_value("embedder", "hashing"))
+
+
+def embedder_model() -> str:
+    """Model name sent to an OpenAI-compatible embedding server."""
+    return str(_value("embedder_model", "text-embedding-3-small"))
+
+
+def embedder_api_key() -> str:
+    """Bearer token for an OpenAI-compatible embedding server, or an empty text."""
+    return str(_value("embedder_api_key", ""))
+
+
+def embedder_timeout_seconds() -> float:
+    """Seconds one request to an embedding server may take."""
+    return float(_value("embedder_timeout_seconds", 10.0))
+
+
+def suggest_threshold() -> float:
+    """Confidence (0 to 1) below which ``suggest`` answers with no plan."""
+    return float(_value("suggest_threshold", 0.45))
+
+
+def suggest_max_tasks() -> int:
+    """How many tasks one suggested plan may have."""
+    return int(_value("suggest_max_tasks", 8))
+
+
+def replan_max_tasks() -> int:
+    """How many tasks one replan may add."""
+    return int(_value("replan_max_tasks", 3))
+
+
+def predict_threshold() -> float:
+    """Confidence (0 to 1) a predicted next tool must exceed."""
+    return float(_value("predict_threshold", 0.7))
+
+
+def search_candidates() -> int:
+    """Rows the vector half and the text half of a search contribute before fusion."""
+    return int(_value("search_candidates", 50))
+
+
+def permission_sets() -> tuple[str, ...]:
+    """Names of the permission sets a person may choose for a tool."""
+    return tuple(
+        _value(
+            "permission_sets",
+            ("minimal", "readonly", "filesystem", "network-api", "mcp-standard", "trusted"),
+        )
+    )

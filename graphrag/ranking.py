@@ -1,0 +1,84 @@
+"""Orders found tools by how they fit, and by how they follow the tools already chosen."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from graphrag.graph import Edge, ToolGraph
+from graphrag.records import ToolRecord
+from graphrag.retrieval import Found
+
+_LOWEST = 0.85
+_SPREAD = 0.3
+_TIMES = "\N{MULTIPLICATION SIGN}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """A tool with its confidence (0 to 1) and the reasons for it, strongest first."""
+
+    tool: ToolRecord
+    score: float
+    confidence: float
+    reasons: tuple[str, ...]
+
+
+def rank(
+    found: Sequence[Found], *, graph: ToolGraph, context: Collection[str] = ()
+) -> list[Ranked]:
+    """Best first: place in the search, moved by PageRank, personal to ``context`` if given.
+
+    The score is the search's score as a share of the best one, times 0.85 (nothing leads here)
+    to 1.15 (everything does); an average tool keeps its place.
+    """
+    if not found:
+        return []
+    known = [name for name in context if name in graph.index]
+    ranks = graph.pagerank(dict.fromkeys(known, 1.0)) if known else graph.ranks
+    best = max(item.score for item in found) or 1.0
+    ranked = []
+    for item in found:
+        at = graph.index.get(item.tool.name)
+        multiple = float(ranks[at]) if at is not None else 1.0
+        edges = edges_from(graph, known, item.tool.name)
+        ranked.append(
+            Ranked(
+                tool=item.tool,
+                score=item.score / best * (_LOWEST + _SPREAD * multiple / (1.0 + multiple)),
+                confidence=supported(item.similarity, edges),
+                reasons=(*match_reasons(item), *edge_reasons(edges)),
+            )
+        )
+    return sorted(ranked, key=lambda item: (-item.score, item.tool.name))
+
+
+def edges_from(graph: ToolGraph, names: Collection[str], to_tool: str) -> list[Edge]:
+    """Edges from any of the tools to one, the strongest first."""
+    edges = (graph.edge(name, to_tool) for name in names)
+    return sorted((edge for edge in edges if edge), key=lambda edge: -edge.support)
+
+
+def supported(confidence: float, edges: Sequence[Edge]) -> float:
+    """A confidence lifted by what was observed: more runs, more certainty; never beyond 1."""
+    support = max((edge.support for edge in edges), default=0.0)
+    return 1.0 - (1.0 - confidence) * (1.0 - 0.4 * support)
+
+
+def edge_reasons(edges: Sequence[Edge]) -> tuple[str, ...]:
+    """``often follows git.git_log 12x``, for the two strongest edges."""
+    return tuple(
+        f"{'often follows' if edge.count > 1 else 'followed'} {edge.from_tool} {edge.count}{_TIMES}"
+        for edge in edges[:2]
+    )
+
+
+def match_reasons(found: Found) -> tuple[str, ...]:
+    """Reasons from the search alone, the strongest first."""
+    reasons = []
+    if found.matched:
+        quoted = ", ".join(f"'{word}'" for word in found.matched[:4])
+        reasons.append(f"matches {quoted} {found.similarity:.2f}")
+    elif found.similarity > 0:
+        reasons.append(f"is near in meaning {found.similarity:.2f}")
+    if found.pagerank >= 1.5:
+        reasons.append(f"is central in past runs ({found.pagerank:.1f}{_TIMES} the average)")
+    return tuple(reasons)

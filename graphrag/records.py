@@ -1,0 +1,196 @@
+"""What the rest of the product sees of a tool: one frozen value, free of the database."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphrag import models, text
+
+MAX_DESCRIPTION = 20_000
+MAX_SCHEMA_BYTES = 256 * 1024
+_MAX_BODY = 3_000
+_SHORTEST_SENTENCE = 12
+_LONGEST_SENTENCE = 300
+_SENTENCE_END = re.compile(r"[.!?:;](?=\s|$)")
+
+
+class ToolRefused(ValueError):
+    """A tool description that cannot be stored; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRecord:
+    """One tool. ``name`` is ``server.tool``; schemas are JSON Schema objects.
+
+    ``enabled`` counts when the tool is first stored; later only a person or the tool's
+    disappearance from its server changes it. The same holds for a ``permission_set`` that a
+    person chose.
+    """
+
+    name: str
+    kind: str
+    server: str
+    description: str = ""
+    title: str = ""
+    input_schema: Mapping[str, Any] = field(default_factory=dict)
+    output_schema: Mapping[str, Any] | None = None
+    permission_set: str = "minimal"
+    read_only: bool = False
+    idempotent: bool = False
+    destructive: bool | None = None
+    open_world: bool | None = None
+    enabled: bool = True
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Names of the arguments the tool cannot do without."""
+        names = self.input_schema.get("required", ())
+        return tuple(str(name) for name in names) if isinstance(names, list | tuple) else ()
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """Argument name -> its JSON Schema."""
+        found = self.input_schema.get("properties", {})
+        return found if isinstance(found, Mapping) else {}
+
+
+CONTENT_FIELDS = (
+    "kind",
+    "server",
+    "title",
+    "description",
+    "input_schema",
+    "output_schema",
+    "read_only",
+    "idempotent",
+    "destructive",
+    "open_world",
+)
+"""Fields a sync brings up to date; the others follow rules of their own."""
+
+
+def cleaned(record: ToolRecord) -> ToolRecord:
+    """The record as it may be stored: no NUL, no lone surrogate, bounded lengths.
+
+    :raises ToolRefused: on a name outside ``server.tool``, an unknown kind, or a schema that is
+        not a JSON object of at most 256 KiB.
+    """
+    if not record.name.startswith(f"{record.server}.") or len(record.name) > 200:
+        raise ToolRefused(f"name must be '{record.server}.<tool>' of at most 200 characters")
+    if record.name != _plain(record.name) or not record.server or len(record.server) > 100:
+        raise ToolRefused("name or server has characters that cannot be stored")
+    if record.kind not in models.ToolKind.values:
+        raise ToolRefused(f"kind must be one of {', '.join(models.ToolKind.values)}")
+    output = record.output_schema
+    return ToolRecord(
+        name=record.name,
+        kind=record.kind,
+        server=record.server,
+        title=_plain(record.title)[:200],
+        description=_plain(record.description)[:MAX_DESCRIPTION],
+        input_schema=_schema(record.input_schema, "input_schema"),
+        output_schema=None if output is None else _schema(output, "output_schema"),
+        permission_set=record.permission_set,
+        read_only=record.read_only,
+        idempotent=record.idempotent,
+        destructive=record.destructive,
+        open_world=record.open_world,
+        enabled=record.enabled,
+    )
+
+
+def _plain(value: str) -> str:
+    return value.replace("\x00", "").encode("utf-8", "ignore").decode("utf-8")
+
+
+def _schema(value: Mapping[str, Any], where: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ToolRefused(f"{where} must be a JSON object")
+    try:
+        written = json.dumps(value, allow_nan=False, ensure_ascii=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ToolRefused(f"{where} is not JSON: {error}") from error
+    if len(written) > MAX_SCHEMA_BYTES:
+        raise ToolRefused(f"{where} is longer than {MAX_SCHEMA_BYTES} bytes")
+    if "\\u0000" in written or "\\ud" in written:
+        written = json.dumps(_plain_tree(value))
+    loaded: dict[str, Any] = json.loads(written)
+    return loaded
+
+
+def _plain_tree(value: Any) -> Any:
+    if isinstance(value, str):
+        return _plain(value)
+    if isinstance(value, Mapping):
+        return {_plain(str(key)): _plain_tree(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain_tree(item) for item in value]
+    return value
+
+
+def record_of(row: models.Tool) -> ToolRecord:
+    """The record a stored row stands for."""
+    return ToolRecord(
+        name=row.name,
+        kind=row.kind,
+        server=row.server,
+        title=row.title,
+        description=row.description,
+        input_schema=row.input_schema,
+        output_schema=row.output_schema,
+        permission_set=row.permission_set,
+        read_only=row.read_only,
+        idempotent=row.idempotent,
+        destructive=row.destructive,
+        open_world=row.open_world,
+        enabled=row.enabled,
+    )
+
+
+def own_name(record: ToolRecord) -> str:
+    """The tool's name without its server."""
+    return record.name.removeprefix(f"{record.server}.")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolText:
+    """A tool as words, from what says most to what says least; each part is one line."""
+
+    headline: str
+    summary: str
+    body: str
+    arguments: str
+
+    def __str__(self) -> str:
+        """The text that is embedded."""
+        return "\n".join((self.headline, self.summary, self.body, self.arguments))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the embedded text, as 64 hexadecimal characters."""
+        return hashlib.sha256(str(self).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def text_of(record: ToolRecord) -> ToolText:
+    """Name and title; the description's first sentence; its rest; the arguments by name."""
+    description = " ".join(record.description.split())
+    end = _SENTENCE_END.search(description, _SHORTEST_SENTENCE)
+    cut = min(end.end() if end else _LONGEST_SENTENCE, _LONGEST_SENTENCE)
+    arguments = (
+        f"{text.spaced(name)} {_described(schema)}".strip()
+        for name, schema in sorted(record.parameters.items())
+    )
+    return ToolText(
+        headline=f"{text.spaced(record.name)} {text.spaced(record.title)}".strip(),
+        summary=description[:cut].strip(),
+        body=description[cut : cut + _MAX_BODY].strip(),
+        arguments=". ".join(arguments)[:_MAX_BODY],
+    )
+
+
+def _described(schema: Any) -> str:
+    found = schema.get("description", "") if isinstance(schema, Mapping) else ""
+    return " ".join(found.split()) if isinstance(found, str) else ""

@@ -1,0 +1,260 @@
+"""Hybrid retrieval: nearest vectors and full text, filtered inside the SQL, fused by rank."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection, transaction
+from pgvector import Vector
+
+from graphrag import catalogue, conf, embedding, lexicon, text
+from graphrag.lexicon import Lexicon, Term
+from graphrag.records import ToolRecord, record_of
+
+MAX_QUERY = 2_000
+_FUSION = 20
+_EF_SEARCH = 100
+_SPARE = 20
+_COVERED = 0.6
+_OTHER_ACTION = 0.8
+_POOL = 500
+# ``condition`` is put together from fixed texts (see Filters.sql); every value is a parameter.
+_NEAREST = """
+SELECT t.id, t.name, t.server, t.read_only, 1 - (t.embedding <=> %(vector)s::vector)
+FROM graphrag_tool t
+WHERE {condition} AND t.embedder = %(embedder)s AND t.embedding IS NOT NULL
+ORDER BY t.embedding <=> %(vector)s::vector
+LIMIT %(limit)s
+"""
+_THIS_TRANSACTION = """
+SELECT set_config('hnsw.iterative_scan', 'strict_order', true),
+       set_config('hnsw.ef_search', %s, true)
+"""
+# Ranking reads each candidate once per term: so the rarest terms choose the candidates, and the
+# empty vector joined on makes a copy in memory that need not be fetched and unpacked each time.
+_BY_WORDS = """
+WITH wanted AS MATERIALIZED (
+    SELECT lexeme, weight, quote_literal(lexeme)::tsquery AS query
+    FROM unnest(%(lexemes)s::text[], %(weights)s::float8[]) AS u(lexeme, weight)
+), candidates AS MATERIALIZED (
+    SELECT t.id, t.search || ''::tsvector AS search FROM graphrag_tool t
+    WHERE {condition} AND t.search @@ %(telling)s::tsquery
+    LIMIT %(pool)s
+), best AS (
+    SELECT c.id, array_agg(w.lexeme) AS lexemes,
+        sum(w.weight * ts_rank(ARRAY[0.08, 0.18, 0.7, 1.0], c.search, w.query)) AS score
+    FROM candidates c JOIN wanted w ON c.search @@ w.query
+    GROUP BY c.id
+    ORDER BY score DESC, c.id
+    LIMIT %(limit)s
+)
+SELECT t.id, t.name, t.server, t.read_only, best.lexemes
+FROM best JOIN graphrag_tool t ON t.id = best.id
+ORDER BY best.score DESC, t.id
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What a found tool must be; ``None`` leaves it open. Disabled tools are never found."""
+
+    kind: str | None = None
+    server: str | None = None
+    read_only: bool | None = None
+    permission_sets: tuple[str, ...] | None = None
+    without: tuple[str, ...] = ()
+
+    def sql(self) -> tuple[str, dict[str, Any]]:
+        """A condition on the tool table ``t`` and its parameters."""
+        parts = ["t.enabled"]
+        if self.kind is not None:
+            parts.append("t.kind = %(kind)s")
+        if self.server is not None:
+            parts.append("t.server = %(server)s")
+        if self.read_only is not None:
+            parts.append("t.read_only = %(read_only)s")
+        if self.permission_sets is not None:
+            parts.append("t.permission_set = ANY(%(permission_sets)s)")
+        if self.without:
+            parts.append("NOT t.name = ANY(%(without)s)")
+        return " AND ".join(parts), {
+            "kind": self.kind,
+            "server": self.server,
+            "read_only": self.read_only,
+            "permission_sets": list(self.permission_sets or ()),
+            "without": list(self.without),
+        }
+
+
+EVERYTHING = Filters()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One tool with how it was found; ``score`` orders the answer.
+
+    ``similarity`` (0 to 1) says how well the tool fits the query, from both of the following:
+    ``cosine`` is -1 to 1 (None when only full text found it); ``coverage`` is the share, by
+    rarity, of the query's words in the tool's text, 0 to 1.
+    """
+
+    tool: ToolRecord
+    score: float
+    similarity: float
+    cosine: float | None = None
+    coverage: float = 0.0
+    matched: tuple[str, ...] = ()
+    pagerank: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Found tools, best first; ``warnings`` says which half could not search, and why."""
+
+    found: tuple[Found, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A tool one half of a search came upon, before it is read in full."""
+
+    key: int
+    name: str
+    server: str
+    read_only: bool
+    cosine: float | None = None
+    lexemes: tuple[str, ...] = ()
+    score: float = 0.0
+    coverage: float = 0.0
+    similarity: float = 0.0
+
+
+def search(query: str, *, limit: int = 10, filters: Filters = EVERYTHING) -> Answer:
+    """Enabled tools that fit the query, at most ``limit``; nothing for an empty query.
+
+    Without a working embedder full text answers alone, with a warning.
+    """
+    asked = query.replace("\x00", " ")[:MAX_QUERY].strip()
+    if not asked or limit < 1:
+        return Answer()
+    words = lexicon.current()
+    terms = words.terms(asked)
+    candidates = max(conf.search_candidates(), limit)
+    warnings: tuple[str, ...] = ()
+    trust = 0.0
+    try:
+        trust = embedding.current().trust
+        by_vector = vector_search(asked, words, limit=candidates, filters=filters)
+    except embedding.EmbedderError as error:
+        by_vector, warnings = [], (f"Found by full text alone: {error}",)
+    by_text = text_search(terms, words, limit=candidates, filters=filters)
+    fused = _fused(by_vector, by_text, trust)[: limit + _SPARE]
+    best = _scored(fused, terms, words, text.action(asked))[:limit]
+    return Answer(tuple(_described(best, terms, words)), warnings)
+
+
+def vector_search(
+    query: str, words: Lexicon, *, limit: int, filters: Filters = EVERYTHING
+) -> list[Candidate]:
+    """Tools with their cosine, nearest first, among vectors of the embedder in force.
+
+    :raises embedding.EmbedderError: when the query cannot be embedded.
+    """
+    embedder = embedding.current()
+    vector = embedder.embed_query(query, words.rarity)
+    if not vector.any():
+        return []
+    condition, parameters = filters.sql()
+    parameters |= {
+        "vector": Vector(vector).to_text(),
+        "embedder": embedder.identity,
+        "limit": limit,
+    }
+    with transaction.atomic(), connection.cursor() as cursor:
+        # The index filters after its scan; an iterative scan goes on until enough rows pass.
+        cursor.execute(_THIS_TRANSACTION, [str(_EF_SEARCH)])
+        cursor.execute(_NEAREST.format(condition=condition), parameters)
+        return [Candidate(*row) for row in cursor.fetchall()]
+
+
+def text_search(
+    terms: Sequence[Term], words: Lexicon, *, limit: int, filters: Filters = EVERYTHING
+) -> list[Candidate]:
+    """Tools with the lexemes their text has, best first; rare words and names weigh most."""
+    telling = words.telling(terms, _POOL)
+    if not telling:
+        return []
+    condition, parameters = filters.sql()
+    parameters |= {
+        "lexemes": [term.lexeme for term in terms],
+        "weights": [term.weight for term in terms],
+        "telling": " | ".join(map(_quoted, telling)),
+        "pool": 4 * _POOL,
+        "limit": limit,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_BY_WORDS.format(condition=condition), parameters)
+        return [Candidate(*row, lexemes=tuple(found)) for (*row, found) in cursor.fetchall()]
+
+
+def _quoted(lexeme: str) -> str:
+    # Lexemes here are letters and digits alone (text.words), so quotes are enough.
+    return f"'{lexeme}'"
+
+
+def _fused(
+    by_vector: Sequence[Candidate], by_text: Sequence[Candidate], trust: float
+) -> list[Candidate]:
+    """Reciprocal rank fusion of both halves, best first; ``trust`` weighs the vectors."""
+    table: dict[int, Candidate] = {}
+    for rank, candidate in enumerate(by_vector):
+        candidate.score = trust / (_FUSION + rank)
+        table[candidate.key] = candidate
+    for rank, found in enumerate(by_text):
+        candidate = table.setdefault(found.key, found)
+        candidate.lexemes = found.lexemes
+        candidate.score += 1 / (_FUSION + rank)
+    return sorted(table.values(), key=lambda candidate: -candidate.score)
+
+
+def _scored(
+    best: Sequence[Candidate], terms: Sequence[Term], words: Lexicon, action: str | None
+) -> list[Candidate]:
+    """The candidates by fused rank times similarity; equals in order of the name."""
+    for item in best:
+        item.coverage = words.coverage(terms, item.lexemes)
+        own_name = item.name.removeprefix(f"{item.server}.")
+        agreement = _agreement(action, own_name, read_only=item.read_only)
+        item.similarity = _similarity(item.cosine, item.coverage) * agreement
+        item.score *= item.similarity
+    return sorted(best, key=lambda item: (-item.score, item.name))
+
+
+def _described(best: Sequence[Candidate], terms: Sequence[Term], words: Lexicon) -> list[Found]:
+    """The chosen candidates with their tools."""
+    rows = {row.pk: row for row in catalogue.tools().filter(pk__in=[item.key for item in best])}
+    return [
+        Found(
+            tool=record_of(rows[item.key]),
+            score=item.score,
+            similarity=item.similarity,
+            cosine=item.cosine,
+            coverage=item.coverage,
+            matched=words.matched(terms, item.lexemes),
+            pagerank=rows[item.key].pagerank,
+        )
+        for item in best
+        if item.key in rows
+    ]
+
+
+def _agreement(action: str | None, own_name: str, *, read_only: bool) -> float:
+    """1, or less for a tool that does another kind of thing than asked: reads, changes, deletes."""
+    does = text.action(own_name) or ("read" if read_only else None)
+    return _OTHER_ACTION if action and does and does != action else 1.0
+
+
+def _similarity(cosine: float | None, coverage: float) -> float:
+    """The better of both halves, lifted by both: 0 to 1."""
+    return 1.0 - (1.0 - max(0.0, cosine or 0.0)) * (1.0 - _COVERED * coverage)

@@ -1,0 +1,194 @@
+"""Shapes of the review endpoints: what comes in, what goes out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from reviews.models import Decision, HumanReviewRecord
+from reviews.services import MAX_COMMENT
+from workflows.api.serializers import Strict
+from workflows.models import Hold
+
+_LARGEST = 2**63 - 1
+
+
+class ResumeSerializer(Strict):
+    """The answer to a hold, at the version its sender saw."""
+
+    execution_id = serializers.IntegerField(min_value=1, max_value=_LARGEST)
+    hold_id = serializers.CharField(max_length=40, required=False)
+    node_id = serializers.CharField(max_length=64, required=False)
+    version = serializers.IntegerField(min_value=0, max_value=_LARGEST)
+    decision = serializers.ChoiceField(choices=Decision.values)
+    edits = serializers.JSONField(required=False, allow_null=True, default=None)
+    comment = serializers.CharField(
+        required=False, allow_blank=True, max_length=MAX_COMMENT, trim_whitespace=False, default=""
+    )
+    grant_scope = serializers.ChoiceField(
+        choices=["task", "execution", "capability"], required=False, default="task"
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if ("hold_id" in attrs) == ("node_id" in attrs):
+            raise serializers.ValidationError({"hold_id": ["give either hold_id or node_id"]})
+        return attrs
+
+
+class HoldRowSerializer(serializers.ModelSerializer[Hold]):
+    """One hold of the queue, without its payload."""
+
+    hold_id = serializers.CharField(source="id")
+    execution_id = serializers.IntegerField()
+    node_id = serializers.SerializerMethodField()
+    trigger_phase = serializers.SerializerMethodField()
+    workflow = serializers.SerializerMethodField()
+    title = serializers.CharField(source="execution.title")
+    status = serializers.CharField(source="execution.status")
+    version = serializers.IntegerField(source="execution.version")
+    claimed_by = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Hold
+        fields = (
+            "hold_id", "execution_id", "node_id", "trigger_phase", "reason", "target", "workflow",
+            "title", "status", "version", "layer", "why", "critical", "groups", "quorum",
+            "approvals", "on_reject", "on_timeout", "opened_at", "expires_at", "claimed_by",
+        )  # fmt: skip
+
+    def get_node_id(self, hold: Hold) -> str | None:
+        return hold.task_id or None
+
+    def get_trigger_phase(self, hold: Hold) -> str | None:
+        return hold.phase or None
+
+    def get_workflow(self, hold: Hold) -> str | None:
+        workflow = hold.execution.workflow
+        return workflow.name if workflow else None
+
+    def get_claimed_by(self, hold: Hold) -> str | None:
+        claim = getattr(hold, "claim", None)
+        return claim.user.get_username() if claim else None
+
+
+class RightSerializer(serializers.Serializer[Any]):
+    """What the asking person may do with a hold, and the reason when something is missing."""
+
+    approve = serializers.BooleanField()
+    reject = serializers.BooleanField()
+    reason = serializers.CharField(allow_blank=True)
+
+
+class HoldDetailSerializer(HoldRowSerializer):
+    """A hold with what is decided: payload, its JSON Schema, instructions, and my right."""
+
+    payload = serializers.JSONField()
+    schema = serializers.JSONField(allow_null=True)
+    right = RightSerializer()
+
+    class Meta(HoldRowSerializer.Meta):
+        fields = (  # type: ignore[assignment]
+            *HoldRowSerializer.Meta.fields, "instructions", "payload", "schema", "right"
+        )  # fmt: skip
+
+
+class ContextTaskSerializer(serializers.Serializer[Any]):
+    """A task of the run, as a reviewer needs it."""
+
+    id = serializers.CharField()
+    target = serializers.CharField()
+    layer = serializers.IntegerField()
+    status = serializers.CharField()
+    inputs = serializers.JSONField(allow_null=True)
+    output = serializers.JSONField(allow_null=True)
+    error = serializers.CharField(allow_blank=True)
+    edited = serializers.BooleanField(source="is_edited")
+
+
+class ContextSerializer(serializers.Serializer[Any]):
+    """Everything around the open holds of one execution."""
+
+    execution_id = serializers.IntegerField()
+    title = serializers.CharField()
+    workflow = serializers.CharField(allow_null=True)
+    status = serializers.CharField()
+    version = serializers.IntegerField()
+    layer = serializers.IntegerField()
+    total_layers = serializers.IntegerField()
+    inputs = serializers.JSONField()
+    context = serializers.JSONField()  # type: ignore[assignment]
+    created_by = serializers.CharField(allow_null=True)
+    created_at = serializers.DateTimeField()
+    holds = HoldDetailSerializer(many=True)
+    tasks = ContextTaskSerializer(many=True)
+    messages = serializers.ListField(child=serializers.JSONField())
+    decisions = serializers.ListField(child=serializers.JSONField())
+
+
+class OpenHoldSerializer(serializers.Serializer[Any]):
+    """An open hold in a state."""
+
+    id = serializers.CharField()
+    node_id = serializers.CharField(allow_blank=True)
+    trigger_phase = serializers.CharField(allow_blank=True)
+
+
+class ResumedSerializer(serializers.Serializer[Any]):
+    """The state a decision led to.  `complete` is false for one approval of a quorum."""
+
+    execution_id = serializers.IntegerField()
+    hold_id = serializers.CharField()
+    decision = serializers.CharField()
+    edited = serializers.BooleanField()
+    complete = serializers.BooleanField()
+    record_id = serializers.IntegerField()
+    status = serializers.CharField()
+    version = serializers.IntegerField()
+    holds = OpenHoldSerializer(many=True)
+    paused_node_id = serializers.CharField(allow_null=True)
+    paused_phase = serializers.CharField(allow_null=True)
+
+
+class ClaimSerializer(serializers.Serializer[Any]):
+    """A claim: claiming again before `expires_at` renews it."""
+
+    hold_id = serializers.CharField()
+    claimed_by = serializers.CharField(source="user.username")
+    claimed_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField()
+
+
+class ReleasedSerializer(serializers.Serializer[Any]):
+    """Whether there was a claim to give back."""
+
+    released = serializers.BooleanField()
+
+
+class RecordRowSerializer(serializers.ModelSerializer[HumanReviewRecord]):
+    """One decision, without the payload."""
+
+    execution_id = serializers.IntegerField()
+    hold_id = serializers.CharField()
+    reviewer = serializers.SerializerMethodField()
+
+    class Meta:
+        model = HumanReviewRecord
+        fields = (
+            "id", "execution_id", "hold_id", "node_id", "workflow_title", "reason",
+            "trigger_phase", "target", "reviewer", "actor", "source", "decision", "is_edited",
+            "change_count", "comment", "version", "waited_seconds", "reviewed_at",
+        )  # fmt: skip
+
+    def get_reviewer(self, record: HumanReviewRecord) -> str | None:
+        return record.actor if record.reviewer_id else None
+
+
+class RecordSerializer(RecordRowSerializer):
+    """One decision as it was taken: what was shown, what was decided, its place in the chain."""
+
+    class Meta(RecordRowSerializer.Meta):
+        fields = (  # type: ignore[assignment]
+            *RecordRowSerializer.Meta.fields, "original_data", "modified_data", "shown_digest",
+            "decided_digest", "canonical", "previous_hash", "hash",
+        )  # fmt: skip

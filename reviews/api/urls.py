@@ -1,0 +1,23 @@
+"""Addresses below /api/v1/."""
+
+from django.urls import path
+
+from . import views
+
+urlpatterns = [
+    path("reviews/pending/", views.PendingView.as_view(), name="api-reviews-pending"),
+    path(
+        "reviews/pending/<int:execution_id>/",
+        views.PendingContextView.as_view(),
+        name="api-reviews-context",
+    ),
+    path("reviews/resume/", views.ResumeView.as_view(), name="api-reviews-resume"),
+    path("reviews/holds/<str:hold_id>/claim/", views.ClaimView.as_view(), name="api-reviews-claim"),
+    path(
+        "reviews/holds/<str:hold_id>/release/",
+        views.ReleaseView.as_view(),
+        name="api-reviews-release",
+    ),
+    path("reviews/history/", views.HistoryView.as_view(), name="api-reviews-history"),
+    path("reviews/history/<int:pk>/", views.RecordView.as_view(), name="api-reviews-record"),
+]

@@ -1,0 +1,279 @@
+"""The sockets: news as it happens, read from PostgreSQL, asked for by ids that came over Redis.
+
+Each socket has one task that reads and sends, so its events come in order, once, and without a
+gap, and a slow client holds up nobody else.  No decision goes over a socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import logging
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, ParamSpec, TypeVar
+from urllib.parse import parse_qs
+
+from channels.db import database_sync_to_async
+from channels.exceptions import StopConsumer
+from channels.generic.websocket import AsyncWebsocketConsumer
+from channels.layers import get_channel_layer
+from channels.utils import await_many_dispatch
+from redis.exceptions import RedisError
+
+from workflows.engine.bounded_json import BoundedJSONError, Limits, parse
+
+from . import conf, sockets
+from .messages import REVIEWS, Moved, execution_group
+from .sockets import Credentials, Refusal
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: Seconds that Redis may take when a socket joins or leaves.
+LAYER_SECONDS = 3.0
+BATCH = 200
+INBOUND = Limits(max_bytes=4096, depth=4)
+#: More messages than this within ten seconds end the socket.
+INBOUND_RATE = 50
+TOO_BIG, TOO_MANY, BROKEN, TRY_AGAIN = 1009, 4429, 1011, 1013
+_LARGEST = 2**63 - 1
+
+
+async def read(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a database read in a thread of its own, so that sockets do not wait for each other."""
+    call = database_sync_to_async(function, thread_sensitive=False)
+    result: T = await call(*args, **kwargs)
+    return result
+
+
+class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
+    """What both sockets have in common: who is there, the reading task, and what comes in."""
+
+    group = ""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """As AsyncConsumer's, but a socket opens without Redis too and lives on its backstop."""
+        self.scope = scope
+        self.base_send = send
+        self.channel_layer = None
+        sources = [receive]
+        try:
+            layer = get_channel_layer()
+            async with asyncio.timeout(LAYER_SECONDS):
+                self.channel_name = await layer.new_channel()
+            self.channel_layer = layer
+            sources.append(functools.partial(layer.receive, self.channel_name))
+        except (RedisError, OSError, TimeoutError) as error:
+            logger.warning("a socket opened without live news: %s", error)
+        try:
+            await await_many_dispatch(sources, self.dispatch)
+        except StopConsumer:
+            pass
+        finally:
+            await self._leave()
+
+    # --- opening and closing --------------------------------------------------------------------
+
+    async def connect(self) -> None:
+        self.credentials = Credentials.of(self.scope)
+        self.news = asyncio.Event()
+        self._heard: deque[float] = deque(maxlen=INBOUND_RATE)
+        self._task: asyncio.Task[None] | None = None
+        await self.accept()
+        try:
+            await self.begin()
+        except Refusal as refusal:
+            await self.close(code=refusal.code)
+            return
+        # Joined before the first read: what happens in between is in the journal or in the news.
+        await self._join()
+        self._task = asyncio.create_task(self._serve())
+
+    async def begin(self) -> None:
+        """Check that this socket may be opened; raises Refusal."""
+        raise Refusal(sockets.NOT_FOUND)
+
+    async def advance(self, *, backstop: bool) -> None:
+        """Send what is new; `backstop` when no news came for a while.  Raises Refusal."""
+
+    async def _join(self) -> None:
+        if self.channel_layer is None:
+            return
+        try:
+            async with asyncio.timeout(LAYER_SECONDS):
+                await self.channel_layer.group_add(self.group, self.channel_name)
+        except (RedisError, OSError, TimeoutError) as error:
+            logger.warning("a socket lives without live news: %s", error)
+
+    async def _leave(self) -> None:
+        task = getattr(self, "_task", None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        if self.channel_layer is None or not self.group:
+            return
+        try:
+            async with asyncio.timeout(LAYER_SECONDS):
+                await self.channel_layer.group_discard(self.group, self.channel_name)
+        except (RedisError, OSError, TimeoutError) as error:
+            logger.warning("a socket could not leave its group: %s", error)
+
+    async def _serve(self) -> None:
+        """Read and send until the socket closes."""
+        backstop = False
+        try:
+            while True:
+                self.news.clear()
+                await self.advance(backstop=backstop)
+                backstop = not await self._wait()
+        except Refusal as refusal:
+            await self.close(code=refusal.code)
+        except Exception:
+            logger.exception("a socket failed")
+            await self.close(code=BROKEN)
+
+    async def _wait(self) -> bool:
+        """Until there is news (True) or the backstop's time has come."""
+        try:
+            async with asyncio.timeout(conf.backstop_seconds()):
+                await self.news.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    # --- what comes in --------------------------------------------------------------------------
+
+    async def execution_moved(self, message: Moved) -> None:
+        """News over the channel layer."""
+        self.news.set()
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        """`{"type": "ping"}` and `{"type": "replay", "after": n}`; nothing that decides."""
+        now = time.monotonic()
+        if len(self._heard) == INBOUND_RATE and now - self._heard[0] < 10:
+            await self.close(code=TOO_MANY)
+            return
+        self._heard.append(now)
+        data = text_data if text_data is not None else bytes_data or b""
+        if len(data) > INBOUND.max_bytes:
+            await self.close(code=TOO_BIG)
+            return
+        try:
+            message = parse(data, limits=INBOUND)
+        except BoundedJSONError as error:
+            await self.say({"type": "error", "message": str(error)})
+            return
+        await self._answer(message if isinstance(message, dict) else {})
+
+    async def _answer(self, message: dict[str, Any]) -> None:
+        match message.get("type"):
+            case "ping":
+                await self.say({"type": "pong"})
+            case "replay" if _is_seq(message.get("after")):
+                await self.replay(message["after"])
+            case _:
+                await self.say({"type": "error", "message": "send ping, or replay with after"})
+
+    async def replay(self, after: int) -> None:
+        """Send what came after `after` again."""
+        self.news.set()
+
+    async def say(self, message: dict[str, Any]) -> None:
+        await self.send(text_data=json.dumps(message, ensure_ascii=False))
+
+
+def _is_seq(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST
+
+
+class ExecutionConsumer(NewsConsumer):
+    """`/ws/executions/<id>/?after=SEQ`: every event of one execution after SEQ."""
+
+    async def begin(self) -> None:
+        self.execution_id = int(self.scope["url_route"]["kwargs"]["execution_id"])
+        self.group = execution_group(self.execution_id)
+        sent = parse_qs(self.scope.get("query_string", b"").decode("ascii", "replace"))
+        text = sent.get("after", ["0"])[-1]
+        self.seq = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+        self._again: int | None = None
+        await read(sockets.execution_events, self.credentials, self.execution_id, self.seq, 1)
+
+    async def advance(self, *, backstop: bool) -> None:
+        more = True
+        while more:
+            self._step_back()
+            events = await read(
+                sockets.execution_events, self.credentials, self.execution_id, self.seq, BATCH
+            )
+            for event in events:
+                await self.say(event)
+                self.seq = event["seq"]
+            more = len(events) == BATCH
+
+    def _step_back(self) -> None:
+        if self._again is not None:
+            self.seq, self._again = min(self.seq, self._again), None
+
+    async def replay(self, after: int) -> None:
+        self._again = after
+        self.news.set()
+
+
+class ReviewQueueConsumer(NewsConsumer):
+    """`/ws/reviews/`: what changes the queue, of every execution the user may see."""
+
+    group = REVIEWS
+    WAITING = 1000
+    REMEMBERED = 5000
+
+    async def begin(self) -> None:
+        self._moves: deque[Moved] = deque()
+        self._seen: OrderedDict[int, int] = OrderedDict()
+        await read(self.credentials.user)
+        self._since = await read(sockets.database_time)
+
+    async def execution_moved(self, message: Moved) -> None:
+        if len(self._moves) >= self.WAITING:
+            # Too slow to follow: the client opens anew and looks at the whole queue.
+            await self.close(code=TRY_AGAIN)
+            return
+        self._moves.append(message)
+        self.news.set()
+
+    async def advance(self, *, backstop: bool) -> None:
+        while self._moves:
+            move = self._moves.popleft()
+            execution_id, last = move["execution_id"], move["last"]
+            known = self._seen.get(execution_id)
+            # Earlier news of this run that never came is made up for.
+            first = move["first"] if known is None else min(move["first"], known + 1)
+            events = await read(
+                sockets.queue_events, self.credentials, execution_id, first, last
+            )
+            await self._tell(events, execution_id, last)
+        if backstop:
+            await self._look()
+
+    async def _look(self) -> None:
+        """What was lost on the way since the last look."""
+        now, seen = await read(sockets.database_time), dict(self._seen)
+        for event in await read(sockets.missed_queue_events, self.credentials, self._since, seen):
+            await self._tell([event], int(event["executionId"]), event["seq"])
+        # One round is looked at twice: a commit may become visible after a later one.
+        self._since = now - timedelta(seconds=conf.backstop_seconds())
+
+    async def _tell(self, events: list[dict[str, Any]], execution_id: int, last: int) -> None:
+        known = self._seen.get(execution_id, 0)
+        for event in events:
+            if event["seq"] > known:
+                await self.say(event)
+        self._seen[execution_id] = max(known, last)
+        self._seen.move_to_end(execution_id)
+        while len(self._seen) > self.REMEMBERED:
+            self._seen.popitem(last=False)

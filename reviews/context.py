@@ -1,0 +1,95 @@
+"""One execution as its reviewer needs it: what waits, what led there, what was said and decided."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from workflows.access import visible_to
+from workflows.models import Execution, Hold
+from workflows.selectors import messages_of, tasks_of
+
+from .conflicts import decided
+from .edits import payload_schema
+from .models import HumanReviewRecord
+from .rights import four_eyes, group_names, last_editor, right_of, tasks_decided
+from .selectors import pending_of
+from .services import HoldNotFound
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewContext:
+    """Plain values and rows for the serializer; see ContextSerializer."""
+
+    execution_id: int
+    title: str
+    workflow: str | None
+    status: str
+    version: int
+    layer: int
+    total_layers: int
+    inputs: Any
+    context: Any
+    created_by: str | None
+    created_at: Any
+    holds: list[Hold]
+    tasks: list[Any]
+    messages: list[dict[str, Any]]
+    decisions: list[dict[str, Any]]
+
+
+def review_context(user: User, execution_id: int) -> ReviewContext:
+    """The full context of an execution's open holds; raises HoldNotFound when it is not visible."""
+    visible = visible_to(user).select_related("workflow", "created_by")
+    execution = visible.filter(pk=execution_id).first()
+    if execution is None:
+        raise HoldNotFound
+    return ReviewContext(
+        execution_id=execution.pk,
+        title=execution.title,
+        workflow=execution.workflow.name if execution.workflow else None,
+        status=execution.status,
+        version=execution.version,
+        layer=execution.layer,
+        total_layers=execution.total_layers,
+        inputs=execution.inputs,
+        context=execution.context,
+        created_by=execution.created_by.get_username() if execution.created_by else None,
+        created_at=execution.created_at,
+        holds=_holds(user, execution_id),
+        tasks=list(tasks_of(execution)),
+        messages=[_message(each) for each in messages_of(execution)],
+        decisions=_decisions(execution),
+    )
+
+
+def _holds(user: User, execution_id: int) -> list[Hold]:
+    """Open holds, each with its `schema` and the user's `right`."""
+    groups = group_names(user)
+    holds = pending_of(user, execution_id)
+    for hold in holds:
+        right = right_of(
+            user,
+            hold,
+            groups=groups,
+            editor=last_editor(hold, tasks_decided(hold)),
+            four_eyes=four_eyes(hold.execution),
+        )
+        hold.schema = payload_schema(hold)  # type: ignore[attr-defined]
+        hold.right = asdict(right)  # type: ignore[attr-defined]
+    return holds
+
+
+def _message(message: dict[str, Any]) -> dict[str, Any]:
+    return {**message, "created_at": message["created_at"].isoformat()}
+
+
+def _decisions(execution: Execution) -> list[dict[str, Any]]:
+    records = HumanReviewRecord.objects.filter(execution=execution).order_by("id")
+    return [
+        {"hold_id": each.hold_id, "node_id": each.node_id, "record_id": each.pk, **decided(each)}
+        for each in records
+    ]

@@ -1,0 +1,124 @@
+"""A reviewer's edit, checked against the tool's JSON Schema before anything is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from workflows.engine.bounded_json import BoundedJSONError, canonical, check_value
+from workflows.engine.dag import ToolTask
+from workflows.engine.policy import TriggerPhase
+from workflows.engine.state import HoldReason
+from workflows.engine.structure import Problem
+from workflows.models import Hold
+from workflows.planning import tool_schemas
+from workflows.schemas import FieldError, schema_errors
+from workflows.selectors import task_spec
+
+
+class ReviewInvalid(Exception):
+    """The answer to a hold is malformed; `errors` names each field.  The hold stays open."""
+
+    def __init__(self, errors: Iterable[FieldError]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("; ".join(str(each) for each in self.errors))
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The same for the API's problem answers."""
+        return tuple(Problem(each.path, "invalid", each.message) for each in self.errors)
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A checked edit: `sent` goes to the engine, `whole` is the payload as it will then be."""
+
+    sent: Any
+    whole: Any
+
+
+def payload_schema(hold: Hold) -> Any:
+    """The JSON Schema of what a node review shows: input or output schema of its tool, or None.
+
+    `hold.execution` is loaded.  Two queries at most.
+    """
+    task = task_spec(hold.execution, hold.task_id) if hold.task_id else None
+    if not isinstance(task, ToolTask) or hold.reason != HoldReason.NODE_REVIEW:
+        return None
+    tool = tool_schemas([task.tool]).get(task.tool)
+    if tool is None:
+        return None
+    before = hold.phase == TriggerPhase.BEFORE_EXECUTION
+    return tool.input_schema if before else tool.output_schema
+
+
+def checked_edit(hold: Hold, edits: Any, schema: Any) -> Edit | None:
+    """What `edits` makes of the payload, or None when it changes nothing.
+
+    BEFORE_EXECUTION: an object laid key by key over the inputs.  AFTER_EXECUTION: the whole new
+    output.  Raises ReviewInvalid with paths below "edits".
+    """
+    if edits is None:
+        return None
+    if hold.reason != HoldReason.NODE_REVIEW:
+        raise ReviewInvalid([FieldError("edits", "only a node review takes edits")])
+    try:
+        check_value(edits)
+    except BoundedJSONError as error:
+        raise ReviewInvalid([FieldError(below("edits", error.path), error.message)]) from None
+    whole = _laid_over(hold, edits)
+    if canonical(whole) == canonical(hold.payload):
+        return None
+    errors = schema_errors(schema, whole)
+    if errors:
+        raise ReviewInvalid(
+            FieldError(below("edits", each.path), each.message) for each in errors
+        )
+    return Edit(sent=edits, whole=whole)
+
+
+def _laid_over(hold: Hold, edits: Any) -> Any:
+    if hold.phase != TriggerPhase.BEFORE_EXECUTION:
+        return edits
+    if not isinstance(edits, dict):
+        message = "must be an object whose keys are laid over the task's inputs"
+        raise ReviewInvalid([FieldError("edits", message)])
+    return {**_arguments(hold), **edits}
+
+
+def _arguments(hold: Hold) -> dict[str, Any]:
+    """The payload of a BEFORE_EXECUTION hold: the task's inputs, always an object."""
+    return hold.payload if isinstance(hold.payload, dict) else {}
+
+
+def edits_for(hold: Hold, value: Any) -> Any:
+    """The edits that turn the hold's payload into `value`; None when it is the same already.
+
+    Raises ReviewInvalid where no edit can say it: a removed argument, or an output of null.
+    """
+    if canonical(value) == canonical(hold.payload):
+        return None
+    if hold.phase != TriggerPhase.BEFORE_EXECUTION:
+        if value is None:
+            raise ReviewInvalid([FieldError("edits", "an output cannot be replaced by nothing")])
+        return value
+    if not isinstance(value, dict):
+        raise ReviewInvalid([FieldError("edits", "must be an object: the task's arguments")])
+    before = _arguments(hold)
+    removed = [key for key in before if key not in value]
+    if removed:
+        message = "cannot be taken away; change its value instead"
+        raise ReviewInvalid(FieldError(f"edits.{key}", message) for key in removed)
+    return {
+        key: item
+        for key, item in value.items()
+        if key not in before or canonical(item) != canonical(before[key])
+    }
+
+
+def below(prefix: str, path: str) -> str:
+    """`path` under `prefix`: `edits.items[0]`."""
+    if not path:
+        return prefix
+    return f"{prefix}{path}" if path.startswith("[") else f"{prefix}.{path}"

@@ -1,0 +1,149 @@
+"""Reading the audit log: every decision the user may know of, filtered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING
+
+from django.db.models import Q, QuerySet
+from django.utils.dateparse import parse_date, parse_datetime
+
+from workflows.access import visible_to
+from workflows.engine.policy import TriggerPhase
+from workflows.schemas import FieldError
+
+from .models import Decision, HumanReviewRecord
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_LONGEST = 200
+_TEXTS = ("execution", "node", "reviewer", "decision", "phase", "workflow", "q", "edited")
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Conditions on records; None or "" asks nothing.  `until` is exclusive."""
+
+    execution: int | None = None
+    node: str = ""
+    reviewer: str = ""
+    decision: str = ""
+    phase: str = ""
+    workflow: str = ""
+    q: str = ""
+    edited: bool | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    errors: tuple[FieldError, ...] = field(default=())
+
+
+def records(user: User) -> QuerySet[HumanReviewRecord]:
+    """The records of executions the user may see, newest first."""
+    return HumanReviewRecord.objects.filter(execution__in=visible_to(user)).order_by("-id")
+
+
+def filtered(rows: QuerySet[HumanReviewRecord], filters: Filters) -> QuerySet[HumanReviewRecord]:
+    """The rows that fit every condition."""
+    exact = {
+        "execution_id": filters.execution,
+        "node_id": filters.node,
+        "actor": filters.reviewer,
+        "decision": filters.decision,
+        "trigger_phase": filters.phase,
+        "is_edited": filters.edited,
+        "reviewed_at__gte": filters.since,
+        "reviewed_at__lt": filters.until,
+    }
+    rows = rows.filter(**{name: value for name, value in exact.items() if value not in (None, "")})
+    if filters.workflow:
+        rows = rows.filter(workflow_title=filters.workflow)
+    if filters.q:
+        found = Q()
+        for name in ("node_id", "target", "comment", "workflow_title", "actor"):
+            found |= Q(**{f"{name}__icontains": filters.q})
+        rows = rows.filter(found)
+    return rows
+
+
+def parse_filters(query: Mapping[str, str]) -> Filters:
+    """Filters from a query string; what cannot be read is left out and named in `errors`.
+
+    Keys: execution, node, reviewer, decision, phase, workflow, q, edited, from, to.  `from` and
+    `to` are dates (UTC, both inclusive) or moments (ISO 8601; `to` exclusive).
+    """
+    errors: list[FieldError] = []
+    texts = {
+        name: _text(query, name, errors)
+        for name in _TEXTS
+    }
+    return Filters(
+        execution=_number(texts["execution"], errors),
+        node=texts["node"],
+        reviewer=texts["reviewer"],
+        decision=_choice("decision", texts["decision"], Decision.values, errors),
+        phase=_choice("phase", texts["phase"], [each.value for each in TriggerPhase], errors),
+        workflow=texts["workflow"],
+        q=texts["q"],
+        edited=_boolean(texts["edited"], errors),
+        since=_moment(query, "from", errors, days=0),
+        until=_moment(query, "to", errors, days=1),
+        errors=tuple(errors),
+    )
+
+
+def _text(query: Mapping[str, str], name: str, errors: list[FieldError]) -> str:
+    value = (query.get(name) or "").strip()
+    if "\0" in value or len(value) > _LONGEST:
+        errors.append(FieldError(name, f"must be plain text of at most {_LONGEST} characters"))
+        return ""
+    return value
+
+
+def _number(text: str, errors: list[FieldError]) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        errors.append(FieldError("execution", "must be the number of a run"))
+        return None
+    return int(text)
+
+
+def _choice(name: str, text: str, choices: list[str], errors: list[FieldError]) -> str:
+    if text and text.upper() not in choices:
+        errors.append(FieldError(name, f"must be one of {', '.join(choices)}"))
+        return ""
+    return text.upper()
+
+
+def _boolean(text: str, errors: list[FieldError]) -> bool | None:
+    if text and text.lower() not in _BOOLEANS:
+        errors.append(FieldError("edited", "must be true or false"))
+    return _BOOLEANS.get(text.lower())
+
+
+def _moment(
+    query: Mapping[str, str], name: str, errors: list[FieldError], *, days: int
+) -> datetime | None:
+    text = (query.get(name) or "").strip()
+    if not text:
+        return None
+    try:
+        day = parse_date(text)
+        if day is not None:
+            return _start_of(day) + timedelta(days=days)
+        # A "+" in a query string that nobody escaped arrives as a space.
+        moment = parse_datetime(text.replace(" ", "+") if "T" in text else text)
+    except (ValueError, OverflowError):
+        moment = None
+    if moment is None:
+        errors.append(FieldError(name, "must be a date like 2026-01-31, or an ISO 8601 time"))
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _start_of(day: date) -> datetime:
+    return datetime.combine(day, time(), tzinfo=UTC)

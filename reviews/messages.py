@@ -1,0 +1,27 @@
+"""What processes tell each other over the channel layer: news of ids and numbers."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+#: Everybody who watches the queue.
+REVIEWS = "reviews"
+
+
+def execution_group(execution_id: int) -> str:
+    """The group of those who watch one execution."""
+    return f"execution.{execution_id}"
+
+
+class Moved(TypedDict):
+    """An execution moved: events `first` to `last` are in the journal.  No task data travels."""
+
+    type: str
+    execution_id: int
+    first: int
+    last: int
+
+
+def moved(execution_id: int, first: int, last: int) -> Moved:
+    """The news that `execution_id` recorded the events `first` to `last`."""
+    return Moved(type="execution.moved", execution_id=execution_id, first=first, last=last)

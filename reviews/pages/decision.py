@@ -1,0 +1,212 @@
+"""The decision page: what will happen, why it stopped, the payload, what led there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.urls import reverse
+
+from reviews import selectors
+from reviews.diffs import diff
+from reviews.edits import payload_schema
+from reviews.forms import payload_fields
+from reviews.models import HumanReviewRecord
+from reviews.rights import Right, right_now
+from reviews.summaries import headline
+from workflows.engine.bounded_json import digest
+from workflows.engine.policy import TriggerPhase
+from workflows.engine.state import HoldReason
+from workflows.models import Hold
+from workflows.schemas import FieldError
+
+from . import settled, words
+from .surroundings import Surroundings, effects
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+#: Characters of a payload that a page shows; what is longer cannot be approved from the page.
+LONGEST = 400_000
+
+_PRESETS = {
+    TriggerPhase.BEFORE_EXECUTION.value: ("Wrong arguments", "Not now", "Should not run at all"),
+    TriggerPhase.AFTER_EXECUTION.value: ("Wrong result", "Incomplete", "Needs another look"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A posted answer that was not accepted, or has to be confirmed: it is shown again.
+
+    `value` is the whole payload as the person made it; `text` the JSON text in JSON mode.
+    """
+
+    value: Any
+    text: str = ""
+    comment: str = ""
+    mode: str = "form"
+    errors: tuple[FieldError, ...] = ()
+    rejected: dict[str, str] | None = None
+    stale: bool = False
+    confirm: bool = False
+
+
+def decision_context(user: User, hold: Hold, answer: Answer | None = None) -> dict[str, Any]:
+    """`d` of the templates; `hold.execution` is loaded."""
+    right = right_now(user, hold)
+    records = list(HumanReviewRecord.objects.filter(execution_id=hold.execution_id).order_by("id"))
+    mine = [record for record in records if record.hold_id == hold.id]
+    state = settled.state_of(hold, mine)
+    around = Surroundings(hold)
+    return {
+        **_addresses(hold),
+        **_heading(hold),
+        **_standing(hold, right, state, mine, user),
+        **_payload(hold, answer),
+        **effects(around),
+        **settled.outcome(hold, state, mine, around),
+        "layers": around.beads(),
+        "context": around.context(),
+        "history": around.history(records),
+        "reject_presets": _PRESETS.get(hold.phase, ("Not now", "Needs another look")),
+        "next_review_url": _next_url(user, hold) if _is_settled(hold, state, user) else "",
+        **_answered(hold, answer),
+    }
+
+
+def status_context(user: User, hold: Hold) -> dict[str, Any]:
+    """The part of `d` that the status banner shows."""
+    return decision_context(user, hold)
+
+
+def _addresses(hold: Hold) -> dict[str, Any]:
+    place = (hold.execution_id, hold.id)
+    return {
+        "hold_id": hold.id,
+        "execution_id": str(hold.execution_id),
+        "url": reverse("reviews:decision", args=place),
+        "status_url": reverse("reviews:decision_status", args=place),
+        "queue_url": reverse("reviews:queue"),
+        "run_url": reverse("reviews:run", args=(hold.execution_id,)),
+    }
+
+
+def _heading(hold: Hold) -> dict[str, Any]:
+    return {
+        "headline": headline(words.hold_kind(hold), hold.target, hold.task_id),
+        "subject": words.subject(hold),
+        "run_title": words.run_title(hold.execution.title, hold.execution_id),
+        "step_words": words.step_words(hold),
+        "deadline": hold.expires_at,
+        "urgent": words.is_urgent(hold),
+        "on_timeout": words.TIMEOUTS.get(hold.on_timeout, ""),
+        "why": hold.why,
+        "instructions": hold.instructions,
+        "payload_title": _payload_title(hold),
+    }
+
+
+def _payload_title(hold: Hold) -> str:
+    if hold.phase == TriggerPhase.BEFORE_EXECUTION:
+        return "What it will run with"
+    if hold.phase == TriggerPhase.AFTER_EXECUTION:
+        return "What it gave"
+    return "What it asks for" if hold.reason == HoldReason.ESCALATION else "What comes next"
+
+
+def _standing(
+    hold: Hold, right: Right, state: str, mine: list[HumanReviewRecord], user: User
+) -> dict[str, Any]:
+    approvals = [record for record in mine if record.decision == "APPROVE"]
+    return {
+        "version": hold.execution.version,
+        "digest": digest(hold.payload),
+        "state": state,
+        "can_decide": state == "open" and right.approve,
+        "blocked_reason": right.reason,
+        "settled_for_me": _is_settled(hold, state, user),
+        "quorum_needed": hold.quorum,
+        "approvals": tuple({"by": each.actor, "at": each.reviewed_at} for each in approvals),
+        "looking": words.looking(hold, user.pk),
+    }
+
+
+def _is_settled(hold: Hold, state: str, user: User) -> bool:
+    return state != "open" or user.get_username() in hold.approvals
+
+
+def _next_url(user: User, hold: Hold) -> str:
+    following = selectors.after(user, hold)
+    if following is None:
+        return ""
+    return reverse("reviews:decision", args=(following.execution_id, following.id))
+
+
+# --- the payload ----------------------------------------------------------------------------------
+
+
+def is_too_long(hold: Hold) -> bool:
+    """Whether the page cannot show the whole payload."""
+    return len(pretty(hold.payload)) > LONGEST
+
+
+def pretty(value: Any) -> str:
+    """A value as indented JSON."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _payload(hold: Hold, answer: Answer | None) -> dict[str, Any]:
+    text = pretty(hold.payload)
+    missing = ""
+    if len(text) > LONGEST:
+        missing = f"It has {len(text):,} characters; the first {LONGEST:,} are shown here."
+    raw_only = bool(missing) or hold.reason != HoldReason.NODE_REVIEW
+    fields: tuple[Any, ...] = ()
+    if not raw_only:
+        schema = payload_schema(hold)
+        fields = payload_fields(
+            schema,
+            answer.value if answer else hold.payload,
+            original=hold.payload,
+            rejected=answer.rejected if answer else None,
+            errors=answer.errors if answer else (),
+        )
+    return {
+        "payload_missing": missing,
+        "raw_only": raw_only,
+        "fields": fields,
+        "mode": "json" if raw_only else "form",
+        "original_json": text[:LONGEST],
+        "errors": answer.errors if answer else (),
+    }
+
+
+def _answered(hold: Hold, answer: Answer | None) -> dict[str, Any]:
+    """What the person had written, when the page is shown again."""
+    if answer is None:
+        return {
+            "edits_json": "",
+            "edited": False,
+            "comment": "",
+            "changes": (),
+            "confirm": False,
+            "stale": False,
+            "theirs": (),
+        }
+    changes = diff(hold.payload, answer.value)
+    more: dict[str, Any] = {"mode": answer.mode}
+    if changes:
+        more["approve_label"] = f"Approve with {words.counted(len(changes), 'change')}"
+    return {
+        "edits_json": answer.text,
+        "edited": True,
+        "comment": answer.comment,
+        "changes": changes,
+        "confirm": answer.confirm,
+        "stale": answer.stale,
+        # A hold's payload never changes: what moved on is the run around it.
+        "theirs": (),
+        **more,
+    }

@@ -1,0 +1,189 @@
+"""The history's rows and filters, and the receipt of one decision."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from django.urls import reverse
+
+from reviews import conf, selectors
+from reviews.diffs import diff
+from reviews.history import filtered, parse_filters, records
+from reviews.models import Decision, HumanReviewRecord
+from reviews.receipts import record_hash
+from reviews.records import text_of
+from workflows.engine.bounded_json import digest
+from workflows.engine.policy import TriggerPhase
+from workflows.models import TaskAttempt
+
+from . import words
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+_KEYS = (
+    "q", "execution", "node", "decision", "reviewer", "phase", "workflow", "edited", "from", "to",
+)  # fmt: skip
+_MAX_PEOPLE = 200
+
+
+def history_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
+    """The context of the history page; raises selectors.BadCursor."""
+    asked = {key: (query.get(key) or "").strip() for key in _KEYS}
+    filters = parse_filters(query)
+    rows = filtered(records(user), filters)
+    cursor = query.get("cursor", "")
+    page = selectors.page(rows, cursor=cursor, size=conf.page_size())
+    kept = {key: value for key, value in asked.items() if value}
+    return {
+        "filters": asked,
+        "selects": _selects(user, asked),
+        "exports": (),
+        "filtered": bool(kept),
+        "filter_errors": tuple(f"{each.path} {each.message}" for each in filters.errors),
+        "count_words": words.counted(rows.count(), "decision"),
+        "rows": tuple(_row(each) for each in page.rows),
+        "next_url": history_url({**kept, "cursor": page.next}) if page.next else "",
+        "previous_url": history_url(kept) if cursor else "",
+        "page_words": "",
+    }
+
+
+def history_url(query: Mapping[str, str]) -> str:
+    """The history's address."""
+    base = reverse("reviews:history")
+    return f"{base}?{urlencode(query)}" if query else base
+
+
+def _selects(user: User, asked: Mapping[str, str]) -> tuple[dict[str, Any], ...]:
+    people = records(user).order_by().values_list("actor", flat=True).distinct()[:_MAX_PEOPLE]
+    phases = [(each.value, words.phase_words(each, past=True)) for each in TriggerPhase]
+    choices = {
+        "decision": ("Decision", [(each.value, each.label) for each in Decision]),
+        "reviewer": ("Who", [(name, name) for name in sorted(people)]),
+        "phase": ("When", phases),
+        "edited": ("Edited", [("true", "with changes"), ("false", "as shown")]),
+    }
+    return tuple(
+        {"name": name, "label": label, "value": asked[name], "options": tuple(options)}
+        for name, (label, options) in choices.items()
+    )
+
+
+def _row(record: HumanReviewRecord) -> dict[str, Any]:
+    return {
+        "url": reverse("reviews:record", args=(record.pk,)),
+        "decision": words.record_outcome(record),
+        "sentence": words.record_sentence(record),
+        "subject": words.record_subject(record),
+        "comment": record.comment if record.reviewer_id else "",
+        "at": record.reviewed_at,
+    }
+
+
+# --- one record -----------------------------------------------------------------------------------
+
+
+def record_context(record: HumanReviewRecord) -> dict[str, Any]:
+    """One decision; `record.execution` is loaded."""
+    executed = _executed(record)
+    return {
+        "sentence": words.record_sentence(record),
+        "subject": words.record_subject(record),
+        "decision": words.record_outcome(record),
+        "at": record.reviewed_at,
+        "phase_words": words.phase_words(record.trigger_phase, past=True),
+        "run_url": reverse("reviews:run", args=(record.execution_id,)),
+        "run_title": words.run_title(record.workflow_title, record.execution_id),
+        "version": record.version,
+        "comment": record.comment,
+        "changes": diff(record.original_data, record.modified_data) if record.is_edited else (),
+        "columns": _columns(record, executed),
+        **_receipt(record, executed),
+    }
+
+
+def _executed(record: HumanReviewRecord) -> list[Any]:
+    """[what then ran or was passed on], or [] when nothing was (yet)."""
+    if record.decision != Decision.APPROVE or not record.node_id or _is_early_vote(record):
+        return []
+    tries = TaskAttempt.objects.filter(
+        execution_id=record.execution_id, task_id=record.node_id, status="SUCCEEDED"
+    )
+    if record.trigger_phase == TriggerPhase.BEFORE_EXECUTION:
+        failed = TaskAttempt.objects.filter(
+            execution_id=record.execution_id,
+            task_id=record.node_id,
+            status="FAILED",
+            inputs__isnull=False,
+        )
+        return list((tries | failed).order_by("attempt").values_list("inputs", flat=True)[:1])
+    if record.trigger_phase == TriggerPhase.AFTER_EXECUTION:
+        found = tries.filter(settled=True).first()
+        if found is not None:
+            return [found.edited_output if found.is_edited else found.output]
+    return []
+
+
+def _is_early_vote(record: HumanReviewRecord) -> bool:
+    """Whether others of a quorum decided after this one."""
+    return HumanReviewRecord.objects.filter(hold_id=record.hold_id, pk__gt=record.pk).exists()
+
+
+def _columns(record: HumanReviewRecord, executed: list[Any]) -> tuple[dict[str, str], ...]:
+    edited = {"title": "Edited", "json": "", "instead": "Nothing was changed."}
+    if record.is_edited:
+        edited["json"] = _pretty(record.modified_data)
+    ran = {"title": "Executed", "json": "", "instead": _not_executed(record)}
+    if executed:
+        ran["json"] = _pretty(executed[0])
+    original = {"title": "Original", "json": _pretty(record.original_data), "instead": ""}
+    return original, edited, ran
+
+
+def _not_executed(record: HumanReviewRecord) -> str:
+    if record.decision == Decision.REJECT:
+        return "Nothing: it was rejected."
+    if not record.node_id:
+        return "Nothing of its own: it let the run go on."
+    if _is_early_vote(record):
+        return "See the last approval of the quorum."
+    if record.execution.status in ("COMPLETED", "FAILED", "ABORTED"):
+        return "Nothing: the run ended before."
+    return "Not yet: the run has not got there."
+
+
+def _pretty(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _receipt(record: HumanReviewRecord, executed: list[Any]) -> dict[str, Any]:
+    """The digests side by side, and whether the record still is what was signed."""
+    ran = digest(executed[0]) if executed else ""
+    words_, status = _verdict(record, ran)
+    lines = (
+        ("Shown", record.shown_digest),
+        ("Decided", record.decided_digest),
+        ("Executed", ran),
+        ("Previous record", record.previous_hash),
+        ("This record", record.hash),
+    )
+    return {
+        "receipt": tuple({"label": label, "value": value} for label, value in lines),
+        "receipt_words": words_,
+        "receipt_status": status,
+    }
+
+
+def _verdict(record: HumanReviewRecord, ran: str) -> tuple[str, str]:
+    whole = record_hash(record.previous_hash, record.canonical) == record.hash
+    if not whole or text_of(record) != record.canonical:
+        return "this record was altered after it was signed", "FAILED"
+    if not ran:
+        return "the record is whole", "COMPLETED"
+    if ran == record.decided_digest:
+        return "the record is whole; what ran is what was approved", "COMPLETED"
+    return "what ran is not what was approved", "FAILED"

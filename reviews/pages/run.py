@@ -1,0 +1,160 @@
+"""One run as it is watched: the plan's picture, its tasks, its story, and how it can be steered."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from django.urls import reverse
+
+from reviews.dag_svg import DagTask, Picture, layout, with_links
+from reviews.templatetags.desk import seconds_words
+from workflows.access import may_operate
+from workflows.engine.status import ExecutionStatus
+from workflows.models import Execution, Hold
+from workflows.selectors import TaskView, events_of, open_holds, revision_of, tasks_of
+
+from . import words
+from .story import Group, timeline
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+#: Events that one page shows; the newest ones of a longer run.
+_MAX_EVENTS = 1000
+_MAX_TASKS_WITH_DATA = 400
+_SETTLED = ("SUCCEEDED", "FAILED", "SKIPPED", "REJECTED")
+
+
+def run_context(user: User, execution: Execution) -> dict[str, Any]:
+    """`run` of the templates; workflow and creator are loaded."""
+    tasks = tasks_of(execution)
+    workflow = execution.workflow
+    return {
+        "id": str(execution.pk),
+        "url": reverse("reviews:run", args=(execution.pk,)),
+        "title": words.run_title(execution.title, execution.pk),
+        "status": execution.status,
+        "version": execution.version,
+        "live": not ExecutionStatus(execution.status).is_final,
+        "workflow_name": workflow.title if workflow else "a plan of its own",
+        "workflow_url": reverse("reviews:workflow", args=(workflow.pk,))
+        if workflow and workflow.enabled
+        else "",
+        "started_by": execution.created_by.get_username()
+        if execution.created_by
+        else "the system",
+        "started_at": execution.created_at,
+        "elapsed_words": words.span_words(execution.created_at, execution.finished_at)
+        if execution.finished_at
+        else "",
+        "error": _error(execution),
+        "holds": tuple(_hold(hold) for hold in open_holds(execution).defer("payload")),
+        "picture": _picture(execution, tasks),
+        "tasks": tuple(_task(task) for task in tasks[:_MAX_TASKS_WITH_DATA]),
+        "groups": _groups(execution, tasks),
+        **_steering(user, execution),
+    }
+
+
+def _error(execution: Execution) -> str:
+    return execution.error if execution.status == ExecutionStatus.FAILED else ""
+
+
+def _hold(hold: Hold) -> dict[str, Any]:
+    human = hold.decider == "human"
+    who = words.group_words(hold.groups) if human else "an agent"
+    return {
+        "sentence": f"{hold.task_id or hold.target} waits for {who}",
+        "why": hold.why,
+        "deadline": hold.expires_at,
+        "url": reverse("reviews:decision", args=(hold.execution_id, hold.id)) if human else "",
+        "action": "Review",
+    }
+
+
+# --- the plan -------------------------------------------------------------------------------------
+
+
+def _picture(execution: Execution, tasks: list[TaskView]) -> Picture:
+    by_id = {task.id: task for task in tasks}
+    layers = [
+        [_node(by_id[name]) for name in layer] for layer in revision_of(execution).layers
+    ]
+    is_live = not ExecutionStatus(execution.status).is_final
+    return layout(
+        with_links(layers, "#task-"),
+        current=execution.layer if is_live and execution.layer >= 0 else None,
+    )
+
+
+def _node(task: TaskView) -> DagTask:
+    return DagTask(
+        id=task.id,
+        status=task.status,
+        depends_on=task.needs,
+        note=_took(task),
+        held=bool(task.held),
+    )
+
+
+def _took(task: TaskView) -> str:
+    """`1.2 s`; "" for what took no time worth telling."""
+    return seconds_words(task.duration_ms / 1000) if task.duration_ms >= 50 else ""
+
+
+def _task(task: TaskView) -> dict[str, Any]:
+    return {
+        "id": task.id,
+        "status": "HELD" if task.held else task.status,
+        "what": task.target,
+        "time_words": _took(task),
+        "error": task.error,
+        "inputs_json": _pretty(task.inputs),
+        "output_json": _pretty(task.output) if task.status == "SUCCEEDED" else "",
+        "attempts": tuple(_attempts(task)),
+    }
+
+
+def _attempts(task: TaskView) -> list[str]:
+    lines = []
+    for row in task.attempts:
+        took = f" in {seconds_words(row.duration_ms / 1000)}" if row.duration_ms >= 50 else ""
+        error = f": {row.error}" if row.error else ""
+        edited = ", its output edited by a reviewer" if row.is_edited else ""
+        lines.append(f"attempt {row.attempt}: {row.status.lower()}{took}{edited}{error}")
+    return lines
+
+
+def _pretty(value: Any) -> str:
+    return "" if value is None else json.dumps(value, indent=2, ensure_ascii=False)
+
+
+# --- the story ------------------------------------------------------------------------------------
+
+
+def _groups(execution: Execution, tasks: list[TaskView]) -> tuple[Group, ...]:
+    total = Counter(task.layer for task in tasks)
+    done = Counter(task.layer for task in tasks if task.status in _SETTLED)
+    counts = {layer: (done[layer], number) for layer, number in total.items()}
+    newest = list(events_of(execution, after=max(0, execution.version - _MAX_EVENTS)))
+    return tuple(timeline(newest, counts))
+
+
+# --- steering -------------------------------------------------------------------------------------
+
+
+def _steering(user: User, execution: Execution) -> dict[str, Any]:
+    live = not ExecutionStatus(execution.status).is_final
+    may = may_operate(user, execution)
+    waits = execution.status == ExecutionStatus.AWAITING_AGENT
+    reason = "" if may else "Operators, admins and whoever started the run can steer it."
+    return {
+        "can_message": live and may,
+        "can_continue": waits and may,
+        "can_abort": live and may,
+        "abort_effect": "",
+        "actions_reason": reason if live else "",
+        "command_url": reverse("reviews:run_command", args=(execution.pk,)),
+    }

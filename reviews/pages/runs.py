@@ -1,0 +1,143 @@
+"""The list of runs, and what can be started from it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from django.db.models import Q
+from django.urls import reverse
+
+from reviews import conf, selectors
+from reviews.forms import payload_fields
+from reviews.summaries import one_line
+from reviews.templatetags.desk import look_of
+from workflows.access import may_start, visible_to
+from workflows.engine.status import ExecutionStatus
+from workflows.models import Execution, Hold, Workflow
+from workflows.schemas import FieldError
+
+from . import words
+from .queue import demo_url
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+_MAX_STARTERS = 50
+
+
+def runs_context(user: User, *, q: str, status: str, cursor: str) -> dict[str, Any]:
+    """The newest runs the user may see; raises selectors.BadCursor."""
+    known = [each.value for each in ExecutionStatus]
+    status = status if status in known else ""
+    rows = visible_to(user).select_related("created_by").order_by("-id")
+    if status:
+        rows = rows.filter(status=status)
+    if q:
+        number = Q(pk=int(q)) if q.isascii() and q.isdigit() and len(q) < 18 else Q()
+        rows = rows.filter(Q(title__icontains=q) | number)
+    page = selectors.page(rows, cursor=cursor, size=conf.page_size())
+    waiting = _open_holds([run.pk for run in page.rows])
+    return {
+        "rows": tuple(_row(run, waiting[run.pk]) for run in page.rows),
+        "q": q,
+        "status": status,
+        "status_options": tuple((each, look_of(each).word) for each in known),
+        "self_url": runs_url(q=q, status=status, cursor=cursor),
+        "clear_url": runs_url(),
+        "next_url": runs_url(q=q, status=status, cursor=page.next) if page.next else "",
+        "previous_url": runs_url(q=q, status=status) if cursor else "",
+        "page_words": words.counted(len(page.rows), "run"),
+        "starters": starters(user),
+        "start_errors": False,
+        "demo_url": demo_url(selectors.Viewer(user)),
+    }
+
+
+def runs_url(**query: str) -> str:
+    """The list's address with what of `query` says something."""
+    kept = {name: value for name, value in query.items() if value}
+    return f"{reverse('reviews:runs')}?{urlencode(kept)}" if kept else reverse("reviews:runs")
+
+
+def _open_holds(ids: list[int]) -> dict[int, list[Hold]]:
+    found: dict[int, list[Hold]] = defaultdict(list)
+    holds = Hold.objects.filter(execution_id__in=ids, status=Hold.Status.OPEN)
+    for hold in holds.defer("payload").order_by("opened_seq"):
+        found[hold.execution_id].append(hold)
+    return found
+
+
+def _row(run: Execution, holds: list[Hold]) -> dict[str, Any]:
+    return {
+        "url": reverse("reviews:run", args=(run.pk,)),
+        "title": words.run_title(run.title, run.pk),
+        "summary": _summary(run, holds),
+        "status": run.status,
+        "progress_words": f"layer {max(run.layer + 1, 0)} of {run.total_layers}",
+        "started_by": run.created_by.get_username() if run.created_by else "the system",
+        "started_at": run.created_at,
+    }
+
+
+def _summary(run: Execution, holds: list[Hold]) -> str:
+    if holds:
+        first = holds[0]
+        who = words.group_words(first.groups) or "an agent"
+        at = f" at {first.task_id}" if first.task_id else ""
+        more = f" and {len(holds) - 1} more" if len(holds) > 1 else ""
+        return f"waits for {who}{at}{more}"
+    if run.error:
+        return one_line(run.error, 120)
+    return look_of(run.status).word
+
+
+# --- starting -------------------------------------------------------------------------------------
+
+
+def starters(user: User) -> tuple[dict[str, Any], ...]:
+    """A form for each workflow that can be started; none for those who may not start any."""
+    if not may_start(user):
+        return ()
+    rows = Workflow.objects.filter(enabled=True).order_by("title")[:_MAX_STARTERS]
+    return tuple(starter(each) for each in rows)
+
+
+def starter(
+    workflow: Workflow,
+    *,
+    values: Any = None,
+    errors: tuple[FieldError, ...] = (),
+    rejected: dict[str, str] | None = None,
+    blocked_reason: str = "",
+) -> dict[str, Any]:
+    """The form that starts a workflow; with `errors` it is shown again."""
+    before = initial_inputs(workflow)
+    return {
+        "key": f"w{workflow.pk}",
+        "url": reverse("reviews:start", args=(workflow.pk,)),
+        "name": workflow.title,
+        "description": workflow.description,
+        "fields": payload_fields(
+            workflow.inputs_schema,
+            before if values is None else values,
+            original=before,
+            rejected=rejected,
+            errors=errors,
+        ),
+        "blocked_reason": blocked_reason,
+        "errors": errors,
+    }
+
+
+def initial_inputs(workflow: Workflow) -> dict[str, Any]:
+    """The inputs a run starts with when nobody changes them: defaults of schema and workflow."""
+    schema = workflow.inputs_schema if isinstance(workflow.inputs_schema, dict) else {}
+    parts = schema.get("properties", {})
+    known = {
+        key: part["default"]
+        for key, part in (parts.items() if isinstance(parts, dict) else ())
+        if isinstance(part, dict) and "default" in part
+    }
+    return {**known, **(workflow.default_inputs or {})}

@@ -1,0 +1,71 @@
+"""A hold that is over: who decided, what time did, and what happened next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.urls import reverse
+from django.utils import timezone
+
+from reviews.diffs import diff
+from reviews.models import HumanReviewRecord
+from workflows.models import ExecutionEvent, Hold
+
+from . import words
+from .surroundings import Surroundings
+
+_EXPIRED = {
+    "approve": "it was approved as it was.",
+    "reject": "it was rejected.",
+    "abort": "the run was aborted.",
+}
+
+
+def state_of(hold: Hold, records: list[HumanReviewRecord]) -> str:
+    """open, decided, expired (time decided) or closed (its run ended)."""
+    if hold.status == Hold.Status.OPEN:
+        return "open"
+    if records and records[-1].reviewer_id is None:
+        return "expired"
+    return "closed" if hold.status == Hold.Status.CLOSED else "decided"
+
+
+def outcome(
+    hold: Hold, state: str, records: list[HumanReviewRecord], around: Surroundings
+) -> dict[str, Any]:
+    """How it ended, and what the run did with it; empty values while the hold is open."""
+    record = records[-1] if records and state in ("decided", "expired") else None
+    return {
+        "decided": _decided(record) if record and state == "decided" else None,
+        "expired_words": _EXPIRED.get(hold.on_timeout, "") if state == "expired" else "",
+        "closed_words": _closed_words(hold) if state == "closed" else "",
+        "record_url": reverse("reviews:record", args=(record.pk,)) if record else "",
+        "next": around.what_followed() if state == "decided" else (),
+    }
+
+
+def _decided(record: HumanReviewRecord) -> dict[str, Any]:
+    verb = "approved" if record.decision == "APPROVE" else "rejected"
+    edits = f" with {words.counted(record.change_count, 'change')}" if record.is_edited else ""
+    return {
+        "decision": record.decision,
+        "by": record.actor,
+        "sentence": f"{record.actor} {verb} this{edits}",
+        "at": record.reviewed_at,
+        "comment": record.comment,
+        "changes": diff(record.original_data, record.modified_data) if record.is_edited else (),
+    }
+
+
+def _closed_words(hold: Hold) -> str:
+    """Who or what ended the run, as one sentence."""
+    ended = ExecutionEvent.objects.filter(
+        execution_id=hold.execution_id,
+        kind__in=("execution_aborted", "execution_failed", "execution_completed"),
+    ).last()
+    if ended is None:
+        return "The run has gone on without it."
+    at = timezone.localtime(ended.created_at).strftime("%H:%M")
+    if ended.kind == "execution_aborted":
+        return f"{ended.actor} aborted the run at {at}."
+    return f"The run ended at {at}."

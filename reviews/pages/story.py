@@ -1,0 +1,241 @@
+"""What happened, one sentence per event, grouped by layer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from reviews.templatetags.desk import seconds_words
+from workflows.models import ExecutionEvent
+
+from . import words
+
+Payload = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Group:
+    """The events of one layer: `done` of its `total` tasks have settled."""
+
+    title: str
+    done: int = 0
+    total: int = 0
+    entries: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A sentence, the name in it that stands out, its colour, and whether it names its actor."""
+
+    text: str
+    subject: str = ""
+    look: str = "quiet"
+    names_actor: bool = False
+
+
+_SHAPES = {"quiet": "·", "good": "✓", "bad": "✕", "waiting": "◔", "running": "▶"}
+
+
+def timeline(
+    events: Iterable[ExecutionEvent], counts: Mapping[int, tuple[int, int]]
+) -> list[Group]:
+    """Groups in order; `counts` gives (settled, all) tasks per layer."""
+    groups = [Group("Start")]
+    for event in events:
+        if event.kind in ("layer_started", "layer_skipped"):
+            layer = int(event.payload["layer"])
+            done, total = counts.get(layer, (0, 0))
+            groups.append(Group(f"Layer {layer + 1}", done, total))
+        groups[-1].entries.append(entry(event))
+    return [group for group in groups if group.entries]
+
+
+def entry(event: ExecutionEvent) -> dict[str, Any]:
+    """One event as a line of the timeline."""
+    if event.kind == "message_added":
+        return _message(event)
+    line = _LINES.get(event.kind, _other)(event.payload, event.actor)
+    told = {"kind": event.kind, "seq": event.seq, "source": event.source, **event.payload}
+    actor = "" if line.names_actor or event.actor in ("system", "") else event.actor
+    return {
+        "seq": event.seq,
+        "kind": "event",
+        "meaning": line.look,
+        "shape": _SHAPES[line.look],
+        "sentence": line.text,
+        "subject": line.subject,
+        "at": event.created_at,
+        "actor": actor,
+        "json": json.dumps(told, indent=2, ensure_ascii=False),
+    }
+
+
+def _message(event: ExecutionEvent) -> dict[str, Any]:
+    return {
+        "seq": event.seq,
+        "kind": "message",
+        "meaning": "quiet",
+        "shape": "“",
+        "sentence": event.payload.get("content", ""),
+        "subject": "",
+        "at": event.created_at,
+        "actor": event.payload.get("author") or event.actor,
+        "json": "",
+    }
+
+
+def _started(payload: Payload, actor: str) -> _Line:
+    tasks = words.counted(payload["total_tasks"], "task")
+    return _Line(f"the run begins: {tasks} in {words.counted(payload['total_layers'], 'layer')}")
+
+
+def _layer(payload: Payload, actor: str) -> _Line:
+    names = list(payload["tasks"])
+    runs = [name for name in names if name not in payload.get("skips", {})]
+    text = f"starts {', '.join(runs[:4])}" if runs else "nothing to run"
+    if len(runs) > 4:
+        text = f"starts {words.counted(len(runs), 'task')}"
+    skipped = len(names) - len(runs)
+    return _Line(text + (f"; {words.counted(skipped, 'task')} skipped" if skipped else ""))
+
+
+def _succeeded(payload: Payload, actor: str) -> _Line:
+    name = payload["task_id"]
+    took = seconds_words(payload.get("duration_ms", 0) / 1000)
+    return _Line(f"{name} done in {took}" if took != "now" else f"{name} done", name, "good")
+
+
+def _errored(payload: Payload, actor: str) -> _Line:
+    name = payload["task_id"]
+    again = "; it is tried again" if payload.get("retry_at") else ""
+    return _Line(f"{name} failed: {payload['error']}{again}", name, "bad")
+
+
+def _escalated(payload: Payload, actor: str) -> _Line:
+    name = payload["task_id"]
+    return _Line(
+        f"{name} was denied: {payload['operation']} {payload['resource']}", name, "waiting"
+    )
+
+
+def _opened(payload: Payload, actor: str) -> _Line:
+    name = payload.get("task_id") or payload["reason"].replace("_", " ")
+    who = "a person" if payload["decider"] == "human" else "an agent"
+    phase = words.phase_words(payload.get("phase") or "")
+    return _Line(f"{name} waits for {who}{' ' + phase if phase else ''}", name, "waiting")
+
+
+def _voted(payload: Payload, actor: str) -> _Line:
+    name = payload.get("task_id") or "it"
+    text = f"{payload['voter']} approved {name}; more have to"
+    return _Line(text, name, "good", names_actor=True)
+
+
+def _decided(payload: Payload, actor: str) -> _Line:
+    name = payload.get("task_id") or payload["reason"].replace("_", " ")
+    approved = payload["decision"] == "APPROVE"
+    verb, look = ("approved", "good") if approved else ("rejected", "bad")
+    if payload.get("by_timeout"):
+        return _Line(f"{name} was {verb}: nobody decided in time", name, look, names_actor=True)
+    edits = " with changes" if payload.get("edited") else ""
+    comment = f": “{payload['comment']}”" if payload.get("comment") else ""
+    return _Line(f"{actor} {verb} {name}{edits}{comment}", name, look, names_actor=True)
+
+
+def _expired(payload: Payload, actor: str) -> _Line:
+    return _Line(f"time ran out for {payload.get('task_id') or 'a decision'}", look="waiting")
+
+
+def _extended(payload: Payload, actor: str) -> _Line:
+    name = payload.get("task_id") or "a decision"
+    return _Line(f"{name} got {seconds_words(payload['seconds'])} more", name)
+
+
+def _closed(payload: Payload, actor: str) -> _Line:
+    end = "ended with failures" if payload.get("failed") else "is done"
+    return _Line(f"layer {payload['layer'] + 1} {end}; a checkpoint was kept")
+
+
+def _skip_asked(payload: Payload, actor: str) -> _Line:
+    return _Line(f"layer {payload['layer'] + 1} will be skipped")
+
+
+def _skipped(payload: Payload, actor: str) -> _Line:
+    return _Line(f"skipped {words.counted(len(payload['tasks']), 'task')}")
+
+
+def _agent(payload: Payload, actor: str) -> _Line:
+    reason = f": {payload['reason']}" if payload.get("reason") else ""
+    return _Line(f"agent {payload['agent']} says {payload['decision']}{reason}", names_actor=True)
+
+
+def _agent_failed(payload: Payload, actor: str) -> _Line:
+    return _Line(f"agent {payload['agent']} gave no answer: {payload['error']}", look="bad")
+
+
+def _revised(payload: Payload, actor: str) -> _Line:
+    parts = [
+        f"{key} {', '.join(payload[key])}"
+        for key in ("added", "removed", "changed")
+        if payload.get(key)
+    ]
+    return _Line(f"the plan was changed: {'; '.join(parts) or 'nothing in its tasks'}")
+
+
+def _replan_failed(payload: Payload, actor: str) -> _Line:
+    return _Line(f"no new plan was found: {payload['error']}", look="bad")
+
+
+def _context(payload: Payload, actor: str) -> _Line:
+    return _Line(f"the context was updated: {', '.join(payload['updates'])}")
+
+
+def _refused(payload: Payload, actor: str) -> _Line:
+    return _Line(f"{payload['command']} was refused: {payload['error']}", look="bad")
+
+
+def _completed(payload: Payload, actor: str) -> _Line:
+    return _Line("the run is complete", look="good")
+
+
+def _failed(payload: Payload, actor: str) -> _Line:
+    reason = f": {payload['error']}" if payload.get("error") else ""
+    return _Line(f"the run has failed{reason}", look="bad")
+
+
+def _aborted(payload: Payload, actor: str) -> _Line:
+    who = actor if actor not in ("", "system") else ""
+    text = f"{who} aborted the run" if who else "the run was aborted"
+    return _Line(f"{text}: {payload['reason']}", look="bad", names_actor=True)
+
+
+def _other(payload: Payload, actor: str) -> _Line:
+    return _Line("something was noted")
+
+
+_LINES: dict[str, Callable[[Payload, str], _Line]] = {
+    "execution_started": _started,
+    "layer_started": _layer,
+    "task_succeeded": _succeeded,
+    "task_errored": _errored,
+    "task_escalated": _escalated,
+    "hold_opened": _opened,
+    "hold_voted": _voted,
+    "hold_decided": _decided,
+    "hold_expired": _expired,
+    "hold_extended": _extended,
+    "layer_closed": _closed,
+    "layer_skip_requested": _skip_asked,
+    "layer_skipped": _skipped,
+    "agent_decided": _agent,
+    "agent_failed": _agent_failed,
+    "plan_revised": _revised,
+    "replan_failed": _replan_failed,
+    "context_updated": _context,
+    "command_refused": _refused,
+    "execution_completed": _completed,
+    "execution_failed": _failed,
+    "execution_aborted": _aborted,
+}

@@ -1,0 +1,201 @@
+"""What stands around a hold: the layers, what led here, what each answer will cause."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+from reviews.models import HumanReviewRecord
+from reviews.summaries import effect_of_approve, effect_of_reject, one_line
+from workflows.engine.policy import TriggerPhase
+from workflows.engine.state import HoldReason
+from workflows.models import Hold
+from workflows.selectors import TaskView, messages_of, revision_of, tasks_of
+
+from . import words
+
+_BAD = ("FAILED", "REJECTED")
+_MAX_NAMES = 2
+
+
+class Surroundings:
+    """Reads lazily: the tasks of the run once, its conversation once."""
+
+    def __init__(self, hold: Hold) -> None:
+        self.hold = hold
+        self.execution = hold.execution
+
+    @cached_property
+    def tasks(self) -> list[TaskView]:
+        return tasks_of(self.execution)
+
+    @cached_property
+    def by_id(self) -> dict[str, TaskView]:
+        return {task.id: task for task in self.tasks}
+
+    # --- where the run stands -------------------------------------------------------------------
+
+    def beads(self) -> tuple[dict[str, str], ...]:
+        """One bead per layer: label, state (done, current, todo, failed), words."""
+        return tuple(
+            self._bead(index, list(names)) for index, names in enumerate(self._layers)
+        )
+
+    @property
+    def _layers(self) -> tuple[tuple[str, ...], ...]:
+        return revision_of(self.execution).layers
+
+    def _bead(self, index: int, names: list[str]) -> dict[str, str]:
+        here = self.hold.layer
+        label = ", ".join(names) if len(names) <= _MAX_NAMES else words.counted(len(names), "task")
+        failed = any(self.by_id[name].status in _BAD for name in names)
+        if index == here:
+            return {"label": words.step_words(self.hold), "state": "current", "words": "waits here"}
+        if failed:
+            return {"label": label, "state": "failed", "words": "failed in part"}
+        if index < max(here, self.execution.layer):
+            return {"label": label, "state": "done", "words": "done"}
+        return {"label": label, "state": "todo", "words": "not yet"}
+
+    # --- what led here --------------------------------------------------------------------------
+
+    def context(self) -> tuple[dict[str, Any], ...]:
+        """Parts with a title and items to unfold: upstream results, tries, conversation."""
+        parts = (
+            ("It ran with", list(self._own_inputs())),
+            ("What led here", list(self._upstream())),
+            ("Earlier tries", list(self._tries())),
+            ("Conversation", [_item(_said(each)) for each in messages_of(self.execution)]),
+        )
+        return tuple(
+            {"title": title, "items_shown": tuple(items)} for title, items in parts if items
+        )
+
+    def _own_inputs(self) -> Iterator[dict[str, Any]]:
+        task = self.by_id.get(self.hold.task_id)
+        if task and self.hold.phase == TriggerPhase.AFTER_EXECUTION and task.inputs is not None:
+            yield _item(one_line(task.inputs), task.inputs)
+
+    def _upstream(self) -> Iterator[dict[str, Any]]:
+        task = self.by_id.get(self.hold.task_id)
+        for name in task.needs if task else ():
+            source = self.by_id.get(name)
+            if source is not None and source.status == "SUCCEEDED":
+                edited = " after an edit" if source.is_edited else ""
+                yield _item(f"{name} gave{edited}: {one_line(source.output)}", source.output)
+            elif source is not None:
+                yield _item(f"{name}: {source.status.lower()} {source.error}".strip())
+
+    def _tries(self) -> Iterator[dict[str, Any]]:
+        task = self.by_id.get(self.hold.task_id)
+        for row in task.attempts if task else ():
+            if row.error:
+                yield _item(f"try {row.attempt}: {one_line(row.error)}")
+
+    def history(self, records: list[HumanReviewRecord]) -> tuple[dict[str, Any], ...]:
+        """Earlier decisions of this run and its start, the latest first."""
+        creator = self.execution.created_by
+        started = f"{creator.get_username() if creator else 'the system'} started the run"
+        rows = [
+            {"sentence": words.record_sentence(each, short=True), "at": each.reviewed_at}
+            for each in records
+            if each.hold_id != self.hold.id
+        ]
+        return (*reversed(rows), {"sentence": started, "at": self.execution.created_at})
+
+    # --- what follows ---------------------------------------------------------------------------
+
+    def dependents(self) -> list[str]:
+        """Tasks that need this hold's task directly."""
+        return [task.id for task in self.tasks if self.hold.task_id in task.needs]
+
+    def skipped_count(self) -> int:
+        """How many tasks wait for this one, directly or not."""
+        plan = revision_of(self.execution).plan
+        return len(plan.descendants(self.hold.task_id)) if self.hold.task_id in plan.by_id else 0
+
+    def what_followed(self) -> tuple[dict[str, str], ...]:
+        """What became of the task and of the run after the decision."""
+        steps = []
+        task = self.by_id.get(self.hold.task_id)
+        if task is not None and task.status not in ("PENDING", "RUNNING"):
+            steps.append({"status": task.status, "sentence": _became(task)})
+        sentence = _RUN_WORDS.get(self.execution.status, "")
+        steps.append({"status": self.execution.status, "sentence": sentence})
+        return tuple(steps)
+
+
+_RUN_WORDS = {
+    "PENDING": "the run has not begun",
+    "RUNNING": "the run goes on",
+    "PAUSED_FOR_REVIEW": "the run waits for another review",
+    "AWAITING_AGENT": "the run waits for an agent",
+    "COMPLETED": "the run is complete",
+    "FAILED": "the run has failed",
+    "ABORTED": "the run was aborted",
+}
+
+
+def _became(task: TaskView) -> str:
+    if task.status == "SUCCEEDED":
+        return f"{task.id} is done"
+    if task.status == "FAILED":
+        return f"{task.id} failed"
+    return f"{task.id} was {task.status.lower()}"
+
+
+def _said(message: dict[str, Any]) -> str:
+    return f"{message.get('author') or message.get('role')}: {message['content']}"
+
+
+def _item(summary: str, value: Any = None) -> dict[str, Any]:
+    text = "" if value is None else json.dumps(value, indent=2, ensure_ascii=False)
+    return {"summary": summary, "json": text, "open": False}
+
+
+def effects(around: Surroundings) -> dict[str, Any]:
+    """What the buttons will cause, and their labels."""
+    hold = around.hold
+    skipped = around.skipped_count()
+    approve = _bare(effect_of_approve(words.hold_kind(hold), hold.target, hold.task_id))
+    reject = _bare(effect_of_reject(_on_reject(hold), skipped))
+    outcomes = [
+        {"when": "If you approve", "then": approve},
+        {"when": "If you reject", "then": reject},
+    ]
+    if hold.expires_at is None:
+        outcomes.append({"when": "If nobody decides", "then": "It keeps waiting."})
+    return {
+        "outcomes": tuple(outcomes),
+        "approve_label": "Approve",
+        "approve_effect": _then(around),
+        "reject_label": _reject_label(hold, skipped),
+        "reject_effect": reject,
+    }
+
+
+def _on_reject(hold: Hold) -> str:
+    if hold.reason == HoldReason.NODE_REVIEW:
+        return hold.on_reject
+    return "fail" if hold.reason == HoldReason.ESCALATION else "abort"
+
+
+def _bare(sentence: str) -> str:
+    """“Approving runs it.” as “Runs it.”."""
+    _, _, rest = sentence.partition(" ")
+    return rest[:1].upper() + rest[1:]
+
+
+def _then(around: Surroundings) -> str:
+    if len(around.execution.state.get("holds", ())) > 1:
+        return "The run goes on when the other reviews are decided."
+    following = around.dependents()[:_MAX_NAMES]
+    return f"The run goes on to {' and '.join(following)}." if following else "The run goes on."
+
+
+def _reject_label(hold: Hold, skipped: int) -> str:
+    if _on_reject(hold) == "abort":
+        return "Reject and abort the run"
+    return f"Reject and skip {words.counted(skipped, 'task')}" if skipped else "Reject"

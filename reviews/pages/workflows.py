@@ -1,0 +1,137 @@
+"""The definitions: what a workflow does, and where somebody decides."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Count, Q
+from django.urls import reverse
+
+from reviews.dag_svg import DagTask, Picture, layout, with_links
+from reviews.templatetags.desk import duration_words
+from workflows.access import ADMIN, roles_of, visible_to
+from workflows.engine.dag import CapabilityTask, CodeTask, Plan, ToolTask
+from workflows.engine.policy import ReviewPolicy, TriggerPhase
+from workflows.engine.structure import PlanInvalid, parse_plan
+from workflows.models import Workflow
+
+from . import words
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+_LIMIT = 200
+
+
+def workflows_context(user: User) -> dict[str, Any]:
+    """Every enabled workflow, with how often the user saw it run."""
+    seen = Count("executions", filter=Q(executions__in=visible_to(user)))
+    rows = Workflow.objects.filter(enabled=True).annotate(runs=seen).order_by("title")[:_LIMIT]
+    return {
+        "rows": tuple(_row(each) for each in rows),
+        "admin_url": reverse("admin:workflows_workflow_changelist") if _may_edit(user) else "",
+        "next_url": "",
+        "previous_url": "",
+        "page_words": "",
+    }
+
+
+def _may_edit(user: User) -> bool:
+    return user.is_staff and ADMIN in roles_of(user)
+
+
+def _row(workflow: Any) -> dict[str, Any]:
+    plan = plan_of(workflow)
+    reviews = sum(1 for task in plan.tasks if _review(task)) if plan else 0
+    layers = len(plan.layers()) if plan else 0
+    tasks = words.counted(len(plan.tasks), "task") if plan else ""
+    return {
+        "url": reverse("reviews:workflow", args=(workflow.pk,)),
+        "name": workflow.title,
+        "description": workflow.description,
+        "shape_words": f"{tasks} in {words.counted(layers, 'layer')}" if plan else "not valid",
+        "review_words": words.counted(reviews, "review") if reviews else "no review",
+        "runs": workflow.runs,
+    }
+
+
+def plan_of(workflow: Workflow) -> Plan | None:
+    """The plan, or None when it is not valid (an admin saved it before a rule changed)."""
+    try:
+        return parse_plan(workflow.plan)
+    except PlanInvalid:
+        return None
+
+
+def workflow_context(user: User, workflow: Workflow) -> dict[str, Any]:
+    """One definition: its picture, its tasks, its decision points, its JSON."""
+    plan = plan_of(workflow)
+    admin_url = ""
+    if _may_edit(user):
+        admin_url = reverse("admin:workflows_workflow_change", args=(workflow.pk,))
+    return {
+        "name": workflow.title,
+        "description": workflow.description,
+        "admin_url": admin_url,
+        "picture": plan_picture(plan) if plan else layout([]),
+        "holds": tuple(_holds(plan, workflow)) if plan else (),
+        "tasks": tuple(_task(each) for each in plan.tasks) if plan else (),
+        "plan_json": json.dumps(workflow.plan, indent=2, ensure_ascii=False),
+    }
+
+
+def plan_picture(plan: Plan) -> Picture:
+    """The plan as it is drawn before it runs: no states, the tool as the note."""
+    layers = [[_node(plan.by_id[name]) for name in layer] for layer in plan.layers()]
+    return layout(with_links(layers, "#task-"))
+
+
+def _node(task: ToolTask | CodeTask | CapabilityTask) -> DagTask:
+    return DagTask(task.id, "", tuple(sorted(task.needs)), _short(task.target))
+
+
+def _short(target: str, longest: int = 18) -> str:
+    name = target.rpartition(".")[2]
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"
+
+
+def _review(task: ToolTask | CodeTask | CapabilityTask) -> ReviewPolicy | None:
+    review = task.human_review
+    return review if review is not None and review.enabled else None
+
+
+def _task(task: ToolTask | CodeTask | CapabilityTask) -> dict[str, str]:
+    review = _review(task)
+    return {
+        "id": task.id,
+        "what": f"runs {task.target}",
+        "after": ", ".join(sorted(task.needs)),
+        "review": words.phase_words(review.trigger_phase.value) if review else "",
+    }
+
+
+def _holds(plan: Plan, workflow: Workflow) -> Iterator[str]:
+    for task in plan.tasks:
+        review = _review(task)
+        if review is not None:
+            yield _hold_words(task.id, review)
+    policy = workflow.policy if isinstance(workflow.policy, dict) else {}
+    hil = policy.get("hil")
+    if isinstance(hil, dict) and hil.get("enabled"):
+        yield "Before each layer: somebody approves what comes next."
+    if policy.get("per_layer_validation"):
+        yield "After each layer: an agent or a program decides whether to go on."
+
+
+def _hold_words(task_id: str, review: ReviewPolicy) -> str:
+    before = review.trigger_phase is TriggerPhase.BEFORE_EXECUTION
+    when, what = ("Before", "arguments") if before else ("After", "output")
+    who = words.group_words(review.groups)
+    people = f" ({review.quorum} people)" if review.quorum > 1 else ""
+    text = f"{when} {task_id}: {who}{people} checks its {what}."
+    if review.on_timeout == "keep_waiting" or review.timeout_seconds is None:
+        return f"{text} If nobody decides, it waits."
+    effect = words.TIMEOUTS[review.on_timeout].replace("will be", "is")
+    return f"{text} If nobody decides within {duration_words(review.timeout_seconds)}, {effect}."

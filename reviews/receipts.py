@@ -1,0 +1,207 @@
+"""The receipt of a decision, and the chain that shows when records were tampered with.
+
+Each record's hash covers the hash before it, so a record cannot be changed, taken out or slipped
+in without breaking the chain. Cutting off the newest records leaves the rest intact; that shows
+only against hashes that were published elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol, TypeVar
+from uuid import UUID
+
+from workflows.engine.bounded_json import JSON, canonical, digest
+
+#: The hash before the first record.
+GENESIS: Final = "0" * 64
+
+#: How many hashes back a stray record is still told from a missing one.
+_WINDOW: Final = 10_000
+
+
+class ChainRow(Protocol):
+    """A stored record, as much of it as the chain needs."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def canonical(self) -> str: ...
+    @property
+    def previous_hash(self) -> str: ...
+    @property
+    def hash(self) -> str: ...
+
+
+Row = TypeVar("Row", bound=ChainRow)
+
+
+@dataclass(frozen=True, slots=True)
+class Digests:
+    """SHA-256 (64 hex digits) of what was shown, decided and executed; "" for what there is not."""
+
+    shown: str
+    decided: str
+    executed: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChainProblem:
+    """`kind` is altered, deleted or inserted.
+
+    `row_id` names the altered or inserted row, or the first row after those that are missing;
+    None when they are missing at the end.
+    """
+
+    kind: str
+    row_id: int | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChainReport:
+    """The verdict over `checked` rows; `head` is the hash of the last one, to be published."""
+
+    checked: int
+    head: str
+    problems: tuple[ChainProblem, ...]
+
+    @property
+    def is_intact(self) -> bool:
+        return not self.problems
+
+
+class _Nothing:
+    """Stands for what did not happen, where null would be a value."""
+
+
+NOTHING: Final = _Nothing()
+
+
+def record_text(fields: Mapping[str, Any]) -> str:
+    """The canonical text of a record: times in UTC with microseconds, ids as text, keys sorted.
+
+    Put a gapless number under "sequence" to let the chain tell a missing record from a rewritten
+    one. Personal payload goes in as a digest, so that it can be erased and the chain still holds.
+    """
+    return canonical({key: _plain(value) for key, value in fields.items()})
+
+
+def record_hash(previous_hash: str, canonical_text: str) -> str:
+    """SHA-256 over the previous hash and the record's text, as 64 hex digits."""
+    return hashlib.sha256(f"{previous_hash}\n{canonical_text}".encode()).hexdigest()
+
+
+def digests(shown: JSON, decided: JSON, executed: JSON = NOTHING) -> Digests:
+    """Digests of the three forms of one payload; NOTHING for a form that there is not."""
+    return Digests(*("" if v is NOTHING else digest(v) for v in (shown, decided, executed)))
+
+
+def verify_chain(
+    rows: Iterable[Row],
+    *,
+    text_of: Callable[[Row], str] | None = None,
+    published: Collection[str] = (),
+) -> ChainReport:
+    """Walk all records in the order of their ids and name what was altered, deleted or inserted.
+
+    `text_of` makes the text anew from the columns that people read, which must agree with what was
+    hashed. `published` are hashes known from elsewhere; each must still be in the chain.
+    """
+    walk = _Walk(set(published))
+    for row in rows:
+        walk.look_at(row, text_of(row) if text_of else row.canonical)
+    return walk.report()
+
+
+class _Walk:
+    def __init__(self, published: set[str]) -> None:
+        self._missing = published - {GENESIS}
+        self._last: ChainRow | None = None
+        self._heads = {GENESIS}
+        self._seen: dict[str, int | None] = {GENESIS: None}
+        self._problems: dict[tuple[str, int | None], ChainProblem] = {}
+        self._checked = 0
+
+    def look_at(self, row: ChainRow, shown: str) -> None:
+        right = record_hash(row.previous_hash, row.canonical)
+        is_whole = row.hash == right
+        if not is_whole:
+            self._add("altered", row.id, f"record {row.id} does not have the hash of its text")
+        elif shown != row.canonical:
+            self._add(
+                "altered", row.id, f"record {row.id} shows other data than it was signed with"
+            )
+        if row.previous_hash not in self._heads:
+            self._name_the_break(row, is_whole=is_whole)
+        elif self._last is not None and _is_gap(self._last, row):
+            self._miss(row)
+        self._last, self._checked = row, self._checked + 1
+        self._heads = {row.hash, right}
+        self._missing -= self._heads
+        self._seen[row.hash] = row.id
+        if len(self._seen) > _WINDOW:
+            del self._seen[next(iter(self._seen))]
+
+    def report(self) -> ChainReport:
+        if self._missing:
+            count = len(self._missing)
+            self._add("deleted", None, f"{count} published hashes are no longer in the chain")
+        head = self._last.hash if self._last else GENESIS
+        return ChainReport(self._checked, head, tuple(self._problems.values()))
+
+    def _name_the_break(self, row: ChainRow, *, is_whole: bool) -> None:
+        if row.previous_hash in self._seen:
+            for stray in self._after(row.previous_hash):
+                self._add("inserted", stray, f"record {stray} was slipped in: no record follows it")
+        elif self._last is not None and _follows(self._last, row):
+            last = self._last.id
+            self._add(
+                "altered", last, f"record {last} was rewritten: record {row.id} follows another"
+            )
+        elif is_whole:
+            self._miss(row)
+
+    def _miss(self, row: ChainRow) -> None:
+        start = f"record {self._last.id}" if self._last else "the start"
+        message = f"between {start} and record {row.id} records are missing"
+        self._add("deleted", row.id, message)
+
+    def _after(self, known: str) -> list[int]:
+        hashes = list(self._seen)
+        later = hashes[hashes.index(known) + 1 :]
+        return [number for each in later if (number := self._seen[each]) is not None]
+
+    def _add(self, kind: str, row_id: int | None, message: str) -> None:
+        self._problems.setdefault((kind, row_id), ChainProblem(kind, row_id, message))
+
+
+def _follows(last: ChainRow, row: ChainRow) -> bool:
+    """Whether `row` is numbered as the direct successor of `last`."""
+    before, now = _sequence(last), _sequence(row)
+    if before is not None and now is not None:
+        return now == before + 1
+    return row.id == last.id + 1
+
+
+def _is_gap(last: ChainRow, row: ChainRow) -> bool:
+    before, now = _sequence(last), _sequence(row)
+    return before is not None and now is not None and now > before + 1
+
+
+def _sequence(row: ChainRow) -> int | None:
+    try:
+        number = json.loads(row.canonical).get("sequence")
+    except (ValueError, AttributeError):
+        return None
+    return number if isinstance(number, int) else None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="microseconds")
+    return str(value) if isinstance(value, UUID) else value

@@ -1,0 +1,142 @@
+"""Who may decide a hold, and the reason in words when somebody may not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from django.contrib.auth import get_user_model
+
+from workflows import access
+from workflows.models import Execution, ExecutionEvent, Hold
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+#: Roles that look on or steer; a hold that names one of them is not decided by it.
+_ONLOOKERS = frozenset({access.AUDITOR, access.OPERATOR, access.INTEGRATOR})
+
+
+class NotAllowed(Exception):
+    """The person may see this and may not do it.  `message` says why, in words."""
+
+    def __init__(self, message: str, code: str = "not_allowed") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What a person may do with a hold; `reason` is set when one of the two is missing."""
+
+    approve: bool
+    reject: bool
+    reason: str = ""
+    code: str = ""
+
+    @property
+    def any(self) -> bool:
+        return self.approve or self.reject
+
+
+def right_of(
+    user: User, hold: Hold, *, groups: Collection[str], editor: str, four_eyes: bool
+) -> Right:
+    """The right of an active user whose groups are `groups`.
+
+    `editor` is who last changed what is decided ("" for nobody); `hold.execution` is loaded.
+    """
+    refusal = _refusal(user, hold, groups)
+    if refusal is not None:
+        return Right(approve=False, reject=False, reason=refusal[1], code=refusal[0])
+    own = _own_work(user, hold.execution, editor) if four_eyes else ""
+    return Right(approve=not own, reject=True, reason=own, code="four_eyes" if own else "")
+
+
+def _refusal(user: User, hold: Hold, groups: Collection[str]) -> tuple[str, str] | None:
+    """A code and the words, or None."""
+    if not user.is_active:
+        return "inactive", "Your account is switched off."
+    if hold.decider != "human":
+        return "agent_decides", "An agent decides this. An operator can continue or abort the run."
+    if access.AUDITOR in groups:
+        return "auditor", "Auditors read what was decided and decide nothing themselves."
+    if not deciding_groups(hold.groups, groups):
+        return "not_in_group", _outside(hold.groups)
+    if hold.status == Hold.Status.OPEN and user.get_username() in hold.approvals:
+        return "already_voted", "You have approved this already; the quorum needs somebody else."
+    return None
+
+
+def deciding_groups(wanted: Collection[str], groups: Collection[str]) -> frozenset[str]:
+    """The groups through which a member of `groups` decides a hold that names `wanted`."""
+    return (frozenset(wanted) & frozenset(groups)) - _ONLOOKERS
+
+
+def _outside(wanted: Collection[str]) -> str:
+    names = " or ".join(sorted(frozenset(wanted) - _ONLOOKERS))
+    if not names:
+        return "No group can decide this. An operator can abort the run."
+    return f"The group {names} decides this, and you are not in it."
+
+
+def _own_work(user: User, execution: Execution, editor: str) -> str:
+    if execution.created_by_id == user.pk:
+        return "You started this run, so somebody else has to approve it."
+    if editor == user.get_username():
+        return "You changed this task last, so somebody else has to approve it."
+    return ""
+
+
+# --- facts ----------------------------------------------------------------------------------------
+
+
+def fresh_user(user: User) -> User:
+    """The person as the database knows them now; raises NotAllowed when there is none."""
+    try:
+        return get_user_model().objects.get(pk=user.pk)
+    except get_user_model().DoesNotExist:
+        raise NotAllowed("Your account no longer exists.", "inactive") from None
+
+
+def group_names(user: User) -> frozenset[str]:
+    """The groups the user is in now.  A superuser is in those they were put in, no more."""
+    return frozenset(user.groups.values_list("name", flat=True))
+
+
+def four_eyes(execution: Execution) -> bool:
+    """Whether starter and last editor are barred from approving."""
+    return bool(execution.policy.get("four_eyes", True))
+
+
+def last_editor(hold: Hold, tasks: Collection[str]) -> str:
+    """Who last changed one of `tasks` in the plan of the hold's execution; "" for nobody."""
+    rows = ExecutionEvent.objects.filter(execution_id=hold.execution_id, kind="plan_revised")
+    for payload, actor in rows.order_by("-seq").values_list("payload", "actor"):
+        if not {*payload.get("added", ()), *payload.get("changed", ())}.isdisjoint(tasks):
+            return str(actor)
+    return ""
+
+
+def tasks_decided(hold: Hold) -> tuple[str, ...]:
+    """Ids of the tasks that a hold is about: its own, or those of the layer to be signed."""
+    if hold.task_id:
+        return (hold.task_id,)
+    payload = hold.payload if isinstance(hold.payload, dict) else {}
+    upcoming = payload.get("next_layer")
+    return tuple(
+        str(task["id"]) for task in upcoming or () if isinstance(task, dict) and "id" in task
+    )
+
+
+def right_now(user: User, hold: Hold) -> Right:
+    """The right of `user` on `hold` by what the database says now (two queries)."""
+    return right_of(
+        user,
+        hold,
+        groups=group_names(user),
+        editor=last_editor(hold, tasks_decided(hold)),
+        four_eyes=four_eyes(hold.execution),
+    )

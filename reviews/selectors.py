@@ -1,0 +1,201 @@
+"""Reading what waits for people: the queue, its tabs, one hold with everything around it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from django.db.models import Count, Model, Q, QuerySet
+from django.db.models.functions import Now
+from django.utils.dateparse import parse_datetime
+
+from workflows import access
+from workflows.models import Hold
+
+from .rights import deciding_groups, group_names
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+#: Tabs of the queue, in their order.
+TABS = ("me", "groups", "claimed", "open", "decided")
+
+M = TypeVar("M", bound=Model)
+
+
+class Viewer:
+    """A person who looks at the queue; groups are read once."""
+
+    def __init__(self, user: User) -> None:
+        self.user = user
+        self.name = user.get_username()
+
+    @cached_property
+    def groups(self) -> frozenset[str]:
+        return group_names(self.user)
+
+    @cached_property
+    def deciding(self) -> list[str]:
+        """The groups through which this person decides; none for an auditor."""
+        if access.AUDITOR in self.groups:
+            return []
+        return sorted(deciding_groups(self.groups, self.groups))
+
+    def tab(self, name: str) -> Q:
+        """The condition on open holds that makes a tab."""
+        mine = Q(groups__overlap=self.deciding)
+        has_claim = Q(claim__user=self.user, claim__expires_at__gt=Now())
+        match name:
+            case "me":
+                return mine & self._open_to_me() & ~self._claimed_by_others()
+            case "groups":
+                return mine
+            case "claimed":
+                return has_claim
+        return Q()
+
+    def _open_to_me(self) -> Q:
+        someone_elses = ~Q(execution__created_by=self.user) | Q(execution__created_by=None)
+        free = Q(execution__policy__four_eyes=False)
+        return ~Q(approvals__contains=[self.name]) & (someone_elses | free)
+
+    def _claimed_by_others(self) -> Q:
+        live = Q(claim__isnull=False, claim__expires_at__gt=Now())
+        return live & ~Q(claim__user=self.user)
+
+
+def pending(user: User) -> QuerySet[Hold]:
+    """Open holds that people decide, of executions the user may see; newest first."""
+    return (
+        Hold.objects.filter(
+            status=Hold.Status.OPEN, decider="human", execution__in=access.visible_to(user)
+        )
+        .select_related("execution__workflow", "claim__user")
+        .order_by("-opened_at", "-id")
+    )
+
+
+def decided(user: User) -> QuerySet[Hold]:
+    """Holds that were decided, of executions the user may see; the latest first."""
+    return (
+        Hold.objects.filter(
+            status__in=(Hold.Status.APPROVED, Hold.Status.REJECTED),
+            decider="human",
+            execution__in=access.visible_to(user),
+        )
+        .select_related("execution__workflow")
+        .order_by("-decided_at", "-id")
+    )
+
+
+def tab_counts(viewer: Viewer) -> dict[str, int]:
+    """Rows per tab, the decided ones not counted; one query."""
+    counts: dict[str, Any] = {
+        name: Count("pk", filter=viewer.tab(name)) for name in TABS if name != "decided"
+    }
+    found = pending(viewer.user).order_by().aggregate(**counts)
+    return {name: int(found[name] or 0) for name in counts}
+
+
+def waiting_count(user: User) -> int:
+    """How many holds need this user."""
+    viewer = Viewer(user)
+    return pending(user).filter(viewer.tab("me")).count() if viewer.deciding else 0
+
+
+def queue(viewer: Viewer, tab: str, q: str = "") -> QuerySet[Hold]:
+    """The holds of a tab, filtered by `q`: run, task, tool, reason, or a run's number."""
+    holds = decided(viewer.user) if tab == "decided" else pending(viewer.user)
+    if tab != "decided":
+        holds = holds.filter(viewer.tab(tab))
+    return holds.filter(_matches(q.strip())) if q.strip() else holds
+
+
+def _matches(q: str) -> Q:
+    found = Q()
+    for name in ("execution__title", "task_id", "target", "why"):
+        found |= Q(**{f"{name}__icontains": q})
+    return found | Q(execution_id=int(q)) if q.isascii() and q.isdigit() and len(q) < 18 else found
+
+
+def pending_of(user: User, execution_id: int) -> list[Hold]:
+    """The open holds of one execution, oldest first; [] when it is not visible."""
+    return list(pending(user).filter(execution_id=execution_id).order_by("opened_seq"))
+
+
+def after(user: User, hold: Hold) -> Hold | None:
+    """What needs this user once `hold` is decided: the next older hold, else the newest."""
+    rest = queue(Viewer(user), "me").exclude(pk=hold.pk)
+    older = Q(opened_at__lt=hold.opened_at) | Q(opened_at=hold.opened_at, pk__lt=hold.pk)
+    return rest.filter(older).first() or rest.first()
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
+
+class BadCursor(ValueError):
+    """A cursor that no page of ours carried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a keyset listing; `next` is the cursor of the following one, "" at the end."""
+
+    rows: Sequence[Any]
+    next: str
+
+
+def page(rows: QuerySet[M], *, cursor: str, size: int, time: str = "") -> Page:
+    """The page of `rows` after `cursor`.
+
+    `rows` are ordered by `-time, -pk`, or by `-pk` alone when `time` is "".  Raises BadCursor.
+    """
+    if cursor:
+        rows = rows.filter(_before(cursor, time))
+    found = list(rows[: size + 1])
+    more = len(found) > size
+    found = found[:size]
+    return Page(found, _cursor_of(found[-1], time) if more else "")
+
+
+def _cursor_of(row: Model, time: str) -> str:
+    key: list[Any] = [row.pk]
+    if time:
+        moment: datetime = getattr(row, time)
+        key = [row.pk, moment.isoformat()]
+    return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
+
+
+def _before(cursor: str, time: str) -> Q:
+    try:
+        key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (ValueError, binascii.Error, RecursionError):
+        raise BadCursor from None
+    if not isinstance(key, list) or len(key) != (2 if time else 1):
+        raise BadCursor
+    if not time:
+        if not _is_number(key[0]):
+            raise BadCursor
+        return Q(pk__lt=key[0])
+    pk, moment = key[0], _moment(key[1])
+    if not isinstance(pk, str) or "\0" in pk or moment is None:
+        raise BadCursor
+    return Q(**{f"{time}__lt": moment}) | Q(**{time: moment, "pk__lt": pk})
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+
+
+def _moment(text: Any) -> datetime | None:
+    try:
+        moment = parse_datetime(text) if isinstance(text, str) and len(text) < 60 else None
+    except ValueError:
+        return None
+    return moment if moment is not None and moment.tzinfo is not None else None

@@ -1,0 +1,330 @@
+"""What people do with holds, and what time does: decide, expire.
+
+A decision and its record commit together.  REST, HTML and MCP are thin skins over these functions.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from django.db import transaction
+from django.db.models.functions import Now
+
+from workflows.access import visible_to
+from workflows.engine.commands import ApprovalResponse, CheckpointResponse, ExpireHold
+from workflows.engine.decide import Refused
+from workflows.engine.ports import StaleVersion
+from workflows.models import Execution, Hold
+from workflows.schemas import FieldError
+from workflows.services import CommandResult, submit_command
+
+from .conflicts import Conflict, conflict
+from .edits import Edit, ReviewInvalid, checked_edit, payload_schema
+from .models import Decision, HumanReviewRecord, ReviewClaim
+from .records import Verdict, write_record
+from .rights import NotAllowed, fresh_user, right_now
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+logger = logging.getLogger(__name__)
+
+GrantScope = Literal["task", "execution", "capability"]
+
+MAX_COMMENT = 10_000
+#: Seconds between tries while a worker is on the run for a moment although a hold is open.
+_BUSY_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8)
+
+
+class HoldNotFound(Exception):
+    """There is no such hold for this person: it does not exist, or they may not see its run."""
+
+
+class Token(Protocol):
+    """What a bearer token is asked here."""
+
+    @property
+    def scopes(self) -> Collection[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionResult:
+    """What a decision came to.
+
+    `version` and `status` are those of the execution right after it; `complete` is False for one
+    approval of a quorum that needs more.
+    """
+
+    record: HumanReviewRecord
+    hold_id: str
+    execution_id: int
+    decision: str
+    edited: bool
+    version: int
+    status: str
+    complete: bool
+
+
+class _Busy(Exception):
+    """A worker holds the lease: a decision is not queued, since it could not be recorded."""
+
+
+# --- decisions ------------------------------------------------------------------------------------
+
+
+def decide(
+    *,
+    hold_id: str,
+    user: User,
+    decision: str,
+    version: int,
+    edits: Any = None,
+    comment: str = "",
+    source: str,
+    grant_scope: GrantScope = "task",
+    token: Token | None = None,
+) -> DecisionResult:
+    """Decide a hold as `user`, who saw the execution at `version`; all of it or nothing.
+
+    `edits`: see `edits.checked_edit`; None leaves the payload as it is.  Raises HoldNotFound,
+    NotAllowed, Conflict with the present state, or ReviewInvalid with field errors (the hold stays
+    open in every case).
+    """
+    check_token(token)
+    _check_words(decision, edits, comment)
+    for wait in (*_BUSY_WAITS, None):
+        try:
+            with transaction.atomic():
+                return _decide(
+                    hold_id, user, decision, version, edits, comment, source, grant_scope
+                )
+        except StaleVersion:
+            raise conflict(hold_id, "stale", "The run has moved on since you looked.") from None
+        except Refused as refusal:
+            raise _refused(hold_id, refusal) from None
+        except NotAllowed as denied:
+            logger.warning("%s may not decide %s: %s", user.get_username(), hold_id, denied.message)
+            raise
+        except _Busy:
+            if wait is not None:
+                time.sleep(wait)
+    raise conflict(hold_id, "busy", "The run is being moved on right now. Try again in a moment.")
+
+
+def decide_command(
+    *,
+    execution: Execution,
+    command: ApprovalResponse | CheckpointResponse,
+    user: User,
+    token: Token | None,
+    source: str,
+    version: int | None,
+) -> DecisionResult:
+    """An approval_response from any door as a decision of `user`; raises what `decide` raises.
+
+    Without a version it is meant for the execution as it stands now.
+    """
+    hold = visible_hold(user, command.hold)
+    if hold.execution_id != execution.pk:
+        raise HoldNotFound
+    return decide(
+        hold_id=hold.id,
+        user=user,
+        decision=(Decision.APPROVE if command.approved else Decision.REJECT).value,
+        version=hold.execution.version if version is None else version,
+        edits=command.edits,
+        comment=command.feedback,
+        source=source,
+        grant_scope=command.grant_scope,
+        token=token,
+    )
+
+
+def _decide(
+    hold_id: str,
+    user: User,
+    decision: str,
+    version: int,
+    edits: Any,
+    comment: str,
+    source: str,
+    grant_scope: GrantScope,
+) -> DecisionResult:
+    person = fresh_user(user)
+    hold = visible_hold(person, hold_id)
+    right = right_now(person, hold)
+    if not (right.approve if decision == Decision.APPROVE else right.reject):
+        if right.code == "already_voted":
+            raise conflict(hold_id, right.code, right.reason)
+        raise NotAllowed(right.reason, right.code)
+    _check_present(hold, version)
+    edit = checked_edit(hold, edits, payload_schema(hold)) if edits is not None else None
+    command = ApprovalResponse(
+        hold=hold.id,
+        approved=decision == Decision.APPROVE,
+        edits=edit.sent if edit else None,
+        feedback=comment,
+        grant_scope=grant_scope,
+    )
+    result = _submit(hold, command, person.get_username(), source, version)
+    verdict = Verdict(
+        decision=decision,
+        actor=person.get_username(),
+        reviewer=person,
+        source=source,
+        comment=comment,
+        edited=edit is not None,
+        modified=edit.whole if edit else None,
+        version=result.version,
+    )
+    return _recorded(hold, verdict, result, edit)
+
+
+def _recorded(
+    hold: Hold, verdict: Verdict, result: CommandResult, edit: Edit | None
+) -> DecisionResult:
+    record = write_record(hold, verdict)
+    complete = verdict.decision == Decision.REJECT or len(hold.approvals) + 1 >= hold.quorum
+    if complete:
+        ReviewClaim.objects.filter(hold=hold).delete()
+    return DecisionResult(
+        record=record,
+        hold_id=hold.id,
+        execution_id=hold.execution_id,
+        decision=verdict.decision,
+        edited=edit is not None,
+        version=result.version,
+        status=result.status,
+        complete=complete,
+    )
+
+
+def _submit(
+    hold: Hold, command: Any, actor: str, source: str, version: int | None
+) -> CommandResult:
+    result = submit_command(
+        execution_id=hold.execution_id,
+        command=command,
+        actor=actor,
+        source=source,
+        version=version,
+    )
+    if result.outcome != "applied":
+        raise _Busy
+    return result
+
+
+def check_token(token: Token | None) -> None:
+    """Raise NotAllowed for a token without the scope to decide; None stands for a session."""
+    if token is not None and "decide" not in token.scopes:
+        raise NotAllowed("This token does not have the scope “decide”.", "scope")
+
+
+def _check_words(decision: str, edits: Any, comment: str) -> None:
+    errors = []
+    if decision not in Decision.values:
+        errors.append(FieldError("decision", "must be APPROVE or REJECT"))
+    if decision == Decision.REJECT and edits is not None:
+        errors.append(FieldError("edits", "a rejection takes no edits"))
+    if len(comment) > MAX_COMMENT:
+        errors.append(FieldError("comment", f"must have at most {MAX_COMMENT} characters"))
+    if "\0" in comment or not _is_unicode(comment):
+        errors.append(FieldError("comment", "has a character that cannot be stored"))
+    if errors:
+        raise ReviewInvalid(errors)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_present(hold: Hold, version: int) -> None:
+    if hold.status != Hold.Status.OPEN:
+        raise conflict(hold.id, "decided", "This hold is not open any more.")
+    if hold.execution.version != version:
+        raise conflict(hold.id, "stale", "The run has moved on since you looked.")
+
+
+def _refused(hold_id: str, refusal: Refused) -> Conflict | ReviewInvalid:
+    if refusal.code == "no_edits":
+        return ReviewInvalid([FieldError("edits", refusal.message)])
+    return conflict(hold_id, refusal.code, refusal.message)
+
+
+def visible_hold(user: User, hold_id: str) -> Hold:
+    """A hold of an execution that `user` may see, execution and workflow loaded.
+
+    Raises HoldNotFound.
+    """
+    try:
+        return Hold.objects.select_related("execution__workflow").get(
+            pk=hold_id, execution__in=visible_to(user)
+        )
+    except Hold.DoesNotExist:
+        raise HoldNotFound from None
+
+
+def hold_of_node(user: User, execution_id: int, node_id: str) -> str:
+    """Id of the open hold of a node, else of its latest; raises HoldNotFound."""
+    holds = Hold.objects.filter(
+        execution_id=execution_id, task_id=node_id, execution__in=visible_to(user)
+    ).exclude(task_id="")
+    rows = list(holds.order_by("opened_seq").values_list("id", "status"))
+    if not rows:
+        raise HoldNotFound
+    still_open = [hold_id for hold_id, status in rows if status == Hold.Status.OPEN]
+    return still_open[0] if still_open else rows[-1][0]
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+def expire_due(limit: int = 200) -> int:
+    """Let time decide what is overdue by the database's clock; how many holds it decided."""
+    overdue = Hold.objects.filter(status=Hold.Status.OPEN, expires_at__lte=Now())
+    ids = list(overdue.order_by("expires_at").values_list("id", flat=True)[:limit])
+    return sum(expire(hold_id) for hold_id in ids)
+
+
+def expire(hold_id: str) -> bool:
+    """Apply a hold's `on_timeout` and record it; False when it is not overdue any more."""
+    try:
+        with transaction.atomic():
+            overdue = Hold.objects.filter(status=Hold.Status.OPEN, expires_at__lte=Now())
+            hold = overdue.select_related("execution__workflow").filter(pk=hold_id).first()
+            if hold is None:
+                return False
+            result = _submit(hold, ExpireHold(hold=hold.id), "system", "time", None)
+            record_timeout(hold, result.version)
+    except (StaleVersion, Refused, _Busy) as error:
+        logger.info("hold %s did not expire: %s", hold_id, error)
+        return False
+    return True
+
+
+def record_timeout(hold: Hold, version: int) -> HumanReviewRecord | None:
+    """Record what time decided for a person, in the caller's transaction; None for agents' holds.
+
+    `version` is the execution's version right after the expiry.
+    """
+    if hold.decider != "human":
+        return None
+    ReviewClaim.objects.filter(hold=hold).delete()
+    approves = hold.on_timeout == "approve"
+    verdict = Verdict(
+        decision=Decision.APPROVE if approves else Decision.REJECT,
+        actor="system",
+        reviewer=None,
+        source="time",
+        comment="nobody decided in time",
+        version=version,
+    )
+    return write_record(hold, verdict)

@@ -1,0 +1,167 @@
+// A decision on the page: its form, its keys, and the news that may overtake it.
+import { DecisionForm } from "./form.js";
+import { saveDraft } from "./drafts.js";
+import { onKey } from "./keys.js";
+import { announce, toast } from "./toast.js";
+
+const SETTLE_MS = 150;
+const GUARD_MS = 700;
+let current = null;
+let timer = null;
+
+const article = () => document.getElementById("decision");
+
+/** Take over the decision that now stands on the page, if it is a new one. */
+function adopt() {
+  const here = article();
+  if (!here || current?.article === here) return;
+  const element = here.querySelector("[data-decision-form]");
+  const form = element ? new DecisionForm(element, here.dataset.hold) : null;
+  current = { article: here, form };
+  form?.start();
+  guard(here);
+  if (here.dataset.settled === "yes") saveDraft(here.dataset.hold, null);
+}
+
+/** The next review opens under a pointer that has just clicked: its buttons wait for a moment. */
+function guard(here) {
+  if (!("advancing" in document.body.dataset)) return;
+  delete document.body.dataset.advancing;
+  const verdict = here.querySelector("#verdict");
+  if (!verdict) return;
+  verdict.disabled = true;
+  setTimeout(() => {
+    verdict.disabled = false;
+  }, GUARD_MS);
+}
+
+function afterSwap(event) {
+  adopt();
+  const here = article();
+  if (!here || !(here === event.target || event.target.contains(here) || here.contains(event.target))) return;
+  const focus = here.querySelector("[data-focus]") ?? here.querySelector("#decision-title");
+  focus.focus({ preventScroll: false });
+}
+
+// --- news -----------------------------------------------------------------------------------------
+
+/** Ask for the decision's state; the version follows silently while the same payload stays open. */
+async function refresh() {
+  const here = article();
+  if (!here?.dataset.statusUrl) return;
+  const response = await fetch(here.dataset.statusUrl, { headers: { "HX-Request": "true" } });
+  if (!response.ok || article() !== here) return;
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  const told = page.querySelector("[data-fragment-state]");
+  if (told) take(here, told);
+}
+
+function take(here, told) {
+  const { fragmentState: state, fragmentVersion: version, fragmentDigest: digest } = told.dataset;
+  const form = current?.form;
+  if (state === "open" && digest !== here.dataset.digest) return overtaken(here);
+  if (form && state === "open") form.form.elements.version.value = version;
+  if (state !== "open" && here.dataset.state === "open") {
+    form?.freeze();
+    here.querySelector(".outcomes")?.remove();
+    announce("This review was settled. Your text is kept.");
+  }
+  here.dataset.state = state;
+  here.dataset.settled = told.dataset.fragmentSettled;
+  showBanner(here, told);
+}
+
+/** The text of a banner without its running clocks. */
+function gist(banner) {
+  const copy = banner.cloneNode(true);
+  for (const time of copy.querySelectorAll("time")) time.remove();
+  return copy.textContent.replace(/\s+/g, " ").trim();
+}
+
+function showBanner(here, told) {
+  const holder = here.querySelector("#decision-status");
+  const shown = holder.querySelector("[data-fragment-state]");
+  const keep = told.dataset.fragmentState === "open" && holder.querySelector("[role=alert]");
+  if (keep || (shown && gist(shown) === gist(told))) return;
+  holder.replaceChildren(document.importNode(told, true));
+}
+
+function overtaken(here) {
+  const holder = here.querySelector("#decision-status");
+  if (holder.querySelector("[data-overtaken]")) return;
+  const notice = document.createElement("div");
+  notice.className = "notice waiting";
+  notice.dataset.overtaken = "";
+  notice.setAttribute("role", "alert");
+  const words = document.createElement("div");
+  const strong = document.createElement("strong");
+  strong.textContent = "What you decide about changed while you were reading.";
+  const link = document.createElement("a");
+  link.href = location.href;
+  link.textContent = "Show it as it is now";
+  words.append(strong, link);
+  notice.append(words);
+  holder.prepend(notice);
+  if (current?.form) {
+    current.form.blocked = true;
+    current.form.update();
+  }
+}
+
+function onNews(event) {
+  const about = event.detail?.executionId;
+  if (!article() || (about && about !== article().dataset.execution)) return;
+  clearTimeout(timer);
+  timer = setTimeout(() => refresh().catch(() => {}), SETTLE_MS);
+}
+
+// --- keys -----------------------------------------------------------------------------------------
+
+const within = (selector) => article()?.querySelector(selector);
+
+function go(selector) {
+  const element = within(selector);
+  if (!element) return false;
+  element.focus();
+  element.scrollIntoView({ block: "nearest" });
+  return true;
+}
+
+/** Fold the reject panel; false when it was not open. */
+function closeReject() {
+  if (!within("[data-reject-panel].open")) return false;
+  current.form.toggleReject();
+  return true;
+}
+
+function startKeys() {
+  onKey("a", () => {
+    closeReject();
+    return go("[data-approve]");
+  });
+  onKey("c", () => go("[data-comment]"));
+  onKey("e", () => go("[data-fields]:not([hidden]) [data-input], [data-raw]:not([hidden]) [data-edits]"));
+  onKey("r", () => {
+    if (!within("[data-reject-panel]")) return false;
+    if (!within("[data-reject-panel].open")) current.form.toggleReject();
+    return go("[data-comment]");
+  });
+  onKey("Escape", () => closeReject() && go("[data-reject-open]"));
+}
+
+async function copyMine(event) {
+  if (!event.target.closest("[data-copy-mine]") || !current?.form) return;
+  try {
+    await navigator.clipboard.writeText(current.form.mine());
+    toast("Copied.");
+  } catch {
+    toast("The browser did not allow copying; select the text instead.");
+  }
+}
+
+document.addEventListener("htmx:afterSwap", afterSwap);
+document.addEventListener("click", copyMine);
+document.body.addEventListener("holdpoint:news", onNews);
+document.body.addEventListener("holdpoint:poll", onNews);
+startKeys();
+adopt();

@@ -1,0 +1,27 @@
+// What every page needs: clocks that stay true, menus that close, shortcuts, the connection's state.
+import { startClock } from "./clock.js";
+import { startKeys } from "./keys.js";
+import { startSocket } from "./socket.js";
+
+function closeMenus(event) {
+  for (const menu of document.querySelectorAll("details[data-menu][open]")) {
+    if (event.type === "keydown" || !menu.contains(event.target)) menu.open = false;
+  }
+}
+
+document.addEventListener("click", closeMenus);
+document.addEventListener("keydown", (event) => event.key === "Escape" && closeMenus(event));
+
+// A server that answers with an error keeps the page as it was; say so instead of staying silent.
+document.addEventListener("htmx:responseError", (event) => {
+  import("./toast.js").then(({ toast }) =>
+    toast(`The server answered with an error (${event.detail.xhr.status}). Nothing was changed.`),
+  );
+});
+document.addEventListener("htmx:sendError", () => {
+  import("./toast.js").then(({ toast }) => toast("No connection. Nothing was sent; try again."));
+});
+
+startClock();
+startKeys();
+startSocket(document.querySelector("[data-socket]"));

@@ -1,0 +1,238 @@
+// The decision form: two views of one payload, the live diff of an edit, and the button that says what it does.
+import { changesView } from "./diff.js";
+import { loadDraft, saveDraft } from "./drafts.js";
+import { addItem, allFields, fieldOf, formValue, removeItem, showValue, unfoldChanged } from "./fields.js";
+import { differences, dotted, parse, stringify } from "./json.js";
+
+const counted = (number) => `${number} change${number === 1 ? "" : "s"}`;
+
+export class DecisionForm {
+  constructor(form, hold) {
+    this.form = form;
+    this.hold = hold;
+    this.root = form.querySelector("[data-fields]");
+    this.edits = form.querySelector("[data-edits]");
+    this.comment = form.querySelector("[data-comment]");
+    this.originalText = form.querySelector("[data-original]").textContent;
+    this.original = parse(this.originalText);
+    this.approveLabel = "Approve";
+    this.blocked = form.querySelector("[data-approve]")?.disabled ?? true;
+    this.digest = form.elements.shown.value;
+  }
+
+  get mode() {
+    return this.form.elements.mode.value;
+  }
+
+  get canDecide() {
+    return this.form.dataset.canDecide === "yes";
+  }
+
+  start() {
+    if (this.canDecide && !("serverText" in this.form.dataset)) this.restore();
+    this.showMode(this.mode === "json" || !this.root.querySelector("[data-field], [data-group]") ? "json" : "form");
+    this.form.addEventListener("input", () => this.update());
+    this.form.addEventListener("change", () => this.update());
+    this.form.addEventListener("click", (event) => this.clicked(event));
+    this.update();
+    unfoldChanged(this.root);
+  }
+
+  clicked(event) {
+    const { target } = event;
+    const mode = target.closest("[data-mode]");
+    if (mode) return this.switchTo(mode.dataset.mode);
+    const reset = target.closest("[data-reset]");
+    if (reset) return this.resetField(reset.closest("[data-field]"));
+    if (target.closest("[data-reset-all]")) return this.resetAll();
+    if (target.closest("[data-add-item], [data-remove-item]")) return this.changeItems(target);
+    if (target.closest("[data-reject-open]")) return this.toggleReject();
+    const preset = target.closest("[data-preset]");
+    if (preset) this.usePreset(preset.dataset.preset);
+    return undefined;
+  }
+
+  // --- the payload in its two views -----------------------------------------------------------
+
+  /** The payload as the form now says it. */
+  formValue() {
+    return formValue(this.root, this.original);
+  }
+
+  /** Go to the other view, taking the edits along; stays when the text cannot be shown as a form. */
+  switchTo(mode) {
+    if (mode === this.mode) return;
+    if (mode === "json") this.edits.value = stringify(this.formValue());
+    else if (!this.fillForm()) return;
+    this.showMode(mode);
+    this.update();
+  }
+
+  fillForm() {
+    const value = this.parsed();
+    if (value === undefined) return false;
+    showValue(this.root, value);
+    for (const field of allFields(this.root)) field.mark();
+    unfoldChanged(this.root);
+    const lost = differences(this.formValue(), value);
+    if (!lost.length) return true;
+    this.say(`The form cannot show ${dotted(lost[0].path) || "this value"} as it is now; it can be sent from here as JSON.`);
+    return false;
+  }
+
+  showMode(mode) {
+    this.form.elements.mode.value = mode;
+    this.form.querySelector("[data-fields]").hidden = mode !== "form";
+    this.form.querySelector("[data-raw]").hidden = mode !== "json";
+    for (const button of this.form.querySelectorAll("button[data-mode]")) {
+      button.setAttribute("aria-pressed", String(button.dataset.mode === mode));
+    }
+  }
+
+  /** The JSON view's value, undefined while the text is no JSON; says where it breaks. */
+  parsed() {
+    try {
+      const value = parse(this.edits.value);
+      this.say("");
+      return value;
+    } catch (error) {
+      this.say(`This is not valid JSON yet: ${error.message}`);
+      return undefined;
+    }
+  }
+
+  say(text) {
+    this.form.querySelector("#edits-error").textContent = text;
+    this.edits.toggleAttribute("aria-invalid", Boolean(text));
+    if (text) this.edits.setAttribute("aria-invalid", "true");
+  }
+
+  // --- what changed ---------------------------------------------------------------------------
+
+  /** [{label, before, after}], or null while the JSON view holds no valid JSON. */
+  changes() {
+    const value = this.mode === "form" ? this.formValue() : this.parsed();
+    if (value === undefined && this.mode === "json") return null;
+    return differences(this.original, value).map(({ path, before, after }) => ({
+      label: dotted(path) || "the whole value",
+      before,
+      after,
+    }));
+  }
+
+  update() {
+    for (const field of allFields(this.root)) field.mark();
+    if (!this.canDecide) return;
+    const changes = this.changes();
+    const count = changes?.length ?? 0;
+    const view = this.form.querySelector("[data-changes]");
+    view.replaceChildren(...changesView(changes ?? []));
+    view.hidden = count === 0;
+    const approve = this.form.querySelector("[data-approve]");
+    approve.textContent = count ? `${this.approveLabel} with ${counted(count)}` : this.approveLabel;
+    approve.disabled = this.blocked || changes === null;
+    this.form.querySelector("[data-change-count]").textContent = count ? counted(count) : "";
+    this.form.querySelector("[data-reset-all]").hidden = count === 0;
+    // The diff stands above the button: sending from here is the confirmation.
+    this.form.elements.confirmed.value = "yes";
+    this.keep(count > 0 || changes === null);
+  }
+
+  resetField(box) {
+    const field = fieldOf(box);
+    field.reset();
+    field.input.focus();
+    this.update();
+  }
+
+  resetAll() {
+    showValue(this.root, this.original);
+    for (const field of allFields(this.root)) field.reset();
+    this.edits.value = this.originalText;
+    this.update();
+  }
+
+  changeItems(target) {
+    const gone = target.closest("[data-remove-item]");
+    if (gone) {
+      const group = gone.closest("[data-group]");
+      removeItem(gone.closest("[data-item]"));
+      group.querySelector("[data-add-item]")?.focus();
+    } else addItem(target.closest("[data-group]")).querySelector("[data-input]")?.focus();
+    this.update();
+  }
+
+  // --- answers --------------------------------------------------------------------------------
+
+  toggleReject() {
+    const opener = this.form.querySelector("[data-reject-open]");
+    const panel = this.form.querySelector("[data-reject-panel]");
+    const open = !panel.classList.contains("open");
+    panel.classList.toggle("open", open);
+    opener.setAttribute("aria-expanded", String(open));
+    opener.textContent = open ? "Do not reject" : "Reject…";
+    if (open) this.comment.focus();
+  }
+
+  usePreset(text) {
+    const written = this.comment.value.trim();
+    if (!written.includes(text)) this.comment.value = written ? `${text}. ${written}` : text;
+    this.comment.focus();
+    this.update();
+  }
+
+  /** Stop editing: the review is settled.  What was written stays readable. */
+  freeze() {
+    const verdict = this.form.querySelector("#verdict");
+    if (!verdict) return;
+    const mine = this.changes() ?? [{ label: "JSON", before: this.originalText, after: this.edits.value }];
+    this.form.dataset.canDecide = "no";
+    verdict.remove();
+    for (const element of this.form.querySelectorAll("[data-change-count], [data-reset-all]")) element.remove();
+    for (const fieldset of this.form.querySelectorAll("fieldset")) fieldset.disabled = true;
+    const comment = this.comment.value.trim();
+    if (mine.length || comment) this.form.append(this.keptText(mine, comment));
+  }
+
+  keptText(mine, comment) {
+    const panel = document.createElement("section");
+    panel.className = "panel changes";
+    const title = document.createElement("h2");
+    title.textContent = "What you had written";
+    const copy = document.createElement("button");
+    copy.type = "button";
+    copy.className = "button small";
+    copy.dataset.copyMine = "";
+    copy.textContent = "Copy my text";
+    const said = document.createElement("p");
+    said.textContent = comment ? `“${comment}”` : "";
+    panel.append(title, ...changesView(mine), said, copy);
+    return panel;
+  }
+
+  /** My edit and comment as text for the clipboard. */
+  mine() {
+    const value = this.mode === "json" ? this.edits.value : stringify(this.formValue());
+    const comment = this.comment?.value.trim();
+    return comment ? `${value}\n\n${comment}` : value;
+  }
+
+  // --- draft ----------------------------------------------------------------------------------
+
+  keep(edited) {
+    const comment = this.comment.value;
+    if (!edited && !comment) return saveDraft(this.hold, null);
+    const json = this.mode === "json" ? this.edits.value : stringify(this.formValue());
+    return saveDraft(this.hold, { digest: this.digest, mode: this.mode, json, comment });
+  }
+
+  restore() {
+    const draft = loadDraft(this.hold);
+    if (!draft) return;
+    this.comment.value = draft.comment ?? "";
+    // An edit of another payload would say something its author never meant.
+    if (draft.digest !== this.digest) return;
+    this.edits.value = draft.json;
+    if (draft.mode === "json" || !this.fillForm()) this.form.elements.mode.value = "json";
+  }
+}

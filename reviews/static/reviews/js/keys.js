@@ -1,0 +1,93 @@
+// Single-key shortcuts.  Never inside a text field, never with a modifier, and a person may turn them off.
+
+const STORE = "holdpoint.keys";
+const handlers = new Map();
+const SHEET = [
+  ["J", "next review"],
+  ["K", "previous review"],
+  ["A", "go to the Approve button (Enter then approves)"],
+  ["E", "edit the payload"],
+  ["R", "reject, with a reason"],
+  ["C", "comment"],
+  ["/", "search or filter"],
+  ["?", "this list"],
+  ["Esc", "leave a field, close a panel"],
+];
+
+/** Call `handler` when `key` is pressed; it returns false to pass the key on.  The newest is asked first. */
+export function onKey(key, handler) {
+  handlers.set(key, [handler, ...(handlers.get(key) ?? [])]);
+}
+
+export function keysAreOn() {
+  try {
+    return localStorage.getItem(STORE) !== "off";
+  } catch {
+    return true;
+  }
+}
+
+function inTextField(target) {
+  return target.isContentEditable || target.matches?.("input:not([type=checkbox],[type=button],[type=submit]), textarea, select");
+}
+
+function pressed(event) {
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (document.querySelector("dialog[open]")) return;
+  const typing = inTextField(event.target);
+  if (event.key === "Escape" && typing) return event.target.blur();
+  if (typing || (event.key !== "Escape" && !keysAreOn())) return;
+  const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  if ((handlers.get(key) ?? []).some((handler) => handler(event) !== false)) event.preventDefault();
+}
+
+function sheet() {
+  const dialog = document.createElement("dialog");
+  dialog.className = "dialog";
+  dialog.setAttribute("aria-labelledby", "keys-title");
+  const title = document.createElement("h2");
+  title.id = "keys-title";
+  title.textContent = "Keys";
+  const list = document.createElement("dl");
+  list.className = "key-list";
+  for (const [key, does] of SHEET) {
+    const term = document.createElement("dt");
+    const cap = document.createElement("kbd");
+    cap.textContent = key;
+    term.append(cap);
+    const words = document.createElement("dd");
+    words.textContent = does;
+    list.append(term, words);
+  }
+  const close = document.createElement("button");
+  close.className = "button small";
+  close.textContent = "Close";
+  close.addEventListener("click", () => dialog.close());
+  const off = document.createElement("p");
+  off.className = "hint";
+  off.textContent = "Turn single-key shortcuts off in the menu under your name.";
+  dialog.append(title, list, off, close);
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+export function startKeys() {
+  onKey("?", sheet);
+  onKey("/", () => {
+    const fields = document.querySelectorAll("[data-search]");
+    fields[fields.length - 1]?.focus();
+  });
+  document.addEventListener("keydown", pressed);
+  document.addEventListener("click", (event) => event.target.closest("[data-keys-open]") && sheet());
+  const control = document.querySelector("[data-keys-switch]");
+  if (!control) return;
+  control.checked = keysAreOn();
+  control.addEventListener("change", () => {
+    try {
+      localStorage.setItem(STORE, control.checked ? "on" : "off");
+    } catch {
+      control.checked = true;
+    }
+  });
+}

@@ -1,0 +1,24 @@
+// Short messages: one seen at the foot of the page, one only heard.
+
+const LASTS_MS = 6000;
+
+/** Show `text` for a few seconds; `link` is {href, label}. */
+export function toast(text, link = null) {
+  const box = document.createElement("div");
+  box.className = "toast";
+  box.textContent = text;
+  if (link) {
+    const anchor = document.createElement("a");
+    anchor.href = link.href;
+    anchor.textContent = link.label;
+    box.append(" ", anchor);
+  }
+  document.getElementById("toasts")?.append(box);
+  setTimeout(() => box.remove(), LASTS_MS);
+}
+
+/** Tell `text` to those who listen to the page. */
+export function announce(text) {
+  const region = document.getElementById("announce");
+  if (region) region.textContent = text;
+}

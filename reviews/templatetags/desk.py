@@ -1,0 +1,221 @@
+"""What the desk's templates need beyond Django's own tags: times, states, payload text.
+
+Everything here is pure and escapes what it is given: payloads come from agents and count as
+hostile text.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+import zlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Final, NamedTuple
+
+from django import template
+from django.utils import timezone
+from django.utils.html import conditional_escape, format_html
+from django.utils.safestring import SafeString
+
+register = template.Library()
+
+
+class StatusLook(NamedTuple):
+    """How one state is shown: never by colour alone, always with a shape and a word."""
+
+    meaning: str  # waiting | good | bad | running | quiet: the colour's class
+    shape: str
+    word: str
+
+
+STATUS_LOOKS: Final[Mapping[str, StatusLook]] = {
+    # executions
+    "PENDING": StatusLook("quiet", "○", "pending"),
+    "RUNNING": StatusLook("running", "▶", "running"),
+    "PAUSED_FOR_REVIEW": StatusLook("waiting", "◔", "waits for review"),
+    "AWAITING_AGENT": StatusLook("waiting", "‖", "waits for an agent"),
+    "COMPLETED": StatusLook("good", "✓", "completed"),
+    "FAILED": StatusLook("bad", "✕", "failed"),
+    "ABORTED": StatusLook("bad", "■", "aborted"),
+    # tasks
+    "SUCCEEDED": StatusLook("good", "✓", "done"),
+    "SKIPPED": StatusLook("quiet", "\N{EN DASH}", "skipped"),
+    "REJECTED": StatusLook("bad", "✕", "rejected"),
+    "HELD": StatusLook("waiting", "◔", "waits"),
+    "SPECULATED": StatusLook("quiet", "◌", "ahead of time"),
+    # decisions and what ends a hold without one
+    "APPROVE": StatusLook("good", "✓", "approved"),
+    "REJECT": StatusLook("bad", "✕", "rejected"),
+    "EXPIRED": StatusLook("quiet", "◷", "expired"),
+    "WITHDRAWN": StatusLook("quiet", "\N{EN DASH}", "withdrawn"),
+}
+
+_UNITS: Final = ((86_400, "day", "days"), (3_600, "h", "h"), (60, "min", "min"), (1, "s", "s"))
+
+
+def look_of(status: str) -> StatusLook:
+    """The look of `status`; an unknown word is shown as it is, in grey."""
+    known = STATUS_LOOKS.get(str(status).upper())
+    return known or StatusLook("quiet", "·", str(status).replace("_", " ").lower())
+
+
+def duration_words(seconds: float) -> str:
+    """Seconds as one rounded-down unit: `40 s`, `3 min`, `2 h`, `1 day`; below one second `now`."""
+    whole = int(abs(seconds))
+    for size, one, many in _UNITS:
+        if whole >= size:
+            count = whole // size
+            return f"{count} {one if count == 1 else many}"
+    return "now"
+
+
+@register.simple_tag
+def status_chip(status: str, *, plain: bool = False, word: str = "") -> SafeString:
+    """Shape and word of a state, as a chip or (`plain`) as text; `word` replaces the usual one."""
+    look = look_of(status)
+    return format_html(
+        '<span class="status {} {}"><span class="shape" aria-hidden="true">{}</span>{}</span>',
+        look.meaning,
+        "" if plain else "chip",
+        look.shape,
+        word or look.word,
+    )
+
+
+def _exact(moment: datetime) -> str:
+    local = timezone.localtime(moment) if timezone.is_aware(moment) else moment
+    return local.strftime("%-d %B %Y, %H:%M:%S %Z").strip()
+
+
+@register.simple_tag
+def ago(moment: datetime | None) -> SafeString | str:
+    """A `time` element saying how long ago; the exact time on hover.  Kept fresh by clock.js."""
+    if moment is None:
+        return ""
+    words = duration_words((datetime.now(UTC) - moment).total_seconds())
+    return format_html(
+        '<time datetime="{}" title="{}" data-clock="ago">{}</time>',
+        moment.isoformat(),
+        _exact(moment),
+        words if words == "now" else f"{words} ago",
+    )
+
+
+@register.simple_tag
+def left(moment: datetime | None) -> SafeString | str:
+    """A `time` element saying how long until a deadline; `overdue` once it has passed."""
+    if moment is None:
+        return ""
+    seconds = (moment - datetime.now(UTC)).total_seconds()
+    return format_html(
+        '<time datetime="{}" title="{}" data-clock="left">{}</time>',
+        moment.isoformat(),
+        _exact(moment),
+        f"{duration_words(seconds)} left" if seconds > 0 else "overdue",
+    )
+
+
+@register.simple_tag
+def clock(moment: datetime | None, *, seconds: bool = False) -> SafeString | str:
+    """A `time` element with the time of day, and the date as well when it is not today."""
+    if moment is None:
+        return ""
+    local = timezone.localtime(moment)
+    hours = local.strftime("%H:%M:%S" if seconds else "%H:%M")
+    same_day = local.date() == timezone.localdate()
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        moment.isoformat(),
+        _exact(moment),
+        hours if same_day else f"{local.strftime('%-d %b')} {hours}",
+    )
+
+
+@register.filter
+def seconds_words(seconds: float | None) -> str:
+    """A span in words: `0.4 s`, `12 s`, `3 min`; nothing for None."""
+    if seconds is None:
+        return ""
+    return f"{seconds:.1f} s" if 0 < seconds < 10 else duration_words(seconds)
+
+
+@register.filter
+def value_text(value: object) -> str:
+    """One side of a change: text as it is, the rest as JSON, `(nothing)` for no value."""
+    if isinstance(value, Enum):
+        return "(nothing)"
+    if value == "":
+        return "(empty)"
+    return value if isinstance(value, str) else pretty_json(value)
+
+
+@register.filter
+def pretty_json(value: object) -> str:
+    """`value` as indented JSON, not escaped to ASCII; what is no JSON value is shown by str()."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+@register.filter
+def rows_for(text: str) -> int:
+    """Height in rows of the textarea for `text`: 3 to 14."""
+    wrapped = sum(1 + len(line) // 80 for line in str(text).split("\n"))
+    return max(3, min(14, wrapped + 1))
+
+
+@register.filter
+def dom_id(path: str, prefix: str = "") -> str:
+    """A path as an element id without spaces, another for each path and prefix.
+
+    The name for a new list item stays readable in it, so that a script can number it.
+    """
+    text = f"{prefix} {path}"
+    tail = "-NEW" if "NEW" in text else ""
+    return f"f-{zlib.crc32(text.encode('utf-8', 'replace')):08x}{tail}"
+
+
+@register.filter
+def visible(text: object) -> str:
+    """`text` with its invisible and direction-changing characters spelled out as `[U+202E]`."""
+    return "".join(
+        f"[U+{ord(char):04X}]"
+        if unicodedata.category(char) in ("Cf", "Cc", "Co", "Cs") and char not in "\n\t\r"
+        else char
+        for char in str(text)
+    )
+
+
+@register.filter
+def stress(sentence: str, subject: str) -> SafeString:
+    """`sentence`, escaped, with the first occurrence of `subject` in bold."""
+    text, name = visible(sentence), visible(subject)
+    if not name or name not in text:
+        return conditional_escape(text)
+    before, _, after = text.partition(name)
+    return format_html("{}<b>{}</b>{}", before, name, after)
+
+
+@register.filter
+def counted(number: int, word: str) -> str:
+    """`1 change`, `2 changes`: a count with its noun; an irregular plural as `entry,entries`."""
+    one, _, many = word.partition(",")
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+@register.filter
+def look_class(status: str) -> str:
+    """The colour class of a state: waiting, good, bad, running or quiet."""
+    return look_of(status).meaning
+
+
+@register.filter
+def look_shape(status: str) -> str:
+    """The shape of a state, one character."""
+    return look_of(status).shape
+
+
+@register.filter
+def look_word(status: str) -> str:
+    """The word of a state."""
+    return look_of(status).word

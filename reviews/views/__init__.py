@@ -1,0 +1,1 @@
+"""The pages: thin skins over services and selectors."""

@@ -1,0 +1,75 @@
+"""What every page needs: the person, the frame's context, 404 for what is not visible."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.cache import patch_vary_headers
+
+from reviews import selectors
+from reviews.rights import group_names
+from workflows.access import visible_to
+from workflows.models import Execution
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+#: Characters of a search text that are looked at.
+_LONGEST_QUERY = 200
+
+
+def person(request: HttpRequest) -> User:
+    """The user of a request that has passed `login_required`."""
+    return cast("User", request.user)
+
+
+def is_htmx(request: HttpRequest) -> bool:
+    """Whether a fragment is asked for."""
+    return request.headers.get("HX-Request") == "true"
+
+
+def page(
+    request: HttpRequest,
+    template: str,
+    context: dict[str, Any],
+    *,
+    section: str,
+    status: int = 200,
+) -> HttpResponse:
+    """A whole page in the frame; its rail count is read unless `context` has it."""
+    user = person(request)
+    frame = {"section": section, "roles": tuple(sorted(group_names(user))), **context}
+    if "waiting_count" not in frame:
+        frame["waiting_count"] = selectors.waiting_count(user)
+    response = render(request, template, frame, status=status)
+    return _vary(response)
+
+
+def fragment(
+    request: HttpRequest, template: str, context: dict[str, Any], *, status: int = 200
+) -> HttpResponse:
+    """A part of a page."""
+    return _vary(render(request, template, context, status=status))
+
+
+def _vary(response: HttpResponse) -> HttpResponse:
+    # One address gives a page or a fragment: caches and the back button must tell them apart.
+    patch_vary_headers(response, ["HX-Request"])
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+def text_of(request: HttpRequest, name: str) -> str:
+    """A query parameter as a search text that the database can take."""
+    return request.GET.get(name, "").replace("\0", "").strip()[:_LONGEST_QUERY]
+
+
+def visible_execution(request: HttpRequest, execution_id: int) -> Execution:
+    """An execution the person may see, with workflow and creator; Http404 otherwise."""
+    rows = visible_to(person(request)).select_related("workflow", "created_by")
+    found = rows.filter(pk=execution_id).first()
+    if found is None:
+        raise Http404
+    return found

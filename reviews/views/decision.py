@@ -1,0 +1,171 @@
+"""Deciding in the browser, with and without scripts."""
+
+from __future__ import annotations
+
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.mixins import LoginRequiredMixin
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_safe
+from django.views.generic import View
+
+from reviews import services
+from reviews.conflicts import Conflict
+from reviews.edits import ReviewInvalid, edits_for, payload_schema
+from reviews.forms import posted_json, posted_value
+from reviews.models import Decision
+from reviews.pages.decision import Answer, decision_context, is_too_long, pretty, status_context
+from reviews.rights import NotAllowed
+from workflows.engine.bounded_json import digest
+from workflows.models import Hold
+from workflows.schemas import FieldError, FormValue
+
+from .common import fragment, is_htmx, page, person
+
+
+def _hold(request: HttpRequest, execution_id: int, hold_id: str) -> Hold:
+    try:
+        hold = services.visible_hold(person(request), hold_id.replace("\0", ""))
+    except services.HoldNotFound:
+        raise Http404 from None
+    if hold.execution_id != execution_id:
+        raise Http404
+    return hold
+
+
+@login_required
+@require_safe
+def decision_status(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
+    """The banner alone: asked for when news comes in."""
+    d = status_context(person(request), _hold(request, execution_id, hold_id))
+    return fragment(request, "reviews/_decision_status.html", {"d": d})
+
+
+class DecisionView(LoginRequiredMixin, View):
+    """One review: shown by GET, decided by POST."""
+
+    http_method_names = ["get", "head", "post"]
+
+    def get(self, request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
+        return self._show(request, _hold(request, execution_id, hold_id))
+
+    def post(self, request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
+        """303 to the page when it is decided; else the page again, the person's text kept."""
+        hold = _hold(request, execution_id, hold_id)
+        posted = _Posted(request, hold)
+        if posted.errors:
+            return self._show(request, hold, posted.answer(posted.errors), status=422)
+        if posted.wants_confirmation:
+            return self._show(request, hold, posted.answer(confirm=True))
+        if posted.is_about_something_else:
+            return self._show(request, hold, posted.answer(stale=True), status=409)
+        try:
+            services.decide(
+                hold_id=hold.id,
+                user=person(request),
+                decision=posted.decision,
+                version=posted.version,
+                edits=posted.edits,
+                comment=posted.comment,
+                source="web",
+            )
+        except ReviewInvalid as invalid:
+            return self._show(request, hold, posted.answer(_unprefixed(invalid)), status=422)
+        except NotAllowed:
+            return self._show(request, hold, posted.answer(), status=403)
+        except Conflict:
+            now = _hold(request, execution_id, hold_id)
+            stale = now.status == Hold.Status.OPEN
+            return self._show(request, now, posted.answer(stale=stale), status=409)
+        except services.HoldNotFound:
+            raise Http404 from None
+        response = redirect(request.path)
+        response.status_code = 303
+        return response
+
+    def _show(
+        self, request: HttpRequest, hold: Hold, answer: Answer | None = None, status: int = 200
+    ) -> HttpResponse:
+        context = {"d": decision_context(person(request), hold, answer)}
+        if is_htmx(request):
+            return fragment(request, "reviews/_decision.html", context, status=status)
+        return page(request, "reviews/decision.html", context, section="review", status=status)
+
+
+class _Posted:
+    """A posted decision, read."""
+
+    def __init__(self, request: HttpRequest, hold: Hold) -> None:
+        self._data = request.POST
+        self._hold = hold
+        self.decision = self._data.get("decision", "")
+        self.comment = self._data.get("comment", "").replace("\r\n", "\n").strip()
+        self.mode = "json" if self._data.get("mode") == "json" else "form"
+        self.version, found = self._version()
+        self._value = self._read()
+        self.edits: object = None
+        self.errors = (*found, *self._value.errors, *self._decide())
+
+    def _version(self) -> tuple[int, list[FieldError]]:
+        text = self._data.get("version", "")
+        if text.isascii() and text.isdigit() and len(text) < 19:
+            return int(text), []
+        return 0, [FieldError("version", "is missing; open the page again")]
+
+    def _read(self) -> FormValue:
+        """The payload as the person made it."""
+        if self.decision == Decision.REJECT or is_too_long(self._hold):
+            return FormValue(self._hold.payload)
+        if self.mode == "form":
+            return posted_value(payload_schema(self._hold), self._hold.payload, self._data)
+        text = self._data.get("edits_json", "").replace("\r\n", "\n").strip()
+        if not text or text == pretty(self._hold.payload).strip():
+            return FormValue(self._hold.payload)
+        return posted_json(text)
+
+    def _decide(self) -> tuple[FieldError, ...]:
+        if self.decision not in Decision.values:
+            return (FieldError("decision", "must be approve or reject"),)
+        if self.decision == Decision.REJECT or self._value.errors:
+            return ()
+        if is_too_long(self._hold):
+            return (FieldError("", "Not all of it was shown, so it cannot be approved here."),)
+        try:
+            self.edits = edits_for(self._hold, self._value.value)
+        except ReviewInvalid as invalid:
+            return _unprefixed(invalid)
+        return ()
+
+    @property
+    def wants_confirmation(self) -> bool:
+        """An edit that its author has not seen as a diff yet (a page without scripts)."""
+        return self.edits is not None and self._data.get("confirmed") != "yes"
+
+    @property
+    def is_about_something_else(self) -> bool:
+        shown = self._data.get("shown", "")
+        return bool(shown) and shown != digest(self._hold.payload)
+
+    def answer(
+        self, errors: tuple[FieldError, ...] = (), *, stale: bool = False, confirm: bool = False
+    ) -> Answer:
+        """What to show again; unreadable JSON keeps the payload as it was, and its text."""
+        broken = self.mode == "json" and self._value.errors
+        return Answer(
+            value=self._hold.payload if broken else self._value.value,
+            text=self._data.get("edits_json", "") if self.mode == "json" else "",
+            comment=self.comment,
+            mode=self.mode,
+            errors=errors,
+            rejected=self._value.rejected,
+            stale=stale,
+            confirm=confirm,
+        )
+
+
+def _unprefixed(invalid: ReviewInvalid) -> tuple[FieldError, ...]:
+    """Paths as the page knows them: without "edits" in front."""
+    return tuple(
+        FieldError(each.path.removeprefix("edits").removeprefix("."), each.message)
+        for each in invalid.errors
+    )

@@ -1,0 +1,36 @@
+"""What was decided: the list, and one record."""
+
+from __future__ import annotations
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from reviews import selectors
+from reviews.history import records
+from reviews.pages.history import history_context, record_context
+
+from .common import page, person
+
+
+@login_required
+@require_safe
+def history(request: HttpRequest) -> HttpResponse:
+    """Decisions, newest first; the filters stand in the address."""
+    try:
+        context = history_context(person(request), request.GET)
+    except selectors.BadCursor:
+        raise Http404 from None
+    return page(request, "reviews/history.html", context, section="history")
+
+
+@login_required
+@require_safe
+def record(request: HttpRequest, record_id: int) -> HttpResponse:
+    """One decision: what was shown, what was made of it, what then ran."""
+    found = records(person(request)).select_related("execution").filter(pk=record_id).first()
+    if found is None:
+        raise Http404
+    return page(
+        request, "reviews/record.html", {"record": record_context(found)}, section="history"
+    )

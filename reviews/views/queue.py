@@ -1,0 +1,51 @@
+"""The queue, and one review beside it."""
+
+from __future__ import annotations
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.views.decorators.http import require_safe
+
+from reviews import selectors, services
+from reviews.pages.decision import decision_context
+from reviews.pages.queue import queue_context
+
+from .common import is_htmx, page, person, text_of
+
+
+@login_required
+@require_safe
+def queue(request: HttpRequest) -> HttpResponse:
+    """Tabs and rows; with `?hold=` that review at the side."""
+    viewer = selectors.Viewer(person(request))
+    try:
+        context = queue_context(
+            viewer,
+            tab=request.GET.get("tab", "me"),
+            q=text_of(request, "q"),
+            cursor=request.GET.get("cursor", ""),
+        )
+    except selectors.BadCursor:
+        raise Http404 from None
+    context["open_hold"] = request.GET.get("hold", "")
+    if is_htmx(request) and request.headers.get("HX-Target") == "queue-list":
+        parts = [
+            render_to_string(f"reviews/{name}.html", context, request)
+            for name in ("_queue_tabs", "_queue_list")
+        ]
+        response = HttpResponse("".join(parts))
+        response["Vary"] = "HX-Request, Cookie"
+        response["Cache-Control"] = "no-store"
+        return response
+    context["d"] = _open(viewer, context["open_hold"])
+    return page(request, "reviews/queue.html", context, section="review")
+
+
+def _open(viewer: selectors.Viewer, hold_id: str) -> object:
+    if not hold_id or "\0" in hold_id:
+        return None
+    try:
+        return decision_context(viewer.user, services.visible_hold(viewer.user, hold_id))
+    except services.HoldNotFound:
+        return None

@@ -1,0 +1,42 @@
+"""Runs: the list, and one run as it is watched."""
+
+from __future__ import annotations
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from reviews import selectors
+from reviews.pages.run import run_context
+from reviews.pages.runs import runs_context
+
+from .common import fragment, is_htmx, page, person, text_of, visible_execution
+
+
+@login_required
+@require_safe
+def runs(request: HttpRequest) -> HttpResponse:
+    """The newest runs first."""
+    try:
+        context = runs_context(
+            person(request),
+            q=text_of(request, "q"),
+            status=request.GET.get("status", ""),
+            cursor=request.GET.get("cursor", ""),
+        )
+    except selectors.BadCursor:
+        raise Http404 from None
+    if is_htmx(request):
+        return fragment(request, "reviews/_run_rows.html", context)
+    return page(request, "reviews/runs.html", context, section="runs")
+
+
+@login_required
+@require_safe
+def run(request: HttpRequest, execution_id: int) -> HttpResponse:
+    """One run; asked for by htmx, the part that changes."""
+    execution = visible_execution(request, execution_id)
+    context = {"run": run_context(person(request), execution)}
+    if is_htmx(request):
+        return fragment(request, "reviews/_run_live.html", context)
+    return page(request, "reviews/run.html", context, section="runs")

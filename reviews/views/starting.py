@@ -1,0 +1,122 @@
+"""Starting and steering runs: everything here is a POST."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+from pydantic import ValidationError
+
+from reviews.forms import posted_value
+from reviews.pages.runs import initial_inputs, starter
+from reviews.pages.workflows import workflow_context
+from workflows.access import may_operate, may_start
+from workflows.demo.repository import NoRepository
+from workflows.demo.setup import start_demo as begin_demo
+from workflows.engine.commands import Abort, AddMessage, Continue
+from workflows.engine.decide import Refused
+from workflows.engine.ports import StaleVersion
+from workflows.models import Execution, Workflow
+from workflows.schemas import FieldError
+from workflows.services import InvalidRequest, start_execution, submit_command
+
+from .common import page, person, visible_execution
+
+
+def _see_other(url: str) -> HttpResponse:
+    return HttpResponse(status=303, headers={"Location": url})
+
+
+def _run_url(execution: Execution) -> str:
+    return reverse("reviews:run", args=(execution.pk,))
+
+
+def _check_may_start(request: HttpRequest) -> None:
+    if not may_start(person(request)):
+        raise PermissionDenied("Your roles do not start runs. Ask an operator.")
+
+
+@login_required
+@require_POST
+def start_demo(request: HttpRequest) -> HttpResponse:
+    """Start the demo's workflow on the repository that it is set up for."""
+    _check_may_start(request)
+    try:
+        execution = begin_demo(actor=person(request))
+    except (NoRepository, InvalidRequest, Workflow.DoesNotExist) as error:
+        messages.error(request, f"The demo run was not started: {error}")
+        return _see_other(reverse("reviews:runs"))
+    return _see_other(_run_url(execution))
+
+
+@login_required
+@require_POST
+def start(request: HttpRequest, workflow_id: int) -> HttpResponse:
+    """Start a workflow with the inputs of the form; 422 shows the form again."""
+    _check_may_start(request)
+    workflow = get_object_or_404(Workflow, pk=workflow_id, enabled=True)
+    posted = posted_value(workflow.inputs_schema, initial_inputs(workflow), request.POST)
+    errors = posted.errors
+    if not errors:
+        try:
+            inputs = posted.value if isinstance(posted.value, dict) else {}
+            execution = start_execution(actor=person(request), workflow=workflow, inputs=inputs)
+        except InvalidRequest as invalid:
+            errors = tuple(
+                FieldError(each.path.removeprefix("inputs").removeprefix("."), each.message)
+                for each in invalid.problems
+            )
+        else:
+            return _see_other(_run_url(execution))
+    context = {
+        "workflow": workflow_context(person(request), workflow),
+        "starter": starter(
+            workflow, values=posted.value, errors=errors, rejected=posted.rejected
+        ),
+    }
+    return page(request, "reviews/workflow.html", context, section="workflows", status=422)
+
+
+@login_required
+@require_POST
+def command(request: HttpRequest, execution_id: int) -> HttpResponse:
+    """A message, continue or abort; what cannot be done is said on the run's page."""
+    execution = visible_execution(request, execution_id)
+    if not may_operate(person(request), execution):
+        raise PermissionDenied("Operators, admins and whoever started a run can steer it.")
+    try:
+        wanted, version = _command(request)
+        submit_command(
+            execution_id=execution.pk,
+            command=wanted,
+            actor=person(request).get_username(),
+            source="web",
+            version=version,
+        )
+    except ValidationError as error:
+        messages.error(request, f"Nothing was sent: {error.errors()[0]['msg']}.")
+    except StaleVersion:
+        messages.error(request, "The run has moved on in between. Look again, then decide.")
+    except Refused as refusal:
+        messages.error(request, refusal.message)
+    return _see_other(_run_url(execution))
+
+
+def _command(request: HttpRequest) -> tuple[Abort | AddMessage | Continue, int | None]:
+    """The posted command and the version it is meant for; raises ValidationError or Refused."""
+    data = request.POST
+    match data.get("kind"):
+        case "message":
+            text = data.get("text", "").replace("\0", "").strip()
+            return AddMessage(content=text), None
+        case "abort":
+            return Abort(reason=data.get("reason", "").replace("\0", "").strip()), None
+        case "continue":
+            sent = data.get("version", "")
+            is_number = sent.isascii() and sent.isdigit() and len(sent) < 19
+            return Continue(), int(sent) if is_number else -1
+    raise Refused("unknown", "This page does not know that command.")

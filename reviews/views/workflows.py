@@ -1,0 +1,36 @@
+"""Workflows: the list and one definition."""
+
+from __future__ import annotations
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.views.decorators.http import require_safe
+
+from reviews.pages.runs import starter
+from reviews.pages.workflows import workflow_context, workflows_context
+from workflows.access import may_start
+from workflows.models import Workflow
+
+from .common import page, person
+
+
+@login_required
+@require_safe
+def workflows(request: HttpRequest) -> HttpResponse:
+    """What can be run."""
+    context = workflows_context(person(request))
+    return page(request, "reviews/workflows.html", context, section="workflows")
+
+
+@login_required
+@require_safe
+def workflow(request: HttpRequest, workflow_id: int) -> HttpResponse:
+    """One definition, with the form that starts it."""
+    found = get_object_or_404(Workflow, pk=workflow_id, enabled=True)
+    user = person(request)
+    context = {
+        "workflow": workflow_context(user, found),
+        "starter": starter(found) if may_start(user) else None,
+    }
+    return page(request, "reviews/workflow.html", context, section="workflows")

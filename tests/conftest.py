@@ -1,0 +1,59 @@
+"""Real servers for the tests: PostgreSQL 18 with pgvector and Redis, in a folder of this run.
+
+They start when a test first needs a database (or asks for `servers`) and end with the run. xdist
+workers share them; each worker has its own database and its own Redis database number.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db.backends.postgresql.operations import DatabaseOperations
+
+from tests import servers as test_servers
+
+
+@pytest.fixture(scope="session")
+def servers() -> None:
+    """PostgreSQL and Redis are up. Database tests get this by themselves."""
+    if os.environ["HOLDPOINT_TEST_HOME"] in settings.REDIS_URL + str(settings.DATABASES):
+        test_servers.start()
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    django_db_modify_db_settings_parallel_suffix: None, servers: None
+) -> None:
+    """pytest-django's hook before it makes the test database."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _flush_append_only_tables() -> Iterator[None]:
+    """Lets the emptying between transactional tests pass the triggers that refuse TRUNCATE.
+
+    In the replica mode of a session ordinary triggers rest; only a superuser can ask for it.
+    """
+    original = DatabaseOperations.sql_flush
+
+    def sql_flush(self: DatabaseOperations, *args: Any, **kwargs: Any) -> list[str]:
+        statements = original(self, *args, **kwargs)
+        if not statements:
+            return statements
+        return [
+            "SET session_replication_role = replica",
+            *statements,
+            "SET session_replication_role = origin",
+        ]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DatabaseOperations, "sql_flush", sql_flush)
+        yield
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The process that started the run ends the servers, after all xdist workers are done."""
+    if not hasattr(config, "workerinput"):
+        test_servers.stop(Path(os.environ["HOLDPOINT_TEST_HOME"]))

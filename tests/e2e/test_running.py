@@ -1,0 +1,141 @@
+"""`make run` as its user meets it: start, stop, start again, and what goes wrong."""
+
+import socket
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from config.embedded import EmbeddedServers
+from config.embedded.processes import is_alive, wait_until
+from tests.e2e.product import Product, free_port, launch, remove
+
+READY_SECONDS = 180
+SERVERS = {"postgres", "redis-server"}
+USERS = "from django.contrib.auth.models import User"
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Path]:
+    with a_home() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def instance(home: Path) -> Iterator[Product]:
+    with started(home) as running:
+        yield running
+
+
+@contextmanager
+def a_home() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="holdpoint-run-"))
+    folder.chmod(0o711)
+    try:
+        yield folder
+    finally:
+        remove(EmbeddedServers(folder))
+
+
+@contextmanager
+def started(home: Path, port: int | None = None) -> Iterator[Product]:
+    running = launch(home, port or free_port())
+    try:
+        running.wait_for_line("is ready", READY_SECONDS)
+        yield running
+    finally:
+        if running.process.poll() is None:
+            running.stop()
+
+
+def status(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except (urllib.error.URLError, OSError):
+        return 0
+
+
+def children_of(instance: Product) -> list[psutil.Process]:
+    return psutil.Process(instance.process.pid).children(recursive=True)
+
+
+def test_it_says_where_to_go_and_as_whom(instance: Product) -> None:
+    text = "\n".join(instance.lines)
+    assert f"Holdpoint is ready: {instance.address}/" in text
+    for user in ("admin", "reviewer", "reviewer2", "auditor", "operator"):
+        assert f"\n{user} " in text
+    assert status(f"{instance.address}/readyz") == 200
+
+
+def test_a_killed_database_comes_back(instance: Product) -> None:
+    process = instance.servers.postgres.process()
+    assert process is not None
+    process.kill()
+    instance.wait_for_line("postgres had died and was started again")
+    assert wait_until(lambda: status(f"{instance.address}/readyz") == 200, 30)
+
+
+def test_a_killed_redis_comes_back(instance: Product) -> None:
+    process = instance.servers.redis.process()
+    assert process is not None
+    process.kill()
+    instance.wait_for_line("redis had died and was started again")
+    assert wait_until(lambda: status(f"{instance.address}/readyz") == 200, 30)
+
+
+def test_a_killed_web_process_comes_back(instance: Product) -> None:
+    web = next(child for child in children_of(instance) if "daphne" in child.cmdline())
+    web.kill()
+    instance.wait_for_line("ended with -9; starting again")
+    assert wait_until(lambda: status(f"{instance.address}/livez") == 200, 60)
+
+
+def test_a_second_supervisor_on_the_same_home_is_refused(instance: Product, home: Path) -> None:
+    second = launch(home, free_port())
+    assert second.process.wait(30) == 1
+    second.wait_for_line(f"already runs on {home} (process {instance.process.pid})")
+    assert status(f"{instance.address}/livez") == 200
+
+
+def test_a_port_in_use_is_named_and_nothing_is_started(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = launch(tmp_path, port)
+        assert refused.process.wait(30) == 1
+        refused.wait_for_line(f"HOLDPOINT_PORT={min(port + 1, 65535)} make run")
+    assert refused.servers.postgres.process() is None
+
+
+def test_two_instances_side_by_side(instance: Product) -> None:
+    with a_home() as second_home, started(second_home) as other:
+        assert status(f"{other.address}/readyz") == status(f"{instance.address}/readyz") == 200
+        assert other.servers.layout.urls.redis != instance.servers.layout.urls.redis
+
+
+def test_killed_started_again_and_stopped() -> None:
+    """The next start ends what a killed one left, keeps its rows, and stops without a trace."""
+    with a_home() as home:
+        with started(home) as first:
+            first.manage("shell", "-c", f"{USERS}; User.objects.create(username='kept')")
+            left = [child for child in children_of(first) if child.name() not in SERVERS]
+            first.process.kill()
+            first.process.wait(10)
+            assert any(is_alive(process) for process in left)
+        with started(home, first.port) as second:  # the orphaned web process held this port
+            assert any("that was killed" in line for line in second.lines)
+            assert not any(is_alive(process) for process in left)
+            count = f"{USERS}; print(User.objects.filter(username='kept').count())"
+            assert second.manage("shell", "-v", "0", "-c", count).strip() == "1"
+            everything = children_of(second)
+            assert second.stop() == 0
+        assert wait_until(lambda: not any(is_alive(process) for process in everything), 5)
+        assert second.servers.postgres.process() is None
+        assert second.servers.redis.process() is None

@@ -1,0 +1,49 @@
+"""Staff of several kinds, logged in to the admin."""
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+
+from tests.integration.api.conftest import reviewed_plan
+from workflows import services
+from workflows.demo.people import ensure_roles
+from workflows.jobs import run_to_rest
+from workflows.models import Execution, Workflow
+from workflows.planning import sync_python_tools
+
+Login = Callable[[str], Client]
+
+
+@pytest.fixture
+def staff(db: None) -> Login:
+    """`staff("auditor")`: a client of a new staff user in that group; "root" is a superuser."""
+    ensure_roles()
+
+    def make(role: str) -> Client:
+        user = User.objects.create_user(role, is_staff=True, is_superuser=role == "root")
+        if role != "root":
+            user.groups.add(Group.objects.get(name=role))
+        client = Client()
+        client.force_login(user)
+        return client
+
+    return make
+
+
+@pytest.fixture
+def paused(db: None) -> Execution:
+    """An execution that waits for a reviewer."""
+    sync_python_tools()
+    starter = User.objects.create_user("starter")
+    execution = services.start_execution(
+        actor=starter, plan=reviewed_plan(), inputs={"note": "<script>alert(1)</script>"}
+    )
+    return run_to_rest(execution.pk)
+
+
+@pytest.fixture
+def workflow(db: None) -> Workflow:
+    sync_python_tools()
+    return Workflow.objects.create(name="echo", title="Echo", plan=reviewed_plan())

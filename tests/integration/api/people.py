@@ -1,0 +1,3 @@
+"""The roles, in the order of the access tables."""
+
+ROLES = ("reviewer", "auditor", "operator", "integrator", "admin")

@@ -1,0 +1,174 @@
+"""The supervisor's parts on real processes."""
+
+import io
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from config.embedded.processes import is_alive, wait_until
+from config.supervision import child as child_module
+from config.supervision.child import Child
+from config.supervision.console import Console
+from config.supervision.guards import (
+    StartRefused,
+    check_port,
+    end_leftovers,
+    only_one,
+    remember,
+)
+from config.supervision.plan import read_plan
+
+ENDS_AT_ONCE = "print('hello'); raise SystemExit(3)"
+STAYS = "import time; print('up', flush=True); time.sleep(600)"
+IGNORES_SIGTERM = "import signal; signal.signal(15, signal.SIG_IGN); " + STAYS
+HAS_A_CHILD = (
+    "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', 'import time; "
+    "time.sleep(600)']); print('child', p.pid, flush=True); p.wait()"
+)
+
+
+@pytest.fixture
+def output() -> io.StringIO:
+    return io.StringIO()
+
+
+@contextmanager
+def running(code: str, output: io.StringIO) -> Iterator[Child]:
+    child = Child("web", [sys.executable, "-c", code], os.environ, Console(output))
+    child.start()
+    try:
+        yield child
+    finally:
+        child.ask_to_stop()
+        child.wait(time.monotonic())
+
+
+def says(output: io.StringIO, text: str) -> bool:
+    return wait_until(lambda: text in output.getvalue(), 15)
+
+
+def test_lines_carry_the_name(output: io.StringIO) -> None:
+    with running(STAYS, output):
+        assert says(output, "web       | up\n")
+
+
+def test_a_child_that_ends_is_started_again(output: io.StringIO, monkeypatch) -> None:
+    monkeypatch.setattr(child_module, "FIRST_PAUSE", 0.01)
+    with running(ENDS_AT_ONCE, output) as child:
+        child._pause = 0.01
+
+        def restarted() -> bool:
+            child.keep_alive()
+            return child.restarts >= 2
+
+        assert wait_until(restarted, 20)
+        assert "ended with 3; starting again in 0.01 s" in output.getvalue()
+        assert "starting again in 0.02 s" in output.getvalue()
+        assert says(output, "hello")
+
+
+def test_the_pause_between_restarts_is_bounded(output: io.StringIO) -> None:
+    with running(ENDS_AT_ONCE, output) as child:
+        for _ in range(12):
+            child._next_start = None
+            assert wait_until(lambda: child._process.poll() is not None, 10)
+            child.keep_alive()
+        assert child._pause == child_module.LONGEST_PAUSE
+
+
+def test_a_child_told_to_stop_is_gone_with_its_own_children(output: io.StringIO) -> None:
+    with running(HAS_A_CHILD, output) as child:
+        assert says(output, "child ")
+        grandchild = psutil.Process(int(output.getvalue().split()[-1]))
+    assert wait_until(lambda: not is_alive(grandchild), 5)
+    assert child._process.returncode is not None
+
+
+def test_a_child_that_ignores_sigterm_is_killed_at_the_deadline(output: io.StringIO) -> None:
+    with running(IGNORES_SIGTERM, output) as child:
+        assert says(output, "up")
+        child.ask_to_stop()
+        child.wait(time.monotonic() + 0.2)
+        assert child._process.returncode == -signal.SIGKILL
+
+
+def test_one_home_has_one_supervisor(tmp_path: Path) -> None:
+    with (
+        only_one(tmp_path),
+        pytest.raises(StartRefused, match=f"already runs on .*process {os.getpid()}"),
+        only_one(tmp_path),
+    ):
+        pass
+    with only_one(tmp_path):
+        pass  # free again
+
+
+def test_a_port_in_use_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(StartRefused, match=rf"Port {port}.*HOLDPOINT_PORT={port + 1}"):
+            check_port("127.0.0.1", port)
+    check_port("127.0.0.1", port)
+
+
+def test_children_of_a_killed_supervisor_are_ended(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", STAYS], start_new_session=True,
+                          stdout=subprocess.DEVNULL) as orphan:  # fmt: skip
+        remember(tmp_path, [orphan.pid])
+        assert end_leftovers(tmp_path) == 1
+        assert orphan.wait(5) < 0
+    assert end_leftovers(tmp_path) == 0
+
+
+def test_a_pid_given_to_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "children.json").write_text(f"[[{os.getpid()}, 1.0], [99999999, 1.0]]")
+    assert end_leftovers(tmp_path) == 0
+
+
+@pytest.mark.parametrize("name", ["DATABASE_URL", "REDIS_URL"])
+def test_one_url_without_the_other_is_refused(monkeypatch, name: str) -> None:
+    for other in ("DATABASE_URL", "REDIS_URL"):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, "x")
+    with pytest.raises(StartRefused, match="Set both"):
+        read_plan()
+
+
+def test_with_both_urls_nothing_is_embedded(monkeypatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgres://a@h/n")
+    monkeypatch.setenv("REDIS_URL", "redis://h")
+    plan = read_plan()
+    assert plan.servers is None
+    assert plan.env["DATABASE_URL"] == "postgres://a@h/n"
+
+
+def test_a_home_of_its_own(monkeypatch, tmp_path: Path) -> None:
+    for name in ("DATABASE_URL", "REDIS_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOLDPOINT_HOME", str(tmp_path))
+    monkeypatch.setenv("HOLDPOINT_PORT", "8123")
+    plan = read_plan()
+    assert plan.address == "http://127.0.0.1:8123"
+    assert plan.servers is not None
+    assert plan.env["DATABASE_URL"] == plan.servers.layout.urls.database
+    assert plan.owner_url != plan.env["DATABASE_URL"]
+    assert [name for name, _, _ in plan.children()] == ["web", "workers", "sweeper"]
+    roles = [env["HOLDPOINT_ROLE"] for _, _, env in plan.children()]
+    assert roles == ["web", "worker", "sweeper"]
+
+
+@pytest.mark.parametrize("port", ["0", "70000", "http"])
+def test_an_odd_port_is_refused(monkeypatch, port: str) -> None:
+    monkeypatch.setenv("HOLDPOINT_PORT", port)
+    with pytest.raises(ImproperlyConfigured, match="HOLDPOINT_PORT"):
+        read_plan()

@@ -1,0 +1,105 @@
+"""The admin: people decide what may be planned, everything else is only shown."""
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+from django.urls import reverse
+
+from graphrag import catalogue, ingest, learning
+from graphrag.models import Tool, ToolDependency
+from graphrag.records import ToolRecord
+
+
+@pytest.fixture
+def admin(client: Client, django_user_model: type[User]) -> Client:
+    client.force_login(User.objects.create_superuser("root"))
+    return client
+
+
+def page(name: str, *arguments: object) -> str:
+    return reverse(f"admin:graphrag_{name}", args=arguments)
+
+
+def tool(name: str) -> Tool:
+    return Tool.objects.get(name=name)
+
+
+def test_lists_and_details_open(admin: Client, files_catalogue: list[ToolRecord]) -> None:
+    learning.learn(execution_key="one", layers=[["files.list_directory"], ["files.read_file"]])
+    for name in ("tool", "tooldependency", "learnedexecution"):
+        assert admin.get(page(f"{name}_changelist")).status_code == 200
+    listed = admin.get(page("tool_changelist"), {"q": "xml"}).content.decode()
+    assert "files.parse_xml" in listed
+    assert "files.write_file" not in listed
+    detail = admin.get(page("tool_change", tool("files.read_file").pk)).content.decode()
+    assert "hashing:1" in detail
+    edge = ToolDependency.objects.get()
+    assert admin.get(page("tooldependency_change", edge.pk)).status_code == 200
+
+
+def test_a_change_is_a_choice_that_a_sync_respects(
+    admin: Client, files_catalogue: list[ToolRecord]
+) -> None:
+    url = page("tool_change", tool("files.read_file").pk)
+    assert admin.post(url, {"permission_set": "filesystem"}).status_code == 302
+    ingest.upsert_tools(files_catalogue, server="files", prune=True)
+    found = catalogue.tools_by_name(["files.read_file"])["files.read_file"]
+    assert (found.enabled, found.permission_set) == (False, "filesystem")
+    assert tool("files.read_file").permission_set_by_hand
+
+
+def test_saving_without_a_change_chooses_nothing(
+    admin: Client, files_catalogue: list[ToolRecord]
+) -> None:
+    url = page("tool_change", tool("files.read_file").pk)
+    assert admin.post(url, {"permission_set": "minimal", "enabled": "on"}).status_code == 302
+    assert not tool("files.read_file").permission_set_by_hand
+
+
+def test_an_unknown_permission_set_is_refused(
+    admin: Client, files_catalogue: list[ToolRecord]
+) -> None:
+    response = admin.post(
+        page("tool_change", tool("files.read_file").pk), {"permission_set": "almighty"}
+    )
+    assert response.status_code == 200
+    assert tool("files.read_file").permission_set == "minimal"
+
+
+@pytest.mark.parametrize(("action", "enabled"), [("disable", False), ("enable", True)])
+def test_many_are_switched_at_once(
+    admin: Client, files_catalogue: list[ToolRecord], action: str, enabled: bool
+) -> None:
+    keys = list(Tool.objects.values_list("pk", flat=True))
+    response = admin.post(
+        page("tool_changelist"), {"action": action, "_selected_action": keys}, follow=True
+    )
+    assert f"{len(keys)} tools {action}d." in response.content.decode()
+    assert set(Tool.objects.values_list("enabled", flat=True)) == {enabled}
+
+
+def test_what_is_observed_cannot_be_added_changed_or_deleted(
+    admin: Client, files_catalogue: list[ToolRecord]
+) -> None:
+    learning.learn(execution_key="one", layers=[["files.list_directory"], ["files.read_file"]])
+    edge = ToolDependency.objects.get()
+    assert admin.get(page("tool_add")).status_code == 403
+    assert admin.get(page("tooldependency_add")).status_code == 403
+    assert admin.post(page("tooldependency_delete", edge.pk), {"post": "yes"}).status_code == 403
+    assert admin.post(page("tool_delete", edge.from_tool_id), {"post": "yes"}).status_code == 403
+    admin.post(page("tooldependency_change", edge.pk), {"observed_count": "99"})
+    edge.refresh_from_db()
+    assert edge.observed_count == 1
+
+
+def test_one_who_may_only_look_may_not_switch(
+    client: Client, files_catalogue: list[ToolRecord]
+) -> None:
+    person = User.objects.create_user("auditor", is_staff=True)
+    person.user_permissions.add(Permission.objects.get(codename="view_tool"))
+    client.force_login(person)
+    key = tool("files.read_file").pk
+    assert client.get(page("tool_change", key)).status_code == 200
+    assert client.post(page("tool_change", key), {"permission_set": "trusted"}).status_code == 403
+    client.post(page("tool_changelist"), {"action": "disable", "_selected_action": [key]})
+    assert tool("files.read_file").enabled

@@ -1,0 +1,54 @@
+"""manage.py reembed and manage.py tool_graph_stats."""
+
+from collections.abc import Callable
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from graphrag import ingest, learning
+from graphrag.models import Tool
+from graphrag.records import ToolRecord
+
+NOWHERE = "openai:http://127.0.0.1:1/v1"
+
+
+def run(*arguments: str) -> str:
+    out = StringIO()
+    call_command(*arguments, stdout=out, no_color=True)
+    return out.getvalue()
+
+
+def test_reembed_shows_its_progress_and_does_only_what_is_due(
+    files_catalogue: list[ToolRecord],
+) -> None:
+    assert "0 tools embedded by hashing:1." in run("reembed")
+    Tool.objects.filter(name="files.read_file").update(embedder="older:1")
+    assert "\r[##############################] 1/1\n1 tools embedded" in run("reembed")
+    assert "5 tools embedded" in run("reembed", "--all")
+
+
+@pytest.mark.parametrize("embedder", [NOWHERE, "magic", "sentence-transformers:no/such-model"])
+def test_an_embedder_that_cannot_answer_is_named_and_nothing_is_lost(
+    files_catalogue: list[ToolRecord], holdpoint: Callable[..., None], embedder: str
+) -> None:
+    holdpoint(embedder=embedder)
+    with pytest.raises(CommandError, match=r"127\.0\.0\.1:1|magic|sentence-transformers"):
+        run("reembed")
+    assert ingest.Tool.objects.filter(embedder="hashing:1").count() == 5
+
+
+def test_the_statistics_tell_what_is_there(
+    files_catalogue: list[ToolRecord], holdpoint: Callable[..., None]
+) -> None:
+    empty = run("tool_graph_stats")
+    assert "most central" not in empty
+    learning.learn(execution_key="one", layers=[["files.list_directory"], ["files.read_file"]])
+    ingest.set_tool_policy(name="files.write_file", enabled=False)
+    report = run("tool_graph_stats")
+    assert "5, 4 of them enabled" in report
+    assert "5 by hashing:1" in report
+    assert "files.list_directory -> files.read_file" in report
+    holdpoint(embedder="magic")
+    assert "none can be made: embedder is 'magic'" in run("tool_graph_stats")

@@ -1,0 +1,160 @@
+"""Embedders beside the default one, against a real HTTP server that speaks the API."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphrag import embedding, hashing, ingest, retrieval
+from graphrag.models import DIMENSIONS, Tool
+from tests.integration.graphrag.conftest import make_tool
+
+
+class Server(ThreadingHTTPServer):
+    """``POST /v1/embeddings``; ``answer`` makes the body from the question."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked: list[dict[str, Any]] = []
+        self.keys: list[str] = []
+        self.status = 200
+        self.answer: Callable[[dict[str, Any]], Any] = vectors
+
+    @property
+    def setting(self) -> str:
+        return f"openai:http://127.0.0.1:{self.server_address[1]}/v1"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked.append(asked | {"path": self.path})
+        self.server.keys.append(self.headers.get("Authorization", ""))
+        body = json.dumps(self.server.answer(asked)).encode()
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+def vectors(asked: dict[str, Any], size: int = 256) -> dict[str, Any]:
+    """Hashed vectors of another size, in an order of the server's own."""
+    rows = hashing.embed_documents(asked["input"], dimensions=size).tolist()
+    data = [{"index": at, "embedding": row} for at, row in enumerate(rows)]
+    return {"data": data[::-1]}
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as found:
+        thread = threading.Thread(target=found.serve_forever, daemon=True)
+        thread.start()
+        yield found
+        found.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def remote(server: Server, holdpoint: Callable[..., None]) -> Server:
+    holdpoint(embedder=server.setting, embedder_model="small", embedder_api_key="secret")
+    return server
+
+
+def test_texts_come_back_as_unit_vectors_in_their_order(remote: Server) -> None:
+    embedder = embedding.current()
+    found = embedder.embed_documents(["list files", "parse xml", "send mail"])
+    assert found.shape == (3, DIMENSIONS)
+    assert np.allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-5)
+    assert np.allclose(found[1, :256], hashing.embed_documents(["parse xml"], dimensions=256)[0])
+    assert embedder.embed_query("x y").shape == (DIMENSIONS,)
+    assert remote.asked[0]["path"] == "/v1/embeddings"
+    assert (remote.asked[0]["model"], remote.asked[0]["dimensions"]) == ("small", DIMENSIONS)
+    assert set(remote.keys) == {"Bearer secret"}
+
+
+def test_many_texts_go_in_batches(remote: Server) -> None:
+    assert embedding.current().embed_documents([f"text {n}" for n in range(130)]).shape[0] == 130
+    assert [len(asked["input"]) for asked in remote.asked] == [64, 64, 2]
+    assert embedding.current().embed_documents([]).shape == (0, DIMENSIONS)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (lambda _: {"error": "no"}, 500),
+        (lambda _: {"error": "no"}, 200),
+        (lambda _: ["not", "an", "object"], 200),
+        (lambda _: {"data": []}, 200),
+        (lambda _: {"data": [{"index": 0, "embedding": "text"}]}, 200),
+        (lambda _: {"data": [{"index": 0, "embedding": [1e999, 1.0]}]}, 200),
+        (lambda asked: vectors(asked, 1024), 200),
+    ],
+)
+def test_a_server_that_answers_badly_is_an_embedder_error(
+    remote: Server, answer: Callable[[dict[str, Any]], Any], status: int
+) -> None:
+    remote.answer, remote.status = answer, status
+    with pytest.raises(embedding.EmbedderError):
+        embedding.current().embed_query("anything")
+
+
+@pytest.mark.django_db
+def test_changing_the_embedder_changes_every_vector_and_mixes_none(
+    server: Server, holdpoint: Callable[..., None]
+) -> None:
+    ingest.upsert_tools([make_tool("s.read", "Read files"), make_tool("s.send", "Send mail")])
+    holdpoint(embedder=server.setting)
+    assert retrieval.search("read files").found[0].cosine is None
+    assert ingest.reembed() == 2
+    identity = f"{server.setting}#text-embedding-3-small"
+    assert set(Tool.objects.values_list("embedder", flat=True)) == {identity}
+    best = retrieval.search("read files").found[0]
+    assert best.tool.name == "s.read"
+    assert best.cosine is not None
+    assert ingest.upsert_tools([make_tool("s.read", "Read files")]).unchanged == ("s.read",)
+
+
+@pytest.mark.django_db
+def test_a_server_that_dies_half_way_keeps_what_was_done(
+    server: Server, holdpoint: Callable[..., None]
+) -> None:
+    ingest.upsert_tools([make_tool(f"s.t{at:03}", f"Tool {at}") for at in range(250)])
+    holdpoint(embedder=server.setting)
+
+    def dies(asked: dict[str, Any]) -> Any:
+        server.status = 200 if len(server.asked) <= 4 else 503
+        return vectors(asked)
+
+    server.answer = dies
+    with pytest.raises(embedding.EmbedderError):
+        ingest.reembed()
+    assert ingest.outdated().count() == 50
+    server.answer, server.status = vectors, 200
+    assert ingest.reembed() == 50
+
+
+@pytest.mark.parametrize(
+    "spec", ["", "magic", "openai:", "openai:ftp://x", "sentence-transformers:"]
+)
+def test_a_setting_that_names_no_embedder_is_said_so(
+    holdpoint: Callable[..., None], spec: str
+) -> None:
+    holdpoint(embedder=spec)
+    with pytest.raises(embedding.EmbedderError, match="use 'hashing'"):
+        embedding.current()
+
+
+def test_a_missing_package_is_named(holdpoint: Callable[..., None], monkeypatch: Any) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "sentence_transformers", None)
+    holdpoint(embedder="sentence-transformers:some-model")
+    with pytest.raises(embedding.EmbedderError, match="not installed"):
+        embedding.current().embed_query("x")

@@ -1,0 +1,163 @@
+"""What finished executions teach: edges, confidence, PageRank; once each, also at the same time."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from django.db import connection
+
+from graphrag import graph, ingest, learning, planning
+from graphrag.models import LearnedExecution, Tool, ToolDependency
+from tests.integration.graphrag.conftest import make_tool
+
+A, B, C, D = "t.alpha", "t.beta", "t.gamma", "t.delta"
+RUN = [[A], [B], [C]]
+
+
+@pytest.fixture
+def four(db: None) -> None:
+    descriptions = {A: "Collect orders", B: "Check orders", C: "Ship orders", D: "Bill orders"}
+    ingest.upsert_tools([make_tool(name, text) for name, text in descriptions.items()])
+
+
+def edges() -> dict[tuple[str, str], tuple[int, float]]:
+    rows = ToolDependency.objects.values_list(
+        "from_tool__name", "to_tool__name", "observed_count", "confidence"
+    )
+    return {(first, second): (count, confidence) for first, second, count, confidence in rows}
+
+
+def test_the_same_run_twice_gives_two_edges_of_count_two(four: None) -> None:
+    intent = "collect orders, then check orders, then ship orders"
+    confidences = [planning.suggest(intent).confidence]
+    ranks = [graph.current().rank(C)]
+    for key in ("one", "two"):
+        learning.learn(execution_key=key, layers=RUN)
+        confidences.append(planning.suggest(intent).confidence)
+        ranks.append(graph.current().rank(C))
+    assert edges() == {(A, B): (2, 0.6), (B, C): (2, 0.6)}
+    assert confidences[0] < confidences[1] < confidences[2]
+    assert ranks[0] < ranks[1]
+    stored = dict(Tool.objects.values_list("name", "pagerank"))
+    assert stored[C] > stored[B] > stored[A]
+    assert stored[C] == pytest.approx(ranks[2], rel=0.01)
+
+
+def test_a_second_call_for_one_execution_changes_nothing(four: None) -> None:
+    first = learning.learn(execution_key="one", layers=RUN)
+    before = edges()
+    second = learning.learn(execution_key="one", layers=[[A], [D]])
+    assert (first.known, first.edges_created) == (False, 2)
+    assert second == learning.Learned(known=True)
+    assert edges() == before
+
+
+def test_confidence_grows_by_a_tenth_to_one(four: None) -> None:
+    found = []
+    for at in range(8):
+        learning.learn(execution_key=str(at), edges=[(A, B)])
+        found.append(edges()[A, B])
+    assert [round(confidence, 6) for _, confidence in found] == [
+        0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.0, 1.0,
+    ]  # fmt: skip
+    assert [count for count, _ in found] == list(range(1, 9))
+
+
+def test_layers_side_by_side_and_data_flow_count_once_each(four: None) -> None:
+    result = learning.learn(
+        execution_key="one", layers=[[A, B], [], [C]], edges=[(A, C), (A, D), (D, D)]
+    )
+    assert edges().keys() == {(A, C), (B, C), (A, D)}
+    assert all(count == 1 for count, _ in edges().values())
+    assert result.edges_created == 3
+
+
+def test_unknown_tools_are_named_and_left_out(four: None) -> None:
+    result = learning.learn(execution_key="one", layers=[[A], ["gone.tool"], [C]])
+    assert result.unknown_tools == ("gone.tool",)
+    assert edges() == {}
+    assert LearnedExecution.objects.get().tools == [A, C]
+
+
+def test_predictions_need_evidence_and_leave_out_what_is_done(four: None) -> None:
+    for at in range(5):
+        learning.learn(execution_key=str(at), layers=[[A], [B]])
+        likely = planning.predict_next([A])
+        assert bool(likely) is (at >= 3)
+    learning.learn(execution_key="once", layers=[[A], [D]])
+    (only,) = planning.predict_next([A])
+    assert (only.tool, only.after, only.observed) == (B, A, 5)
+    assert only.confidence > 0.7
+    assert planning.predict_next([A, B]) == []
+    assert planning.predict_next([]) == planning.predict_next(["no.body"]) == []
+
+
+def test_at_most_three_are_predicted(db: None) -> None:
+    names = [f"n.t{at}" for at in range(6)]
+    ingest.upsert_tools([make_tool(name) for name in names])
+    for key in range(6):
+        learning.learn(execution_key=str(key), layers=[names[:1], names[1:]])
+    assert len(planning.predict_next(names[:1])) == 3
+
+
+def test_a_worker_reads_what_was_learned_and_nothing_else(
+    four: None, django_assert_num_queries: object
+) -> None:
+    kept = graph.current()
+    assert graph.current() is kept
+    learning.learn(execution_key="one", layers=RUN)
+    changed = graph.current()
+    assert changed.names is kept.names  # grown from the kept one, not read again
+    assert changed.edge(A, B) is not None
+    assert kept.edge(A, B) is None
+    ingest.set_tool_policy(name=B, enabled=False)
+    assert B not in graph.current().index
+    assert graph.current().edges() == []
+
+
+def test_a_cache_of_other_history_is_not_taken_over(four: None) -> None:
+    """Same numbers, another past: a restored database must not mix with what a worker kept."""
+    learning.learn(execution_key="one", layers=[[A], [B]])
+    kept = graph.current()
+    from graphrag.models import Revision
+
+    row = Revision.objects.get(name="graph")
+    LearnedExecution.objects.create(
+        execution_key="elsewhere", edges=[[C, D]], graph_number=row.number + 1, graph_before=None
+    )
+    Revision.objects.filter(name="graph").update(
+        number=row.number + 1, token="00000000-0000-4000-8000-000000000001"
+    )
+    assert graph.current().names is not kept.names
+
+
+@pytest.mark.django_db(transaction=True)
+def test_twenty_calls_at_once_for_one_execution_count_once() -> None:
+    ingest.upsert_tools([make_tool(name) for name in (A, B, C)])
+
+    def once(key: str) -> bool:
+        try:
+            return learning.learn(execution_key=key, layers=RUN).known
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        known = list(pool.map(once, ["same"] * 20))
+    assert known.count(False) == 1
+    assert edges() == {(A, B): (1, 0.5), (B, C): (1, 0.5)}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_executions_at_once_all_count_and_none_deadlocks() -> None:
+    ingest.upsert_tools([make_tool(name) for name in (A, B, C)])
+
+    def once(at: int) -> None:
+        try:
+            learning.learn(execution_key=str(at), layers=RUN if at % 2 else RUN[::-1])
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(once, range(24)))
+    assert {pair: count for pair, (count, _) in edges().items()} == {
+        (A, B): 12, (B, C): 12, (C, B): 12, (B, A): 12,
+    }  # fmt: skip

@@ -1,0 +1,43 @@
+"""How well tools are found: fixed intents over real descriptions of public MCP servers."""
+
+import sys
+
+import pytest
+
+from tests.integration.graphrag import fixtures, quality
+from tests.integration.graphrag.quality import Quality
+
+SETS = ("intents", "intents_held_out")
+
+
+def test_the_set_is_as_large_as_it_says() -> None:
+    tools = fixtures.public_tools()
+    assert len(tools) >= 100
+    assert len({tool.server for tool in tools}) >= 8
+    known = {tool.name for tool in tools}
+    for name in SETS:
+        assert len(fixtures.intents(name)) >= 100
+        assert all(intent.tools <= known for intent in fixtures.intents(name))
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_hybrid_is_at_least_as_good_as_each_part(
+    public_catalogue: None, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    intents = fixtures.intents(name)
+    parts: dict[str, Quality] = {
+        "hashing": quality.measure(intents, quality.by_vector),
+        "full text": quality.measure(intents, quality.by_words),
+    }
+    hybrid = quality.measure(intents, quality.hybrid)
+    lines = [found.line(label) for label, found in {**parts, "hybrid": hybrid}.items()]
+    with capsys.disabled():
+        report = "\n".join([f"{quality.HEADER}  ({name}: {len(intents)} intents)", *lines])
+        sys.stdout.write(f"\n{report}\n")
+    for part in parts.values():
+        assert hybrid.hit_1 >= part.hit_1
+        assert hybrid.hit_3 >= part.hit_3
+        assert hybrid.hit_5 >= part.hit_5
+        assert hybrid.mrr >= part.mrr
+    assert hybrid.hit_5 >= 0.90
+    assert hybrid.hit_3 >= 0.85

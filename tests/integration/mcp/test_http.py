@@ -1,0 +1,92 @@
+"""Pooled sessions with a streamable HTTP server."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from workflows import background
+from workflows.engine.ports import TaskFailed
+from workflows.mcp.client import McpServerSpec, pool
+
+from .conftest import HTTPServer, until
+
+Call = Callable[..., Any]
+
+
+def test_values_errors_and_tool_list(web: HTTPServer, call: Call) -> None:
+    assert call(web.spec, "add", a=2, b=3) == {"sum": 5}
+    assert call(web.spec, "shout", text="a") == "a\nA"
+    assert call(web.spec, "headers")["x-team"] == "blue"
+    with pytest.raises(TaskFailed, match=r"web\.fail: .*no luck"):
+        call(web.spec, "fail", message="no luck")
+    tools = {tool.name: tool for tool in background.run(pool().list_tools(web.spec), 30)}
+    assert tools["add"].read_only is True
+
+
+def test_calls_side_by_side(web: HTTPServer) -> None:
+    async def both() -> list[str]:
+        ask = [pool().call(web.spec, "slow", {"seconds": 0.3, "word": f"w{n}"}) for n in range(5)]
+        return await asyncio.gather(*ask)
+
+    assert background.run(both(), 60) == ["w0", "w1", "w2", "w3", "w4"]
+    began = [n for n, word in enumerate(web.journal.words) if word.endswith("began")]
+    ended = [n for n, word in enumerate(web.journal.words) if word.endswith("ended")]
+    assert max(began) < min(ended)
+
+
+def test_killed_between_calls_and_started_again(web: HTTPServer, call: Call) -> None:
+    assert call(web.spec, "add", a=1, b=1) == {"sum": 2}
+    web.kill()
+    with pytest.raises(TaskFailed, match="cannot connect") as failure:
+        call(web.spec, "add", a=1, b=1)
+    assert failure.value.retryable
+    web.start()
+    assert call(web.spec, "add", a=2, b=2) == {"sum": 4}
+    web.kill()
+    web.start()
+    assert call(web.spec, "add", a=3, b=3) == {"sum": 6}
+
+
+def test_killed_during_a_call(web: HTTPServer, call: Call) -> None:
+    running = background.submit(pool().call(web.spec, "slow", {"seconds": 60}))
+    web.journal.wait_for("slow began")
+    web.kill()
+    with pytest.raises(TaskFailed) as failure:
+        running.result(20)
+    assert failure.value.retryable
+    web.start()
+    assert call(web.spec, "add", a=1, b=1) == {"sum": 2}
+    assert web.journal.words.count("slow began") == 1
+
+
+def test_time_is_up(web: HTTPServer, call: Call) -> None:
+    with pytest.raises(TaskFailed, match="no answer within 1 s"):
+        call(web.spec, "slow", timeout=1, seconds=60)
+    web.journal.wait_for("slow cancelled")
+    assert call(web.spec, "add", a=1, b=1) == {"sum": 2}
+
+
+def test_one_call_that_is_given_up_leaves_the_others_alone(web: HTTPServer) -> None:
+    stays = background.submit(pool().call(web.spec, "slow", {"seconds": 2, "word": "stays"}))
+    web.journal.wait_for("stays began")
+    goes = background.submit(pool().call(web.spec, "slow", {"seconds": 60, "word": "goes"}))
+    web.journal.wait_for("goes began")
+    goes.cancel()
+    web.journal.wait_for("goes cancelled")
+    assert stays.result(20) == "stays"
+
+
+def test_a_changed_tool_list_reaches_the_hook(web: HTTPServer, call: Call) -> None:
+    heard: list[str] = []
+    pool().on_list_changed(heard.append)
+    call(web.spec, "change_list")
+    until(lambda: heard, "the hook is called")
+    assert set(heard) == {"web"}
+
+
+def test_an_address_that_speaks_no_mcp(call: Call, web: HTTPServer) -> None:
+    spec = McpServerSpec("web", "http", url=f"http://127.0.0.1:{web.port}/elsewhere")
+    with pytest.raises(TaskFailed, match="HTTP 404"):
+        call(spec, "add", a=1, b=1)

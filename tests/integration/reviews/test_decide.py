@@ -1,0 +1,290 @@
+"""Deciding a hold: what is recorded, and what happens to the run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from reviews import services
+from reviews.conflicts import Conflict
+from reviews.edits import ReviewInvalid
+from reviews.models import HumanReviewRecord
+from reviews.receipts import GENESIS, verify_chain
+from reviews.records import text_of
+from reviews.rights import NotAllowed
+from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from workflows.engine.bounded_json import digest
+from workflows.jobs import run_to_rest
+from workflows.models import Execution, Hold, TaskAttempt
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BEFORE, AFTER = "BEFORE_EXECUTION", "AFTER_EXECUTION"
+
+
+def decide(
+    hold: Hold, user: User, decision: str = "APPROVE", **more: Any
+) -> services.DecisionResult:
+    version = more.pop("version", None)
+    if version is None:
+        version = Execution.objects.values_list("version", flat=True).get(pk=hold.execution_id)
+    return services.decide(
+        hold_id=hold.id, user=user, decision=decision, version=version, source="test", **more
+    )
+
+
+def output(execution: Execution, task_id: str) -> Any:
+    row = TaskAttempt.objects.get(execution=execution, task_id=task_id, settled=True)
+    return row.edited_output if row.is_edited else row.output
+
+
+def test_an_unedited_approval_is_recorded_and_the_run_goes_on(start: Start, reviewer: User) -> None:
+    execution = start(echo("a", phase=BEFORE))
+    hold = only_hold(execution)
+    result = decide(hold, reviewer, comment="fine")
+    record = HumanReviewRecord.objects.get()
+    assert result.record == record
+    assert (record.decision, record.trigger_phase, record.node_id) == ("APPROVE", BEFORE, "a")
+    assert record.original_data == {"value": "text"}
+    assert record.modified_data is None
+    assert not record.is_edited
+    assert (record.reviewer, record.comment) == (reviewer, "fine")
+    assert record.version == result.version == execution.version + 1
+    assert record.shown_digest == record.decided_digest == digest({"value": "text"})
+    assert run_to_rest(execution.pk).status == "COMPLETED"
+    assert output(execution, "a") == "text"
+
+
+def test_an_edit_before_changes_what_runs(start: Start, reviewer: User) -> None:
+    execution = start(echo("a", phase=BEFORE))
+    result = decide(only_hold(execution), reviewer, edits={"value": "edited"})
+    assert result.edited
+    assert result.record.modified_data == {"value": "edited"}
+    assert result.record.change_count == 1
+    assert result.record.decided_digest == digest({"value": "edited"})
+    run_to_rest(execution.pk)
+    assert output(execution, "a") == "edited"
+
+
+def test_an_edit_after_changes_what_later_tasks_read(start: Start, reviewer: User) -> None:
+    execution = start(echo("a", phase=AFTER), echo("b", {"$from": "a"}))
+    decide(only_hold(execution), reviewer, edits="better")
+    run_to_rest(execution.pk)
+    assert output(execution, "b") == "better"
+    record = HumanReviewRecord.objects.get()
+    assert (record.original_data, record.modified_data) == ("text", "better")
+
+
+def test_an_edit_that_changes_nothing_is_none(start: Start, reviewer: User) -> None:
+    result = decide(only_hold(start(echo("a", phase=BEFORE))), reviewer, edits={"value": "text"})
+    assert not result.edited
+    assert result.record.modified_data is None
+
+
+@pytest.mark.parametrize(
+    ("edits", "path"),
+    [
+        ({"seconds": "soon"}, "edits.seconds"),
+        ({"unknown": 1}, "edits.unknown"),
+        (["seconds"], "edits"),
+        ({"seconds": float("inf")}, "edits.seconds"),
+        ({"seconds": 0, "note": "a\0b"}, "edits.note"),
+    ],
+)
+def test_a_bad_edit_names_its_field_and_leaves_the_hold_open(
+    start: Start, reviewer: User, edits: Any, path: str
+) -> None:
+    task = {
+        "id": "w",
+        "type": "tool",
+        "tool": "builtin.wait",
+        "arguments": {"seconds": 0},
+        "human_review": {"trigger_phase": BEFORE},
+    }
+    execution = start(task)
+    with pytest.raises(ReviewInvalid) as caught:
+        decide(only_hold(execution), reviewer, edits=edits)
+    assert path in [error.path for error in caught.value.errors]
+    assert only_hold(execution).status == "OPEN"
+    assert not HumanReviewRecord.objects.exists()
+
+
+def test_a_rejection_takes_no_edits(start: Start, reviewer: User) -> None:
+    hold = only_hold(start(echo("a", phase=BEFORE)))
+    with pytest.raises(ReviewInvalid):
+        decide(hold, reviewer, "REJECT", edits={"value": 1})
+
+
+def test_a_rejection_aborts_and_its_version_is_the_one_reached(
+    start: Start, reviewer: User
+) -> None:
+    execution = start(echo("a", phase=BEFORE))
+    result = decide(only_hold(execution), reviewer, "REJECT", comment="no")
+    execution.refresh_from_db()
+    assert (execution.status, result.status) == ("ABORTED", "ABORTED")
+    assert result.record.version == execution.version
+
+
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+def test_two_holds_at_one_boundary_in_either_order(
+    start: Start, reviewer: User, order: tuple[str, str]
+) -> None:
+    execution = start(
+        echo("a", "from a", phase=BEFORE),
+        echo("b", "from b", phase=AFTER),
+        echo("sibling"),
+        echo("end", {"a": {"$from": "a"}, "b": {"$from": "b"}, "s": {"$from": "sibling"}}),
+    )
+    holds = {hold.task_id: hold for hold in execution.holds.all()}
+    edits = {"a": {"value": "edited a"}, "b": "edited b"}
+    for name in order:
+        decide(holds[name], reviewer, edits=edits[name])
+        assert not output_exists(execution, "end")
+    assert run_to_rest(execution.pk).status == "COMPLETED"
+    assert output(execution, "end") == {"a": "edited a", "b": "edited b", "s": "text"}
+    tries = TaskAttempt.objects.filter(execution=execution).values_list("task_id", flat=True)
+    assert sorted(tries) == ["a", "b", "end", "sibling"]
+
+
+def output_exists(execution: Execution, task_id: str) -> bool:
+    return TaskAttempt.objects.filter(execution=execution, task_id=task_id).exists()
+
+
+def test_a_stale_version_is_told_where_the_run_stands(start: Start, reviewer: User) -> None:
+    execution = start(echo("a", phase=BEFORE))
+    hold = only_hold(execution)
+    with pytest.raises(Conflict) as caught:
+        decide(hold, reviewer, version=execution.version - 1)
+    assert caught.value.code == "stale"
+    assert caught.value.state["version"] == execution.version
+    assert caught.value.state["holds"][0]["id"] == hold.id
+
+
+def test_who_comes_second_is_told_who_was_first(
+    start: Start, reviewer: User, reviewer2: User
+) -> None:
+    execution = start(echo("a", phase=BEFORE))
+    hold = only_hold(execution)
+    decide(hold, reviewer)
+    with pytest.raises(Conflict) as caught:
+        decide(hold, reviewer2, "REJECT", version=execution.version)
+    assert caught.value.state["decided"][0]["by"] == "reviewer"
+    assert HumanReviewRecord.objects.count() == 1
+
+
+def test_a_quorum_counts_people_and_each_vote_has_its_record(
+    start: Start, reviewer: User, reviewer2: User
+) -> None:
+    execution = start(echo("a", phase=BEFORE, quorum=2))
+    hold = only_hold(execution)
+    first = decide(hold, reviewer)
+    assert not first.complete
+    with pytest.raises(Conflict) as caught:
+        decide(hold, reviewer)
+    assert caught.value.code == "already_voted"
+    with pytest.raises(Conflict):
+        decide(hold, reviewer, "REJECT")
+    second = decide(hold, reviewer2, edits={"value": "agreed"})
+    assert second.complete
+    assert [row.actor for row in HumanReviewRecord.objects.order_by("id")] == [
+        "reviewer",
+        "reviewer2",
+    ]
+    run_to_rest(execution.pk)
+    assert output(execution, "a") == "agreed"
+
+
+def test_only_the_last_vote_edits(start: Start, reviewer: User) -> None:
+    hold = only_hold(start(echo("a", phase=BEFORE, quorum=2)))
+    with pytest.raises(ReviewInvalid) as caught:
+        decide(hold, reviewer, edits={"value": "mine"})
+    assert caught.value.errors[0].path == "edits"
+    assert not HumanReviewRecord.objects.exists()
+
+
+# --- rights ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("group", ["auditor", "operator", "integrator", "admin"])
+def test_only_members_of_its_groups_decide(start: Start, make_user: MakeUser, group: str) -> None:
+    hold = only_hold(start(echo("a", phase=BEFORE)))
+    person = make_user("somebody", group)
+    expected = services.HoldNotFound if group == "integrator" else NotAllowed
+    with pytest.raises(expected):
+        decide(hold, person)
+    assert not HumanReviewRecord.objects.exists()
+
+
+def test_a_hold_for_admins_is_decided_by_admins(
+    start: Start, make_user: MakeUser, reviewer: User
+) -> None:
+    hold = only_hold(start(echo("a", phase=BEFORE, groups=["admin"])))
+    with pytest.raises(services.HoldNotFound):
+        decide(hold, reviewer)
+    assert decide(hold, make_user("boss", "admin")).complete
+
+
+def test_an_auditor_decides_nothing_even_as_a_reviewer(start: Start, make_user: MakeUser) -> None:
+    hold = only_hold(start(echo("a", phase=BEFORE)))
+    with pytest.raises(NotAllowed) as caught:
+        decide(hold, make_user("both", "auditor", "reviewer"))
+    assert caught.value.code == "auditor"
+
+
+def test_a_superuser_is_no_reviewer(start: Start, make_user: MakeUser) -> None:
+    hold = only_hold(start(echo("a", phase=BEFORE)))
+    with pytest.raises(NotAllowed):
+        decide(hold, make_user("root", is_superuser=True))
+
+
+def test_rights_are_those_of_the_moment(start: Start, reviewer: User) -> None:
+    hold = only_hold(start(echo("a", phase=BEFORE)))
+    reviewer.groups.clear()
+    with pytest.raises(services.HoldNotFound):
+        decide(hold, reviewer)
+
+
+def test_who_started_a_run_may_reject_and_not_approve(start: Start, reviewer: User) -> None:
+    execution = start(echo("a", phase=BEFORE), actor=reviewer)
+    hold = only_hold(execution)
+    with pytest.raises(NotAllowed) as caught:
+        decide(hold, reviewer)
+    assert caught.value.code == "four_eyes"
+    assert decide(hold, reviewer, "REJECT").status == "ABORTED"
+
+
+def test_four_eyes_can_be_switched_off(start: Start, reviewer: User) -> None:
+    execution = start(echo("a", phase=BEFORE), actor=reviewer, policy={"four_eyes": False})
+    assert decide(only_hold(execution), reviewer).complete
+
+
+class _Token:
+    def __init__(self, *scopes: str) -> None:
+        self.scopes = scopes
+
+
+def test_a_token_needs_the_scope(start: Start, reviewer: User) -> None:
+    hold = only_hold(start(echo("a", phase=BEFORE)))
+    with pytest.raises(NotAllowed):
+        decide(hold, reviewer, token=_Token("read", "run"))
+    assert decide(hold, reviewer, token=_Token("decide")).complete
+
+
+# --- the chain ------------------------------------------------------------------------------------
+
+
+def test_records_are_one_chain(start: Start, reviewer: User) -> None:
+    for _ in range(3):
+        decide(only_hold(start(echo("a", 1.0, phase=BEFORE))), reviewer, edits={"value": 1e16})
+    rows = list(HumanReviewRecord.objects.order_by("id"))
+    assert rows[0].previous_hash == GENESIS
+    report = verify_chain(rows, text_of=text_of)
+    assert report.is_intact, report.problems
+    rows[1].comment = "another"
+    assert not verify_chain(rows, text_of=text_of).is_intact
+    del rows[1]
+    assert not verify_chain(rows, text_of=text_of).is_intact

@@ -1,0 +1,289 @@
+"""The sockets over the real Redis layer: every event once, in order, without a gap."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from channels.db import database_sync_to_async
+from channels.testing import WebsocketCommunicator
+from django.conf import settings as django_settings
+from django.test import Client
+
+from config.asgi import application
+from reviews import notifications, services
+from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from workflows.jobs import run_to_rest
+from workflows.models import Execution
+from workflows.tokens import create_token
+from workflows.wire import wire_events
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ORIGIN = (b"origin", b"http://testserver")
+BEFORE = "BEFORE_EXECUTION"
+
+
+def bearer(user: User, *scopes: str) -> tuple[bytes, bytes]:
+    _, text = create_token(user=user, name="socket", scopes=scopes or ("read",))
+    return b"authorization", f"Bearer {text}".encode()
+
+
+def session(user: User) -> tuple[bytes, bytes]:
+    client = Client()
+    client.force_login(user)
+    name = django_settings.SESSION_COOKIE_NAME
+    return b"cookie", f"{name}={client.cookies[name].value}".encode()
+
+
+@asynccontextmanager
+async def socket(path: str, *headers: tuple[bytes, bytes]) -> AsyncIterator[WebsocketCommunicator]:
+    communicator = WebsocketCommunicator(application, path, headers=[ORIGIN, *headers])
+    connected, _ = await communicator.connect(timeout=10)
+    assert connected
+    try:
+        yield communicator
+    finally:
+        await communicator.disconnect()
+
+
+async def take(communicator: WebsocketCommunicator, number: int) -> list[dict[str, Any]]:
+    return [json.loads(await communicator.receive_from(timeout=10)) for _ in range(number)]
+
+
+async def close_code(communicator: WebsocketCommunicator) -> int:
+    while True:
+        message = await communicator.receive_output(timeout=10)
+        if message["type"] == "websocket.close":
+            return int(message["code"])
+
+
+async def in_thread(function: Any, *args: Any, **kwargs: Any) -> Any:
+    return await database_sync_to_async(function)(*args, **kwargs)
+
+
+def approve(execution: Execution, user: User) -> None:
+    hold = only_hold(execution)
+    execution.refresh_from_db()
+    services.decide(
+        hold_id=hold.id,
+        user=user,
+        decision="APPROVE",
+        version=execution.version,
+        source="test",
+    )
+
+
+def events_of(execution: Execution, after: int = 0) -> list[dict[str, Any]]:
+    return wire_events(execution.pk, after=after)
+
+
+async def test_replay_then_live_news_each_event_once(start: Start, reviewer: User) -> None:
+    execution = await in_thread(start, echo("a", phase=BEFORE), echo("b"), echo("c", phase=BEFORE))
+    header = await in_thread(session, reviewer)
+    async with socket(f"/ws/executions/{execution.pk}/", header) as one:
+        told = await take(one, execution.version)
+        assert told == await in_thread(events_of, execution)
+        paused = [event for event in told if event["type"] == "workflow_paused"]
+        assert {event["nodeId"] for event in paused} == {"a", "c"}
+        assert paused[0]["executionId"] == str(execution.pk)
+        assert paused[0]["triggerPhase"] == BEFORE
+        for hold in await in_thread(lambda: list(execution.holds.all())):
+            await in_thread(decide_hold, hold.id, execution, reviewer)
+        await in_thread(run_to_rest, execution.pk)
+        rest = await in_thread(events_of, execution, told[-1]["seq"])
+        assert rest[-1]["type"] == "workflow_complete"
+        assert "workflow_resumed" in [event["type"] for event in rest]
+        assert await take(one, len(rest)) == rest
+        assert await one.receive_nothing(timeout=0.3)
+
+
+def decide_hold(hold_id: str, execution: Execution, user: User) -> None:
+    execution.refresh_from_db()
+    services.decide(
+        hold_id=hold_id, user=user, decision="APPROVE", version=execution.version, source="test"
+    )
+
+
+async def test_a_client_that_comes_back_misses_nothing(start: Start, reviewer: User) -> None:
+    execution = await in_thread(start, echo("a", phase=BEFORE), echo("b", {"$from": "a"}))
+    header = await in_thread(bearer, reviewer)
+    path = f"/ws/executions/{execution.pk}/"
+    async with socket(path, header) as first:
+        told = await take(first, execution.version)
+    await in_thread(approve, execution, reviewer)
+    async with socket(f"{path}?after={told[-1]['seq']}", header) as second:
+        await in_thread(run_to_rest, execution.pk)
+        everything = await in_thread(events_of, execution)
+        told += await take(second, len(everything) - len(told))
+        assert told == everything
+        assert [event["seq"] for event in told] == list(range(1, len(told) + 1))
+
+
+async def test_a_client_may_ask_again(start: Start, reviewer: User) -> None:
+    execution = await in_thread(start, echo("a", phase=BEFORE))
+    header = await in_thread(session, reviewer)
+    async with socket(f"/ws/executions/{execution.pk}/", header) as one:
+        told = await take(one, execution.version)
+        await one.send_to(json.dumps({"type": "replay", "after": told[0]["seq"]}))
+        assert await take(one, len(told) - 1) == told[1:]
+
+
+async def test_lost_news_is_made_up_for(
+    start: Start, reviewer: User, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "socket_backstop_seconds": 0.3}
+    execution = await in_thread(start, echo("a", phase=BEFORE))
+    header = await in_thread(session, reviewer)
+    async with (
+        socket(f"/ws/executions/{execution.pk}/", header) as one,
+        socket("/ws/reviews/", header) as queue,
+    ):
+        await take(one, execution.version)
+        await queue.send_to('{"type": "ping"}')
+        assert await take(queue, 1) == [{"type": "pong"}]
+        monkeypatch.setattr(notifications._outbox, "put", lambda *args: None)
+        await in_thread(approve, execution, reviewer)
+        assert (await take(one, 1))[0]["type"] == "workflow_resumed"
+        assert (await take(queue, 1))[0]["type"] == "workflow_resumed"
+
+
+async def test_the_queue_tells_of_what_stops_and_goes_on(
+    start: Start, reviewer: User, make_user: MakeUser
+) -> None:
+    mine = await in_thread(session, reviewer)
+    other = await in_thread(session, await in_thread(make_user, "stranger", "other"))
+    async with socket("/ws/reviews/", mine) as queue, socket("/ws/reviews/", other) as blind:
+        for each in (queue, blind):
+            await each.send_to('{"type": "ping"}')
+            await take(each, 1)
+        execution = await in_thread(start, echo("a", phase=BEFORE))
+        await in_thread(approve, execution, reviewer)
+        await in_thread(run_to_rest, execution.pk)
+        wanted = {"workflow_start", "workflow_paused", "workflow_resumed", "workflow_complete"}
+        told = await take(queue, len(wanted))
+        everything = await in_thread(events_of, execution)
+        assert told == [event for event in everything if event["type"] in wanted]
+        assert set(told[1]) >= {"type", "executionId", "nodeId", "triggerPhase", "timestamp"}
+        assert await blind.receive_nothing(timeout=0.3)
+
+
+async def test_a_slow_client_holds_up_nobody(start: Start, reviewer: User) -> None:
+    execution = await in_thread(start, echo("a", phase=BEFORE))
+    header = await in_thread(session, reviewer)
+    path = f"/ws/executions/{execution.pk}/"
+    async with socket(path, header) as slow, socket(path, header) as quick:
+        await take(quick, execution.version)
+        await in_thread(approve, execution, reviewer)
+        assert (await take(quick, 1))[0]["type"] == "workflow_resumed"
+        told = await take(slow, execution.version + 1)
+        assert [event["seq"] for event in told] == list(range(1, len(told) + 1))
+
+
+# --- rights ---------------------------------------------------------------------------------------
+
+
+async def test_who_is_not_let_in(start: Start, reviewer: User, make_user: MakeUser) -> None:
+    execution = await in_thread(start, echo("a", phase=BEFORE))
+    path = f"/ws/executions/{execution.pk}/"
+    stranger = await in_thread(make_user, "stranger", "other")
+    cases = [
+        ((), 4401),
+        ([(b"authorization", b"Bearer hp_wrong")], 4401),
+        ([await in_thread(bearer, reviewer, "run")], 4403),
+        ([await in_thread(session, stranger)], 4404),
+    ]
+    for headers, code in cases:
+        async with socket(path, *headers) as refused:
+            assert await close_code(refused) == code
+
+
+async def test_rights_are_asked_for_each_message(start: Start, reviewer: User) -> None:
+    execution = await in_thread(start, echo("a", phase=BEFORE))
+    header = await in_thread(session, reviewer)
+    async with socket(f"/ws/executions/{execution.pk}/", header) as one:
+        await take(one, execution.version)
+        await in_thread(reviewer.groups.clear)
+        await one.send_to(json.dumps({"type": "replay", "after": 0}))
+        assert await close_code(one) == 4404
+
+
+async def test_a_switched_off_account_is_put_out(
+    start: Start, reviewer: User, settings: Any
+) -> None:
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "socket_backstop_seconds": 0.3}
+    header = await in_thread(session, reviewer)
+    async with socket("/ws/reviews/", header) as queue:
+        reviewer.is_active = False
+        await in_thread(reviewer.save)
+        assert await close_code(queue) == 4401
+
+
+async def test_a_page_of_another_site_is_not_let_in(reviewer: User) -> None:
+    header = await in_thread(session, reviewer)
+    evil = (b"origin", b"http://testserver:8001")
+    communicator = WebsocketCommunicator(application, "/ws/reviews/", headers=[evil, header])
+    connected, _ = await communicator.connect(timeout=10)
+    assert not connected
+
+
+# --- what comes in --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no json",
+        "[" * 3000,
+        '{"type": "replay", "after": -1}',
+        '{"type": "replay", "after": 1e400}',
+        '{"type": "replay", "after": true}',
+        r'{"type": "\u0000"}',
+        '{"type": "approve", "hold": "1-1"}',
+        "[1]",
+    ],
+)
+async def test_what_cannot_be_meant_is_answered_with_an_error(reviewer: User, text: str) -> None:
+    header = await in_thread(session, reviewer)
+    async with socket("/ws/reviews/", header) as queue:
+        await queue.send_to(text)
+        assert (await take(queue, 1))[0]["type"] == "error"
+        await queue.send_to('{"type": "ping"}')
+        assert await take(queue, 1) == [{"type": "pong"}]
+
+
+async def test_too_much_is_too_much(reviewer: User) -> None:
+    header = await in_thread(session, reviewer)
+    async with socket("/ws/reviews/", header) as queue:
+        await queue.send_to("x" * 5000)
+        assert await close_code(queue) == 1009
+    async with socket("/ws/reviews/", header) as queue:
+        for _ in range(60):
+            await queue.send_to('{"type": "ping"}')
+        assert await close_code(queue) == 4429
+
+
+async def test_without_redis_a_socket_still_tells(
+    start: Start, reviewer: User, settings: Any
+) -> None:
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "socket_backstop_seconds": 0.3}
+    settings.CHANNEL_LAYERS = {
+        "default": {
+            "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+            "CONFIG": {"hosts": ["unix:///nowhere/redis.sock"]},
+        }
+    }
+    execution = await in_thread(start, echo("a", phase=BEFORE))
+    header = await in_thread(session, reviewer)
+    async with socket(f"/ws/executions/{execution.pk}/", header) as one:
+        await take(one, execution.version)
+        await in_thread(approve, execution, reviewer)
+        async with asyncio.timeout(5):
+            assert (await take(one, 1))[0]["type"] == "workflow_resumed"

@@ -1,0 +1,172 @@
+"""With a grant the same program does what it was refused: network, files, environment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.unit.net.server import Server
+from workflows.engine.permissions import PermissionSet, named
+from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+
+from .conftest import Bench
+
+FETCH = {
+    "typescript": "const r = await fetch(url); return [r.status, r.url, await r.text()]",
+    "python": "r = fetch(url)\n[r['status'], r['url'], r['text']]",
+}
+LANGUAGES = sorted(FETCH)
+
+
+def fetch(bench: Bench, language: str, url: str, *hosts: str, **options: Any) -> Any:
+    permissions = PermissionSet(hosts=hosts)
+    return bench.run(
+        language, FETCH[language], inputs={"url": url}, permissions=permissions, **options
+    ).value
+
+
+def needed(bench: Bench, language: str, url: str, *hosts: str, **options: Any) -> PermissionSet:
+    with pytest.raises(PermissionEscalationNeeded) as caught:
+        fetch(bench, language, url, *hosts, **options)
+    assert caught.value.operation == "net"
+    return caught.value.requested
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_requested_set_is_enough(bench: Bench, web_server: Server, language: str) -> None:
+    url = f"http://localhost:{web_server.port}/echo"
+    requested = needed(bench, language, url)
+    assert requested == PermissionSet(hosts=(f"localhost:{web_server.port}",))
+    status, final, text = fetch(bench, language, url, *requested.hosts)
+    assert (status, final, json.loads(text)["method"]) == (200, url, "GET")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_redirect_asks_for_its_own_host(bench: Bench, web_server: Server, language: str) -> None:
+    here, there = f"localhost:{web_server.port}", f"127.0.0.1:{web_server.port}"
+    url = f"http://{here}/redirect?to=http://{there}/echo"
+    requested = needed(bench, language, url, here)
+    assert requested == PermissionSet(hosts=(here, there))
+    assert fetch(bench, language, url, *requested.hosts)[1] == f"http://{there}/echo"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_dns_rebinding_reaches_nothing(bench: Bench, web_server: Server, language: str) -> None:
+    asked: list[str] = []
+
+    def rebinding(host: str, port: int) -> Sequence[str]:
+        asked.append(host)
+        return ["127.0.0.1"]
+
+    host = f"rebind.example:{web_server.port}"
+    before = len(web_server.seen)
+    requested = needed(bench, language, f"http://{host}/", host, config={"resolver": rebinding})
+    assert requested == PermissionSet(hosts=(host, f"127.0.0.1:{web_server.port}"))
+    assert asked == ["rebind.example"]
+    assert len(web_server.seen) == before
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_large_answer_is_an_error_of_the_program(
+    bench: Bench, web_server: Server, language: str
+) -> None:
+    host = f"localhost:{web_server.port}"
+    with pytest.raises(TaskFailed, match="1048576 bytes"):
+        fetch(bench, language, f"http://{host}/large?bytes=2000000", host)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_waiting_for_an_answer_ends_with_the_run(
+    bench: Bench, web_server: Server, language: str
+) -> None:
+    host = f"localhost:{web_server.port}"
+    with pytest.raises(TaskFailed):
+        fetch(bench, language, f"http://{host}/silent", host, timeout_seconds=1)
+
+
+def test_methods_headers_and_bodies_travel(bench: Bench, web_server: Server) -> None:
+    host = f"localhost:{web_server.port}"
+    code = {
+        "typescript": "await (await fetch(url, {method: 'POST', body: 'é',"
+        "headers: {'X-A': 'b'}})).json()",
+        "python": "import json\njson.loads(fetch(url, method='POST', body='é',"
+        "headers={'X-A': 'b'})['text'])",
+    }
+    for language, program in code.items():
+        answer: Any = bench.run(
+            language,
+            program,
+            inputs={"url": f"http://{host}/echo"},
+            permissions=PermissionSet(hosts=(host,)),
+        ).value
+        assert (answer["method"], answer["body"]) == ("POST", "é")
+        assert {name.lower(): value for name, value in answer["headers"].items()}["x-a"] == "b"
+
+
+FILES = {
+    "typescript": "Deno.writeTextFileSync('out.txt', 'one'); Deno.mkdirSync('sub');"
+    "Deno.renameSync('out.txt', 'sub/out.txt'); Deno.writeTextFileSync('sub/out.txt', 'two',"
+    "{append: true}); return [Deno.readTextFileSync('sub/out.txt'), [...Deno.readDirSync('.')]"
+    ".map((e) => e.name)]",
+    "python": "import os\nwith open('out.txt', 'w') as f:\n    f.write('o')\n    f.write('ne')\n"
+    "os.mkdir('sub')\nos.rename('out.txt', 'sub/out.txt')\nwith open('sub/out.txt', 'a') as f:\n"
+    "    f.write('two')\n[open('sub/out.txt').read(), os.listdir('.')]",
+}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("kept", [True, False])
+def test_files_in_the_working_folder(bench: Bench, language: str, kept: bool) -> None:
+    options = {"scratch_dir": bench.scratch} if kept else {}
+    result = bench.run(language, FILES[language], permissions=named("filesystem"), **options)
+    assert result.value == ["onetwo", ["sub"]]
+    assert (bench.scratch / "sub" / "out.txt").exists() is kept
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_write_is_granted_by_its_exact_path(bench: Bench, language: str) -> None:
+    target = bench.scratch / "a b: é" / "out.txt"
+    target.parent.mkdir()
+    code = {
+        "typescript": "Deno.writeTextFileSync(path, 'x') ?? null",
+        "python": "open(path, 'w').write('x')",
+    }[language]
+    with pytest.raises(PermissionEscalationNeeded) as caught:
+        bench.run(language, code, inputs={"path": str(target)})
+    assert (caught.value.operation, caught.value.resource) == ("write", str(target))
+    bench.run(language, code, inputs={"path": str(target)}, permissions=caught.value.requested)
+    assert target.read_text() == "x"
+    target.with_name("other.txt").write_text("kept")
+    other = str(target.with_name("other.txt"))
+    with pytest.raises(PermissionEscalationNeeded):
+        bench.run(language, code, inputs={"path": other}, permissions=caught.value.requested)
+    assert target.with_name("other.txt").read_text() == "kept"
+
+
+def test_a_path_with_a_comma_grants_nothing_else(bench: Bench) -> None:
+    permissions = PermissionSet(read_paths=(f"{bench.scratch}/a,/",))
+    code = f"Deno.readTextFileSync('{bench.secret}')"
+    with pytest.raises(TaskFailed, match="comma"):
+        bench.run("typescript", code, permissions=permissions)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_named_variable_is_seen_alone(bench: Bench, language: str) -> None:
+    code = {
+        "typescript": "[Deno.env.get('A'), Deno.env.toObject()]",
+        "python": "import os\n[os.getenv('A'), os.environ]",
+    }[language]
+    permissions = PermissionSet(env_names=("A", "CANARY", "LD_PRELOAD"))
+    result = bench.run(language, code, permissions=permissions, env={"A": "1", "B": "2"})
+    assert result.value == ["1", {"A": "1"}]
+
+
+def test_a_temporary_folder_is_named_so_that_a_rerun_understands(bench: Bench) -> None:
+    with pytest.raises(PermissionEscalationNeeded) as caught:
+        bench.run("typescript", "Deno.writeTextFileSync('x', '1')")
+    assert caught.value.resource == "$SCRATCH/x"
+    permissions = caught.value.requested
+    assert bench.run("typescript", "Deno.writeTextFileSync('x', '1')", permissions=permissions)

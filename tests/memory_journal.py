@@ -1,0 +1,262 @@
+"""engine.ports.Journal in plain Python: one dict of executions, a clock that tests move by hand.
+
+It keeps the same promises as the journal on PostgreSQL: one statement per step, guarded by version
+and fence; leases that run out; commands that wait while a worker holds one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from workflows.engine import events as ev
+from workflows.engine.dag import Plan, Revision
+from workflows.engine.evolve import evolve
+from workflows.engine.policy import Policy
+from workflows.engine.ports import LeaseLost, QueuedCommand, Settled, StaleVersion
+from workflows.engine.reducers import merge_context
+from workflows.engine.state import ExecutionState, HoldReason, SkipReason
+from workflows.engine.status import ExecutionStatus, TaskStatus
+
+LEASE_SECONDS = 30.0
+_LIVE = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
+
+
+class Busy(Exception):
+    """A worker holds the lease: a command has to be queued."""
+
+
+@dataclass
+class Stored:
+    """One execution as it is kept: what a durable step has written, and who holds it."""
+
+    plan: Plan
+    policy: Policy
+    inputs: Mapping[str, Any]
+    context: Mapping[str, Any]
+    revisions: dict[int, Revision]
+    state: ExecutionState = field(default_factory=ExecutionState)
+    events: list[ev.Event] = field(default_factory=list)
+    settled: dict[str, Settled] = field(default_factory=dict)
+    #: When a hold's time runs out, by its id; only of holds that are open.
+    deadlines: dict[str, float] = field(default_factory=dict)
+    queued: list[QueuedCommand] = field(default_factory=list)
+    fence: int = 0
+    lease_until: float | None = None
+    wake_at: float | None = None
+
+    def is_held(self, now: float) -> bool:
+        return self.lease_until is not None and self.lease_until > now
+
+    def has_work(self, now: float) -> bool:
+        awake = self.wake_at is None or self.wake_at <= now
+        return bool(self.queued) or (self.state.status in _LIVE and awake)
+
+
+class MemoryRun:
+    """engine.ports.Run."""
+
+    def __init__(self, journal: MemoryJournal, execution_id: str, *, fence: int | None) -> None:
+        stored = journal.executions[execution_id]
+        self.execution_id = execution_id
+        self.state = stored.state
+        self.revision = stored.revisions[stored.state.revision]
+        self.policy = stored.policy
+        self.inputs = stored.inputs
+        self.context: Mapping[str, Any] = stored.context
+        self.queued = len(stored.queued)
+        self.held = fence is not None
+        self.moves = 0
+        self._journal, self._stored, self._fence = journal, stored, fence
+        self._committed = stored.state
+        self._recorded: list[ev.Event] = []
+        self._taken: list[QueuedCommand] = []
+        self._told: dict[str, Settled] = {}
+
+    def record(self, *events: ev.Event) -> None:
+        for event in events:
+            after = evolve(self.state, event)
+            moved = self.state.status is not self._committed.status
+            if moved and after.status is not self.state.status:
+                self.commit()
+            self.state = after
+            self._recorded.append(event)
+            if isinstance(event, ev.ContextUpdated):
+                self.context = merge_context(self.context, event.updates)
+            self._told = {**self._told, **_settles(event, {**self._stored.settled, **self._told})}
+
+    def commit(self) -> None:
+        if self._recorded or self._taken:
+            self._write()
+            self._stored.lease_until = self._journal.now + LEASE_SECONDS if self.held else None
+            if self._fence is None:
+                self._stored.wake_at = None
+
+    def _write(self) -> None:
+        stored, journal = self._stored, self._journal
+        if self._fence is None:
+            current = not stored.is_held(journal.now)
+        else:
+            current = stored.fence == self._fence
+        if not current or stored.state.version != self._committed.version:
+            raise StaleVersion if self._fence is None else LeaseLost
+        journal.before_step(self.execution_id)
+        for event in self._recorded:
+            _keep(stored, event, journal.now)
+        stored.state, stored.context = self.state, self.context
+        stored.settled.update(self._told)
+        stored.queued = [each for each in stored.queued if each not in self._taken]
+        stored.deadlines = {
+            hold.id: stored.deadlines[hold.id]
+            for hold in self.state.holds
+            if hold.id in stored.deadlines
+        }
+        self.queued = len(stored.queued)
+        self._committed, self._recorded, self._taken = self.state, [], []
+        self.revision = stored.revisions[self.state.revision]
+        journal.after_step(self.execution_id)
+
+    def settled(self, task_ids: Sequence[str]) -> Mapping[str, Settled]:
+        known = {**self._stored.settled, **self._told}
+        return {name: known[name] for name in task_ids if name in known}
+
+    def take_commands(self) -> Iterator[QueuedCommand]:
+        waiting = [each for each in self._stored.queued if each not in self._taken]
+        self.queued = 0
+        for each in waiting:
+            self._taken.append(each)
+            yield each
+
+    @contextmanager
+    def speaks_as(self, actor: str, source: str) -> Iterator[None]:
+        yield
+
+    def conversation(self) -> tuple[Mapping[str, Any], ...]:
+        said = [each for each in self._stored.events if isinstance(each, ev.MessageAdded)]
+        return tuple(each.model_dump() for each in said)
+
+    def now(self) -> float:
+        return self._journal.now
+
+    def watch(self) -> bool:
+        if self._stored.fence != self._fence:
+            raise LeaseLost
+        self.queued = len(self._stored.queued)
+        return any(each.command.kind == "abort" for each in self._stored.queued)
+
+    def slice_over(self) -> bool:
+        self.moves += 1
+        return self.moves > self._journal.slice_moves
+
+    def rest(self, until: float | None) -> bool:
+        if not self.held:
+            return True
+        if self._recorded or self._taken:
+            self._write()
+        elif self._stored.fence != self._fence:
+            raise LeaseLost
+        self.queued = len(self._stored.queued)
+        self.held = bool(self.queued)
+        self._stored.wake_at = until
+        self._stored.lease_until = self._journal.now + LEASE_SECONDS if self.held else None
+        return not self.held
+
+
+class MemoryJournal:
+    """engine.ports.Journal; `now` is its clock, in seconds."""
+
+    def __init__(self, *, slice_moves: int = 1000) -> None:
+        self.executions: dict[str, Stored] = {}
+        self.now = 1000.0
+        self.slice_moves = slice_moves
+        self.before_step: Callable[[str], object] = lambda execution_id: None
+        self.after_step: Callable[[str], object] = lambda execution_id: None
+
+    def create(
+        self,
+        plan: Plan,
+        *,
+        policy: Policy | None = None,
+        inputs: Mapping[str, Any] | None = None,
+    ) -> str:
+        """A new execution; its id."""
+        first = Revision.first(plan)
+        execution_id = str(len(self.executions) + 1)
+        self.executions[execution_id] = Stored(
+            plan, policy or Policy(), dict(inputs or {}), {}, {first.number: first}
+        )
+        return execution_id
+
+    @contextmanager
+    def claim(self, execution_id: str) -> Iterator[MemoryRun | None]:
+        stored = self.executions[execution_id]
+        if stored.is_held(self.now) or not stored.has_work(self.now):
+            yield None
+            return
+        stored.fence += 1
+        stored.wake_at = None
+        stored.lease_until = self.now + LEASE_SECONDS
+        run = MemoryRun(self, execution_id, fence=stored.fence)
+        yield run
+        if run.held and stored.fence == run._fence:
+            stored.lease_until = None
+
+    @contextmanager
+    def open(self, execution_id: str, *, expected_version: int | None) -> Iterator[MemoryRun]:
+        stored = self.executions[execution_id]
+        if expected_version is not None and stored.state.version != expected_version:
+            raise StaleVersion
+        if stored.is_held(self.now):
+            raise Busy
+        yield MemoryRun(self, execution_id, fence=None)
+
+    def queue(self, execution_id: str, command: Any, *, actor: str) -> None:
+        """Leave a command for the worker that holds the lease."""
+        queued = self.executions[execution_id].queued
+        queued.append(QueuedCommand(len(queued) + 1, command, actor, "test"))
+
+
+def _keep(stored: Stored, event: ev.Event, now: float) -> None:
+    """What an event writes besides itself: plans, deadlines."""
+    stored.events.append(event)
+    if isinstance(event, ev.PlanRevised):
+        stored.revisions[event.revision] = Revision(event.revision, event.plan, event.layers)
+    elif isinstance(event, ev.HoldOpened) and event.timeout_seconds is not None:
+        stored.deadlines[event.hold_id] = now + event.timeout_seconds
+    elif isinstance(event, ev.HoldExtended) and event.hold_id in stored.deadlines:
+        stored.deadlines[event.hold_id] += event.seconds
+
+
+def _settles(event: ev.Event, known: Mapping[str, Settled]) -> dict[str, Settled]:
+    """How the tasks that an event is about have ended."""
+    match event:
+        case ev.LayerStarted():
+            return {name: Settled(TaskStatus.SKIPPED, skip=why) for name, why in event.skips.items()}
+        case ev.LayerSkipped():
+            skipped = Settled(TaskStatus.SKIPPED, skip=SkipReason.COMMAND)
+            return dict.fromkeys(event.tasks, skipped)
+        case ev.TaskSucceeded():
+            return {event.task_id: Settled(TaskStatus.SUCCEEDED, event.output)}
+        case ev.TaskErrored() if event.retry_at is None:
+            return {event.task_id: Settled(TaskStatus.FAILED)}
+        case ev.HoldDecided() if event.task_id:
+            return _decided(event, event.task_id, known)
+    return {}
+
+
+def _decided(
+    event: ev.HoldDecided, task_id: str, known: Mapping[str, Settled]
+) -> dict[str, Settled]:
+    is_output = event.phase == "AFTER_EXECUTION"
+    if event.decision == "APPROVE":
+        return {task_id: replace(known[task_id], output=event.edits)} if (
+            is_output and event.edited
+        ) else {}
+    output = known[task_id].output if is_output else None
+    if event.reason is HoldReason.ESCALATION:
+        return {task_id: Settled(TaskStatus.FAILED)}
+    if event.on_reject == "skip":
+        return {task_id: Settled(TaskStatus.SKIPPED, output, SkipReason.REVIEWER)}
+    return {task_id: Settled(TaskStatus.REJECTED, output)}

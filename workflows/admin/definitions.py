@@ -1,0 +1,92 @@
+"""Workflows, editable: what is saved can be run."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import admin
+from django.http import HttpRequest
+
+from workflows.definitions import definition_problems, save_workflow
+from workflows.models import Workflow
+
+from .json_fields import BoundedJSONField
+
+if TYPE_CHECKING:
+    FormBase = forms.ModelForm[Workflow]
+    Base = admin.ModelAdmin[Workflow]
+else:
+    FormBase = forms.ModelForm
+    Base = admin.ModelAdmin
+
+_FIELDS = (
+    "name", "title", "description", "enabled", "plan", "policy", "inputs_schema", "default_inputs"
+)  # fmt: skip
+_HEAD = re.compile(r"(\w+)[.]?(.*)", re.DOTALL)
+
+
+class WorkflowForm(FormBase):
+    """A definition, checked as a start would check it; errors stand at their field."""
+
+    plan = BoundedJSONField(help_text="Tasks and what they need of each other.")
+    policy = BoundedJSONField(required=False, help_text="Where people and agents decide.")
+    inputs_schema = BoundedJSONField(
+        required=False, help_text="JSON Schema of the inputs that a start asks for."
+    )
+    default_inputs = BoundedJSONField(required=False)
+    seen = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    class Meta:
+        model = Workflow
+        fields = _FIELDS
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.pk:
+            self.fields["seen"].initial = self.instance.updated_at.isoformat()
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        for problem in definition_problems(cleaned):
+            head = _HEAD.fullmatch(problem.path)
+            field, rest = (head[1], head[2]) if head else ("", problem.path)
+            text = f"{rest}: {problem.message}" if rest else problem.message
+            self.add_error(field if field in self.fields else None, text)
+        self._refuse_lost_update(cleaned.get("seen", ""))
+        return cleaned
+
+    def _refuse_lost_update(self, seen: str) -> None:
+        """Somebody who looked before another one saved would undo what that one did."""
+        if not self.instance.pk:
+            return
+        now = Workflow.objects.values_list("updated_at", flat=True).get(pk=self.instance.pk)
+        if seen != now.isoformat():
+            message = "Somebody else has changed this workflow since you opened it. Open it anew."
+            self.add_error(None, message)
+
+
+@admin.register(Workflow)
+class WorkflowAdmin(Base):
+    """Definitions that executions are started from."""
+
+    form = WorkflowForm
+    list_display = ("title", "name", "enabled", "created_by", "updated_at")
+    list_filter = ("enabled",)
+    list_select_related = ("created_by",)
+    search_fields = ("name", "title", "description")
+    readonly_fields = ("created_by", "created_at", "updated_at")
+    fieldsets = (
+        (None, {"fields": ("name", "title", "description", "enabled", "seen")}),
+        ("Definition", {"fields": ("plan", "policy", "inputs_schema", "default_inputs")}),
+        ("History", {"fields": ("created_by", "created_at", "updated_at")}),
+    )
+
+    def save_model(self, request: HttpRequest, obj: Workflow, form: Any, change: Any) -> None:
+        """Through the use case that REST goes through, too."""
+        fields = {name: form.cleaned_data[name] for name in _FIELDS}
+        user: Any = request.user
+        saved = save_workflow(actor=user, fields=fields, workflow=obj if change else None)
+        obj.pk = saved.pk
+        obj.refresh_from_db()

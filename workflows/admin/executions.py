@@ -1,0 +1,169 @@
+"""Executions, holds and commands, to be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.safestring import SafeString
+
+from workflows.models import CommandLog, Execution, ExecutionEvent, Hold
+from workflows.selectors import tasks_of
+
+from .reading import ReadOnly, block, link, pretty, url
+
+#: Events that one look at the timeline shows.
+_EVENTS = 200
+
+
+@admin.register(Execution)
+class ExecutionAdmin(ReadOnly):
+    """One run: its state, and below it tasks, holds, checkpoints and the timeline."""
+
+    execution_path = "pk__in"
+    change_form_template = "admin/workflows/execution/change_form.html"
+    list_display = (
+        "title", "id", "status", "version", "workflow", "progress", "created_by", "created_at",
+        "updated_at",
+    )  # fmt: skip
+    list_filter = ("status", "workflow", "created_at")
+    list_select_related = ("workflow", "created_by")
+    search_fields = ("=id", "title", "workflow__name", "created_by__username")
+    ordering = ("-id",)
+    fieldsets = (
+        (None, {"fields": ("title", "status", "version", "workflow_link", "parent_link", "progress",
+                           "revision", "created_by", "created_at", "updated_at", "finished_at",
+                           "error")}),
+        ("What it works with", {"fields": ("inputs_json", "context_json", "policy_json")}),
+        ("Who works on it", {"classes": ("collapse",),
+                             "fields": ("lease_owner", "lease_until", "fence", "wake_at",
+                                        "dispatched_at", "queued_commands", "abort_requested")}),
+    )  # fmt: skip
+
+    class Media:
+        css = {"all": ("workflows/admin.css",)}
+
+    @admin.display(description="layers", ordering="layer")
+    def progress(self, execution: Execution) -> str:
+        return f"{max(execution.layer + 1, 0)} of {execution.total_layers}"
+
+    @admin.display(description="workflow")
+    def workflow_link(self, execution: Execution) -> SafeString | str:
+        if execution.workflow is None:
+            return "its own plan"
+        name = "admin:workflows_workflow_change"
+        return link(execution.workflow.title, name, execution.workflow.pk)
+
+    @admin.display(description="forked from")
+    def parent_link(self, execution: Execution) -> SafeString | str:
+        if execution.parent_id is None:
+            return "-"
+        return link(
+            f"#{execution.parent_id}", "admin:workflows_execution_change", execution.parent_id
+        )
+
+    @admin.display(description="inputs")
+    def inputs_json(self, execution: Execution) -> SafeString:
+        return block(execution.inputs)
+
+    @admin.display(description="context")
+    def context_json(self, execution: Execution) -> SafeString:
+        return block(execution.context)
+
+    @admin.display(description="policy")
+    def policy_json(self, execution: Execution) -> SafeString:
+        return block(execution.policy)
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        execution = self.get_object(request, object_id)
+        more = _around(execution, request) if isinstance(execution, Execution) else {}
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), **more})
+
+
+def _around(execution: Execution, request: HttpRequest) -> dict[str, Any]:
+    """What the page shows besides the row itself."""
+    return {
+        "tasks": [_task(task) for task in tasks_of(execution)],
+        "holds": execution.holds.order_by("opened_seq"),
+        "checkpoints": execution.checkpoints.order_by("-layer"),
+        "commands": execution.command_log.order_by("-id")[:_EVENTS],
+        "desk_url": url("reviews:run", execution.pk),
+        "records_url": url("admin:reviews_humanreviewrecord_changelist"),
+        **_timeline(execution, request.GET.get("before", "")),
+    }
+
+
+def _task(task: Any) -> dict[str, Any]:
+    return {
+        "view": task,
+        "attempts": len(task.attempts),
+        "inputs": pretty(task.inputs),
+        "output": pretty(task.output),
+        "original": pretty(task.original_output) if task.is_edited else "",
+    }
+
+
+def _timeline(execution: Execution, before: str) -> dict[str, Any]:
+    """The newest events before `before`, oldest of them first."""
+    rows = ExecutionEvent.objects.filter(execution=execution)
+    if before.isascii() and before.isdigit() and len(before) < 19:
+        rows = rows.filter(seq__lt=int(before))
+    events = list(rows.order_by("-seq")[:_EVENTS])[::-1]
+    return {
+        "events": [{"row": event, "payload": pretty(event.payload)} for event in events],
+        "earlier": events[0].seq if events and events[0].seq > 1 else None,
+    }
+
+
+@admin.register(Hold)
+class HoldAdmin(ReadOnly):
+    """Decision points, open and decided."""
+
+    list_display = (
+        "id", "execution_link", "task_id", "phase", "reason", "status", "decided_by", "opened_at",
+        "expires_at",
+    )  # fmt: skip
+    list_filter = ("status", "reason", "phase", "decider", "critical", "opened_at")
+    list_select_related = ("execution",)
+    search_fields = ("=id", "task_id", "target", "execution__title", "decided_by")
+    ordering = ("-opened_at", "-id")
+    fields = (
+        "id", "execution_link", "task_id", "target", "reason", "phase", "decider", "status",
+        "layer", "why", "instructions", "critical", "groups", "quorum", "approvals", "on_reject",
+        "on_timeout", "payload_json", "opened_at", "expires_at", "decided_at", "decided_by",
+        "decision",
+    )  # fmt: skip
+
+    class Media:
+        css = {"all": ("workflows/admin.css",)}
+
+    @admin.display(description="execution", ordering="execution")
+    def execution_link(self, hold: Hold) -> SafeString | str:
+        return link(str(hold.execution), "admin:workflows_execution_change", hold.execution_id)
+
+    @admin.display(description="payload")
+    def payload_json(self, hold: Hold) -> SafeString:
+        return block(hold.payload)
+
+
+@admin.register(CommandLog)
+class CommandLogAdmin(ReadOnly):
+    """Every command that came in, and what became of it."""
+
+    list_display = (
+        "id", "kind", "outcome", "execution", "actor", "source", "version", "created_at"
+    )  # fmt: skip
+    list_filter = ("outcome", "kind", "source", "created_at")
+    list_select_related = ("execution",)
+    search_fields = ("actor", "detail", "=execution__id", "execution__title")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).order_by("-id")

@@ -1,0 +1,55 @@
+"""JSON in admin forms: one bounded parser, and an editor that a strict CSP lets work."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.forms.fields import InvalidJSONInput
+
+from workflows.engine.bounded_json import BoundedJSONError, parse
+
+
+class JSONEditor(forms.Textarea):
+    """A textarea that a script turns into a tree editor; without the script it stays one."""
+
+    class Media:
+        js = ("dist/jsoneditor.min.js", "workflows/json-editor.js")
+        css = {"all": ("dist/jsoneditor.min.css", "workflows/admin.css")}
+
+    def __init__(self, attrs: dict[str, Any] | None = None) -> None:
+        plain = {"rows": 14, "cols": 90, "class": "json-source", "spellcheck": "false"}
+        super().__init__({**plain, "data-json-editor": "", **(attrs or {})})
+
+
+class BoundedJSONField(forms.JSONField):
+    """JSON that may be stored; an empty text is an empty value of the initial's kind."""
+
+    widget = JSONEditor
+
+    def __init__(self, *, empty: Any = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._empty = {} if empty is None else empty
+
+    def to_python(self, value: Any) -> Any:
+        if not isinstance(value, str) or isinstance(value, InvalidJSONInput):
+            return value
+        if not value.strip():
+            return self._empty
+        try:
+            return parse(value)
+        except BoundedJSONError as error:
+            raise ValidationError(str(error), code="invalid") from error
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        try:
+            return parse(data) if isinstance(data, str) and data.strip() else initial
+        except BoundedJSONError:
+            return InvalidJSONInput(data)
+
+    def prepare_value(self, value: Any) -> Any:
+        if isinstance(value, InvalidJSONInput):
+            return value
+        return json.dumps(value, indent=2, ensure_ascii=False)

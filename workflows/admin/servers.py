@@ -1,0 +1,103 @@
+"""MCP servers: where tools come from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from workflows import catalogue
+from workflows.models import McpServer
+from workflows.runners import spec_of
+
+from .json_fields import BoundedJSONField
+
+if TYPE_CHECKING:
+    FormBase = forms.ModelForm[McpServer]
+    Base = admin.ModelAdmin[McpServer]
+else:
+    FormBase = forms.ModelForm
+    Base = admin.ModelAdmin
+
+
+class McpServerForm(FormBase):
+    """How to reach a server; what the client would refuse is refused here."""
+
+    args = BoundedJSONField(required=False, empty=[], help_text='A list: ["--repository", "."]')
+    env = BoundedJSONField(required=False, help_text="Environment of the process, name to value.")
+    headers = BoundedJSONField(required=False, help_text="Sent with every request over HTTP.")
+
+    class Meta:
+        model = McpServer
+        fields = ("name", "enabled", "transport", "command", "args", "env", "url", "headers")
+
+    def clean_args(self) -> Any:
+        args = self.cleaned_data["args"]
+        if not isinstance(args, list) or not all(isinstance(each, str) for each in args):
+            raise forms.ValidationError("must be a list of texts")
+        return args
+
+    def clean_env(self) -> Any:
+        return _texts(self.cleaned_data["env"])
+
+    def clean_headers(self) -> Any:
+        return _texts(self.cleaned_data["headers"])
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        if not self.errors:
+            try:
+                spec_of(McpServer(**{name: cleaned[name] for name in self.Meta.fields}))
+            except ValueError as error:
+                stdio = cleaned["transport"] == McpServer.Transport.STDIO
+                self.add_error("command" if stdio else "url", str(error))
+        return cleaned
+
+
+def _texts(value: Any) -> Any:
+    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+        raise forms.ValidationError("must be an object whose values are texts")
+    return value
+
+
+@admin.register(McpServer)
+class McpServerAdmin(Base):
+    """Servers, and reading their tools into the catalogue."""
+
+    form = McpServerForm
+    list_display = ("name", "transport", "enabled", "synced_at", "sync_error")
+    list_filter = ("transport", "enabled")
+    search_fields = ("name", "command", "url")
+    readonly_fields = ("synced_at", "sync_error", "env_names", "header_names")
+    actions = ("sync_tools",)
+
+    def get_fields(self, request: HttpRequest, obj: McpServer | None = None) -> list[str]:
+        """Who may only look sees the names of variables and headers; values can be secrets."""
+        env, headers = "env", "headers"
+        if not self.has_change_permission(request, obj) and obj is not None:
+            env, headers = "env_names", "header_names"
+        known = ["name", "enabled", "transport", "command", "args", env, "url", headers]
+        return [*known, "synced_at", "sync_error"] if obj is not None else known
+
+    @admin.display(description="env")
+    def env_names(self, server: McpServer) -> str:
+        return ", ".join(server.env) or "-"
+
+    @admin.display(description="headers")
+    def header_names(self, server: McpServer) -> str:
+        return ", ".join(server.headers) or "-"
+
+    @admin.action(description="Sync tools now", permissions=["change"])
+    def sync_tools(self, request: HttpRequest, queryset: QuerySet[McpServer]) -> None:
+        """Read the chosen servers' tool lists into the catalogue."""
+        for server in queryset:
+            synced = catalogue.sync_server(server)
+            if synced.error:
+                text = f"{synced.server} could not be read: {synced.error}"
+                self.message_user(request, text, messages.ERROR)
+            else:
+                text = f"{synced.server} offers {synced.tools} tools."
+                self.message_user(request, text, messages.SUCCESS)
