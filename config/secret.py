@@ -13,9 +13,8 @@ def home_secret(home: Path) -> str:
     """The key in `home/secret_key`; two processes that start at once end up with the same one."""
     path = home / "secret_key"
     home.mkdir(parents=True, exist_ok=True)
-    half = home / f".secret_key.{os.getpid()}"
+    half = home / f".secret_key.{secrets.token_hex(8)}"
     if not path.exists():
-        half.unlink(missing_ok=True)
         descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(secrets.token_urlsafe(BYTES))

@@ -237,19 +237,18 @@ class JournalRun:
                 self._outputs[name] = Settled(TaskStatus(status), value, reason)
         return {name: self._outputs[name] for name in task_ids if name in self._outputs}
 
-    def take_commands(self) -> Sequence[QueuedCommand]:
+    def take_commands(self) -> Iterator[QueuedCommand]:
         waiting = QueuedCommandRow.objects.filter(
             execution_id=int(self.execution_id), taken_at__isnull=True
         )
-        rows = [row for row in waiting if row.pk not in self._taken]
-        self._taken += [row.pk for row in rows]
+        rows = list(waiting)
         # The counter may be ahead of what is visible; what was taken is what is subtracted.
         self.queued = 0
         crashpoint("commands.taken")
-        return [
-            QueuedCommand(row.pk, load_command(row.command, internal=True), row.actor, row.source)
-            for row in rows
-        ]
+        for row in rows:
+            self._taken.append(row.pk)
+            command = load_command(row.command, internal=True)
+            yield QueuedCommand(row.pk, command, row.actor, row.source)
 
     def conversation(self) -> tuple[Mapping[str, Any], ...]:
         rows = ExecutionEvent.objects.filter(

@@ -58,11 +58,10 @@ class ExecutionAdmin(ReadOnly):
 
     @admin.display(description="forked from")
     def parent_link(self, execution: Execution) -> SafeString | str:
-        if execution.parent_id is None:
+        parent = execution.parent_id
+        if parent is None:
             return "-"
-        return link(
-            f"#{execution.parent_id}", "admin:workflows_execution_change", execution.parent_id
-        )
+        return link(f"#{parent}", "admin:workflows_execution_change", parent)
 
     @admin.display(description="inputs")
     def inputs_json(self, execution: Execution) -> SafeString:
@@ -96,9 +95,18 @@ def _around(execution: Execution, request: HttpRequest) -> dict[str, Any]:
         "checkpoints": execution.checkpoints.order_by("-layer"),
         "commands": execution.command_log.order_by("-id")[:_EVENTS],
         "desk_url": url("reviews:run", execution.pk),
-        "records_url": url("admin:reviews_humanreviewrecord_changelist"),
+        "records_url": _records(execution),
         **_timeline(execution, request.GET.get("before", "")),
     }
+
+
+def _records(execution: Execution) -> str:
+    """Where the decisions about an execution are listed; "" where nothing above keeps any."""
+    kept = url("admin:reviews_humanreviewrecord_changelist")
+    if kept:
+        return f"{kept}?execution__id__exact={execution.pk}"
+    shown = url("reviews:history")
+    return f"{shown}?execution={execution.pk}" if shown else ""
 
 
 def _task(task: Any) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class McpServerAdmin(Base):
     readonly_fields = ("synced_at", "sync_error", "env_names", "header_names")
     actions = ("sync_tools",)
 
-    def get_fields(self, request: HttpRequest, obj: McpServer | None = None) -> list[str]:
+    def get_fields(self, request: HttpRequest, obj: McpServer | None = None) -> list[Any]:
         """Who may only look sees the names of variables and headers; values can be secrets."""
         env, headers = "env", "headers"
         if not self.has_change_permission(request, obj) and obj is not None:

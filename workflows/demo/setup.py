@@ -9,7 +9,7 @@ from workflows.models import Execution, McpServer, Workflow
 from workflows.services import start_execution
 
 from .definitions import WORKFLOWS
-from .repository import demo_repository, diff_base
+from .repository import NoRepository, demo_repository, diff_base
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -30,8 +30,16 @@ def ensure_git_server() -> McpServer:
 
 def ensure_workflows() -> None:
     """The demo's workflows; one that somebody changed is left as it is."""
+    try:
+        folder = demo_repository()
+        known = {"repo": str(folder), "since": diff_base(folder)}
+    except NoRepository:
+        known = {}
     for definition in WORKFLOWS:
-        Workflow.objects.get_or_create(name=definition["name"], defaults=definition)
+        asked = definition["inputs_schema"]["properties"]
+        inputs = {name: value for name, value in known.items() if name in asked}
+        defaults = {**definition, "default_inputs": inputs}
+        Workflow.objects.get_or_create(name=definition["name"], defaults=defaults)
 
 
 def start_demo(*, actor: User | None, workflow: str = "release-notes", repo: str = "") -> Execution:

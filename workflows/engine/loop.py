@@ -59,7 +59,8 @@ def apply_queued(run: Run, ports: Ports) -> None:
     for queued in run.take_commands():
         with run.speaks_as(queued.actor, queued.source):
             run.record(*_answer(run, queued.command, ports, queued.actor))
-    run.commit()
+        # One step each: what counts as taken has had its effect, wherever a crash comes.
+        run.commit()
 
 
 def _answer(run: Run, command: object, ports: Ports, actor: str) -> tuple[ev.Event, ...]:

@@ -201,8 +201,8 @@ class Run(Protocol):
     def settled(self, task_ids: Sequence[str]) -> Mapping[str, Settled]:
         """How the named tasks ended, those of the current layer included."""
 
-    def take_commands(self) -> Sequence[QueuedCommand]:
-        """The commands that wait, oldest first; they count as taken with the next commit."""
+    def take_commands(self) -> Iterator[QueuedCommand]:
+        """The commands that wait, oldest first; each counts as taken with the next commit."""
 
     def speaks_as(self, actor: str, source: str) -> AbstractContextManager[None]:
         """Events recorded inside carry this actor and source."""
