@@ -107,8 +107,9 @@ def test_a_paused_run_appears_is_edited_approved_and_written(
     auditor = browser.new_context().new_page()
     sign_in(auditor, product, "auditor")
     auditor.goto(f"{product.address}/history/?execution={run}")
-    expect(auditor.get_by_text("reviewer").first).to_be_visible()
-    expect(auditor.get_by_text("write_file").first).to_be_visible()
+    for node in ("draft", "write_file"):
+        sentence = re.compile(f"reviewer approved {node} in Release notes with 1 change")
+        expect(auditor.get_by_role("link", name=sentence)).to_be_visible()
     waiting = start_run(product)
     wait_for_pause(api, waiting, "draft", auditor)
     auditor.goto(f"{product.address}/review/{waiting}/{waiting}-1/")
