@@ -60,7 +60,7 @@ def _graph() -> dict[str, Any]:
         "embedder_timeout_seconds": env_float(
             "HOLDPOINT_EMBEDDER_TIMEOUT_SECONDS", 10.0, minimum=0.1
         ),
-        "suggest_threshold": env_float("HOLDPOINT_SUGGEST_THRESHOLD", 0.35, minimum=0, maximum=1),
+        "suggest_threshold": env_float("HOLDPOINT_SUGGEST_THRESHOLD", 0.45, minimum=0, maximum=1),
         "suggest_max_tasks": env_int("HOLDPOINT_SUGGEST_MAX_TASKS", 8, minimum=1),
         "replan_max_tasks": env_int("HOLDPOINT_REPLAN_MAX_TASKS", 3, minimum=1),
         "predict_threshold": env_float("HOLDPOINT_PREDICT_THRESHOLD", 0.7, minimum=0, maximum=1),

@@ -154,10 +154,11 @@ def _producers(draft: Draft, step: Step, tool: ToolRecord, missing: Sequence[str
     query = f"read {' '.join(missing)} {step.query}"
     filters = Filters(
         read_only=True,
+        describes_output=True,
         permission_sets=draft.filters.permission_sets,
         without=(*draft.filters.without, tool.name, *draft.names()),
     )
-    found = retrieval.search(query, limit=_PRODUCERS, filters=filters).found
+    found = retrieval.search(query, limit=_PRODUCERS, filters=filters, by_words=True).found
     before = [edge.from_tool for edge in draft.graph.before(tool.name)]
     ranked = ranking.rank(found, graph=draft.graph, context=draft.names())
     return sorted(ranked, key=lambda item: item.tool.name not in before)

@@ -72,6 +72,12 @@ def learn(
     )
 
 
+def learned_keys(keys: Collection[str]) -> set[str]:
+    """Which of these executions have been learned from."""
+    rows = LearnedExecution.objects.filter(execution_key__in=list(keys))
+    return set(rows.values_list("execution_key", flat=True))
+
+
 def _pairs(
     layers: Sequence[Collection[str]], edges: Iterable[tuple[str, str]]
 ) -> set[tuple[str, str]]:

@@ -13,7 +13,7 @@ from graphrag.records import ToolRecord, record_of
 
 MAX_QUERY = 2_000
 _FUSION = 20
-_EF_SEARCH = 100
+_EF_SEARCH = 160
 _SPARE = 20
 _COVERED = 0.6
 _OTHER_ACTION = 0.8
@@ -63,6 +63,7 @@ class Filters:
     read_only: bool | None = None
     permission_sets: tuple[str, ...] | None = None
     without: tuple[str, ...] = ()
+    describes_output: bool = False
 
     def sql(self) -> tuple[str, dict[str, Any]]:
         """A condition on the tool table ``t`` and its parameters."""
@@ -75,6 +76,8 @@ class Filters:
             parts.append("t.read_only = %(read_only)s")
         if self.permission_sets is not None:
             parts.append("t.permission_set = ANY(%(permission_sets)s)")
+        if self.describes_output:
+            parts.append("t.output_schema ? 'properties'")
         if self.without:
             parts.append("NOT t.name = ANY(%(without)s)")
         return " AND ".join(parts), {
@@ -130,10 +133,13 @@ class Candidate:
     similarity: float = 0.0
 
 
-def search(query: str, *, limit: int = 10, filters: Filters = EVERYTHING) -> Answer:
+def search(
+    query: str, *, limit: int = 10, filters: Filters = EVERYTHING, by_words: bool = False
+) -> Answer:
     """Enabled tools that fit the query, at most ``limit``; nothing for an empty query.
 
-    Without a working embedder full text answers alone, with a warning.
+    Without a working embedder full text answers alone, with a warning; ``by_words`` asks for
+    full text alone, which is cheaper.
     """
     asked = query.replace("\x00", " ")[:MAX_QUERY].strip()
     if not asked or limit < 1:
@@ -141,13 +147,15 @@ def search(query: str, *, limit: int = 10, filters: Filters = EVERYTHING) -> Ans
     words = lexicon.current()
     terms = words.terms(asked)
     candidates = max(conf.search_candidates(), limit)
+    by_vector: list[Candidate] = []
     warnings: tuple[str, ...] = ()
     trust = 0.0
     try:
-        trust = embedding.current().trust
-        by_vector = vector_search(asked, words, limit=candidates, filters=filters)
+        if not by_words:
+            trust = embedding.current().trust
+            by_vector = vector_search(asked, words, limit=candidates, filters=filters)
     except embedding.EmbedderError as error:
-        by_vector, warnings = [], (f"Found by full text alone: {error}",)
+        warnings = (f"Found by full text alone: {error}",)
     by_text = text_search(terms, words, limit=candidates, filters=filters)
     fused = _fused(by_vector, by_text, trust)[: limit + _SPARE]
     best = _scored(fused, terms, words, text.action(asked))[:limit]
@@ -195,7 +203,10 @@ def text_search(
     }
     with connection.cursor() as cursor:
         cursor.execute(_BY_WORDS.format(condition=condition), parameters)
-        return [Candidate(*row, lexemes=tuple(found)) for (*row, found) in cursor.fetchall()]
+        return [
+            Candidate(key, name, server, read_only, lexemes=tuple(found))
+            for key, name, server, read_only, found in cursor.fetchall()
+        ]
 
 
 def _quoted(lexeme: str) -> str:

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from graphrag import schemas, text
@@ -113,9 +114,14 @@ def _of_items(task: str, list_: str, name: str, schema: Any, extension: str) -> 
         yield Source(task, chosen, key, kind, by_ending=by_ending)
 
 
+@lru_cache(maxsize=16_384)
+def _stems(name: str) -> frozenset[str]:
+    return frozenset(text.stems(name))
+
+
 def names_files(name: str) -> bool:
     """Whether a name is one for files: ``path``, ``file_name``."""
-    return not _NAMES_FILES.isdisjoint(text.stems(name))
+    return not _NAMES_FILES.isdisjoint(_stems(name))
 
 
 def fit(parameter: str, schema: Any, source: Source) -> float:
@@ -124,7 +130,7 @@ def fit(parameter: str, schema: Any, source: Source) -> float:
     if source.is_whole:
         if not schemas.feeds(source.types, wanted):
             return 0.0
-        return 0.6 if set(text.stems(parameter)) & _CONTENT else 0.0
+        return 0.6 if _stems(parameter) & _CONTENT else 0.0
     if source.by_ending and names_files(parameter):
         return 1.0 if schemas.feeds(source.types, wanted) else 0.0
     whole, each = schemas.feeds(source.types, wanted), may_spread(schema, source)
@@ -147,11 +153,12 @@ def may_spread(schema: Any, source: Source) -> bool:
     )
 
 
+@lru_cache(maxsize=16_384)
 def name_fit(parameter: str, given: str) -> float:
     """How alike two names are, 0 to 1."""
     if parameter == given:
         return 1.0
-    first, second = set(text.stems(parameter)), set(text.stems(given))
+    first, second = _stems(parameter), _stems(given)
     if not first or not second:
         return 0.0
     if first == second:

@@ -253,9 +253,7 @@ class ReviewQueueConsumer(NewsConsumer):
             known = self._seen.get(execution_id)
             # Earlier news of this run that never came is made up for.
             first = move["first"] if known is None else min(move["first"], known + 1)
-            events = await read(
-                sockets.queue_events, self.credentials, execution_id, first, last
-            )
+            events = await read(sockets.queue_events, self.credentials, execution_id, first, last)
             await self._tell(events, execution_id, last)
         if backstop:
             await self._look()

@@ -72,9 +72,7 @@ def checked_edit(hold: Hold, edits: Any, schema: Any) -> Edit | None:
         return None
     errors = schema_errors(schema, whole)
     if errors:
-        raise ReviewInvalid(
-            FieldError(below("edits", each.path), each.message) for each in errors
-        )
+        raise ReviewInvalid(FieldError(below("edits", each.path), each.message) for each in errors)
     return Edit(sent=edits, whole=whole)
 
 

@@ -76,10 +76,7 @@ def parse_filters(query: Mapping[str, str]) -> Filters:
     `to` are dates (UTC, both inclusive) or moments (ISO 8601; `to` exclusive).
     """
     errors: list[FieldError] = []
-    texts = {
-        name: _text(query, name, errors)
-        for name in _TEXTS
-    }
+    texts = {name: _text(query, name, errors) for name in _TEXTS}
     return Filters(
         execution=_number(texts["execution"], errors),
         node=texts["node"],

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from django.db import transaction
 from django.db.models.functions import Now
@@ -18,6 +18,7 @@ from workflows.access import visible_to
 from workflows.engine.commands import ApprovalResponse, CheckpointResponse, ExpireHold
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
+from workflows.engine.state import GrantScope
 from workflows.models import Execution, Hold
 from workflows.schemas import FieldError
 from workflows.services import CommandResult, submit_command
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 logger = logging.getLogger(__name__)
-
-GrantScope = Literal["task", "execution", "capability"]
 
 MAX_COMMENT = 10_000
 #: Seconds between tries while a worker is on the run for a moment although a hold is open.
@@ -69,6 +68,19 @@ class DecisionResult:
     complete: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """What a person says to a hold."""
+
+    decision: str
+    version: int
+    edits: Any
+    comment: str
+    source: str
+    grant_scope: GrantScope
+    grant_seconds: float | None
+
+
 class _Busy(Exception):
     """A worker holds the lease: a decision is not queued, since it could not be recorded."""
 
@@ -86,22 +98,30 @@ def decide(
     comment: str = "",
     source: str,
     grant_scope: GrantScope = "task",
+    grant_seconds: float | None = None,
     token: Token | None = None,
 ) -> DecisionResult:
     """Decide a hold as `user`, who saw the execution at `version`; all of it or nothing.
 
-    `edits`: see `edits.checked_edit`; None leaves the payload as it is.  Raises HoldNotFound,
-    NotAllowed, Conflict with the present state, or ReviewInvalid with field errors (the hold stays
-    open in every case).
+    `edits`: see `edits.checked_edit`; None leaves the payload as it is.  `grant_scope` and
+    `grant_seconds` say how far an approved permission reaches.  Raises HoldNotFound, NotAllowed,
+    Conflict with the present state, or ReviewInvalid with field errors (the hold stays open).
     """
     check_token(token)
     _check_words(decision, edits, comment)
+    answer = _Answer(
+        decision=decision,
+        version=version,
+        edits=edits,
+        comment=comment,
+        source=source,
+        grant_scope=grant_scope,
+        grant_seconds=grant_seconds,
+    )
     for wait in (*_BUSY_WAITS, None):
         try:
             with transaction.atomic():
-                return _decide(
-                    hold_id, user, decision, version, edits, comment, source, grant_scope
-                )
+                return _decide(hold_id, user, answer)
         except StaleVersion:
             raise conflict(hold_id, "stale", "The run has moved on since you looked.") from None
         except Refused as refusal:
@@ -140,48 +160,48 @@ def decide_command(
         comment=command.feedback,
         source=source,
         grant_scope=command.grant_scope,
+        grant_seconds=command.grant_seconds,
         token=token,
     )
 
 
-def _decide(
-    hold_id: str,
-    user: User,
-    decision: str,
-    version: int,
-    edits: Any,
-    comment: str,
-    source: str,
-    grant_scope: GrantScope,
-) -> DecisionResult:
+def _decide(hold_id: str, user: User, answer: _Answer) -> DecisionResult:
     person = fresh_user(user)
     hold = visible_hold(person, hold_id)
-    right = right_now(person, hold)
-    if not (right.approve if decision == Decision.APPROVE else right.reject):
-        if right.code == "already_voted":
-            raise conflict(hold_id, right.code, right.reason)
-        raise NotAllowed(right.reason, right.code)
-    _check_present(hold, version)
-    edit = checked_edit(hold, edits, payload_schema(hold)) if edits is not None else None
+    _check_right(person, hold, answer.decision)
+    _check_present(hold, answer.version)
+    edit = None
+    if answer.edits is not None:
+        edit = checked_edit(hold, answer.edits, payload_schema(hold))
     command = ApprovalResponse(
         hold=hold.id,
-        approved=decision == Decision.APPROVE,
+        approved=answer.decision == Decision.APPROVE,
         edits=edit.sent if edit else None,
-        feedback=comment,
-        grant_scope=grant_scope,
+        feedback=answer.comment,
+        grant_scope=answer.grant_scope,
+        grant_seconds=answer.grant_seconds,
     )
-    result = _submit(hold, command, person.get_username(), source, version)
+    result = _submit(hold, command, person.get_username(), answer.source, answer.version)
     verdict = Verdict(
-        decision=decision,
+        decision=answer.decision,
         actor=person.get_username(),
         reviewer=person,
-        source=source,
-        comment=comment,
+        source=answer.source,
+        comment=answer.comment,
         edited=edit is not None,
         modified=edit.whole if edit else None,
         version=result.version,
     )
     return _recorded(hold, verdict, result, edit)
+
+
+def _check_right(person: User, hold: Hold, decision: str) -> None:
+    right = right_now(person, hold)
+    if right.approve if decision == Decision.APPROVE else right.reject:
+        return
+    if right.code == "already_voted":
+        raise conflict(hold.id, right.code, right.reason)
+    raise NotAllowed(right.reason, right.code)
 
 
 def _recorded(
@@ -256,6 +276,8 @@ def _check_present(hold: Hold, version: int) -> None:
 def _refused(hold_id: str, refusal: Refused) -> Conflict | ReviewInvalid:
     if refusal.code == "no_edits":
         return ReviewInvalid([FieldError("edits", refusal.message)])
+    if refusal.code == "bad_scope":
+        return ReviewInvalid([FieldError("grant_scope", refusal.message)])
     return conflict(hold_id, refusal.code, refusal.message)
 
 

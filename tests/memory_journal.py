@@ -233,7 +233,9 @@ def _settles(event: ev.Event, known: Mapping[str, Settled]) -> dict[str, Settled
     """How the tasks that an event is about have ended."""
     match event:
         case ev.LayerStarted():
-            return {name: Settled(TaskStatus.SKIPPED, skip=why) for name, why in event.skips.items()}
+            return {
+                name: Settled(TaskStatus.SKIPPED, skip=why) for name, why in event.skips.items()
+            }
         case ev.LayerSkipped():
             skipped = Settled(TaskStatus.SKIPPED, skip=SkipReason.COMMAND)
             return dict.fromkeys(event.tasks, skipped)
@@ -251,9 +253,11 @@ def _decided(
 ) -> dict[str, Settled]:
     is_output = event.phase == "AFTER_EXECUTION"
     if event.decision == "APPROVE":
-        return {task_id: replace(known[task_id], output=event.edits)} if (
-            is_output and event.edited
-        ) else {}
+        return (
+            {task_id: replace(known[task_id], output=event.edits)}
+            if (is_output and event.edited)
+            else {}
+        )
     output = known[task_id].output if is_output else None
     if event.reason is HoldReason.ESCALATION:
         return {task_id: Settled(TaskStatus.FAILED)}

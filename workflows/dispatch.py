@@ -34,3 +34,8 @@ def enqueue(job: str, execution_id: int, *, queue: str = "default") -> bool:
         return False
     crashpoint("enqueue.after")
     return True
+
+
+def waiting(queue: str) -> int:
+    """How many jobs wait on a queue; raises RedisError when Redis is away."""
+    return int(django_rq.get_queue(queue).count)

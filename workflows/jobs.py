@@ -7,6 +7,7 @@ import logging
 from . import dispatch
 from .engine.loop import step
 from .engine.ports import LeaseLost, StaleVersion
+from .learning import learn_from
 from .models import Execution
 from .services import ports
 
@@ -23,6 +24,11 @@ def advance(execution_id: int) -> None:
         return
     if more:
         dispatch.enqueue(dispatch.ADVANCE, execution_id)
+
+
+def learn(execution_id: int) -> None:
+    """Tell the tool graph what ran; low priority, repeatable."""
+    learn_from(execution_id)
 
 
 def run_to_rest(execution_id: int) -> Execution:

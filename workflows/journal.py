@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from django.db import connection, transaction
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
 from . import conf
 from . import journal_sql as sql
@@ -45,14 +45,20 @@ class ExecutionNotFound(Exception):
     """There is no such execution."""
 
 
+_NEVER_BY_ITSELF = 2**31
+
+
 def execute(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """Run one statement with server-side parameters, so that PostgreSQL keeps its plan."""
-    connection.ensure_connection()
+    """Run one statement with server-side parameters, prepared: PostgreSQL plans it once."""
+    database = connections[DEFAULT_DB_ALIAS]
+    database.ensure_connection()
+    # Django switches preparing off; this lets it happen for those who ask, and for nobody else.
+    database.connection.prepare_threshold = _NEVER_BY_ITSELF
     with (
-        connection.wrap_database_errors,
-        psycopg.Cursor[tuple[Any, ...]](connection.connection) as cursor,
+        database.wrap_database_errors,
+        psycopg.Cursor[tuple[Any, ...]](database.connection) as cursor,
     ):
-        cursor.execute(statement, parameters)
+        cursor.execute(statement, parameters, prepare=True)
         return cursor.fetchall() if cursor.description else []
 
 
@@ -91,6 +97,7 @@ class JournalRun:
         self._abort = False
         self._set_clock(float(row[9]))
         self._started = self._watched = self._renewed = time.monotonic()
+        self._told, self._told_at = self.state.version, 0.0
 
     # --- recording ------------------------------------------------------------------------------
 
@@ -170,8 +177,9 @@ class JournalRun:
         self.queued, self._abort = int(found[0][0]), bool(found[0][1])
         self._set_clock(float(found[0][2]))
         self._renewed = time.monotonic()
-        self._announce()
+        at_once = self.state.status is not self._committed.status or self._fence is None
         self._committed, self._recorded, self._taken = self.state, [], []
+        self.tell(at_once=at_once)
         if self.state.revision != self.revision.number:
             self.revision = load_revision(int(self.execution_id), self.state.revision)
 
@@ -216,14 +224,16 @@ class JournalRun:
             parameters["decided_ids"] = [row["id"] for row in rows.verdicts]
         return parts, parameters
 
-    def _announce(self) -> None:
-        if self._recorded:
-            announce(
-                self.execution_id,
-                self._committed.version + 1,
-                self.state.version,
-                self.state.status.value,
-            )
+    def tell(self, *, at_once: bool) -> None:
+        """Send word of what is committed.
+
+        A worker in a hurry does so now and then only: `watch` tells the rest when tasks take
+        longer, and a change of status is always told at once.
+        """
+        version, moment = self._committed.version, time.monotonic()
+        if version > self._told and (at_once or moment - self._told_at > NEWS_SECONDS):
+            announce(self.execution_id, self._told + 1, version, self._committed.status.value)
+            self._told, self._told_at = version, moment
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -269,6 +279,7 @@ class JournalRun:
 
     def watch(self) -> bool:
         moment = time.monotonic()
+        self.tell(at_once=False)
         if moment - self._watched < WATCH_SECONDS:
             return self._abort
         self._watched = moment
@@ -289,6 +300,8 @@ class JournalRun:
 
 #: How often a worker with running tasks looks at its lease and at the abort flag.
 WATCH_SECONDS = 0.3
+#: The least time between two pieces of news of one execution that is under way.
+NEWS_SECONDS = 0.05
 
 
 class DjangoJournal:

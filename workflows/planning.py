@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphrag import planning as graph_planning
+from graphrag import replanning
 from graphrag.catalogue import tools_by_name
 from graphrag.ingest import IngestResult, upsert_tools
 from graphrag.records import ToolRecord
@@ -14,8 +15,11 @@ from graphrag.records import ToolRecord
 from .engine.dag import Plan
 from .engine.faults import TaskFailed
 from .engine.ports import Settled
+from .engine.status import TaskStatus
+from .engine.structure import PlanInvalid
 from .mcp.client import McpTool
 from .tools import registry
+from .validation import checked_plan
 
 __all__ = [
     "CataloguePlanner",
@@ -103,7 +107,7 @@ def suggest(intent: str, inputs: Mapping[str, Any]) -> SuggestedPlan:
 
 
 class CataloguePlanner:
-    """engine.ports.Planner."""
+    """engine.ports.Planner on the tool graph."""
 
     def replan(
         self,
@@ -113,5 +117,23 @@ class CataloguePlanner:
         begun: frozenset[str],
         requirement: str,
         context: Mapping[str, Any],
+        inputs: Mapping[str, Any],
     ) -> Plan:
-        raise TaskFailed("no planner is configured", retryable=True)
+        done = [name for name, each in settled.items() if each.status is TaskStatus.SUCCEEDED]
+        written = plan.model_dump(mode="json", by_alias=True, exclude_none=True)
+        found = replanning.replan(written, done, requirement, context, inputs=inputs)
+        if found.plan is None:
+            raise TaskFailed(_why_not(found.warnings, [near.tool for near in found.nearest]))
+        if found.missing_inputs:
+            needs = ", ".join(f"{name} (for {tool})" for name, tool in found.missing_inputs.items())
+            raise TaskFailed(f"the new tasks need {needs}; give it as available_context")
+        try:
+            return checked_plan(dict(found.plan), tool_schemas)
+        except PlanInvalid as invalid:
+            raise TaskFailed(f"the new plan cannot be run: {invalid}") from invalid
+
+
+def _why_not(warnings: Iterable[str], nearest: Iterable[str]) -> str:
+    near = ", ".join(nearest)
+    told = " ".join(warnings) or "No tool fits the requirement."
+    return f"{told} Nearest tools: {near}." if near else told

@@ -19,6 +19,7 @@ from .crashpoints import crashpoint
 from .engine.commands import ExpireHold
 from .engine.decide import Refused
 from .engine.ports import StaleVersion
+from .learning import unlearned
 from .models import Hold
 from .services import submit_command
 
@@ -46,9 +47,23 @@ def sweep() -> Sweep:
     if overdue:
         logger.info("sent again for %s executions", len(overdue))
     done = _run("agent holds", expire_agent_holds)
+    _run("learning", send_learning)
     for path in settings.HOLDPOINT.get("sweep_hooks", ()):
         done += _run(path, import_string(path))
     return Sweep(sent=len(overdue), hooks=done)
+
+
+def send_learning() -> int:
+    """Have the tool graph learn from completed executions, when the low queue has room.
+
+    Not sent by the run itself: a job per execution would cost as much as a short execution.
+    """
+    if dispatch.waiting("low"):
+        return 0
+    ids = unlearned()
+    for execution_id in ids:
+        dispatch.enqueue(dispatch.LEARN, execution_id, queue="low")
+    return len(ids)
 
 
 def expire_agent_holds() -> int:

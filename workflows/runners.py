@@ -3,12 +3,16 @@
 Sync work goes to threads, async work to the background loop; the calling thread waits for both,
 keeps the lease alive meanwhile and hears of an abort.  A thread cannot be killed: a sync tool that
 runs past its time goes on alone, and its result is dropped.
+
+Waking a thread costs more than a quick tool does.  So one thread begins with a layer's sync tasks,
+and only what it has not got to after a moment is given a thread of its own.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -41,11 +45,52 @@ from .tools.invocation import call_sync
 #: How often the waiting thread looks after the lease, in seconds.
 _TICK = 0.1
 _THREADS = 64
+#: How long one thread works alone on a layer, in seconds.
+_HEAD_START = 0.001
 
 
 @lru_cache(maxsize=1)
 def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="task")
+
+
+class _Lane:
+    """The sync calls of one layer, taken in order by as many threads as were let in."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]] = deque()
+
+    def add(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._waiting.append((future, function, args))
+        return future
+
+    def let_in(self, threads: int) -> None:
+        """Have up to this many more threads take calls, no more than there are calls."""
+        for _ in range(min(threads, len(self._waiting))):
+            _threads().submit(self._take)
+
+    def _take(self) -> None:
+        try:
+            while True:
+                future, function, args = self._waiting.popleft()
+                if future.set_running_or_notify_cancel():
+                    _fulfil(future, function, args)
+        except IndexError:
+            return
+        finally:
+            # A tool may use the database; its thread must not keep the connection.
+            for connection in connections.all(initialized_only=True):
+                connection.close()
+
+
+def _fulfil(future: Future[Any], function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    try:
+        value = function(*args)
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(value)
 
 
 @dataclass(slots=True)
@@ -99,9 +144,13 @@ class LayerRunner:
     window: Callable[[], float] = field(default=conf.commit_window_seconds)
 
     def run(self, calls: Sequence[TaskCall], watch: Watch) -> Iterator[Sequence[TaskResult]]:
-        running = [_start(call, time.monotonic()) for call in calls]
+        lane = _Lane()
+        running = [_start(call, time.monotonic(), lane) for call in calls]
         window = self.window()
         try:
+            lane.let_in(1)
+            wait([each.future for each in running], timeout=_HEAD_START)
+            lane.let_in(_THREADS)
             wait([each.future for each in running], timeout=window)
             while running:
                 batch, running = _sort(running)
@@ -138,32 +187,34 @@ def _sort(running: Sequence[_Running]) -> tuple[list[TaskResult], list[_Running]
     return results, still
 
 
-def _start(call: TaskCall, now: float) -> _Running:
+def _start(call: TaskCall, now: float, lane: _Lane) -> _Running:
     cancelled = threading.Event()
     deadline = now + time_limit(call)
     started = time.perf_counter()
     try:
-        future = _submit(call, cancelled, deadline)
+        future = _submit(call, cancelled, deadline, lane)
     except TaskFailed as failure:
         future = Future()
         future.set_exception(failure)
     return _Running(call, future, cancelled, started, deadline)
 
 
-def _submit(call: TaskCall, cancelled: threading.Event, deadline: float) -> Future[Any]:
+def _submit(
+    call: TaskCall, cancelled: threading.Event, deadline: float, lane: _Lane
+) -> Future[Any]:
     match call.task:
         case ToolTask():
-            return _submit_tool(call.task, call, cancelled, deadline)
+            return _submit_tool(call.task, call, cancelled, deadline, lane)
         case CodeTask():
             request = code_request(call, call.task)
-            return _in_thread(run_code, request, cancelled.is_set)
+            return lane.add(run_code, request, cancelled.is_set)
         case CapabilityTask():
             message = f"there is no capability {call.task.capability!r}"
             raise TaskFailed(message, retryable=False)
 
 
 def _submit_tool(
-    task: ToolTask, call: TaskCall, cancelled: threading.Event, deadline: float
+    task: ToolTask, call: TaskCall, cancelled: threading.Event, deadline: float, lane: _Lane
 ) -> Future[Any]:
     tool = registry.get(task.tool)
     if tool is not None:
@@ -177,32 +228,24 @@ def _submit_tool(
         )
         if tool.is_async:
             return background.submit(call_async(tool, call.inputs, ctx))
-        return _in_thread(call_sync, tool, call.inputs, ctx)
+        return lane.add(call_sync, tool, call.inputs, ctx)
     server, _, name = task.tool.partition(".")
     spec = server_spec(server)
     remaining = deadline - time.monotonic()
     return background.submit(pool().call(spec, name, call.inputs, remaining, cancelled.is_set))
 
 
-def _in_thread(function: Callable[..., Any], *args: Any) -> Future[Any]:
-    return _threads().submit(_without_connections, function, *args)
-
-
-def _without_connections(function: Callable[..., Any], *args: Any) -> Any:
-    """A tool may use the database; its thread must not keep the connection."""
-    try:
-        return function(*args)
-    finally:
-        for connection in connections.all(initialized_only=True):
-            connection.close()
-
-
 def permissions_of(call: TaskCall) -> PermissionSet:
     """What the task may do: its named set under the workflow's ceiling, and what people granted."""
-    granted = cap(named(_own_set(call)), named(call.ceiling))
+    granted = _capped(_own_set(call), call.ceiling)
     for grant in call.grants:
         granted = granted.union(PermissionSet.model_validate(grant))
     return granted
+
+
+@lru_cache(maxsize=256)
+def _capped(own: str, ceiling: str) -> PermissionSet:
+    return cap(named(own), named(ceiling))
 
 
 def _own_set(call: TaskCall) -> str:

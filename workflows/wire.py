@@ -25,6 +25,7 @@ _TYPES = {
     "agent_requested": "state_updated",
     "plan_revised": "state_updated",
     "replan_failed": "replan_failed",
+    "graph_update_failed": "graphrag_update_failed",
     "context_updated": "state_updated",
     "message_added": "message_added",
     "command_refused": "command_refused",

@@ -27,7 +27,10 @@ class ResumeSerializer(Strict):
         required=False, allow_blank=True, max_length=MAX_COMMENT, trim_whitespace=False, default=""
     )
     grant_scope = serializers.ChoiceField(
-        choices=["task", "execution", "capability"], required=False, default="task"
+        choices=["task", "execution", "capability", "until"], required=False, default="task"
+    )
+    grant_seconds = serializers.FloatField(
+        required=False, allow_null=True, default=None, min_value=1, max_value=2_592_000
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:

@@ -140,6 +140,7 @@ class ResumeView(APIView):
             comment=wanted["comment"],
             source="rest",
             grant_scope=wanted["grant_scope"],
+            grant_seconds=wanted["grant_seconds"],
             token=_token(request),
         )
         return Response(ResumedSerializer(_resumed(result)).data)

@@ -42,9 +42,7 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
         "workflow_url": reverse("reviews:workflow", args=(workflow.pk,))
         if workflow and workflow.enabled
         else "",
-        "started_by": execution.created_by.get_username()
-        if execution.created_by
-        else "the system",
+        "started_by": execution.created_by.get_username() if execution.created_by else "the system",
         "started_at": execution.created_at,
         "elapsed_words": words.span_words(execution.created_at, execution.finished_at)
         if execution.finished_at
@@ -79,9 +77,7 @@ def _hold(hold: Hold) -> dict[str, Any]:
 
 def _picture(execution: Execution, tasks: list[TaskView]) -> Picture:
     by_id = {task.id: task for task in tasks}
-    layers = [
-        [_node(by_id[name]) for name in layer] for layer in revision_of(execution).layers
-    ]
+    layers = [[_node(by_id[name]) for name in layer] for layer in revision_of(execution).layers]
     is_live = not ExecutionStatus(execution.status).is_final
     return layout(
         with_links(layers, "#task-"),

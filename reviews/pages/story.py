@@ -86,6 +86,10 @@ def _message(event: ExecutionEvent) -> dict[str, Any]:
     }
 
 
+def _forked(payload: Payload, actor: str) -> _Line:
+    return _Line(f"goes on from run {payload['parent']} after its layer {payload['layer'] + 1}")
+
+
 def _started(payload: Payload, actor: str) -> _Line:
     tasks = words.counted(payload["total_tasks"], "task")
     return _Line(f"the run begins: {tasks} in {words.counted(payload['total_layers'], 'layer')}")
@@ -144,6 +148,11 @@ def _decided(payload: Payload, actor: str) -> _Line:
     return _Line(f"{actor} {verb} {name}{edits}{comment}", name, look, names_actor=True)
 
 
+def _capability(payload: Payload, actor: str) -> _Line:
+    name = payload["capability"]
+    return _Line(f"the capability {name} may do more from now on", name, "waiting")
+
+
 def _expired(payload: Payload, actor: str) -> _Line:
     return _Line(f"time ran out for {payload.get('task_id') or 'a decision'}", look="waiting")
 
@@ -171,6 +180,10 @@ def _agent(payload: Payload, actor: str) -> _Line:
     return _Line(f"agent {payload['agent']} says {payload['decision']}{reason}", names_actor=True)
 
 
+def _agent_asked(payload: Payload, actor: str) -> _Line:
+    return _Line("the agent will be asked at the next boundary")
+
+
 def _agent_failed(payload: Payload, actor: str) -> _Line:
     return _Line(f"agent {payload['agent']} gave no answer: {payload['error']}", look="bad")
 
@@ -196,6 +209,10 @@ def _refused(payload: Payload, actor: str) -> _Line:
     return _Line(f"{payload['command']} was refused: {payload['error']}", look="bad")
 
 
+def _not_learned(payload: Payload, actor: str) -> _Line:
+    return _Line(f"nothing was learned from this run: {payload.get('error', '')}".rstrip(": "))
+
+
 def _completed(payload: Payload, actor: str) -> _Line:
     return _Line("the run is complete", look="good")
 
@@ -217,6 +234,7 @@ def _other(payload: Payload, actor: str) -> _Line:
 
 _LINES: dict[str, Callable[[Payload, str], _Line]] = {
     "execution_started": _started,
+    "execution_forked": _forked,
     "layer_started": _layer,
     "task_succeeded": _succeeded,
     "task_errored": _errored,
@@ -224,6 +242,7 @@ _LINES: dict[str, Callable[[Payload, str], _Line]] = {
     "hold_opened": _opened,
     "hold_voted": _voted,
     "hold_decided": _decided,
+    "capability_permission_updated": _capability,
     "hold_expired": _expired,
     "hold_extended": _extended,
     "layer_closed": _closed,
@@ -231,10 +250,12 @@ _LINES: dict[str, Callable[[Payload, str], _Line]] = {
     "layer_skipped": _skipped,
     "agent_decided": _agent,
     "agent_failed": _agent_failed,
+    "agent_requested": _agent_asked,
     "plan_revised": _revised,
     "replan_failed": _replan_failed,
     "context_updated": _context,
     "command_refused": _refused,
+    "graph_update_failed": _not_learned,
     "execution_completed": _completed,
     "execution_failed": _failed,
     "execution_aborted": _aborted,

@@ -39,9 +39,7 @@ class Surroundings:
 
     def beads(self) -> tuple[dict[str, str], ...]:
         """One bead per layer: label, state (done, current, todo, failed), words."""
-        return tuple(
-            self._bead(index, list(names)) for index, names in enumerate(self._layers)
-        )
+        return tuple(self._bead(index, list(names)) for index, names in enumerate(self._layers))
 
     @property
     def _layers(self) -> tuple[tuple[str, ...], ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
 #: Characters of a search text that are looked at.
 _LONGEST_QUERY = 200
+
+
+class SeeOther(HttpResponseRedirect):
+    """The answer to a POST that was done: look there, by GET."""
+
+    status_code = 303
 
 
 def person(request: HttpRequest) -> User:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.mixins import LoginRequiredMixin
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect
 from django.views.decorators.http import require_safe
 from django.views.generic import View
 
@@ -20,7 +19,7 @@ from workflows.engine.bounded_json import digest
 from workflows.models import Hold
 from workflows.schemas import FieldError, FormValue
 
-from .common import fragment, is_htmx, page, person
+from .common import SeeOther, fragment, is_htmx, page, person
 
 
 def _hold(request: HttpRequest, execution_id: int, hold_id: str) -> Hold:
@@ -79,9 +78,7 @@ class DecisionView(LoginRequiredMixin, View):
             return self._show(request, now, posted.answer(stale=stale), status=409)
         except services.HoldNotFound:
             raise Http404 from None
-        response = redirect(request.path)
-        response.status_code = 303
-        return response
+        return SeeOther(request.path)
 
     def _show(
         self, request: HttpRequest, hold: Hold, answer: Answer | None = None, status: int = 200

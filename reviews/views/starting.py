@@ -24,11 +24,7 @@ from workflows.models import Execution, Workflow
 from workflows.schemas import FieldError
 from workflows.services import InvalidRequest, start_execution, submit_command
 
-from .common import page, person, visible_execution
-
-
-def _see_other(url: str) -> HttpResponse:
-    return HttpResponse(status=303, headers={"Location": url})
+from .common import SeeOther, page, person, visible_execution
 
 
 def _run_url(execution: Execution) -> str:
@@ -49,8 +45,8 @@ def start_demo(request: HttpRequest) -> HttpResponse:
         execution = begin_demo(actor=person(request))
     except (NoRepository, InvalidRequest, Workflow.DoesNotExist) as error:
         messages.error(request, f"The demo run was not started: {error}")
-        return _see_other(reverse("reviews:runs"))
-    return _see_other(_run_url(execution))
+        return SeeOther(reverse("reviews:runs"))
+    return SeeOther(_run_url(execution))
 
 
 @login_required
@@ -71,12 +67,10 @@ def start(request: HttpRequest, workflow_id: int) -> HttpResponse:
                 for each in invalid.problems
             )
         else:
-            return _see_other(_run_url(execution))
+            return SeeOther(_run_url(execution))
     context = {
         "workflow": workflow_context(person(request), workflow),
-        "starter": starter(
-            workflow, values=posted.value, errors=errors, rejected=posted.rejected
-        ),
+        "starter": starter(workflow, values=posted.value, errors=errors, rejected=posted.rejected),
     }
     return page(request, "reviews/workflow.html", context, section="workflows", status=422)
 
@@ -103,7 +97,7 @@ def command(request: HttpRequest, execution_id: int) -> HttpResponse:
         messages.error(request, "The run has moved on in between. Look again, then decide.")
     except Refused as refusal:
         messages.error(request, refusal.message)
-    return _see_other(_run_url(execution))
+    return SeeOther(_run_url(execution))
 
 
 def _command(request: HttpRequest) -> tuple[Abort | AddMessage | Continue, int | None]:

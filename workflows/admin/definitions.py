@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from workflows.definitions import definition_problems, save_workflow
 from workflows.models import Workflow
 
-from .json_fields import BoundedJSONField
+from .json_fields import BoundedJSONField, JSONEditor
 
 if TYPE_CHECKING:
     FormBase = forms.ModelForm[Workflow]
@@ -30,7 +30,9 @@ _HEAD = re.compile(r"(\w+)[.]?(.*)", re.DOTALL)
 class WorkflowForm(FormBase):
     """A definition, checked as a start would check it; errors stand at their field."""
 
-    plan = BoundedJSONField(help_text="Tasks and what they need of each other.")
+    plan = BoundedJSONField(
+        widget=JSONEditor(size="large"), help_text="Tasks and what they need of each other."
+    )
     policy = BoundedJSONField(required=False, help_text="Where people and agents decide.")
     inputs_schema = BoundedJSONField(
         required=False, help_text="JSON Schema of the inputs that a start asks for."

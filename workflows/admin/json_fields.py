@@ -19,9 +19,9 @@ class JSONEditor(forms.Textarea):
         js = ("dist/jsoneditor.min.js", "workflows/json-editor.js")
         css = {"all": ("dist/jsoneditor.min.css", "workflows/admin.css")}
 
-    def __init__(self, attrs: dict[str, Any] | None = None) -> None:
+    def __init__(self, attrs: dict[str, Any] | None = None, *, size: str = "small") -> None:
         plain = {"rows": 14, "cols": 90, "class": "json-source", "spellcheck": "false"}
-        super().__init__({**plain, "data-json-editor": "", **(attrs or {})})
+        super().__init__({**plain, "data-json-editor": size, **(attrs or {})})
 
 
 class BoundedJSONField(forms.JSONField):

@@ -96,8 +96,8 @@ class McpServerAdmin(Base):
         for server in queryset:
             synced = catalogue.sync_server(server)
             if synced.error:
-                text = f"{synced.server} could not be read: {synced.error}"
+                text = f"Could not read {synced.server}: {synced.error}"
                 self.message_user(request, text, messages.ERROR)
             else:
-                text = f"{synced.server} offers {synced.tools} tools."
+                text = f"Read {synced.tools} tools of {synced.server}."
                 self.message_user(request, text, messages.SUCCESS)

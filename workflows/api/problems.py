@@ -21,7 +21,6 @@ from django.db import DataError
 from django.http import Http404
 from rest_framework import exceptions as drf
 from rest_framework.response import Response
-from rest_framework.views import set_rollback
 
 from workflows.engine.bounded_json import BoundedJSONError
 from workflows.engine.decide import Refused
@@ -135,14 +134,9 @@ def problem(
 def problem_handler(exc: Exception, context: Mapping[str, Any]) -> Response | None:
     """DRF's EXCEPTION_HANDLER: a problem, or None for what is our own fault (500)."""
     if isinstance(exc, drf.APIException):
-        answer = _of_drf(exc)
-    else:
-        kind = next((_KINDS[each] for each in type(exc).__mro__ if each in _KINDS), None)
-        if kind is None:
-            return None
-        answer = _of_ours(exc, kind, context)
-    set_rollback()
-    return answer
+        return _of_drf(exc)
+    kind = next((_KINDS[each] for each in type(exc).__mro__ if each in _KINDS), None)
+    return None if kind is None else _of_ours(exc, kind, context)
 
 
 # --- our exceptions -------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from .moves import (
     RunTasks,
     StartLayer,
 )
+from .permissions import NAMED, admits
 from .ports import AgentAnswer, AgentQuestion, Failure, Ports, Run, Settled, TaskCall, TaskResult
 from .state import SkipReason
 from .status import TaskStatus
@@ -148,7 +149,8 @@ def call_for(run: Run, task_id: str) -> TaskCall:
     attempt = state.attempt + 1
     inputs = task_inputs(run, task_id)
     grants = (*run.state.grants, *state.grants)
-    key = f"{run.execution_id}:{run.state.revision}:{task_id}:{attempt}"
+    # Without the revision: a plan that changes between a crash and the repetition keeps what began.
+    key = f"{run.execution_id}:{task_id}:{attempt}"
     ceiling = run.policy.permission_ceiling
     return TaskCall(task, inputs, attempt, key, run.execution_id, grants, ceiling)
 
@@ -157,6 +159,10 @@ def _told(run: Run, result: TaskResult) -> ev.Event:
     call, outcome = result.call, result.outcome
     match outcome:
         case PermissionEscalationNeeded():
+            never = _never_granted(run, outcome)
+            if never:
+                failure = Failure(never, logs=outcome.logs)
+                return _failed(run, call.task.id, failure, inputs=call.inputs)
             return ev.TaskEscalated(
                 task_id=call.task.id,
                 operation=outcome.operation,
@@ -175,6 +181,18 @@ def _told(run: Run, result: TaskResult) -> ev.Event:
         output=outcome.output,
         logs=outcome.logs,
     )
+
+
+def _never_granted(run: Run, need: PermissionEscalationNeeded) -> str:
+    """Why no decision can help: beyond the ceiling, or granted already; "" when one can."""
+    asked = f"it needs permission: {need.operation} {need.resource}"
+    missing = need.requested.difference(need.current)
+    if missing.is_empty:
+        return f"{asked}, which it has; granting it again would not help"
+    ceiling = run.policy.permission_ceiling
+    if not admits(NAMED.get(ceiling, NAMED["minimal"]), missing):
+        return f"{asked}, which is above the ceiling of this run ({ceiling}); nobody can grant it"
+    return ""
 
 
 def _failed(run: Run, task_id: str, failure: Failure, *, inputs: Any) -> ev.TaskErrored:

@@ -31,7 +31,12 @@ def ask_planner(run: Run, planner: Planner, command: Replan) -> RevisePlan:
             begun=frozenset(begun),
             requirement=command.new_requirement,
             context={**run.context, **command.available_context},
+            inputs=run.inputs,
         )
     except TaskFailed as failure:
         return RevisePlan(requirement=command.new_requirement, error=failure.message)
-    return RevisePlan(requirement=command.new_requirement, plan=plan)
+    return RevisePlan(
+        requirement=command.new_requirement,
+        plan=plan,
+        available_context=command.available_context,
+    )

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from .dag import Plan, TaskSpec
+from .state import GrantScope
 
 
 class _Command(BaseModel):
@@ -39,7 +40,9 @@ class _Approval(_Command):
     approved: bool
     edits: Any = None
     feedback: str = Field(default="", max_length=10_000)
-    grant_scope: Literal["task", "execution", "capability"] = "task"
+    # How far the grant of an approved escalation reaches; `until` takes its length in seconds.
+    grant_scope: GrantScope = "task"
+    grant_seconds: float | None = Field(default=None, gt=0, le=2_592_000)
 
 
 class ApprovalResponse(_Approval):
@@ -130,6 +133,8 @@ class RevisePlan(_Command):
     requirement: str
     plan: Plan | None = None
     error: str = ""
+    # What the new tasks may read; it joins the execution's context.
+    available_context: dict[str, Any] = {}
 
 
 #: Commands that only Holdpoint itself gives.

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from . import commands as cmd
 from . import events as ev
 from .dag import CapabilityTask, CodeTask, Plan, Revision, ToolTask
+from .permissions import PermissionSet
 from .policy import Policy
 from .state import ExecutionState, Hold, HoldReason
 from .structure import Problem, structure_problems
@@ -113,6 +114,8 @@ def _(
         if command.edits is not None:
             raise Refused("no_edits", "The last approval of the quorum may edit; this is not it.")
         return [ev.HoldVoted(hold_id=hold.id, voter=facts.actor, task_id=hold.task_id)]
+    if hold.reason is HoldReason.ESCALATION:
+        return _grant(state, hold, facts, command)
     return [_approval(state, hold, facts, command)]
 
 
@@ -130,16 +133,52 @@ def _approval(
     command: cmd.ApprovalResponse | cmd.CheckpointResponse,
 ) -> ev.HoldDecided:
     event = _decided(state, hold, facts, decision="APPROVE", comment=command.feedback)
-    changes: dict[str, Any] = {}
-    if command.edits is not None:
-        changes = {"edits": command.edits, "edited": True}
-    if hold.reason is HoldReason.ESCALATION and hold.task_id:
-        need = state.tasks[hold.task_id].escalation
-        changes = {
-            "grant": need.requested if need else None,
-            "grant_scope": command.grant_scope,
-        }
-    return event.model_copy(update=changes)
+    if command.edits is None:
+        return event
+    return event.model_copy(update={"edits": command.edits, "edited": True})
+
+
+def _grant(
+    state: ExecutionState,
+    hold: Hold,
+    facts: Facts,
+    command: cmd.ApprovalResponse | cmd.CheckpointResponse,
+) -> list[ev.Event]:
+    """What was asked for, and nothing else, for as far as the command says."""
+    task_id = hold.task_id or ""
+    task, need = facts.revision.plan.by_id[task_id], state.tasks[task_id].escalation
+    _check_scope(command, task)
+    if need is None:
+        raise Refused("no_escalation", f"{task_id} does not ask for a permission any more.")
+    granted = PermissionSet.model_validate(need.requested).difference(
+        PermissionSet.model_validate(need.current)
+    )
+    changes = {
+        "grant": granted.model_dump(mode="json"),
+        "grant_scope": command.grant_scope,
+        "grant_seconds": command.grant_seconds,
+        "operation": need.operation,
+        "resource": need.resource,
+    }
+    decided = _approval(state, hold, facts, command).model_copy(update=changes)
+    if command.grant_scope != "capability" or not isinstance(task, CapabilityTask):
+        return [decided]
+    raised = ev.CapabilityPermissionUpdated(
+        capability=task.capability,
+        task_id=task_id,
+        hold_id=hold.id,
+        granted=granted.model_dump(mode="json"),
+    )
+    return [decided, raised]
+
+
+def _check_scope(command: cmd.ApprovalResponse | cmd.CheckpointResponse, task: object) -> None:
+    scope, is_timed = command.grant_scope, command.grant_seconds is not None
+    if scope == "capability" and not isinstance(task, CapabilityTask):
+        raise Refused("bad_scope", "Only a capability's own permission can be raised.")
+    if is_timed != (scope == "until"):
+        words = "needs its length in grant_seconds" if scope == "until" else "has no length"
+        raise Refused("bad_scope", f"A grant with the scope {scope!r} {words}.")
 
 
 def _decided(
@@ -253,10 +292,13 @@ def _(command: cmd.RevisePlan, state: ExecutionState, facts: Facts) -> Iterable[
     if command.plan is None:
         return [ev.ReplanFailed(requirement=command.requirement, error=command.error)]
     revised = _revise(state, facts, command.plan, cause="replan", requirement=command.requirement)
+    events: list[ev.Event] = [revised]
+    if command.available_context:
+        events.insert(0, ev.ContextUpdated(updates=command.available_context))
     hold = _agent_hold(state)
-    if hold is None:
-        return [revised]
-    return [revised, _decided(state, hold, facts, decision="APPROVE", comment="replanned")]
+    if hold is not None:
+        events.append(_decided(state, hold, facts, decision="APPROVE", comment="replanned"))
+    return events
 
 
 @_decide.register

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from .policy import TriggerPhase
-from .state import HoldReason, SkipReason
+from .state import GrantScope, HoldReason, SkipReason
 
 KeptApart = Field(default=None, exclude=True)
 
@@ -107,7 +107,11 @@ class HoldVoted(_Event):
 
 
 class HoldDecided(_Event):
-    """A decision.  `resumed` is true when no other hold is open and the execution goes on."""
+    """A decision.  `resumed` is true when no other hold is open and the execution goes on.
+
+    An approved escalation carries its `grant`, a PermissionSet that holds what was asked for and
+    nothing else, with its scope; `operation` and `resource` say what was denied.
+    """
 
     kind: Literal["hold_decided"] = "hold_decided"
     hold_id: str
@@ -122,8 +126,21 @@ class HoldDecided(_Event):
     is_leaf: bool = False
     on_reject: Literal["abort", "fail", "skip"] = "abort"
     grant: dict[str, Any] | None = None
-    grant_scope: Literal["task", "execution", "capability"] | None = None
+    grant_scope: GrantScope | None = None
+    grant_seconds: float | None = None
+    operation: str = ""
+    resource: str = ""
     edits: Any = None
+
+
+class CapabilityPermissionUpdated(_Event):
+    """An escalation was granted to the capability itself: it may do more from now on."""
+
+    kind: Literal["capability_permission_updated"] = "capability_permission_updated"
+    capability: str
+    task_id: str
+    hold_id: str
+    granted: dict[str, Any]
 
 
 class HoldExpired(_Event):
@@ -206,6 +223,13 @@ class ReplanFailed(_Event):
     error: str
 
 
+class GraphUpdateFailed(_Event):
+    """The tool graph could not learn from this execution, which is none the worse for it."""
+
+    kind: Literal["graph_update_failed"] = "graph_update_failed"
+    error: str
+
+
 class ContextUpdated(_Event):
     kind: Literal["context_updated"] = "context_updated"
     updates: dict[str, Any]
@@ -250,6 +274,7 @@ Event = Annotated[
     | HoldOpened
     | HoldVoted
     | HoldDecided
+    | CapabilityPermissionUpdated
     | HoldExpired
     | HoldExtended
     | LayerClosed
@@ -260,6 +285,7 @@ Event = Annotated[
     | AgentRequested
     | PlanRevised
     | ReplanFailed
+    | GraphUpdateFailed
     | ContextUpdated
     | MessageAdded
     | CommandRefused

@@ -216,13 +216,15 @@ def _(event: ev.AgentFailed, state: ExecutionState) -> ExecutionState:
 @_apply.register
 def _(event: ev.PlanRevised, state: ExecutionState) -> ExecutionState:
     replans = state.replans + (1 if event.cause == "replan" else 0)
-    # A new plan has other layers: a wish to skip one by its number no longer means anything.
+    # A new plan has other layers: a wish to skip one by its number no longer means anything, and a
+    # signature was given for what its layer was.
     return replace(
         state,
         revision=event.revision,
         total_layers=event.total_layers,
         replans=replans,
         skips=frozenset(),
+        approved=False,
     )
 
 

@@ -6,7 +6,12 @@ from .permissions import PermissionSet
 
 
 class TaskFailed(Exception):
-    """The task ran and did not succeed; `retryable` lets its retry policy try again."""
+    """The task ran and did not succeed; `retryable` lets its retry policy try again.
+
+    `logs` is what it printed before, where that is known.
+    """
+
+    logs = ""
 
     def __init__(self, message: str, *, retryable: bool = True) -> None:
         super().__init__(message)
@@ -18,8 +23,11 @@ class PermissionEscalationNeeded(Exception):
     """The task needs more permission than it has; a person decides at the boundary.
 
     `operation` is a verb such as "net" or "write", `resource` the exact thing ("api.example:443",
-    "/srv/x"), `line` the 1-based line of the user's code where it happened, if known.
+    "/srv/x"), `line` the 1-based line of the user's code where it happened, if known.  `logs` is
+    what the task printed before.
     """
+
+    logs = ""
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .dag import CodeTask
+from .dag import CapabilityTask, CodeTask
 from .events import HoldOpened
 from .inputs import task_inputs
 from .moves import Gate, is_critical
@@ -65,8 +65,8 @@ def _escalation(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
         "current": need.current,
         "requested": need.requested,
         "line": need.line,
-        "language": task.language if isinstance(task, CodeTask) else None,
-        "code": task.code if isinstance(task, CodeTask) else None,
+        "capability": task.capability if isinstance(task, CapabilityTask) else None,
+        **_program(task, ports),
     }
     return HoldOpened(
         hold_id=hold_id,
@@ -83,6 +83,17 @@ def _escalation(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
             "critical": True,
         },
     )
+
+
+def _program(task: object, ports: Ports) -> dict[str, Any]:
+    """The code that asked, its own or its capability's; a tool has none."""
+    if isinstance(task, CodeTask):
+        return {"language": task.language, "code": task.code}
+    found = ports.program(task.capability) if isinstance(task, CapabilityTask) else None
+    return {
+        "language": found.language if found else None,
+        "code": found.code if found else None,
+    }
 
 
 def _layer_approval(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:

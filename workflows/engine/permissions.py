@@ -426,6 +426,27 @@ def cap(requested: PermissionSet, ceiling: PermissionSet) -> PermissionSet:
     )
 
 
+def admits(ceiling: PermissionSet, need: PermissionSet) -> bool:
+    """Whether a ceiling lets `need` be granted on top of what is there.
+
+    Each entry has to be covered by the ceiling, or to be one exact thing of a kind the ceiling has
+    entries of: one host with its port, one path, one variable, one program.
+    """
+    return all(
+        rule.includes(ceiling.entries(field), entry)
+        or (bool(ceiling.entries(field)) and _is_exact(field, entry))
+        for field, rule in _RULES.items()
+        for entry in need.entries(field)
+    )
+
+
+def _is_exact(field: str, entry: str) -> bool:
+    if field == "hosts":
+        host, port = split_host_port(entry)
+        return port is not None and not host.startswith(ANY)
+    return entry not in (ANY, "/")
+
+
 # -- named sets ------------------------------------------------------------------------------
 
 NAMED: Final[dict[str, PermissionSet]] = {

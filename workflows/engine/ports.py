@@ -24,6 +24,7 @@ __all__ = [
     "PermissionEscalationNeeded",
     "Planner",
     "Ports",
+    "Program",
     "QueuedCommand",
     "Run",
     "Settled",
@@ -153,6 +154,7 @@ class Planner(Protocol):
         begun: frozenset[str],
         requirement: str,
         context: Mapping[str, Any],
+        inputs: Mapping[str, Any],
     ) -> Plan:
         """A plan that keeps every task in `begun`; raises TaskFailed with the reason if none."""
 
@@ -236,6 +238,19 @@ class Journal(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Program:
+    """The code of a capability."""
+
+    language: str
+    code: str
+
+
+def no_program(capability: str) -> Program | None:
+    """For surroundings without capabilities."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
 class Ports:
     """Everything a step calls on."""
 
@@ -246,3 +261,4 @@ class Ports:
     summarise: Callable[[Run], str]
     max_replans: int = 3
     abandoned_ttl_seconds: float = 3600
+    program: Callable[[str], Program | None] = no_program

@@ -18,6 +18,11 @@ from .policy import TriggerPhase
 from .status import ExecutionStatus, TaskStatus
 
 
+#: How far a granted permission reaches: this task, every task of this execution, every use of the
+#: capability, or the same task of the same workflow until a time.
+GrantScope = Literal["task", "execution", "capability", "until"]
+
+
 class Stage(StrEnum):
     """How far the current layer has come; APPROVAL looks at the next one."""
 

@@ -11,29 +11,15 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     initial = True
 
-    dependencies = [
-        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
-    ]
+    dependencies = [migrations.swappable_dependency(settings.AUTH_USER_MODEL)]
 
     operations = [
         migrations.CreateModel(
             name="McpServer",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("name", models.SlugField(max_length=60, unique=True)),
-                (
-                    "transport",
-                    models.CharField(
-                        choices=[("stdio", "stdio"), ("http", "streamable HTTP")],
-                        default="stdio",
-                        max_length=10,
-                    ),
-                ),
+                ("transport", models.CharField(choices=[("stdio", "stdio"), ("http", "streamable HTTP")], default="stdio", max_length=10)),
                 ("command", models.CharField(blank=True, default="", max_length=500)),
                 ("args", models.JSONField(blank=True, default=list)),
                 ("env", models.JSONField(blank=True, default=dict)),
@@ -43,58 +29,28 @@ class Migration(migrations.Migration):
                 ("synced_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 ("sync_error", models.TextField(blank=True, default="", editable=False)),
             ],
-            options={
-                "verbose_name": "MCP server",
-                "ordering": ("name",),
-            },
+            options={"verbose_name": "MCP server", "ordering": ("name",)},
         ),
         migrations.CreateModel(
             name="ApiToken",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("name", models.CharField(blank=True, default="", max_length=100)),
                 ("prefix", models.CharField(max_length=12)),
                 ("digest", models.CharField(max_length=64, unique=True)),
-                (
-                    "scopes",
-                    django.contrib.postgres.fields.ArrayField(
-                        base_field=models.CharField(max_length=20), size=None
-                    ),
-                ),
-                (
-                    "created_at",
-                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
-                ),
+                ("scopes", django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=20), size=None)),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("expires_at", models.DateTimeField(blank=True, null=True)),
                 ("revoked_at", models.DateTimeField(blank=True, null=True)),
                 ("last_used_at", models.DateTimeField(blank=True, null=True)),
-                (
-                    "user",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="+",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
+                ("user", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="+", to=settings.AUTH_USER_MODEL)),
             ],
-            options={
-                "ordering": ("-id",),
-            },
+            options={"ordering": ("-id",)},
         ),
         migrations.CreateModel(
             name="Execution",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("title", models.CharField(max_length=200)),
                 (
                     "status",
@@ -122,89 +78,40 @@ class Migration(migrations.Migration):
                 ("policy", models.JSONField(default=dict)),
                 ("error", models.TextField(blank=True, default="")),
                 ("forked_at_layer", models.IntegerField(null=True)),
-                (
-                    "created_at",
-                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
-                ),
-                (
-                    "updated_at",
-                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
-                ),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("updated_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("finished_at", models.DateTimeField(null=True)),
                 ("lease_owner", models.CharField(db_default="", default="", max_length=100)),
                 ("lease_until", models.DateTimeField(null=True)),
                 ("fence", models.BigIntegerField(db_default=0, default=0)),
                 ("wake_at", models.DateTimeField(null=True)),
-                (
-                    "dispatched_at",
-                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
-                ),
+                ("dispatched_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("queued_commands", models.IntegerField(db_default=0, default=0)),
                 ("abort_requested", models.BooleanField(db_default=False, default=False)),
-                (
-                    "created_by",
-                    models.ForeignKey(
-                        null=True,
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="+",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
-                (
-                    "parent",
-                    models.ForeignKey(
-                        null=True,
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="forks",
-                        to="workflows.execution",
-                    ),
-                ),
+                ("created_by", models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name="+", to=settings.AUTH_USER_MODEL)),
+                ("parent", models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name="forks", to="workflows.execution")),
             ],
-            options={
-                "ordering": ("-id",),
-            },
+            options={"ordering": ("-id",)},
         ),
         migrations.CreateModel(
             name="CommandLog",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("kind", models.CharField(max_length=30)),
                 ("actor", models.CharField(max_length=150)),
                 ("source", models.CharField(max_length=20)),
                 ("outcome", models.CharField(max_length=10)),
                 ("detail", models.TextField(blank=True, default="")),
                 ("version", models.BigIntegerField(null=True)),
-                (
-                    "created_at",
-                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
-                ),
-                (
-                    "execution",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="command_log",
-                        to="workflows.execution",
-                    ),
-                ),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("execution", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="command_log", to="workflows.execution")),
             ],
-            options={
-                "ordering": ("-id",),
-            },
+            options={"ordering": ("-id",)},
         ),
         migrations.CreateModel(
             name="Workflow",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("name", models.SlugField(max_length=100, unique=True)),
                 ("title", models.CharField(max_length=200)),
                 ("description", models.TextField(blank=True, default="")),
@@ -217,99 +124,43 @@ class Migration(migrations.Migration):
                 ("updated_at", models.DateTimeField(auto_now=True)),
                 (
                     "created_by",
-                    models.ForeignKey(
-                        blank=True,
-                        null=True,
-                        on_delete=django.db.models.deletion.SET_NULL,
-                        related_name="+",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
+                    models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name="+", to=settings.AUTH_USER_MODEL),
                 ),
             ],
-            options={
-                "ordering": ("title",),
-            },
+            options={"ordering": ("title",)},
         ),
         migrations.AddField(
             model_name="execution",
             name="workflow",
-            field=models.ForeignKey(
-                blank=True,
-                null=True,
-                on_delete=django.db.models.deletion.PROTECT,
-                related_name="executions",
-                to="workflows.workflow",
-            ),
+            field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name="executions", to="workflows.workflow"),
         ),
         migrations.CreateModel(
             name="Checkpoint",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("layer", models.IntegerField()),
                 ("version", models.BigIntegerField()),
                 ("revision", models.IntegerField()),
                 ("context", models.JSONField()),
                 ("state", models.JSONField()),
-                (
-                    "created_at",
-                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
-                ),
-                (
-                    "execution",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="checkpoints",
-                        to="workflows.execution",
-                    ),
-                ),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("execution", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="checkpoints", to="workflows.execution")),
             ],
-            options={
-                "ordering": ("-layer",),
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("execution", "layer"), name="checkpoint_layer_once"
-                    )
-                ],
-            },
+            options={"ordering": ("-layer",), "constraints": [models.UniqueConstraint(fields=("execution", "layer"), name="checkpoint_layer_once")]},
         ),
         migrations.CreateModel(
             name="ExecutionEvent",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("seq", models.BigIntegerField()),
                 ("kind", models.CharField(max_length=40)),
                 ("payload", models.JSONField()),
                 ("actor", models.CharField(blank=True, default="", max_length=150)),
                 ("source", models.CharField(blank=True, default="", max_length=20)),
-                (
-                    "created_at",
-                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
-                ),
-                (
-                    "execution",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="events",
-                        to="workflows.execution",
-                    ),
-                ),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("execution", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="events", to="workflows.execution")),
             ],
-            options={
-                "ordering": ("execution_id", "seq"),
-                "constraints": [
-                    models.UniqueConstraint(fields=("execution", "seq"), name="event_seq_once")
-                ],
-            },
+            options={"ordering": ("execution_id", "seq"), "constraints": [models.UniqueConstraint(fields=("execution", "seq"), name="event_seq_once")]},
         ),
         migrations.CreateModel(
             name="Hold",
@@ -330,208 +181,95 @@ class Migration(migrations.Migration):
                         max_length=20,
                     ),
                 ),
-                (
-                    "decider",
-                    models.CharField(
-                        choices=[("human", "human"), ("agent", "agent")], max_length=10
-                    ),
-                ),
+                ("decider", models.CharField(choices=[("human", "human"), ("agent", "agent")], max_length=10)),
                 (
                     "phase",
                     models.CharField(
-                        blank=True,
-                        choices=[
-                            ("BEFORE_EXECUTION", "BEFORE_EXECUTION"),
-                            ("AFTER_EXECUTION", "AFTER_EXECUTION"),
-                        ],
-                        default="",
-                        max_length=20,
+                        blank=True, choices=[("BEFORE_EXECUTION", "BEFORE_EXECUTION"), ("AFTER_EXECUTION", "AFTER_EXECUTION")], default="", max_length=20
                     ),
                 ),
                 (
                     "status",
                     models.CharField(
-                        choices=[
-                            ("OPEN", "open"),
-                            ("APPROVED", "approved"),
-                            ("REJECTED", "rejected"),
-                            ("CLOSED", "closed with its run"),
-                        ],
+                        choices=[("OPEN", "open"), ("APPROVED", "approved"), ("REJECTED", "rejected"), ("CLOSED", "closed with its run")],
                         default="OPEN",
                         max_length=10,
                     ),
                 ),
                 ("layer", models.IntegerField()),
                 ("payload", models.JSONField(null=True)),
-                (
-                    "groups",
-                    django.contrib.postgres.fields.ArrayField(
-                        base_field=models.CharField(max_length=150), default=list, size=None
-                    ),
-                ),
+                ("groups", django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=150), default=list, size=None)),
                 ("target", models.CharField(blank=True, default="", max_length=200)),
                 ("why", models.TextField(blank=True, default="")),
                 ("instructions", models.TextField(blank=True, default="")),
                 ("critical", models.BooleanField(default=False)),
                 ("quorum", models.IntegerField(default=1)),
-                (
-                    "approvals",
-                    django.contrib.postgres.fields.ArrayField(
-                        base_field=models.CharField(max_length=150), default=list, size=None
-                    ),
-                ),
+                ("approvals", django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=150), default=list, size=None)),
                 ("on_reject", models.CharField(default="abort", max_length=10)),
                 ("on_timeout", models.CharField(default="keep_waiting", max_length=15)),
                 ("opened_seq", models.BigIntegerField()),
-                (
-                    "opened_at",
-                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
-                ),
+                ("opened_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("expires_at", models.DateTimeField(null=True)),
                 ("decided_at", models.DateTimeField(null=True)),
                 ("decided_by", models.CharField(blank=True, default="", max_length=150)),
                 ("decision", models.CharField(blank=True, default="", max_length=10)),
-                (
-                    "execution",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="holds",
-                        to="workflows.execution",
-                    ),
-                ),
+                ("execution", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="holds", to="workflows.execution")),
             ],
             options={
                 "ordering": ("opened_at", "id"),
                 "indexes": [
-                    models.Index(
-                        condition=models.Q(("status", "OPEN")),
-                        fields=["opened_at", "id"],
-                        name="hold_open_by_age",
-                    ),
-                    models.Index(
-                        condition=models.Q(("expires_at__isnull", False), ("status", "OPEN")),
-                        fields=["expires_at"],
-                        name="hold_open_by_deadline",
-                    ),
+                    models.Index(condition=models.Q(("status", "OPEN")), fields=["opened_at", "id"], name="hold_open_by_age"),
+                    models.Index(condition=models.Q(("expires_at__isnull", False), ("status", "OPEN")), fields=["expires_at"], name="hold_open_by_deadline"),
                 ],
             },
         ),
         migrations.CreateModel(
             name="IdempotencyKey",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("key", models.CharField(max_length=200)),
                 ("route", models.CharField(max_length=200)),
                 ("body_digest", models.CharField(max_length=64)),
                 ("status", models.IntegerField(null=True)),
                 ("answer", models.JSONField(null=True)),
-                (
-                    "created_at",
-                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
-                ),
-                (
-                    "user",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="+",
-                        to=settings.AUTH_USER_MODEL,
-                    ),
-                ),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("user", models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name="+", to=settings.AUTH_USER_MODEL)),
             ],
-            options={
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("user", "key", "route"), name="idempotency_key_once"
-                    )
-                ],
-            },
+            options={"constraints": [models.UniqueConstraint(fields=("user", "key", "route"), name="idempotency_key_once")]},
         ),
         migrations.CreateModel(
             name="PlanRevision",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("number", models.IntegerField()),
                 ("plan", models.JSONField()),
                 ("layers", models.JSONField()),
                 ("cause", models.CharField(default="start", max_length=20)),
-                (
-                    "created_at",
-                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
-                ),
-                (
-                    "execution",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="revisions",
-                        to="workflows.execution",
-                    ),
-                ),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("execution", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="revisions", to="workflows.execution")),
             ],
-            options={
-                "ordering": ("number",),
-                "constraints": [
-                    models.UniqueConstraint(
-                        fields=("execution", "number"), name="revision_number_once"
-                    )
-                ],
-            },
+            options={"ordering": ("number",), "constraints": [models.UniqueConstraint(fields=("execution", "number"), name="revision_number_once")]},
         ),
         migrations.CreateModel(
             name="QueuedCommand",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("command", models.JSONField()),
                 ("actor", models.CharField(max_length=150)),
                 ("source", models.CharField(max_length=20)),
-                (
-                    "created_at",
-                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
-                ),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
                 ("taken_at", models.DateTimeField(null=True)),
-                (
-                    "execution",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="commands",
-                        to="workflows.execution",
-                    ),
-                ),
+                ("execution", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="commands", to="workflows.execution")),
             ],
             options={
                 "ordering": ("id",),
-                "indexes": [
-                    models.Index(
-                        condition=models.Q(("taken_at__isnull", True)),
-                        fields=["execution", "id"],
-                        name="command_waits",
-                    )
-                ],
+                "indexes": [models.Index(condition=models.Q(("taken_at__isnull", True)), fields=["execution", "id"], name="command_waits")],
             },
         ),
         migrations.CreateModel(
             name="TaskAttempt",
             fields=[
-                (
-                    "id",
-                    models.BigAutoField(
-                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
-                    ),
-                ),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("task_id", models.CharField(max_length=64)),
                 ("attempt", models.IntegerField()),
                 ("layer", models.IntegerField()),
@@ -573,70 +311,31 @@ class Migration(migrations.Migration):
                 ("error", models.TextField(blank=True, default="")),
                 ("logs", models.TextField(blank=True, default="")),
                 ("duration_ms", models.FloatField(default=0)),
-                (
-                    "created_at",
-                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
-                ),
-                (
-                    "execution",
-                    models.ForeignKey(
-                        on_delete=django.db.models.deletion.PROTECT,
-                        related_name="attempts",
-                        to="workflows.execution",
-                    ),
-                ),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("execution", models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name="attempts", to="workflows.execution")),
             ],
             options={
                 "ordering": ("layer", "task_id", "attempt"),
                 "constraints": [
-                    models.UniqueConstraint(
-                        fields=("execution", "task_id", "attempt"), name="attempt_recorded_once"
-                    ),
-                    models.UniqueConstraint(
-                        condition=models.Q(("settled", True)),
-                        fields=("execution", "task_id"),
-                        name="task_settled_once",
-                    ),
+                    models.UniqueConstraint(fields=("execution", "task_id", "attempt"), name="attempt_recorded_once"),
+                    models.UniqueConstraint(condition=models.Q(("settled", True)), fields=("execution", "task_id"), name="task_settled_once"),
                 ],
             },
         ),
         migrations.AddIndex(
             model_name="execution",
             index=models.Index(
-                condition=models.Q(
-                    ("status__in", ["PENDING", "RUNNING"]),
-                    ("queued_commands__gt", 0),
-                    _connector="OR",
-                ),
+                condition=models.Q(("status__in", ["PENDING", "RUNNING"]), ("queued_commands__gt", 0), _connector="OR"),
                 fields=["dispatched_at"],
                 name="execution_outbox",
             ),
         ),
-        migrations.AddIndex(
-            model_name="execution",
-            index=models.Index(fields=["created_by", "-id"], name="execution_by_creator"),
-        ),
-        migrations.AddIndex(
-            model_name="execution",
-            index=models.Index(fields=["status", "-id"], name="execution_by_status"),
-        ),
+        migrations.AddIndex(model_name="execution", index=models.Index(fields=["created_by", "-id"], name="execution_by_creator")),
+        migrations.AddIndex(model_name="execution", index=models.Index(fields=["status", "-id"], name="execution_by_status")),
         migrations.AddConstraint(
             model_name="execution",
             constraint=models.CheckConstraint(
-                condition=models.Q(
-                    (
-                        "status__in",
-                        [
-                            "PENDING",
-                            "RUNNING",
-                            "PAUSED_FOR_REVIEW",
-                            "AWAITING_AGENT",
-                            "COMPLETED",
-                            "FAILED",
-                            "ABORTED",
-                        ],
-                    )
-                ),
+                condition=models.Q(("status__in", ["PENDING", "RUNNING", "PAUSED_FOR_REVIEW", "AWAITING_AGENT", "COMPLETED", "FAILED", "ABORTED"])),
                 name="execution_known_status",
             ),
         ),

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from django.urls import reverse
 
 from graphrag.models import Tool
 from tests.integration.api.conftest import plain_plan, reviewed_plan
+from workflows.mcp.client import close_pool
 from workflows.models import ApiToken, McpServer, Workflow
 from workflows.tokens import authenticate_token, create_token
 
@@ -61,9 +63,8 @@ def test_a_workflow_is_added_and_changed(staff, workflow) -> None:
 
 
 def tool(**fields: Any) -> dict[str, Any]:
-    return {
-        "tasks": [{"id": "a", "type": "tool", "tool": "builtin.echo", "arguments": {}, **fields}]
-    }
+    task = {"id": "a", "type": "tool", "tool": "builtin.echo", "arguments": {}, **fields}
+    return {"tasks": [task]}
 
 
 @pytest.mark.parametrize(
@@ -178,9 +179,8 @@ def test_a_server_that_cannot_be_reached_so_is_refused(staff, fields, where) -> 
 
 
 def test_readers_see_no_values_of_variables_and_headers(staff) -> None:
-    made = McpServer.objects.create(
-        name="s", command="x", env={"KEY": "s3cret"}, headers={"H": "h1dden"}
-    )
+    secrets = {"env": {"KEY": "s3cret"}, "headers": {"H": "h1dden"}}
+    made = McpServer.objects.create(name="s", command="x", **secrets)
     url = reverse("admin:workflows_mcpserver_change", args=[made.pk])
     text = staff("auditor").get(url).content.decode()
     assert "KEY" in text
@@ -189,18 +189,25 @@ def test_readers_see_no_values_of_variables_and_headers(staff) -> None:
     assert "s3cret" in staff("admin").get(url).content.decode()
 
 
-def test_tools_are_synced_now(staff) -> None:
+@pytest.fixture
+def mcp_pool() -> Iterator[None]:
+    """Servers that the test starts end with it."""
+    yield
+    close_pool()
+
+
+def test_tools_are_synced_now(staff, mcp_pool) -> None:
     good = McpServer.objects.create(
-        name="kit", command=sys.executable, args=["tests/integration/mcp/server.py"]
+        name="git", command=sys.executable, args=["-m", "mcp_server_git"]
     )
     bad = McpServer.objects.create(name="gone", command="/nowhere/at/all")
     client = staff("admin")
     sent = {"action": "sync_tools", "_selected_action": [good.pk, bad.pk]}
     text = client.post(SERVERS, sent, follow=True).content.decode()
-    count = Tool.objects.filter(server="kit").count()
+    count = Tool.objects.filter(server="git").count()
     assert count > 0
-    assert f"kit offers {count} tools." in text
-    assert "gone could not be read" in text
+    assert f"Read {count} tools of git." in text
+    assert "Could not read gone" in text
     good.refresh_from_db()
     bad.refresh_from_db()
     assert good.synced_at is not None

@@ -2,6 +2,7 @@
 
 import pytest
 from django.contrib.admin.sites import site
+from django.contrib.auth.models import Permission, User
 from django.urls import reverse
 
 from workflows import services
@@ -33,7 +34,7 @@ def test_an_execution_shows_all_of_its_story(staff, paused, commanded) -> None:
     text = response.content.decode()
     hold = paused.holds.get()
     for expected in (
-        "PAUSED_FOR_REVIEW", "builtin.echo", "hello", hold.id, "node review", "hold_opened",
+        "PAUSED_FOR_REVIEW", "builtin.echo", "hello", hold.id, "node_review", "hold_opened",
         "execution_started", "update_state", "starter", "Timeline", "Checkpoints", "Review records",
     ):  # fmt: skip
         assert expected.lower() in text.lower(), expected
@@ -101,8 +102,6 @@ def test_roles_that_see_all_may_read(staff, paused, role, status) -> None:
 
 def test_staff_sees_no_more_than_anywhere_else(staff, paused) -> None:
     """The right to view the page does not widen what is visible."""
-    from django.contrib.auth.models import Permission, User
-
     client = staff("integrator")
     user = User.objects.get(username="integrator")
     user.user_permissions.add(*Permission.objects.filter(codename__startswith="view_"))

@@ -235,9 +235,7 @@ def test_without_credentials_401_and_a_session_needs_csrf(
 # --- claims and pages -----------------------------------------------------------------------------
 
 
-def test_a_claim_is_seen_and_given_back(
-    paused: Execution, reviewer: User, reviewer2: User
-) -> None:
+def test_a_claim_is_seen_and_given_back(paused: Execution, reviewer: User, reviewer2: User) -> None:
     hold = only_hold(paused)
     one, two = Api(reviewer), Api(reviewer2)
     claimed = one.post(f"holds/{hold.id}/claim/").json()

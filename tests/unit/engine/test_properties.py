@@ -14,7 +14,6 @@ from tests.stateful.oracle import ESCALATION, Outcome, Told, Verdict, expected, 
 from tests.stateful.plans import INPUTS, plans, policies, tasks
 from tests.stateful.scripted import PowerCut, ScriptedRunner
 from workflows.engine import commands as cmd
-from workflows.engine import events as ev
 from workflows.engine.decide import Refused
 from workflows.engine.loop import step, submit
 from workflows.engine.policy import Policy
@@ -90,9 +89,7 @@ class World:
     def decide(self, hold: Hold, *, approved: bool, edits: Any = None, actor: str = "ann") -> None:
         """Answer a hold, and remember the answer if it completes the decision."""
         complete = not approved or len(hold.approvals) + 1 >= hold.quorum
-        self.submit(
-            cmd.ApprovalResponse(hold=hold.id, approved=approved, edits=edits), actor=actor
-        )
+        self.submit(cmd.ApprovalResponse(hold=hold.id, approved=approved, edits=edits), actor=actor)
         if complete:
             self.remember(hold, Verdict(approved, edits))
 
@@ -123,6 +120,7 @@ def check_end(world: World) -> None:
         name: Outcome(each.status.value, each.skip.value if each.skip else "", each.output)
         for name, each in stored.settled.items()
     }
+    world.told.aborted = world.status is ExecutionStatus.ABORTED
     ends = expected(stored.revisions[stored.state.revision].plan, world.told)
     for name, end in settled.items():
         assert ends[name].status == end.status, name
@@ -149,6 +147,13 @@ def check_no_hold_was_passed(world: World) -> None:
             review = task.human_review
             if review and review.trigger_phase == "BEFORE_EXECUTION":
                 assert (task.id, "BEFORE_EXECUTION") in approved
+
+
+def check_keys(runner: ScriptedRunner) -> None:
+    """One key per attempt, the same for each of its repetitions."""
+    keys = {(call.task.id, call.attempt): call.key for call in runner.calls}
+    assert len(set(keys.values())) == len(keys)
+    assert all(keys[call.task.id, call.attempt] == call.key for call in runner.calls)
 
 
 def decide_somehow(world: World, data: st.DataObject) -> None:
@@ -196,9 +201,7 @@ def test_every_run_comes_to_the_right_end(
     assert world.status.is_final
     check_end(world)
     check_no_hold_was_passed(world)
-    keys = {(call.task.id, call.attempt): call.key for call in runner.calls}
-    assert len(set(keys.values())) == len(keys)
-    assert all(keys[call.task.id, call.attempt] == call.key for call in runner.calls)
+    check_keys(runner)
 
 
 COMMANDS = ("update_state", "skip_layer", "modify_args", "inject_task", "continue", "replan")
@@ -215,10 +218,194 @@ def a_command(world: World, number: int, data: st.DataObject) -> Any:
             return cmd.ModifyArgs(task_id=name, arguments={"value": f"changed {number}"})
         case "inject_task":
             raw = data.draw(tasks(f"n{number}", names, server="unit", kinds=KINDS))
-            return cmd.InjectTask(task=parse_plan({"tasks": [raw | {"depends_on": []}]}).tasks[0]) \
-                if not _reads(raw) else cmd.load_command({"kind": "inject_task", "task": raw})
+            return cmd.load_command({"kind": "inject_task", "task": raw})
         case "continue":
             return cmd.Continue()
         case "replan":
             return cmd.Replan(new_requirement="more")
     return cmd.UpdateState(updates={f"k{number}": number})
+
+
+def give(world: World, command: Any) -> None:
+    """A command from any door: at once at rest, else queued; a refusal is an answer too."""
+    try:
+        world.submit(command)
+    except Busy:
+        world.journal.queue(world.id, command, actor="ann")
+    except Refused:
+        pass
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(plan=plans(server="unit", kinds=KINDS, max_size=6), policy=policies(), data=st.data())
+def test_commands_at_any_moment_leave_a_run_that_ends_right(
+    plan: dict[str, Any], policy: dict[str, Any], data: st.DataObject
+) -> None:
+    world = World(plan, policy, ScriptedRunner(), slice_moves=40)
+    numbers = itertools.count()
+    left = data.draw(st.integers(0, 8), label="commands")
+
+    def meddle() -> bool:
+        """Called in the middle of a layer: a command, or the power goes."""
+        nonlocal left
+        if left and data.draw(st.booleans()):
+            left -= 1
+            give(world, a_command(world, next(numbers), data))
+        return bool(left) and data.draw(st.integers(0, 9)) == 0
+
+    world.runner.cut = meddle
+    for _ in range(MANY):
+        if world.status.is_final:
+            break
+        world.work()
+        world.wait()
+        if left and data.draw(st.booleans()):
+            left -= 1
+            give(world, a_command(world, next(numbers), data))
+        elif world.stored.state.holds and not world.stored.is_held(world.journal.now):
+            decide_somehow(world, data)
+    assert world.status.is_final
+    assert world.stored.queued == []
+    skipped = [each for each in world.stored.events if each.kind == "layer_skipped"]
+    world.told.passed_over |= {name for each in skipped for name in each.tasks}
+    check_end(world)
+    check_no_hold_was_passed(world)
+    check_keys(world.runner)
+
+
+def test_no_command_is_lost_between_two_steps() -> None:
+    """Two queued commands that change the status twice, and the power goes after the first."""
+    plan = {"tasks": [_task("a", "value"), _task("b", "value", depends_on=["a"])]}
+    for dies_at in range(1, 7):
+        world = World(plan, {"per_layer_validation": True}, ScriptedRunner())
+        steps = itertools.count(1)
+        _commands_before_the_hold_opens(world)
+        _die_after_step(world, steps, dies_at)
+        for _ in range(4):
+            world.work()
+        assert world.status is ExecutionStatus.ABORTED, dies_at
+        kinds = [each.kind for each in world.stored.events]
+        assert kinds.count("hold_decided") == 1
+
+
+def _commands_before_the_hold_opens(world: World) -> None:
+    """`continue` and `abort` come in while the layer's last step is on its way."""
+    claimed = world.journal.before_step
+
+    def before_step(execution_id: str) -> None:
+        claimed(execution_id)
+        opened = [each for each in world.stored.events if each.kind == "task_succeeded"]
+        if opened or not world.runner.calls or world.stored.queued:
+            return
+        world.journal.queue(world.id, cmd.Continue(), actor="ann")
+        world.journal.queue(world.id, cmd.Abort(reason="enough"), actor="bob")
+
+    world.journal.before_step = before_step
+
+
+def _die_after_step(world: World, steps: itertools.count[int], dies_at: int) -> None:
+    def after_step(execution_id: str) -> None:
+        if next(steps) == dies_at:
+            raise PowerCut
+
+    world.journal.after_step = after_step
+
+
+def test_an_attempt_keeps_its_key_when_the_plan_changes_before_its_repetition() -> None:
+    cuts = iter([True])
+    runner = ScriptedRunner(cut=lambda: next(cuts, False))
+    world = World({"tasks": [_task("a", "value")]}, {}, runner)
+    world.work()
+    world.submit(cmd.load_command({"kind": "inject_task", "task": _task("b", "value")}))
+    world.work()
+    assert [call.task.id for call in runner.calls] == ["a", "a", "b"]
+    assert runner.calls[0].key == runner.calls[1].key
+    assert world.status is ExecutionStatus.COMPLETED
+
+
+@pytest.mark.parametrize("changed", ["inject_task", "modify_args"])
+def test_a_layer_that_changes_after_its_signature_is_signed_again(changed: str) -> None:
+    plan = {"tasks": [_task("a", "value"), _task("b", "value", depends_on=["a"])]}
+    world = World(plan, {"hil": {"enabled": True}}, ScriptedRunner())
+    for _ in range(2):
+        world.work()
+        world.decide(world.stored.state.holds[0], approved=True)
+    more = {
+        "inject_task": {"task": _task("c", "value", depends_on=["a"])},
+        "modify_args": {"task_id": "b", "arguments": {"value": "other"}},
+    }
+    world.submit(cmd.load_command({"kind": changed, **more[changed]}))
+    world.work()
+    assert [hold.reason for hold in world.stored.state.holds] == [HoldReason.LAYER_APPROVAL]
+    assert [call.task.id for call in world.runner.calls] == ["a"]
+
+
+def _task(name: str, kind: str, **more: Any) -> dict[str, Any]:
+    arguments: dict[str, Any] = {"value": name}
+    if kind == "flaky":
+        arguments["failures"] = 0
+    return {"id": name, "type": "tool", "tool": f"unit.{kind}", "arguments": arguments, **more}
+
+
+def _review(phase: str, on_reject: str) -> dict[str, Any]:
+    return {"human_review": {"trigger_phase": f"{phase}_EXECUTION", "on_reject": on_reject}}
+
+
+def layer_of_eight(on_reject: str) -> dict[str, Any]:
+    """Two succeed, two escalate, one fails, a BEFORE and an AFTER review, one is out of time."""
+    layer = [
+        _task("good1", "value"),
+        _task("good2", "value"),
+        _task("ask1", "ask"),
+        _task("ask2", "ask"),
+        _task("bad", "fail"),
+        _task("before", "value", **_review("BEFORE", on_reject)),
+        _task("after", "value", **_review("AFTER", on_reject)),
+        _task("slow", "late", retry={"max_attempts": 2, "backoff_seconds": 5}),
+    ]
+    behind = [_task(f"behind_{each['id']}", "value", depends_on=[each["id"]]) for each in layer]
+    return {"tasks": layer + behind}
+
+
+@pytest.mark.parametrize("on_reject", ["fail", "skip", "abort"])
+def test_a_layer_of_eight_ends_right_in_every_order_of_decisions(on_reject: str) -> None:
+    plan = layer_of_eight(on_reject)
+    for order in itertools.permutations(range(4)):
+        for answers in itertools.product([True, False], repeat=4):
+            world = World(plan, {}, ScriptedRunner(batch_size=8))
+            for _ in range(3):
+                world.work()
+                world.wait()
+            assert len(world.stored.state.holds) == 4
+            _decide_in(world, order, answers)
+            check_end(world)
+            _check_layer_of_eight(world, answers, on_reject)
+
+
+def _decide_in(world: World, order: tuple[int, ...], answers: tuple[bool, ...]) -> None:
+    holds = world.stored.state.holds
+    for position in order:
+        if not world.status.is_final:
+            world.decide(holds[position], approved=answers[position])
+        world.work()
+    for _ in range(2):
+        world.wait()
+        world.work()
+    assert world.status.is_final
+
+
+def _check_layer_of_eight(world: World, answers: tuple[bool, ...], on_reject: str) -> None:
+    rejected = not (answers[2] and answers[3])
+    if rejected and on_reject == "abort":
+        assert world.status is ExecutionStatus.ABORTED
+        return
+    # What fails takes its own branch along and no other: those behind the good ones are done.
+    assert world.status is ExecutionStatus.FAILED
+    for name in ("good1", "good2"):
+        assert world.stored.settled[f"behind_{name}"].status == "SUCCEEDED"
+    for name, granted in zip(("ask1", "ask2"), answers, strict=False):
+        wanted = "SUCCEEDED" if granted else "SKIPPED"
+        assert world.stored.settled[f"behind_{name}"].status == wanted
+    tries = [call.task.id for call in world.runner.calls]
+    assert tries.count("slow") == 2
+    assert tries.count("good1") == tries.count("bad") == 1

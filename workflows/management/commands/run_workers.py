@@ -45,7 +45,8 @@ class Command(BaseCommand):
         # Forked workers must not inherit a connection: two processes would share one session.
         connections.close_all()
         WorkerPool(
-            ["default"],
+            # In this order: the tool graph learns when no execution waits.
+            ["default", "low"],
             connection=django_rq.get_connection("default"),
             num_workers=options["workers"] or conf.workers(),
             worker_class=EngineWorker,

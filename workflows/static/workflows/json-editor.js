@@ -9,7 +9,7 @@ function build(source) {
     return; // Left as text, with the error that the server has written beside it.
   }
   const holder = document.createElement("div");
-  holder.className = "json-editor";
+  holder.className = `json-editor ${source.dataset.jsonEditor}`.trim();
   source.before(holder);
   source.hidden = true;
   const editor = new window.JSONEditor(holder, {

@@ -1,0 +1,62 @@
+"""`python -m tests.benchmarks [--only NAME ...] [--quick]`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.benchmarks import peer
+from tests.benchmarks.figures import Figure, save, table
+from tests.benchmarks.picture import draw
+from tests.benchmarks.surroundings import ROOT, Bench, bench
+
+#: Name on the command line → module with `measure(bench) -> list[Figure]`.
+PARTS = {
+    "resume": "resume",
+    "throughput": "throughput",
+    "growth": "growth",
+    "answers": "answers",
+    "listing": "listing",
+    "layers": "layers",
+}
+OUT = ROOT / "var" / "bench"
+
+
+def main() -> int:
+    """Measure, print, save; 1 when a target was missed."""
+    arguments = _arguments()
+    begun = time.monotonic()
+    if not peer.installed():
+        print("LangGraph is not installed (extra `bench`): its figures are left out.")
+    with bench(quick=arguments.quick) as surroundings:
+        figures = [each for name in arguments.only for each in _measured(name, surroundings)]
+    load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
+    print(f"\n{table(figures)}\n\n{time.monotonic() - begun:.0f} s, load {load}")
+    save(figures, OUT / "latest.json")
+    draw(figures, OUT / "latest.svg")
+    return 1 if any(figure.ok is False for figure in figures) else 0
+
+
+def _measured(name: str, surroundings: Bench) -> Iterator[Figure]:
+    print(f"{name} ...", end=" ", flush=True)
+    begun = time.monotonic()
+    module = importlib.import_module(f"tests.benchmarks.{PARTS[name]}")
+    yield from module.measure(surroundings)
+    print(f"{time.monotonic() - begun:.0f} s", flush=True)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="NAME",
+                        help=f"measure these alone: {', '.join(PARTS)}")  # fmt: skip
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions, smaller counts")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

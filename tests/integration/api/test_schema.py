@@ -1,0 +1,48 @@
+"""The OpenAPI document: complete, valid, without a warning."""
+
+import re
+from typing import Any
+
+import pytest
+from drf_spectacular.drainage import GENERATOR_STATS
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.validation import validate_schema
+
+from tests.integration.api.routes import api_routes
+
+
+@pytest.fixture(scope="module")
+def schema() -> Any:
+    GENERATOR_STATS.reset()
+    made = SchemaGenerator().get_schema(public=True)
+    assert dict(GENERATOR_STATS._warn_cache) == {}
+    assert dict(GENERATOR_STATS._error_cache) == {}
+    return made
+
+
+def test_it_is_valid(schema) -> None:
+    validate_schema(schema)
+
+
+def test_every_route_and_method_is_described(schema) -> None:
+    paths = schema["paths"].items()
+    described = {(plain(path), method.upper()) for path, item in paths for method in item}
+    served = {(plain(route.path), method) for route in api_routes() for method in route.methods}
+    assert served
+    assert served <= described
+
+
+def plain(path: str) -> str:
+    """The path without the names of its arguments."""
+    return re.sub(r"{\w+}", "{}", path).strip("/")
+
+
+def test_every_operation_says_how_it_refuses(schema) -> None:
+    for path, item in schema["paths"].items():
+        if not path.startswith(("/api/v1/executions", "/api/v1/workflows", "/api/v1/tokens")):
+            continue
+        for method, operation in item.items():
+            assert "401" in operation["responses"], (path, method)
+            refusal = operation["responses"]["401"]["content"]
+            assert list(refusal) == ["application/problem+json"]
+            assert {"token": []} in operation["security"]

@@ -1,0 +1,376 @@
+"""The pages: what they show, what a decision in the browser does, and who sees what."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.test import Client
+
+from reviews import services
+from reviews.models import HumanReviewRecord
+from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from workflows.jobs import run_to_rest
+from workflows.models import Execution, Hold, TaskAttempt, Workflow
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BEFORE, AFTER = "BEFORE_EXECUTION", "AFTER_EXECUTION"
+HTMX = {"HX-Request": "true"}
+
+
+def browser(user: User | None, *, csrf: bool = False) -> Client:
+    client = Client(enforce_csrf_checks=csrf)
+    if user is not None:
+        client.force_login(user)
+    return client
+
+
+def page_of(hold: Hold) -> str:
+    return f"/review/{hold.execution_id}/{hold.id}/"
+
+
+def form_of(html: str) -> dict[str, str]:
+    """The hidden fields of the decision form."""
+    form = html[html.index("data-decision-form") :]
+    pairs = re.findall(r'<input type="hidden"\s+name="(\w+)"\s+value="([^"]*)"', form)
+    return dict(pairs)
+
+
+def post(client: Client, hold: Hold, **fields: str) -> Any:
+    html = client.get(page_of(hold)).content.decode()
+    return client.post(page_of(hold), {**form_of(html), **fields})
+
+
+@pytest.fixture
+def paused(start: Start) -> Execution:
+    return start(echo("a", {"path": "x.md", "lines": 3}, phase=BEFORE), echo("b", {"$from": "a"}))
+
+
+@pytest.fixture
+def workflow(start: Start) -> Workflow:
+    return Workflow.objects.create(
+        name="greet",
+        title="Greeting",
+        plan={"tasks": [echo("a", {"$from": "inputs", "select": "text"}, phase=AFTER)]},
+        inputs_schema={
+            "type": "object",
+            "required": ["text"],
+            "properties": {"text": {"type": "string", "minLength": 3}},
+            "additionalProperties": False,
+        },
+        default_inputs={"text": "hello"},
+    )
+
+
+PAGES = ("/review/", "/runs/", "/workflows/", "/history/", "/tools/")
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/review/1/1-1/", "/runs/1/", "/history/1/"])
+def test_every_page_asks_for_a_login(path: str) -> None:
+    answer = browser(None).get(path)
+    assert answer.status_code == 302
+    assert answer.headers["Location"].startswith("/login/")
+
+
+@pytest.mark.parametrize("role", ["reviewer", "auditor", "operator", "integrator", "admin", "none"])
+def test_every_page_opens_for_every_role(
+    paused: Execution, workflow: Workflow, make_user: MakeUser, role: str
+) -> None:
+    client = browser(make_user("somebody", role))
+    for path in (*PAGES, f"/workflows/{workflow.pk}/", "/review/?tab=open", "/tools/?q=read"):
+        assert client.get(path).status_code == 200, path
+
+
+def test_what_is_not_visible_is_not_there(paused: Execution, make_user: MakeUser) -> None:
+    client = browser(make_user("stranger", "other"))
+    hold = only_hold(paused)
+    for path in (page_of(hold), f"{page_of(hold)}status/", f"/runs/{paused.pk}/"):
+        assert client.get(path).status_code == 404
+    assert client.post(page_of(hold), {"decision": "APPROVE"}).status_code == 404
+    assert client.post(f"/runs/{paused.pk}/commands/", {"kind": "abort"}).status_code == 404
+    assert "echo" not in client.get("/review/?tab=open").content.decode().split("<main")[1]
+
+
+def test_the_queue_says_what_will_happen(paused: Execution, reviewer: User) -> None:
+    hold = only_hold(paused)
+    html = browser(reviewer).get("/review/").content.decode()
+    assert "will run in “Ad-hoc run”" in html
+    assert page_of(hold) in html
+    assert 'data-waiting="1"' in html
+    beside = browser(reviewer).get(f"/review/?hold={hold.id}").content.decode()
+    assert "What it will run with" in beside
+    part = (
+        browser(reviewer)
+        .get("/review/", headers={**HTMX, "HX-Target": "queue-list"})
+        .content.decode()
+    )
+    assert 'id="queue-list"' in part
+    assert 'id="queue-tabs"' in part
+    assert "<html" not in part
+
+
+@pytest.mark.parametrize("query", ["cursor=x", "cursor=WzFd", "cursor=W251bGwsMV0"])
+def test_a_forged_cursor_is_404(reviewer: User, query: str) -> None:
+    assert browser(reviewer).get(f"/review/?{query}").status_code == 404
+
+
+def test_the_decision_page_says_it_all(paused: Execution, reviewer: User) -> None:
+    html = browser(reviewer).get(page_of(only_hold(paused))).content.decode()
+    for words in ("echo will run with these arguments", "If you reject", "asks for review"):
+        assert words in html
+    assert "The run goes on to b." in html
+    assert "data-approve" in html
+    fragment = browser(reviewer).get(page_of(only_hold(paused)), headers=HTMX)
+    assert "<html" not in fragment.content.decode()
+    assert "HX-Request" in fragment.headers["Vary"]
+
+
+def test_approve_edit_and_go_on(paused: Execution, reviewer: User) -> None:
+    client, hold = browser(reviewer), only_hold(paused)
+    value = json.dumps({"path": "y.md", "lines": 3})
+    answer = post(client, hold, decision="APPROVE", confirmed="yes", **{"j:/value": value})
+    assert answer.status_code == 303
+    assert answer.headers["Location"] == page_of(hold)
+    record = HumanReviewRecord.objects.get()
+    assert record.modified_data == {"value": {"path": "y.md", "lines": 3}}
+    assert record.source == "web"
+    run_to_rest(paused.pk)
+    row = TaskAttempt.objects.get(execution=paused, task_id="b")
+    assert row.output == {"path": "y.md", "lines": 3}
+    shown = client.get(page_of(hold)).content.decode()
+    assert "reviewer approved this with 1 change" in shown
+    assert f"/history/{record.pk}/" in shown
+
+
+def test_an_edit_without_scripts_is_shown_before_it_counts(
+    paused: Execution, reviewer: User
+) -> None:
+    client, hold = browser(reviewer), only_hold(paused)
+    answer = post(client, hold, decision="APPROVE", confirmed="", **{"j:/value": '"other"'})
+    assert answer.status_code == 200
+    assert "Approve with 1 change" in answer.content.decode()
+    assert not HumanReviewRecord.objects.exists()
+
+
+def test_json_mode_takes_the_whole_value(start: Start, reviewer: User) -> None:
+    execution = start(echo("a", {"n": 12345678901234567890}, phase=AFTER))
+    hold = only_hold(execution)
+    answer = post(
+        browser(reviewer),
+        hold,
+        decision="APPROVE",
+        mode="json",
+        edits_json='{"n": 12345678901234567891}',
+        confirmed="yes",
+    )
+    assert answer.status_code == 303
+    assert HumanReviewRecord.objects.get().modified_data == {"n": 12345678901234567891}
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"n": 1e400}', r'{"n": "\u0000"}', "[" * 5000, '{"n": 1, "n": 2}']
+)
+def test_broken_json_is_422_and_the_text_is_kept(start: Start, reviewer: User, text: str) -> None:
+    hold = only_hold(start(echo("a", {"n": 1}, phase=AFTER)))
+    answer = post(
+        browser(reviewer), hold, decision="APPROVE", mode="json", edits_json=text, comment="keep me"
+    )
+    assert answer.status_code == 422
+    html = answer.content.decode()
+    assert "Nothing was sent" in html
+    assert "keep me" in html
+    hold.refresh_from_db()
+    assert hold.status == "OPEN"
+
+
+def test_a_bad_field_is_422_in_its_place(start: Start, reviewer: User) -> None:
+    task = {
+        "id": "w",
+        "type": "tool",
+        "tool": "builtin.wait",
+        "arguments": {"seconds": 0},
+        "human_review": {"trigger_phase": BEFORE},
+    }
+    hold = only_hold(start(task))
+    client = browser(reviewer)
+    for text, words in (("soon", "must be a number"), ("-1", "must be at least 0")):
+        answer = post(client, hold, decision="APPROVE", confirmed="yes", **{"v:/seconds": text})
+        assert answer.status_code == 422
+        assert words in answer.content.decode()
+        assert f'value="{text}"' in answer.content.decode()
+    hold.refresh_from_db()
+    assert hold.status == "OPEN"
+
+
+def test_a_decision_that_comes_late_keeps_its_text(
+    paused: Execution, reviewer: User, reviewer2: User
+) -> None:
+    hold, client = only_hold(paused), browser(reviewer)
+    form = form_of(client.get(page_of(hold)).content.decode())
+    services.decide(
+        hold_id=hold.id, user=reviewer2, decision="APPROVE", version=paused.version, source="test"
+    )
+    mine = {**form, "decision": "APPROVE", "confirmed": "yes", "j:/value": '"mine"'}
+    answer = client.post(page_of(hold), {**mine, "comment": "my words"}, headers=HTMX)
+    assert answer.status_code == 409
+    html = answer.content.decode()
+    assert "reviewer2 approved this" in html
+    assert "my words" in html
+    assert "What you had written" in html
+    assert HumanReviewRecord.objects.count() == 1
+
+
+def test_a_run_that_moved_on_is_409_and_the_hold_can_be_decided_again(
+    start: Start, reviewer: User
+) -> None:
+    execution = start(echo("a", phase=BEFORE), echo("b", phase=BEFORE))
+    first, second = execution.holds.order_by("opened_seq")
+    client = browser(reviewer)
+    form = form_of(client.get(page_of(second)).content.decode())
+    assert post(client, first, decision="APPROVE").status_code == 303
+    answer = client.post(page_of(second), {**form, "decision": "APPROVE", "comment": "kept"})
+    assert answer.status_code == 409
+    html = answer.content.decode()
+    assert "The run moved on while you were deciding" in html
+    again = client.post(page_of(second), {**form_of(html), "decision": "APPROVE"})
+    assert again.status_code == 303
+
+
+def test_a_rejection_ignores_the_edit(paused: Execution, reviewer: User) -> None:
+    hold = only_hold(paused)
+    answer = post(browser(reviewer), hold, decision="REJECT", comment="no", **{"j:/value": "{"})
+    assert answer.status_code == 303
+    paused.refresh_from_db()
+    assert paused.status == "ABORTED"
+
+
+def test_a_post_needs_its_csrf_token(paused: Execution, reviewer: User) -> None:
+    client, hold = browser(reviewer, csrf=True), only_hold(paused)
+    form = form_of(client.get(page_of(hold)).content.decode())
+    form.pop("csrfmiddlewaretoken", None)
+    assert client.post(page_of(hold), {**form, "decision": "APPROVE"}).status_code == 403
+
+
+def test_an_auditor_sees_and_cannot_decide(paused: Execution, auditor: User) -> None:
+    client, hold = browser(auditor), only_hold(paused)
+    html = client.get(page_of(hold)).content.decode()
+    assert "You cannot decide this." in html
+    assert "Auditors read" in html
+    assert "data-approve" not in html
+    posted = client.post(
+        page_of(hold),
+        {"decision": "APPROVE", "version": str(paused.version)},
+    )
+    assert posted.status_code == 403
+    assert not HumanReviewRecord.objects.exists()
+
+
+def test_an_expired_review_says_so(start: Start, reviewer: User) -> None:
+    execution = start(echo("a", phase=BEFORE, timeout_seconds=0.01, on_timeout="approve"))
+    hold = only_hold(execution)
+    while not services.expire(hold.id):
+        pass
+    html = browser(reviewer).get(page_of(hold)).content.decode()
+    assert "it was approved as it was." in html
+    record = HumanReviewRecord.objects.get()
+    assert (record.actor, record.reviewer, record.decision) == ("system", None, "APPROVE")
+    listed = browser(reviewer).get("/history/").content.decode()
+    assert "nobody decided about" in listed
+
+
+# --- runs, workflows, history ---------------------------------------------------------------------
+
+
+def test_a_run_is_told_from_start_to_end(paused: Execution, reviewer: User) -> None:
+    client = browser(reviewer)
+    html = client.get(f"/runs/{paused.pk}/").content.decode()
+    assert "a waits for the reviewer group" in html
+    assert "data-socket" in html
+    services.decide(
+        hold_id=only_hold(paused).id,
+        user=reviewer,
+        decision="APPROVE",
+        version=paused.version,
+        source="test",
+    )
+    run_to_rest(paused.pk)
+    part = client.get(f"/runs/{paused.pk}/", headers=HTMX).content.decode()
+    assert "<html" not in part
+    part = re.sub(r"</?b>", "", part)
+    for words in ("reviewer approved a", "the run is complete", "Layer 2"):
+        assert words in part
+
+
+def test_a_workflow_is_started_from_its_form(workflow: Workflow, operator: User) -> None:
+    client = browser(operator)
+    path = f"/workflows/{workflow.pk}/start/"
+    refused = client.post(path, {"v:/text": "hi"})
+    assert refused.status_code == 422
+    assert "at least 3" in refused.content.decode()
+    started = client.post(path, {"v:/text": "good day"})
+    assert started.status_code == 303
+    execution = Execution.objects.latest("id")
+    assert started.headers["Location"] == f"/runs/{execution.pk}/"
+    assert execution.inputs == {"text": "good day"}
+    assert execution.created_by == operator
+
+
+def test_who_starts_nothing(workflow: Workflow, auditor: User) -> None:
+    client = browser(auditor)
+    assert client.post(f"/workflows/{workflow.pk}/start/").status_code == 403
+    assert client.post("/runs/demo/").status_code == 403
+    assert "starter" not in client.get(f"/workflows/{workflow.pk}/").content.decode()
+
+
+def test_steering_a_run(paused: Execution, operator: User, reviewer: User) -> None:
+    path = f"/runs/{paused.pk}/commands/"
+    assert browser(reviewer).post(path, {"kind": "abort"}).status_code == 403
+    client = browser(operator)
+    client.post(path, {"kind": "message", "text": "please hurry"})
+    assert "please hurry" in client.get(f"/runs/{paused.pk}/").content.decode()
+    refused = client.post(path, {"kind": "continue", "version": "1"}, follow=True)
+    assert "moved on" in refused.content.decode()
+    empty = client.post(path, {"kind": "message", "text": ""}, follow=True)
+    assert "Nothing was sent" in empty.content.decode()
+    assert client.post(path, {"kind": "abort", "reason": "wrong repo"}).status_code == 303
+    paused.refresh_from_db()
+    assert (paused.status, paused.error) == ("ABORTED", "wrong repo")
+    hold = paused.holds.get()
+    assert "operator aborted the run" in browser(reviewer).get(page_of(hold)).content.decode()
+
+
+def test_history_filters_and_the_record(paused: Execution, reviewer: User, auditor: User) -> None:
+    result = services.decide(
+        hold_id=only_hold(paused).id,
+        user=reviewer,
+        decision="APPROVE",
+        version=paused.version,
+        edits={"value": "short"},
+        source="test",
+    )
+    run_to_rest(paused.pk)
+    client = browser(auditor)
+    assert "reviewer approved" in client.get("/history/").content.decode()
+    none = client.get("/history/?decision=REJECT").content.decode()
+    assert "No decision matches" in none
+    assert "must be one of" in client.get("/history/?decision=MAYBE").content.decode()
+    record = client.get(f"/history/{result.record.pk}/").content.decode()
+    assert "what ran is what was approved" in record
+    assert result.record.hash in record
+    assert client.get("/history/999999/").status_code == 404
+
+
+def test_hostile_payloads_are_text(start: Start, reviewer: User) -> None:
+    evil = "<script>alert(1)</script>\"'{{ 7 }}\u202egnp.exe"
+    execution = start(echo("a", {evil: evil}, phase=BEFORE, instructions=evil))
+    client = browser(reviewer)
+    for path in (page_of(only_hold(execution)), f"/runs/{execution.pk}/", "/review/"):
+        html = client.get(path).content.decode()
+        assert "<script>alert" not in html
+        assert "\u202e" not in html.replace(html[html.index("<main") :], "")

@@ -1,0 +1,114 @@
+"""The tool graph from the executions' side: replans that are found or not, and what runs teach."""
+
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from graphrag.models import LearnedExecution, ToolDependency
+from tests.integration.workflows.conftest import Engine, source, value
+from workflows.engine.decide import Refused
+from workflows.jobs import learn
+from workflows.learning import unlearned
+from workflows.models import Execution
+from workflows.recovery import sweep
+
+WAITING = {"per_layer_validation": True}
+
+
+def replan(requirement: str, **context: Any) -> dict[str, Any]:
+    return {"kind": "replan", "new_requirement": requirement, "available_context": context}
+
+
+def listing(name: str = "list") -> dict[str, Any]:
+    return value(name, {"files": ["a.xml"]})
+
+
+def test_a_replan_adds_a_tool_that_runs_beside_its_siblings(engine: Engine) -> None:
+    execution = engine.run(listing(), value("json", source("list")), policy=WAITING)
+    engine.command(execution, replan("parse XML", text="<a><b>1</b></a>"))
+    execution.refresh_from_db()
+    revised = execution.events.get(kind="plan_revised")
+    (added,) = revised.payload["added"]
+    execution = engine.drive(execution)
+    assert execution.status == "COMPLETED"
+    attempt = execution.attempts.get(task_id=added)
+    assert (attempt.layer, attempt.status) == (1, "SUCCEEDED")
+    assert execution.attempts.get(task_id="json").layer == 1
+    assert execution.context["text"].startswith("<a>")
+    assert engine.called(execution) == ["list", "json"]
+
+
+def test_a_replan_that_finds_nothing_says_what_is_near(engine: Engine) -> None:
+    execution = engine.run(listing(), value("json", source("list")), policy=WAITING)
+    engine.command(execution, replan("fold the laundry of the neighbour"))
+    execution.refresh_from_db()
+    failed = execution.events.get(kind="replan_failed")
+    assert execution.status == "AWAITING_AGENT"
+    assert failed.payload["error"]
+    engine.command(execution, {"kind": "continue"})
+    assert engine.drive(execution).status == "COMPLETED"
+
+
+def test_the_fourth_replan_is_refused(engine: Engine) -> None:
+    chain = [listing()] + [
+        value(f"t{n}", source("list" if n == 0 else f"t{n - 1}")) for n in range(5)
+    ]
+    execution = engine.run(*chain, policy=WAITING)
+    for wish in (replan("parse XML", text="<a/>"), replan("parse JSON"), replan("list directory")):
+        engine.command(execution, wish)
+        execution = engine.drive(execution)
+    assert engine.kinds(execution).count("plan_revised") == 3
+    with pytest.raises(Refused, match="at most 3 times"):
+        engine.command(execution, replan("parse XML"))
+
+
+def two_tools(engine: Engine) -> Execution:
+    after = {"id": "b", "type": "tool", "tool": "testkit.effect"}
+    return engine.run(value("a", 1), after | {"arguments": {"value": source("a")}})
+
+
+def test_a_completed_run_teaches_once(engine: Engine) -> None:
+    execution = two_tools(engine)
+    assert unlearned() == [execution.pk]
+    learn(execution.pk)
+    learn(execution.pk)
+    assert unlearned() == []
+    edge = ToolDependency.objects.get(
+        from_tool__name="testkit.value", to_tool__name="testkit.effect"
+    )
+    assert (edge.observed_count, edge.confidence) == (1, 0.5)
+    learn(two_tools(engine).pk)
+    edge.refresh_from_db()
+    assert (edge.observed_count, edge.confidence) == (2, 0.6)
+
+
+def test_the_sweeper_sends_completed_runs_to_be_learned(engine: Engine) -> None:
+    execution = two_tools(engine)
+    sweep()
+    call_command(
+        "rqworker",
+        "low",
+        "--burst",
+        "--serializer",
+        "rq.serializers.JSONSerializer",
+        "--worker-class",
+        "rq.worker.SimpleWorker",
+    )
+    assert LearnedExecution.objects.filter(execution_key=str(execution.pk)).exists()
+
+
+def test_a_graph_that_cannot_learn_leaves_the_run_alone(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(**kwargs: object) -> None:
+        raise OSError("the graph is away")
+
+    monkeypatch.setattr("workflows.learning.learn", broken)
+    execution = two_tools(engine)
+    learn(execution.pk)
+    execution.refresh_from_db()
+    assert execution.status == "COMPLETED"
+    told = execution.events.get(kind="graph_update_failed")
+    assert "the graph is away" in told.payload["error"]
+    assert unlearned() == []

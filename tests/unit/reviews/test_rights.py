@@ -1,0 +1,77 @@
+"""Who may decide a hold: the rule on its own, without a database."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from reviews.rights import deciding_groups, right_of, tasks_decided
+from workflows.models import Execution, Hold
+
+
+def person(name: str = "ann", number: int = 7, *, active: bool = True) -> Any:
+    return SimpleNamespace(pk=number, is_active=active, get_username=lambda: name)
+
+
+def hold(**fields: Any) -> Hold:
+    execution = Execution(created_by_id=fields.pop("created_by", 1))
+    given = {"groups": ["reviewer"], "decider": "human", "approvals": [], **fields}
+    return Hold(id="1-1", execution=execution, **given)
+
+
+def right(
+    user: Any, of: Hold, groups: set[str], *, editor: str = "", four_eyes: bool = True
+) -> Any:
+    return right_of(user, of, groups=groups, editor=editor, four_eyes=four_eyes)
+
+
+def test_a_member_of_its_group_decides() -> None:
+    found = right(person(), hold(), {"reviewer"})
+    assert (found.approve, found.reject, found.reason) == (True, True, "")
+
+
+@pytest.mark.parametrize(
+    ("user", "of", "groups", "code"),
+    [
+        (person(active=False), hold(), {"reviewer"}, "inactive"),
+        (person(), hold(decider="agent"), {"reviewer"}, "agent_decides"),
+        (person(), hold(), {"reviewer", "auditor"}, "auditor"),
+        (person(), hold(), {"operator"}, "not_in_group"),
+        (person(), hold(groups=["operator"]), {"operator"}, "not_in_group"),
+        (person(), hold(groups=[]), {"reviewer"}, "not_in_group"),
+        (person("bob"), hold(approvals=["bob"]), {"reviewer"}, "already_voted"),
+    ],
+)
+def test_who_does_not(user: Any, of: Hold, groups: set[str], code: str) -> None:
+    found = right(user, of, groups)
+    assert (found.approve, found.reject, found.code) == (False, False, code)
+    assert found.reason
+
+
+def test_a_vote_counts_while_the_hold_is_open_alone() -> None:
+    over = hold(approvals=["ann"], status="APPROVED")
+    assert right(person(), over, {"reviewer"}).approve
+
+
+@pytest.mark.parametrize(
+    ("created_by", "editor"), [(7, ""), (1, "ann")], ids=["starter", "last editor"]
+)
+def test_four_eyes(created_by: int, editor: str) -> None:
+    of = hold(created_by=created_by)
+    found = right(person(), of, {"reviewer"}, editor=editor)
+    assert (found.approve, found.reject, found.code) == (False, True, "four_eyes")
+    assert right(person(), of, {"reviewer"}, editor=editor, four_eyes=False).approve
+
+
+def test_onlookers_decide_through_no_group() -> None:
+    everything = {"auditor", "operator", "integrator", "reviewer", "admin", "legal"}
+    assert deciding_groups(everything, everything) == {"reviewer", "admin", "legal"}
+
+
+def test_what_a_hold_is_about() -> None:
+    assert tasks_decided(hold(task_id="a")) == ("a",)
+    layer = hold(payload={"next_layer": [{"id": "b"}, {"id": "c"}]})
+    assert tasks_decided(layer) == ("b", "c")
+    assert tasks_decided(hold(payload=["x"])) == ()

@@ -1,0 +1,86 @@
+"""Every event that can be recorded has its sentence."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+import pytest
+
+from reviews.pages.story import _LINES, entry, timeline
+from workflows.engine import events as ev
+from workflows.models import ExecutionEvent
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SAMPLES: list[ev.Event] = [
+    ev.ExecutionForked(parent="4", layer=1),
+    ev.ExecutionStarted(total_layers=2, total_tasks=3),
+    ev.LayerStarted(layer=0, tasks=("a", "b"), skips={}),
+    ev.TaskSucceeded(task_id="a", attempt=1, duration_ms=1200),
+    ev.TaskErrored(task_id="b", attempt=1, error="boom"),
+    ev.TaskEscalated(
+        task_id="a", operation="read", resource="/etc/passwd", current={}, requested={}
+    ),
+    ev.HoldOpened(hold_id="1-1", reason="node_review", task_id="a", phase="AFTER_EXECUTION"),
+    ev.HoldVoted(hold_id="1-1", voter="ann", task_id="a"),
+    ev.HoldDecided(
+        hold_id="1-1", reason="node_review", decision="REJECT", task_id="a", comment="no"
+    ),
+    ev.CapabilityPermissionUpdated(capability="c", task_id="a", hold_id="1-1", granted={}),
+    ev.GraphUpdateFailed(error="late"),
+    ev.HoldExpired(hold_id="1-1", task_id="a", on_timeout="reject"),
+    ev.HoldExtended(hold_id="1-1", task_id="a", seconds=60),
+    ev.LayerClosed(layer=0),
+    ev.LayerSkipRequested(layer=1),
+    ev.LayerSkipped(layer=1, tasks=("c",)),
+    ev.AgentDecided(agent="rules", decision="continue"),
+    ev.AgentFailed(agent="rules", error="late"),
+    ev.AgentRequested(),
+    ev.PlanRevised(revision=2, total_layers=2, cause="inject_task", added=("x",)),
+    ev.ReplanFailed(requirement="r", error="none"),
+    ev.ContextUpdated(updates={"k": 1}),
+    ev.MessageAdded(role="user", content="hello", author="ann"),
+    ev.CommandRefused(command="replan", error="held"),
+    ev.ExecutionCompleted(),
+    ev.ExecutionFailed(error="x"),
+    ev.ExecutionAborted(reason="stop"),
+]
+
+
+def stored(event: ev.Event, seq: int = 1, actor: str = "ann") -> ExecutionEvent:
+    payload = event.model_dump(mode="json", exclude={"kind"})
+    return ExecutionEvent(
+        seq=seq, kind=event.kind, payload=payload, actor=actor, source="test", created_at=NOW
+    )
+
+
+def test_the_samples_are_all_kinds() -> None:
+    kinds = {each.model_fields["kind"].default for each in get_args(get_args(ev.Event)[0])}
+    assert {event.kind for event in SAMPLES} == kinds
+    assert set(_LINES) | {"message_added"} == kinds
+
+
+@pytest.mark.parametrize("event", SAMPLES, ids=lambda event: event.kind)
+def test_each_event_is_a_sentence(event: ev.Event) -> None:
+    line: dict[str, Any] = entry(stored(event))
+    assert line["sentence"]
+    assert line["subject"] in line["sentence"]
+    assert line["meaning"] in ("quiet", "good", "bad", "waiting", "running")
+
+
+def test_the_story_is_grouped_by_layer() -> None:
+    events = [stored(event, seq) for seq, event in enumerate(SAMPLES, 1)]
+    groups = timeline(events, {0: (1, 2), 1: (1, 1)})
+    assert [group.title for group in groups] == ["Start", "Layer 1", "Layer 2"]
+    assert (groups[1].done, groups[1].total) == (1, 2)
+    assert [line["seq"] for group in groups for line in group.entries] == list(
+        range(1, len(SAMPLES) + 1)
+    )
+
+
+def test_an_actor_is_named_once() -> None:
+    decided = entry(stored(SAMPLES[8]))
+    assert decided["sentence"].startswith("ann rejected a")
+    assert decided["actor"] == ""
+    assert entry(stored(SAMPLES[1]))["actor"] == "ann"
+    assert entry(stored(SAMPLES[1], actor="system"))["actor"] == ""
