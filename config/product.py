@@ -3,13 +3,19 @@
 The apps read them through their `conf.py` at access time, so a test can override one.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
 
 from config.env import env_bool, env_float, env_int, env_list, env_path, env_secret, env_str
 from config.paths import BASE_DIR
 
 PERMISSION_SETS = ("minimal", "readonly", "filesystem", "network-api", "mcp-standard", "trusted")
+
+#: Up to which set the members of a group may grant; `*` is every group that is not named.
+GRANT_CEILINGS = ("reviewer:mcp-standard", "admin:trusted", "*:mcp-standard")
 
 
 def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
@@ -19,6 +25,7 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
         "site_url": site_url,
         **_engine(),
         **_tools(home),
+        **_sandbox(home),
         **_graph(),
         **_desk(),
         **_demo(),
@@ -50,6 +57,29 @@ def _tools(home: Path) -> dict[str, Any]:
         "http_allow_hosts": env_list("HOLDPOINT_HTTP_ALLOW_HOSTS"),
         "mcp_call_timeout_seconds": env_int("HOLDPOINT_MCP_CALL_TIMEOUT_SECONDS", 60, minimum=1),
     }
+
+
+def _sandbox(home: Path) -> dict[str, Any]:
+    return {
+        "sandbox_root": env_path("HOLDPOINT_SANDBOX_ROOT", home / "sandbox"),
+        "sandbox_memory_mb": env_int("HOLDPOINT_SANDBOX_MEMORY_MB", 128, minimum=16, maximum=8192),
+        # Landlock is a second wall behind the runtimes' own; a system check says when it is missing.
+        "sandbox_require_landlock": env_bool("HOLDPOINT_SANDBOX_REQUIRE_LANDLOCK", default=False),
+        "grant_ceilings": grant_ceilings(env_list("HOLDPOINT_GRANT_CEILINGS", GRANT_CEILINGS)),
+    }
+
+
+def grant_ceilings(entries: Sequence[str]) -> dict[str, str]:
+    """`group:set` entries as a table; ImproperlyConfigured for a set that does not exist."""
+    table: dict[str, str] = {}
+    for entry in entries:
+        group, _, ceiling = entry.partition(":")
+        if not group or ceiling not in PERMISSION_SETS:
+            known = ", ".join(PERMISSION_SETS)
+            message = f"HOLDPOINT_GRANT_CEILINGS: {entry!r} is not GROUP:SET, the set one of {known}."
+            raise ImproperlyConfigured(message)
+        table[group] = ceiling
+    return table
 
 
 def _graph() -> dict[str, Any]:

@@ -72,7 +72,9 @@ class HumanReviewRecord(models.Model):
         constraints = [
             # One person, one say on a hold; the races are lost here at the latest.
             models.UniqueConstraint(fields=["hold", "actor"], name="record_once_per_actor"),
-            models.UniqueConstraint(fields=["execution", "version"], name="record_once_per_version"),
+            models.UniqueConstraint(
+                fields=["execution", "version"], name="record_once_per_version"
+            ),
         ]
         indexes = [
             models.Index(fields=["reviewer", "-id"], name="record_by_reviewer"),
