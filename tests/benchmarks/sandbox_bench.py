@@ -74,10 +74,10 @@ def measure(rounds: int = 30) -> StartCosts:
 def main() -> int:
     """Print the costs; 0 when the bounds hold."""
     costs = measure()
-    print(f"python task      {costs.python_task:7.2f} ms   (bound {PYTHON_BOUND_MS:g} ms)")  # noqa: T201
-    print(f"typescript task  {costs.typescript_task:7.2f} ms")  # noqa: T201
-    print(f"bare deno run    {costs.bare_deno:7.2f} ms")  # noqa: T201
-    print(f"ratio            {costs.ratio:7.2f}      (bound {DENO_BOUND_RATIO:g})")  # noqa: T201
+    print(f"python task      {costs.python_task:7.2f} ms   (bound {PYTHON_BOUND_MS:g} ms)")
+    print(f"typescript task  {costs.typescript_task:7.2f} ms")
+    print(f"bare deno run    {costs.bare_deno:7.2f} ms")
+    print(f"ratio            {costs.ratio:7.2f}      (bound {DENO_BOUND_RATIO:g})")
     return 0 if costs.holds else 1
 
 

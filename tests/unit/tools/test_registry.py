@@ -218,6 +218,8 @@ def test_built_in_tools_say_what_they_do_and_need() -> None:
         name for name in writers if name.startswith(("builtin.", "demo."))
     }
     for found in all_tools():
+        if found.server not in ("builtin", "demo"):
+            continue  # another test of this process declared it
         assert len(found.description) > 40
         for schema in (found.input_schema, found.output_schema or {}):
             Draft202012Validator.check_schema(schema)
