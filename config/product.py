@@ -31,7 +31,10 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
         **_demo(),
         **_models(),
         # Where the executions app calls what stands above it, by dotted path.
-        "sweep_hooks": ["reviews.services.expire_due"],
+        "sweep_hooks": [
+            "reviews.services.expire_due",
+            "workflows.idempotency.forget_old",
+        ],
         "decision_service": "reviews.services.decide_command",
     }
 
@@ -76,7 +79,9 @@ def grant_ceilings(entries: Sequence[str]) -> dict[str, str]:
         group, _, ceiling = entry.partition(":")
         if not group or ceiling not in PERMISSION_SETS:
             known = ", ".join(PERMISSION_SETS)
-            message = f"HOLDPOINT_GRANT_CEILINGS: {entry!r} is not GROUP:SET, the set one of {known}."
+            message = (
+                f"HOLDPOINT_GRANT_CEILINGS: {entry!r} is not GROUP:SET, the set one of {known}."
+            )
             raise ImproperlyConfigured(message)
         table[group] = ceiling
     return table
