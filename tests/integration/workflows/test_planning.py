@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import django_rq
 import pytest
 from django.core.management import call_command
 
@@ -84,6 +85,7 @@ def test_a_completed_run_teaches_once(engine: Engine) -> None:
 
 
 def test_the_sweeper_sends_completed_runs_to_be_learned(engine: Engine) -> None:
+    django_rq.get_queue("low").empty()  # what other tests left there
     execution = two_tools(engine)
     sweep()
     call_command(
