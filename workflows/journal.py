@@ -10,28 +10,29 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.db import DEFAULT_DB_ALIAS, connections
 
 from . import conf
 from . import journal_sql as sql
 from .crashpoints import crashpoint
 from .engine.commands import load_command
 from .engine.dag import Plan, Revision
-from .engine.events import ContextUpdated, Event, ExecutionForked, MessageAdded
+from .engine.events import ContextUpdated, Event, ExecutionForked, MessageAdded, PlanRevised
 from .engine.evolve import evolve
 from .engine.policy import Policy
 from .engine.ports import LeaseLost, QueuedCommand, Settled, StaleVersion
 from .engine.reducers import merge_context
 from .engine.state import ExecutionState, SkipReason, dump_state, load_state
 from .engine.status import TaskStatus
+from .journal_grants import PARTS as PERMISSION_PARTS
 from .journal_rows import Recorded, Rows, rows_of
 from .models import Checkpoint, Execution, ExecutionEvent, PlanRevision, Workflow
 from .models import QueuedCommand as QueuedCommandRow
-from .signals import execution_moved
+from .news import News
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -65,11 +66,14 @@ def execute(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ..
 @lru_cache(maxsize=64)
 def load_revision(execution_id: int, number: int) -> Revision:
     """A plan revision; rows never change, so a worker keeps those it met last."""
-    row = PlanRevision.objects.get(execution_id=execution_id, number=number)
+    found = execute(sql.REVISION, {"id": execution_id, "number": number})
+    if not found:
+        raise PlanRevision.DoesNotExist
+    plan, layers = found[0]
     return Revision(
-        number=row.number,
-        plan=Plan.model_validate(row.plan),
-        layers=tuple(tuple(layer) for layer in row.layers),
+        number=number,
+        plan=Plan.model_validate_json(plan),
+        layers=tuple(tuple(layer) for layer in json.loads(layers)),
     )
 
 
@@ -97,7 +101,7 @@ class JournalRun:
         self._abort = False
         self._set_clock(float(row[9]))
         self._started = self._watched = self._renewed = time.monotonic()
-        self._told, self._told_at = self.state.version, 0.0
+        self._news = News(execution_id, self.state.version)
 
     # --- recording ------------------------------------------------------------------------------
 
@@ -112,6 +116,9 @@ class JournalRun:
             self._recorded.append(Recorded(event, after, *self._speaker))
             if isinstance(event, ContextUpdated):
                 self.context = merge_context(self.context, event.updates)
+            if isinstance(event, PlanRevised):
+                # The next move may be made before this is committed.
+                self.revision = Revision(event.revision, event.plan, event.layers)
             self._remember(event)
 
     def _remember(self, event: Event) -> None:
@@ -180,8 +187,6 @@ class JournalRun:
         at_once = self.state.status is not self._committed.status or self._fence is None
         self._committed, self._recorded, self._taken = self.state, [], []
         self.tell(at_once=at_once)
-        if self.state.revision != self.revision.number:
-            self.revision = load_revision(int(self.execution_id), self.state.revision)
 
     def _scalars(self, rows: Rows) -> dict[str, Any]:
         state = self.state
@@ -216,6 +221,11 @@ class JournalRun:
                 row["state"] = json.loads(row["state"])
             parameters["checkpoints"] = json.dumps(rows.checkpoints)
             parameters["prune_to"] = rows.checkpoints[-1]["layer"] - conf.checkpoints_kept()
+        for name, statement, make in PERMISSION_PARTS:
+            found = make(self._recorded, self.revision.plan)
+            if found:
+                parts.append(statement)
+                parameters[name] = json.dumps(found)
         if self._taken:
             parts.append(sql.TAKEN)
             parameters["taken_ids"] = self._taken
@@ -230,10 +240,10 @@ class JournalRun:
         A worker in a hurry does so now and then only: `watch` tells the rest when tasks take
         longer, and a change of status is always told at once.
         """
-        version, moment = self._committed.version, time.monotonic()
-        if version > self._told and (at_once or moment - self._told_at > NEWS_SECONDS):
-            announce(self.execution_id, self._told + 1, version, self._committed.status.value)
-            self._told, self._told_at = version, moment
+        self._news.tell(self._committed, at_once=at_once)
+
+    def tell_started(self, task_ids: Sequence[str]) -> None:
+        self._news.tell_started(self._committed, task_ids)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -300,8 +310,6 @@ class JournalRun:
 
 #: How often a worker with running tasks looks at its lease and at the abort flag.
 WATCH_SECONDS = 0.3
-#: The least time between two pieces of news of one execution that is under way.
-NEWS_SECONDS = 0.05
 
 
 class DjangoJournal:
@@ -330,6 +338,8 @@ class DjangoJournal:
             # Somebody else may try; soon, but not in a tight loop.
             release(run, delay=5.0, error=f"{type(error).__name__}: {error}")
             raise
+        finally:
+            run.tell(at_once=True)
         if run.held:
             release(run, delay=None, error="")
 
@@ -377,20 +387,6 @@ def queue_command(execution_id: int, command: Any, *, actor: str, source: str) -
 def take_overdue(*, patience: float, limit: int = 500) -> list[int]:
     """Executions with work that nobody holds, marked as sent for; SKIP LOCKED, database clock."""
     return [row[0] for row in execute(sql.OVERDUE, {"patience": patience, "limit": limit})]
-
-
-def announce(execution_id: str, first_seq: int, last_seq: int, status: str) -> None:
-    """Send the signal once the step is durable."""
-    transaction.on_commit(
-        partial(
-            execution_moved.send_robust,
-            sender=None,
-            execution_id=execution_id,
-            first_seq=first_seq,
-            last_seq=last_seq,
-            status=status,
-        )
-    )
 
 
 def create(
