@@ -66,7 +66,7 @@ def _sandbox(home: Path) -> dict[str, Any]:
     return {
         "sandbox_root": env_path("HOLDPOINT_SANDBOX_ROOT", home / "sandbox"),
         "sandbox_memory_mb": env_int("HOLDPOINT_SANDBOX_MEMORY_MB", 128, minimum=16, maximum=8192),
-        # Landlock is a second wall behind the runtimes' own; a system check says when it is missing.
+        # A second wall behind the runtimes' own; a system check says when it is missing.
         "sandbox_require_landlock": env_bool("HOLDPOINT_SANDBOX_REQUIRE_LANDLOCK", default=False),
         "grant_ceilings": grant_ceilings(env_list("HOLDPOINT_GRANT_CEILINGS", GRANT_CEILINGS)),
     }

@@ -25,6 +25,7 @@ from channels.utils import await_many_dispatch
 from redis.exceptions import RedisError
 
 from workflows.engine.bounded_json import BoundedJSONError, Limits, parse
+from workflows.starts import Starts
 
 from . import conf, sockets
 from .messages import REVIEWS, Moved, execution_group
@@ -193,7 +194,10 @@ def _is_seq(value: Any) -> bool:
 
 
 class ExecutionConsumer(NewsConsumer):
-    """`/ws/executions/<id>/?after=SEQ`: every event of one execution after SEQ."""
+    """`/ws/executions/<id>/?after=SEQ`: every event of one execution after SEQ.
+
+    In between it says which tasks run, as `task_started` without a seq.
+    """
 
     async def begin(self) -> None:
         self.execution_id = int(self.scope["url_route"]["kwargs"]["execution_id"])
@@ -202,6 +206,7 @@ class ExecutionConsumer(NewsConsumer):
         text = sent.get("after", ["0"])[-1]
         self.seq = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
         self._again: int | None = None
+        self._starts = Starts()
         await read(sockets.execution_events, self.credentials, self.execution_id, self.seq, 1)
 
     async def advance(self, *, backstop: bool) -> None:
@@ -214,7 +219,14 @@ class ExecutionConsumer(NewsConsumer):
             for event in events:
                 await self.say(event)
                 self.seq = event["seq"]
+                self._starts.passed_on(event)
             more = len(events) == BATCH
+        for start in self._starts.take(self.execution_id):
+            await self.say(start)
+
+    async def execution_moved(self, message: Moved) -> None:
+        self._starts.hear(message)
+        await super().execution_moved(message)
 
     def _step_back(self) -> None:
         if self._again is not None:

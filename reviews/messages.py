@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypedDict
+
+from workflows.starts import Start
 
 #: Everybody who watches the queue.
 REVIEWS = "reviews"
@@ -14,14 +17,24 @@ def execution_group(execution_id: int) -> str:
 
 
 class Moved(TypedDict):
-    """An execution moved: events `first` to `last` are in the journal.  No task data travels."""
+    """An execution moved: events `first` to `last` are in the journal.  No task data travels.
+
+    `started`: tasks that run and take a while; then `first` may be `last` + 1.
+    """
 
     type: str
     execution_id: int
     first: int
     last: int
+    started: list[Start]
 
 
-def moved(execution_id: int, first: int, last: int) -> Moved:
+def moved(execution_id: int, first: int, last: int, started: Iterable[Start] = ()) -> Moved:
     """The news that `execution_id` recorded the events `first` to `last`."""
-    return Moved(type="execution.moved", execution_id=execution_id, first=first, last=last)
+    return Moved(
+        type="execution.moved",
+        execution_id=execution_id,
+        first=first,
+        last=last,
+        started=list(started),
+    )

@@ -80,9 +80,7 @@ class HumanReviewRecord(models.Model):
             models.Index(fields=["reviewer", "-id"], name="record_by_reviewer"),
             models.Index(fields=["execution", "-id"], name="record_by_execution"),
             models.Index(fields=["-reviewed_at"], name="record_by_time"),
-            models.Index(
-                fields=["-id"], condition=Q(decision="REJECT"), name="record_rejections"
-            ),
+            models.Index(fields=["-id"], condition=Q(decision="REJECT"), name="record_rejections"),
         ]
 
     def __str__(self) -> str:

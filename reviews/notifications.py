@@ -10,12 +10,16 @@ import asyncio
 import logging
 import os
 import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from channels.layers import get_channel_layer
 
 from workflows import background
 from workflows.signals import execution_moved
+from workflows.starts import Start, starts
 
 from .messages import REVIEWS, execution_group, moved
 
@@ -23,6 +27,21 @@ logger = logging.getLogger(__name__)
 
 #: Seconds that one message may take before it is given up.
 SEND_SECONDS = 3.0
+_MOST_STARTED = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """Events `first` to `last` were recorded, and these tasks run."""
+
+    first: int
+    last: int
+    started: tuple[Start, ...] = ()
+
+    def and_then(self, later: _News) -> _News:
+        """Both as one piece."""
+        first, last = min(self.first, later.first), max(self.last, later.last)
+        return _News(first, last, (*self.started, *later.started)[-_MOST_STARTED:])
 
 
 class _Outbox:
@@ -30,15 +49,15 @@ class _Outbox:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: dict[int, tuple[int, int]] = {}
+        self._waiting: dict[int, _News] = {}
         self._sending = False
         self._closes_with: object = None
 
-    def put(self, execution_id: int, first: int, last: int) -> None:
+    def put(self, execution_id: int, news: _News) -> None:
         """Leave news; the background loop sends it."""
         with self._lock:
-            known = self._waiting.get(execution_id, (first, last))
-            self._waiting[execution_id] = (min(known[0], first), max(known[1], last))
+            known = self._waiting.get(execution_id)
+            self._waiting[execution_id] = known.and_then(news) if known else news
             if self._sending:
                 return
             self._sending = True
@@ -63,22 +82,26 @@ class _Outbox:
                 if not self._waiting:
                     self._sending = False
                     return
-                execution_id, (first, last) = next(iter(self._waiting.items()))
+                execution_id, news = next(iter(self._waiting.items()))
                 del self._waiting[execution_id]
-            await _tell(execution_id, first, last)
+            await _tell(execution_id, news)
 
 
 _outbox = _Outbox()
 
 
-async def _tell(execution_id: int, first: int, last: int) -> None:
-    message = moved(execution_id, first, last)
+async def _tell(execution_id: int, news: _News) -> None:
     layer = get_channel_layer()
     if layer is None:
         return
-    for group in (execution_group(execution_id), REVIEWS):
+    groups = {execution_group(execution_id): news.started}
+    if news.first <= news.last:
+        # Who works on what is of no interest to the queue.
+        groups[REVIEWS] = ()
+    for group, started in groups.items():
         try:
             async with asyncio.timeout(SEND_SECONDS):
+                message = moved(execution_id, news.first, news.last, started)
                 await layer.group_send(group, message)
         except Exception as error:
             # Redis is away.  What happened is in PostgreSQL, where the sockets look by themselves.
@@ -87,10 +110,17 @@ async def _tell(execution_id: int, first: int, last: int) -> None:
 
 
 def on_execution_moved(
-    sender: object, *, execution_id: str, first_seq: int, last_seq: int, **more: Any
+    sender: object,
+    *,
+    execution_id: str,
+    first_seq: int,
+    last_seq: int,
+    started: Sequence[str] = (),
+    **more: Any,
 ) -> None:
     """Receiver of `execution_moved`."""
-    _outbox.put(int(execution_id), first_seq, last_seq)
+    found = starts(started, after=last_seq, at=int(time.time() * 1000))
+    _outbox.put(int(execution_id), _News(first_seq, last_seq, tuple(found)))
 
 
 def connect() -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from django.contrib.auth import get_user_model
 
-from workflows import access
+from workflows import access, grants
+from workflows.engine.state import HoldReason
 from workflows.models import Execution, ExecutionEvent, Hold
 
 if TYPE_CHECKING:
@@ -52,7 +53,10 @@ def right_of(
     if refusal is not None:
         return Right(approve=False, reject=False, reason=refusal[1], code=refusal[0])
     own = _own_work(user, hold.execution, editor) if four_eyes else ""
-    return Right(approve=not own, reject=True, reason=own, code="four_eyes" if own else "")
+    if own:
+        return Right(approve=False, reject=True, reason=own, code="four_eyes")
+    above = _above_role(hold, groups)
+    return Right(approve=not above, reject=True, reason=above, code="ceiling" if above else "")
 
 
 def _refusal(user: User, hold: Hold, groups: Collection[str]) -> tuple[str, str] | None:
@@ -88,6 +92,17 @@ def _own_work(user: User, execution: Execution, editor: str) -> str:
     if editor == user.get_username():
         return "You changed this task last, so somebody else has to approve it."
     return ""
+
+
+def _above_role(hold: Hold, groups: Collection[str]) -> str:
+    """Why an escalation asks for more than these groups may grant; "" when it does not."""
+    if hold.reason != HoldReason.ESCALATION or not isinstance(hold.payload, dict):
+        return ""
+    deciding = frozenset(groups) - _ONLOOKERS
+    if grants.may_grant(deciding, grants.asked_for(hold.payload)):
+        return ""
+    sets = " or ".join(grants.ceilings_of(deciding))
+    return f"You may grant up to “{sets}”, and this is more. Somebody else has to approve it."
 
 
 # --- facts ----------------------------------------------------------------------------------------

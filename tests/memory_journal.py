@@ -75,6 +75,9 @@ class MemoryRun:
         self._taken: list[QueuedCommand] = []
         self._told: dict[str, Settled] = {}
 
+    def tell_started(self, task_ids: Sequence[str]) -> None:
+        self._journal.started.append(tuple(task_ids))
+
     def record(self, *events: ev.Event) -> None:
         for event in events:
             after = evolve(self.state, event)
@@ -171,6 +174,8 @@ class MemoryJournal:
         self.executions: dict[str, Stored] = {}
         self.now = 1000.0
         self.slice_moves = slice_moves
+        #: What `tell_started` was called with, over all executions.
+        self.started: list[tuple[str, ...]] = []
         self.before_step: Callable[[str], object] = lambda execution_id: None
         self.after_step: Callable[[str], object] = lambda execution_id: None
 

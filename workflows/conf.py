@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -46,6 +47,26 @@ def sweep_seconds() -> float:
 def task_timeout_seconds() -> float:
     """Time limit of a task that names none."""
     return float(_value("task_timeout_seconds"))
+
+
+def grant_ceilings() -> dict[str, str]:
+    """Group → the named set up to which its members grant; "*" stands for every other group."""
+    return dict(_value("grant_ceilings"))
+
+
+def sandbox_memory_mb() -> int:
+    """Memory of one run of code, besides what its runtime needs for itself."""
+    return int(_value("sandbox_memory_mb"))
+
+
+def sandbox_require_landlock() -> bool:
+    """Whether code is refused on a kernel without Landlock, the sandbox's second wall."""
+    return bool(_value("sandbox_require_landlock"))
+
+
+def sandbox_root() -> Path:
+    """Where runs of code have their folders."""
+    return Path(_value("sandbox_root"))
 
 
 def workers() -> int:

@@ -201,9 +201,10 @@ def _settle_unrun(event: ev.HoldDecided, item: Recorded, rows: Rows) -> None:
     task = item.state.tasks.get(task_id)
     attempt = (task.attempt if task else 0) + 1
     if event.reason is HoldReason.ESCALATION:
-        row = _attempt(
-            item, task_id, attempt, TaskStatus.FAILED, error="the permission was refused"
-        )
+        error = f"{item.actor} refused the permission"
+        if event.comment:
+            error += f": {event.comment}"
+        row = _attempt(item, task_id, attempt, TaskStatus.FAILED, error=error)
     elif event.on_reject == "skip":
         reason = SkipReason.REVIEWER.value
         row = _attempt(item, task_id, attempt, TaskStatus.SKIPPED, skip_reason=reason)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+#: A claim need not outlive a crash of the database: every step is guarded by the version as well.
+#: So nobody waits for it to reach the disk.
 CLAIM = """
+WITH hurried AS (SELECT set_config('synchronous_commit', 'off', true))
 UPDATE workflows_execution
    SET lease_owner = %(owner)s,
        lease_until = now() + make_interval(secs => %(lease)s),
        fence = fence + 1,
        wake_at = NULL
+  FROM hurried
  WHERE id = %(id)s
    AND (lease_until IS NULL OR lease_until < now())
    AND (queued_commands > 0 OR (
         status IN ('PENDING', 'RUNNING') AND (wake_at IS NULL OR wake_at <= now())))
 RETURNING version, revision, state, inputs, context, policy, fence, queued_commands,
           abort_requested, extract(epoch FROM clock_timestamp())::float8
+"""
+
+REVISION = """
+SELECT plan, layers FROM workflows_planrevision
+ WHERE execution_id = %(id)s AND number = %(number)s
 """
 
 READ = """
@@ -64,7 +73,7 @@ WITH moved AS (
            context = coalesce(%(context)s::jsonb, context),
            error = coalesce(%(error)s, error),
            updated_at = now(),
-           finished_at = CASE WHEN %(final)s THEN now() ELSE finished_at END,
+           finished_at = CASE WHEN %(final)s THEN coalesce(finished_at, now()) END,
            queued_commands = queued_commands - %(taken)s,
            abort_requested = abort_requested AND queued_commands > %(taken)s,
            {lease}

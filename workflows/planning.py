@@ -12,6 +12,7 @@ from graphrag.catalogue import tools_by_name
 from graphrag.ingest import IngestResult, upsert_tools
 from graphrag.records import ToolRecord
 
+from . import capabilities
 from .engine.dag import Plan
 from .engine.faults import TaskFailed
 from .engine.ports import Settled
@@ -128,7 +129,7 @@ class CataloguePlanner:
             needs = ", ".join(f"{name} (for {tool})" for name, tool in found.missing_inputs.items())
             raise TaskFailed(f"the new tasks need {needs}; give it as available_context")
         try:
-            return checked_plan(dict(found.plan), tool_schemas)
+            return checked_plan(dict(found.plan), tool_schemas, capabilities.known)
         except PlanInvalid as invalid:
             raise TaskFailed(f"the new plan cannot be run: {invalid}") from invalid
 

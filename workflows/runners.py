@@ -23,8 +23,7 @@ from django.db import connections
 
 from . import background, conf
 from .crashpoints import crashpoint
-from .engine.dag import CapabilityTask, CodeTask, ToolTask
-from .engine.permissions import PermissionSet, cap, named
+from .engine.dag import ToolTask
 from .engine.ports import (
     Failure,
     PermissionEscalationNeeded,
@@ -36,12 +35,16 @@ from .engine.ports import (
 )
 from .mcp.client import McpServerSpec, pool
 from .models import McpServer
-from .sandbox import CodeRequest, CodeResult, run_code
+from .permits import LedgerWatch, Permit, permits_for
+from .programs import run_program
+from .sandbox import CodeResult
 from .tools import registry
 from .tools.context import ToolContext
 from .tools.invocation import call as call_async
 from .tools.invocation import call_sync
 
+#: Seconds by which the sandbox may end a program before it is called late here.
+_GRACE = 1.0
 #: How often the waiting thread looks after the lease, in seconds.
 _TICK = 0.1
 _THREADS = 64
@@ -102,6 +105,7 @@ class _Running:
     cancelled: threading.Event
     started: float
     deadline: float
+    permit: Permit
 
     def result(self) -> TaskResult:
         crashpoint("task.result")
@@ -111,15 +115,20 @@ class _Running:
         except PermissionEscalationNeeded as need:
             return TaskResult(self.call, need)
         except TaskFailed as failure:
-            message = _clean(failure.message)
-            return TaskResult(self.call, Failure(message, duration, failure.retryable))
+            message, logs = _clean(failure.message), _clean(failure.logs)
+            return TaskResult(self.call, Failure(message, duration, failure.retryable, logs))
         except Exception as error:
             message = _clean(f"{type(error).__name__}: {error}")
             return TaskResult(self.call, Failure(message, duration, retryable=True))
         if isinstance(value, CodeResult):
-            logs = _clean("\n".join(part for part in (value.stdout, value.stderr) if part))
+            logs = _clean(value.logs)
             return TaskResult(self.call, Success(value.value, duration, logs))
         return TaskResult(self.call, Success(value, duration))
+
+    def lapsed(self) -> TaskResult:
+        duration = (time.perf_counter() - self.started) * 1000
+        message = "a permission it ran with was taken back, or its time was over"
+        return TaskResult(self.call, Failure(message, duration))
 
     def timed_out(self) -> TaskResult:
         limit = time_limit(self.call)
@@ -145,7 +154,9 @@ class LayerRunner:
 
     def run(self, calls: Sequence[TaskCall], watch: Watch) -> Iterator[Sequence[TaskResult]]:
         lane = _Lane()
-        running = [_start(call, time.monotonic(), lane) for call in calls]
+        permits = permits_for(calls)
+        ledger = LedgerWatch(permits.values())
+        running = [_start(call, permits[call.task.id], lane) for call in calls]
         window = self.window()
         try:
             lane.let_in(1)
@@ -153,7 +164,7 @@ class LayerRunner:
             lane.let_in(_THREADS)
             wait([each.future for each in running], timeout=window)
             while running:
-                batch, running = _sort(running)
+                batch, running = _sort(running, ledger.lapsed())
                 if batch or window:
                     yield batch
                 if watch() or not running:
@@ -163,8 +174,7 @@ class LayerRunner:
                     wait([each.future for each in running], timeout=self.window())
         finally:
             for each in running:
-                each.cancelled.set()
-                each.future.cancel()
+                _stop(each)
 
 
 def _wait_for_one(running: Sequence[_Running]) -> bool:
@@ -172,50 +182,50 @@ def _wait_for_one(running: Sequence[_Running]) -> bool:
     return bool(wait([each.future for each in running], _TICK, FIRST_COMPLETED).done)
 
 
-def _sort(running: Sequence[_Running]) -> tuple[list[TaskResult], list[_Running]]:
-    """Results of what is done or out of time, and what still runs."""
+def _sort(
+    running: Sequence[_Running], lapsed: frozenset[int]
+) -> tuple[list[TaskResult], list[_Running]]:
+    """Results of what is done, out of time or out of permission, and what still runs."""
     results, still = [], []
     for each in running:
         if each.future.done():
             results.append(each.result())
+        elif not lapsed.isdisjoint(each.permit.grants):
+            _stop(each)
+            results.append(each.lapsed())
         elif time.monotonic() > each.deadline:
-            each.cancelled.set()
-            each.future.cancel()
+            _stop(each)
             results.append(each.timed_out())
         else:
             still.append(each)
     return results, still
 
 
-def _start(call: TaskCall, now: float, lane: _Lane) -> _Running:
+def _stop(each: _Running) -> None:
+    each.cancelled.set()
+    each.future.cancel()
+
+
+def _start(call: TaskCall, permit: Permit, lane: _Lane) -> _Running:
     cancelled = threading.Event()
-    deadline = now + time_limit(call)
+    # The sandbox keeps its own time and says more about how it ended.
+    grace = 0.0 if isinstance(call.task, ToolTask) else _GRACE
+    deadline = time.monotonic() + time_limit(call) + grace
     started = time.perf_counter()
     try:
-        future = _submit(call, cancelled, deadline, lane)
+        future = _submit(call, permit, cancelled, deadline, lane)
     except TaskFailed as failure:
         future = Future()
         future.set_exception(failure)
-    return _Running(call, future, cancelled, started, deadline)
+    return _Running(call, future, cancelled, started, deadline, permit)
 
 
 def _submit(
-    call: TaskCall, cancelled: threading.Event, deadline: float, lane: _Lane
+    call: TaskCall, permit: Permit, cancelled: threading.Event, deadline: float, lane: _Lane
 ) -> Future[Any]:
-    match call.task:
-        case ToolTask():
-            return _submit_tool(call.task, call, cancelled, deadline, lane)
-        case CodeTask():
-            request = code_request(call, call.task)
-            return lane.add(run_code, request, cancelled.is_set)
-        case CapabilityTask():
-            message = f"there is no capability {call.task.capability!r}"
-            raise TaskFailed(message, retryable=False)
-
-
-def _submit_tool(
-    task: ToolTask, call: TaskCall, cancelled: threading.Event, deadline: float, lane: _Lane
-) -> Future[Any]:
+    task = call.task
+    if not isinstance(task, ToolTask):
+        return lane.add(run_program, call, permit, time_limit(call), cancelled.is_set)
     tool = registry.get(task.tool)
     if tool is not None:
         ctx = ToolContext(
@@ -224,7 +234,7 @@ def _submit_tool(
             task_id=task.id,
             deadline=deadline,
             cancelled=cancelled,
-            permissions=permissions_of(call),
+            permissions=permit.permissions,
         )
         if tool.is_async:
             return background.submit(call_async(tool, call.inputs, ctx))
@@ -233,38 +243,6 @@ def _submit_tool(
     spec = server_spec(server)
     remaining = deadline - time.monotonic()
     return background.submit(pool().call(spec, name, call.inputs, remaining, cancelled.is_set))
-
-
-def permissions_of(call: TaskCall) -> PermissionSet:
-    """What the task may do: its named set under the workflow's ceiling, and what people granted."""
-    granted = _capped(_own_set(call), call.ceiling)
-    for grant in call.grants:
-        granted = granted.union(PermissionSet.model_validate(grant))
-    return granted
-
-
-@lru_cache(maxsize=256)
-def _capped(own: str, ceiling: str) -> PermissionSet:
-    return cap(named(own), named(ceiling))
-
-
-def _own_set(call: TaskCall) -> str:
-    """The set a task names; a tool task that names none has its tool's."""
-    if call.task.permission_set is not None:
-        return call.task.permission_set
-    tool = registry.get(call.task.tool) if isinstance(call.task, ToolTask) else None
-    return tool.permission_set if tool else "minimal"
-
-
-def code_request(call: TaskCall, task: CodeTask) -> CodeRequest:
-    """The sandbox's request for a code task."""
-    return CodeRequest(
-        language=task.language,
-        code=task.code,
-        inputs=call.inputs,
-        permissions=permissions_of(call),
-        timeout_seconds=time_limit(call),
-    )
 
 
 def server_spec(name: str) -> McpServerSpec:

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 from django.db import connection, transaction
 from pydantic import ValidationError
 
-from . import conf, journal
+from . import capabilities, conf, journal
 from .agents import RegisteredAgents, agent_names
 from .crashpoints import crashpoint
 from .dispatch import send_worker
 from .engine.commands import InjectTask, ModifyArgs, load_command
-from .engine.dag import Plan, ToolTask
+from .engine.dag import CapabilityTask, Plan, ToolTask
 from .engine.decide import Refused
 from .engine.loop import submit
+from .engine.permissions import NAMED
 from .engine.policy import Policy
 from .engine.ports import Ports, StaleVersion
 from .engine.structure import PlanInvalid, Problem, validation_problems
@@ -63,6 +64,7 @@ def ports() -> Ports:
         summarise=summarise,
         max_replans=conf.max_replans(),
         abandoned_ttl_seconds=conf.abandoned_ttl_seconds(),
+        program=capabilities.program,
     )
 
 
@@ -109,7 +111,7 @@ def start_execution(
 def check_plan(data: Any) -> Plan:
     """The plan, checked against the catalogue; raises InvalidRequest with paths below "plan"."""
     try:
-        return checked_plan(data, tool_schemas)
+        return checked_plan(data, tool_schemas, capabilities.known)
     except PlanInvalid as invalid:
         raise InvalidRequest(_below("plan", invalid.problems)) from invalid
 
@@ -120,6 +122,11 @@ def check_policy(base: Mapping[str, Any], override: Mapping[str, Any]) -> Policy
         policy = Policy.model_validate(base).overridden_by(override)
     except ValidationError as error:
         raise InvalidRequest(validation_problems(error, "policy")) from error
+    if policy.permission_ceiling not in NAMED:
+        message = f"must be one of {', '.join(NAMED)}"
+        raise InvalidRequest(
+            (Problem("policy.permission_ceiling", "unknown_permission_set", message),)
+        )
     if policy.ail.enabled and policy.ail.agent not in agent_names():
         known = ", ".join(sorted(agent_names()))
         message = f"no agent is registered as {policy.ail.agent!r}; there are: {known}"
@@ -161,20 +168,25 @@ def fork_execution(
     actor: User | None,
     inputs: Mapping[str, Any] | None = None,
     context: Mapping[str, Any] | None = None,
+    whole: bool = False,
 ) -> Execution:
     """A new execution that goes on from a checkpoint, with edited inputs or context if given.
 
-    Settled tasks up to the checkpoint are taken over and do not run again.  Permissions that were
-    granted to the old execution stay with it, and every hold behind the checkpoint opens anew.
+    They are laid over the old ones, or with `whole` take their place.  Settled tasks up to the
+    checkpoint are taken over and do not run again.  Permissions that were granted to the old
+    execution stay with it, and every hold behind the checkpoint opens anew.
     """
-    values = {**execution.inputs, **(inputs or {})}
+    if not whole:
+        inputs = {**execution.inputs, **(inputs or {})}
+        context = {**checkpoint.context, **(context or {})}
+    values, seen = dict(inputs or {}), dict(context or {})
     _check_inputs(execution.workflow, values)
     with transaction.atomic():
         fork = journal.fork(
             parent=execution,
             checkpoint=checkpoint,
             inputs=values,
-            context={**checkpoint.context, **(context or {})},
+            context=seen,
             created_by=actor,
         )
         send_worker(fork.pk)
@@ -229,7 +241,7 @@ def _checked(execution_id: int, command: Any) -> Any:
     """Tasks and arguments that come with a command meet the catalogue before anything else."""
     try:
         if isinstance(command, InjectTask):
-            task = checked_task(command.task, tool_schemas, "task")
+            task = checked_task(command.task, tool_schemas, capabilities.known, "task")
             return command.model_copy(update={"task": task})
         if isinstance(command, ModifyArgs):
             _check_arguments(execution_id, command)
@@ -243,9 +255,10 @@ def _check_arguments(execution_id: int, command: ModifyArgs) -> None:
     if found is None:
         raise journal.ExecutionNotFound
     task = journal.load_revision(execution_id, found).plan.by_id.get(command.task_id)
-    if isinstance(task, ToolTask):
-        arguments = {**task.arguments, **command.arguments}
-        checked_task(task.model_copy(update={"arguments": arguments}), tool_schemas, "")
+    if isinstance(task, ToolTask | CapabilityTask):
+        name = "arguments" if isinstance(task, ToolTask) else "inputs"
+        changed = task.model_copy(update={name: {**task.values, **command.arguments}})
+        checked_task(changed, tool_schemas, capabilities.known, "")
 
 
 def _apply_or_queue(

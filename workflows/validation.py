@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .engine.dag import CodeTask, Plan, ToolTask, is_reference
+from .engine.dag import CapabilityTask, CodeTask, Plan, ToolTask, is_reference
 from .engine.permissions import NAMED
+from .engine.policy import ReviewPolicy
 from .engine.structure import PlanInvalid, Problem, parse_plan
 from .schemas import schema_errors
 
@@ -21,58 +23,112 @@ class KnownTool(Protocol):
     def permission_set(self) -> str: ...
 
 
+class KnownCapability(Protocol):
+    """The same of a capability; `asks` when a person approves each use."""
+
+    @property
+    def input_schema(self) -> Mapping[str, Any]: ...
+
+    @property
+    def permission_set(self) -> str: ...
+
+    @property
+    def asks(self) -> bool: ...
+
+
 Catalogue = Callable[[Iterable[str]], Mapping[str, KnownTool]]
+Capabilities = Callable[[Iterable[str]], Mapping[str, KnownCapability]]
+
+#: How a capability whose approval mode is "ask" stops before each use.
+_EACH_USE = ReviewPolicy(
+    on_timeout="keep_waiting",
+    on_reject="fail",
+    instructions="This capability asks before each use.",
+)
 
 
-def checked_plan(data: Any, catalogue: Catalogue) -> Plan:
-    """A plan that can be run, its tool tasks carrying the permission set of their tool.
+def no_capabilities(names: Iterable[str]) -> Mapping[str, KnownCapability]:
+    """For plans that are made of tools."""
+    return {}
 
-    Raises PlanInvalid with every fault: structure first, then tools and their schemas.
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the tasks to check name, looked up at once."""
+
+    tools: Mapping[str, KnownTool]
+    capabilities: Mapping[str, KnownCapability]
+
+    @classmethod
+    def of(cls, tasks: Iterable[Any], catalogue: Catalogue, capabilities: Capabilities) -> _Known:
+        listed = list(tasks)
+        return cls(
+            catalogue([task.tool for task in listed if isinstance(task, ToolTask)]),
+            capabilities([task.capability for task in listed if isinstance(task, CapabilityTask)]),
+        )
+
+
+def checked_plan(
+    data: Any, catalogue: Catalogue, capabilities: Capabilities = no_capabilities
+) -> Plan:
+    """A plan that can be run, its tasks carrying the permission set of their tool or capability.
+
+    A capability that asks before each use gets a review of its own, unless the task has one.
+    Raises PlanInvalid with every fault: structure first, then tools, capabilities, schemas.
     """
     plan = data if isinstance(data, Plan) else parse_plan(data)
-    tools = catalogue(task.tool for task in plan.tasks if isinstance(task, ToolTask))
+    known = _Known.of(plan.tasks, catalogue, capabilities)
     problems = [
         problem
         for index, task in enumerate(plan.tasks)
-        for problem in _task_problems(task, f"tasks[{index}]", tools)
+        for problem in _task_problems(task, f"tasks[{index}]", known)
     ]
     if problems:
         raise PlanInvalid(tuple(problems))
-    return Plan(tasks=tuple(_with_permissions(task, tools) for task in plan.tasks))
+    return Plan(tasks=tuple(_completed(task, known) for task in plan.tasks))
 
 
-def checked_task(task: Any, catalogue: Catalogue, path: str) -> Any:
+def checked_task(task: Any, catalogue: Catalogue, capabilities: Capabilities, path: str) -> Any:
     """One task that is to join a plan, checked like those of a plan; raises PlanInvalid."""
-    tools = catalogue([task.tool] if isinstance(task, ToolTask) else [])
-    problems = _task_problems(task, path, tools)
+    known = _Known.of([task], catalogue, capabilities)
+    problems = _task_problems(task, path, known)
     if problems:
         raise PlanInvalid(tuple(problems))
-    return _with_permissions(task, tools)
+    return _completed(task, known)
 
 
-def _task_problems(task: Any, path: str, tools: Mapping[str, KnownTool]) -> list[Problem]:
-    named = task.permission_set
-    unknown = named is not None and named not in NAMED
+def _task_problems(task: Any, path: str, known: _Known) -> list[Problem]:
     problems = []
-    if unknown:
+    if task.permission_set is not None and task.permission_set not in NAMED:
         message = f"must be one of {', '.join(sorted(NAMED))}"
         where = _join(path, "permission_set")
         problems.append(Problem(where, "unknown_permission_set", message))
     if isinstance(task, ToolTask):
-        problems += _tool_problems(task, path, tools)
+        problems += _tool_problems(task, path, known)
+    if isinstance(task, CapabilityTask):
+        problems += _capability_problems(task, path, known)
     return problems
 
 
-def _tool_problems(task: ToolTask, path: str, tools: Mapping[str, KnownTool]) -> list[Problem]:
-    tool = tools.get(task.tool)
+def _tool_problems(task: ToolTask, path: str, known: _Known) -> list[Problem]:
+    tool = known.tools.get(task.tool)
     if tool is None:
         message = f"there is no tool {task.tool!r} in the catalogue, or it is disabled"
         return [Problem(_join(path, "tool"), "unknown_tool", message)]
-    errors = schema_errors(tool.input_schema, task.arguments, wildcard=is_reference)
-    return [
-        Problem(_join(_join(path, "arguments"), each.path), "schema_mismatch", each.message)
-        for each in errors
-    ]
+    return _mismatches(tool.input_schema, task.arguments, _join(path, "arguments"))
+
+
+def _capability_problems(task: CapabilityTask, path: str, known: _Known) -> list[Problem]:
+    capability = known.capabilities.get(task.capability)
+    if capability is None:
+        message = f"there is no capability {task.capability!r}, or it is disabled"
+        return [Problem(_join(path, "capability"), "unknown_capability", message)]
+    return _mismatches(capability.input_schema, task.inputs, _join(path, "inputs"))
+
+
+def _mismatches(schema: Any, values: Mapping[str, Any], path: str) -> list[Problem]:
+    errors = schema_errors(schema, dict(values), wildcard=is_reference)
+    return [Problem(_join(path, each.path), "schema_mismatch", each.message) for each in errors]
 
 
 def _join(prefix: str, path: str) -> str:
@@ -81,11 +137,21 @@ def _join(prefix: str, path: str) -> str:
     return f"{prefix}{path}" if path.startswith("[") else f"{prefix}.{path}"
 
 
-def _with_permissions(task: Any, tools: Mapping[str, KnownTool]) -> Any:
-    if task.permission_set is not None:
-        return task
-    if isinstance(task, ToolTask):
-        return task.model_copy(update={"permission_set": tools[task.tool].permission_set})
-    if isinstance(task, CodeTask):
+def _completed(task: Any, known: _Known) -> Any:
+    """The task with what the catalogue knows about it and the plan does not say."""
+    if isinstance(task, ToolTask) and task.permission_set is None:
+        return task.model_copy(update={"permission_set": known.tools[task.tool].permission_set})
+    if isinstance(task, CodeTask) and task.permission_set is None:
         return task.model_copy(update={"permission_set": "minimal"})
+    if isinstance(task, CapabilityTask):
+        return _with_capability(task, known.capabilities[task.capability])
     return task
+
+
+def _with_capability(task: CapabilityTask, capability: KnownCapability) -> CapabilityTask:
+    changes: dict[str, Any] = {}
+    if task.permission_set is None:
+        changes["permission_set"] = capability.permission_set
+    if capability.asks and not (task.human_review and task.human_review.enabled):
+        changes["human_review"] = _EACH_USE
+    return task.model_copy(update=changes)

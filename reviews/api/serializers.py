@@ -6,6 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from reviews import extending
 from reviews.models import Decision, HumanReviewRecord
 from reviews.services import MAX_COMMENT
 from workflows.api.serializers import Strict
@@ -37,6 +38,22 @@ class ResumeSerializer(Strict):
         if ("hold_id" in attrs) == ("node_id" in attrs):
             raise serializers.ValidationError({"hold_id": ["give either hold_id or node_id"]})
         return attrs
+
+
+class ExtendSerializer(Strict):
+    """How much more time a hold gets."""
+
+    seconds = serializers.IntegerField(min_value=extending.SHORTEST, max_value=extending.LONGEST)
+
+
+class ExtendedSerializer(serializers.Serializer[Any]):
+    """`outcome` is `queued` while a worker moves the run on: the new deadline comes with it."""
+
+    hold_id = serializers.CharField()
+    execution_id = serializers.IntegerField()
+    outcome = serializers.ChoiceField(choices=["applied", "queued"])
+    expires_at = serializers.DateTimeField()
+    version = serializers.IntegerField()
 
 
 class HoldRowSerializer(serializers.ModelSerializer[Hold]):

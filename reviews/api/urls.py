@@ -14,6 +14,11 @@ urlpatterns = [
     path("reviews/resume/", views.ResumeView.as_view(), name="api-reviews-resume"),
     path("reviews/holds/<str:hold_id>/claim/", views.ClaimView.as_view(), name="api-reviews-claim"),
     path(
+        "reviews/holds/<str:hold_id>/extend/",
+        views.ExtendView.as_view(),
+        name="api-reviews-extend",
+    ),
+    path(
         "reviews/holds/<str:hold_id>/release/",
         views.ReleaseView.as_view(),
         name="api-reviews-release",

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from reviews import claims, context, history, selectors, services
+from reviews import claims, context, extending, history, selectors, services
 from reviews.conflicts import Conflict, present_state
 from reviews.edits import ReviewInvalid
 from reviews.models import HumanReviewRecord
@@ -27,6 +27,8 @@ from workflows.models import ApiToken, Hold
 from .serializers import (
     ClaimSerializer,
     ContextSerializer,
+    ExtendedSerializer,
+    ExtendSerializer,
     HoldRowSerializer,
     RecordRowSerializer,
     RecordSerializer,
@@ -203,6 +205,36 @@ class ReleaseView(APIView):
         """Let others see that nobody is on it."""
         gone = claims.release(hold_id=hold_id, user=_user(request), token=_token(request))
         return Response({"released": gone})
+
+
+class ExtendView(APIView):
+    """Give a hold more time."""
+
+    permission_classes = [HasScope("decide")]
+    parser_classes = [DecisionJSONParser]
+
+    @extend_schema(
+        operation_id="reviews_extend",
+        request=ExtendSerializer,
+        responses={
+            200: ExtendedSerializer,
+            202: ExtendedSerializer,
+            **dict.fromkeys((400, 403, 404, 409, 422), _PROBLEM),
+        },
+    )
+    def post(self, request: Request, hold_id: str) -> Response:
+        """Move the deadline further, from where it stands; 409 when there is none."""
+        asked = ExtendSerializer(data=object_body(request.data))
+        asked.is_valid(raise_exception=True)
+        result = extending.extend(
+            hold_id=hold_id,
+            user=_user(request),
+            seconds=asked.validated_data["seconds"],
+            source="rest",
+            token=_token(request),
+        )
+        status = 200 if result.outcome == "applied" else 202
+        return Response(ExtendedSerializer(result).data, status=status)
 
 
 _FILTERS = [

@@ -22,6 +22,8 @@ from workflows.models import Hold
 from workflows.schemas import FieldError
 
 from . import settled, words
+from .deadline import deadline_addresses
+from .escalation import NARROWEST, REJECT_PRESETS, Asked, escalation_context
 from .surroundings import Surroundings, effects
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class Answer:
     rejected: dict[str, str] | None = None
     stale: bool = False
     confirm: bool = False
+    asked: Asked = NARROWEST
 
 
 def decision_context(user: User, hold: Hold, answer: Answer | None = None) -> dict[str, Any]:
@@ -62,18 +65,26 @@ def decision_context(user: User, hold: Hold, answer: Answer | None = None) -> di
     around = Surroundings(hold)
     return {
         **_addresses(hold),
+        **deadline_addresses(hold, right),
         **_heading(hold),
         **_standing(hold, right, state, mine, user),
         **_payload(hold, answer),
+        "escalation": escalation_context(hold, answer.asked if answer else NARROWEST),
         **effects(around),
         **settled.outcome(hold, state, mine, around),
         "layers": around.beads(),
         "context": around.context(),
         "history": around.history(records),
-        "reject_presets": _PRESETS.get(hold.phase, ("Not now", "Needs another look")),
+        "reject_presets": _presets(hold),
         "next_review_url": _next_url(user, hold) if _is_settled(hold, state, user) else "",
         **_answered(hold, answer),
     }
+
+
+def _presets(hold: Hold) -> tuple[str, ...]:
+    if hold.reason == HoldReason.ESCALATION:
+        return REJECT_PRESETS
+    return _PRESETS.get(hold.phase, ("Not now", "Needs another look"))
 
 
 def status_context(user: User, hold: Hold) -> dict[str, Any]:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from django.urls import reverse
+from django.utils import timezone
 
 from reviews.dag_svg import DagTask, Picture, layout, with_links
 from reviews.templatetags.desk import seconds_words
-from workflows.access import may_operate
+from workflows.access import may_operate, may_start
 from workflows.engine.status import ExecutionStatus
-from workflows.models import Execution, Hold
+from workflows.models import Execution, ExecutionEvent, Hold
 from workflows.selectors import TaskView, events_of, open_holds, revision_of, tasks_of
 
 from . import words
+from .capabilities import offer
+from .lineage import fork_urls, lineage
 from .story import Group, timeline
+from .watching import as_seen, queued
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -29,15 +34,19 @@ _SETTLED = ("SUCCEEDED", "FAILED", "SKIPPED", "REJECTED")
 
 def run_context(user: User, execution: Execution) -> dict[str, Any]:
     """`run` of the templates; workflow and creator are loaded."""
-    tasks = tasks_of(execution)
+    events = _newest_events(execution)
+    tasks, since = as_seen(tasks_of(execution), events, timezone.now())
     workflow = execution.workflow
+    may = may_operate(user, execution)
+    forks = fork_urls(execution) if may else {}
+    live = not ExecutionStatus(execution.status).is_final
     return {
         "id": str(execution.pk),
         "url": reverse("reviews:run", args=(execution.pk,)),
         "title": words.run_title(execution.title, execution.pk),
         "status": execution.status,
         "version": execution.version,
-        "live": not ExecutionStatus(execution.status).is_final,
+        "live": live,
         "workflow_name": workflow.title if workflow else "a plan of its own",
         "workflow_url": reverse("reviews:workflow", args=(workflow.pk,))
         if workflow and workflow.enabled
@@ -50,9 +59,16 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
         "error": _error(execution),
         "holds": tuple(_hold(hold) for hold in open_holds(execution).defer("payload")),
         "picture": _picture(execution, tasks),
-        "tasks": tuple(_task(task) for task in tasks[:_MAX_TASKS_WITH_DATA]),
-        "groups": _groups(execution, tasks),
-        **_steering(user, execution),
+        "tasks": tuple(
+            {**_task(task, since.get(task.id)), **offer(task, execution, may=may)}
+            for task in tasks[:_MAX_TASKS_WITH_DATA]
+        ),
+        "groups": _groups(events, tasks, forks),
+        "queued": queued(execution) if live else (),
+        "fork_url": "" if live else forks.get(max(forks, default=-1), ""),
+        "fork_words": f"layer {max(forks, default=-1) + 1}",
+        **lineage(user, execution),
+        **_steering(user, execution, may=may),
     }
 
 
@@ -100,11 +116,12 @@ def _took(task: TaskView) -> str:
     return seconds_words(task.duration_ms / 1000) if task.duration_ms >= 50 else ""
 
 
-def _task(task: TaskView) -> dict[str, Any]:
+def _task(task: TaskView, since: datetime | None) -> dict[str, Any]:
     return {
         "id": task.id,
         "status": "HELD" if task.held else task.status,
         "what": task.target,
+        "since": since,
         "time_words": _took(task),
         "error": task.error,
         "inputs_json": _pretty(task.inputs),
@@ -130,26 +147,35 @@ def _pretty(value: Any) -> str:
 # --- the story ------------------------------------------------------------------------------------
 
 
-def _groups(execution: Execution, tasks: list[TaskView]) -> tuple[Group, ...]:
+def _newest_events(execution: Execution) -> list[ExecutionEvent]:
+    return list(events_of(execution, after=max(0, execution.version - _MAX_EVENTS)))
+
+
+def _groups(
+    events: list[ExecutionEvent], tasks: list[TaskView], forks: dict[int, str]
+) -> tuple[Group, ...]:
     total = Counter(task.layer for task in tasks)
     done = Counter(task.layer for task in tasks if task.status in _SETTLED)
     counts = {layer: (done[layer], number) for layer, number in total.items()}
-    newest = list(events_of(execution, after=max(0, execution.version - _MAX_EVENTS)))
-    return tuple(timeline(newest, counts))
+    return tuple(timeline(events, counts, forks))
 
 
 # --- steering -------------------------------------------------------------------------------------
 
 
-def _steering(user: User, execution: Execution) -> dict[str, Any]:
+def _steering(user: User, execution: Execution, *, may: bool) -> dict[str, Any]:
     live = not ExecutionStatus(execution.status).is_final
-    may = may_operate(user, execution)
     waits = execution.status == ExecutionStatus.AWAITING_AGENT
     reason = "" if may else "Operators, admins and whoever started the run can steer it."
-    return {
-        "can_message": live and may,
+    offers = {
+        "can_message": live and may_start(user),
         "can_continue": waits and may,
         "can_abort": live and may,
+    }
+    return {
+        **offers,
+        # What a page offers, as one word: its actions are replaced when that changes.
+        "offers": "-".join(name.removeprefix("can_") for name, is_so in offers.items() if is_so),
         "abort_effect": "",
         "actions_reason": reason if live else "",
         "command_url": reverse("reviews:run_command", args=(execution.pk,)),

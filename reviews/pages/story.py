@@ -35,20 +35,31 @@ class _Line:
     names_actor: bool = False
 
 
+#: Characters of a message that stand in the timeline, and that can be unfolded.
+_MAX_SAID, _MAX_READ = 1500, 200_000
+_ROLES = {"user": "person", "assistant": "agent", "system": "system", "tool": "tool"}
 _SHAPES = {"quiet": "·", "good": "✓", "bad": "✕", "waiting": "◔", "running": "▶"}
 
 
 def timeline(
-    events: Iterable[ExecutionEvent], counts: Mapping[int, tuple[int, int]]
+    events: Iterable[ExecutionEvent],
+    counts: Mapping[int, tuple[int, int]],
+    forks: Mapping[int, str] | None = None,
 ) -> list[Group]:
-    """Groups in order; `counts` gives (settled, all) tasks per layer."""
+    """Groups in order; `counts` gives (settled, all) tasks per layer.
+
+    `forks` is where a new run can go on from: layer of a checkpoint → address.
+    """
     groups = [Group("Start")]
     for event in events:
         if event.kind in ("layer_started", "layer_skipped"):
             layer = int(event.payload["layer"])
             done, total = counts.get(layer, (0, 0))
             groups.append(Group(f"Layer {layer + 1}", done, total))
-        groups[-1].entries.append(entry(event))
+        line = entry(event)
+        if event.kind == "layer_closed" and forks:
+            line["fork_url"] = forks.get(event.payload["layer"], "")
+        groups[-1].entries.append(line)
     return [group for group in groups if group.entries]
 
 
@@ -73,16 +84,20 @@ def entry(event: ExecutionEvent) -> dict[str, Any]:
 
 
 def _message(event: ExecutionEvent) -> dict[str, Any]:
+    role, content = str(event.payload.get("role", "")), str(event.payload.get("content", ""))
+    is_long = len(content) > _MAX_SAID
+    author = event.payload.get("author") or event.actor
     return {
         "seq": event.seq,
         "kind": "message",
         "meaning": "quiet",
         "shape": "“",
-        "sentence": event.payload.get("content", ""),
+        "sentence": f"{content[:_MAX_SAID]} …" if is_long else content,
         "subject": "",
         "at": event.created_at,
-        "actor": event.payload.get("author") or event.actor,
-        "json": "",
+        "actor": str(author).removeprefix("agent:"),
+        "role": _ROLES.get(role, role),
+        "json": content[:_MAX_READ] if is_long else "",
     }
 
 
@@ -107,8 +122,9 @@ def _layer(payload: Payload, actor: str) -> _Line:
 
 def _succeeded(payload: Payload, actor: str) -> _Line:
     name = payload["task_id"]
-    took = seconds_words(payload.get("duration_ms", 0) / 1000)
-    return _Line(f"{name} done in {took}" if took != "now" else f"{name} done", name, "good")
+    duration = payload.get("duration_ms", 0)
+    took = f" in {seconds_words(duration / 1000)}" if duration >= 50 else ""
+    return _Line(f"{name} done{took}", name, "good")
 
 
 def _errored(payload: Payload, actor: str) -> _Line:

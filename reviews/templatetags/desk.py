@@ -117,6 +117,27 @@ def left(moment: datetime | None) -> SafeString | str:
     )
 
 
+def elapsed_words(seconds: float) -> str:
+    """Seconds as a running clock says them: `12 s`, `1 min 20 s`, `2 h 5 min`."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+@register.simple_tag
+def elapsed(moment: datetime) -> SafeString:
+    """A `time` element saying for how long something runs; counted on by clock.js."""
+    return format_html(
+        '<time datetime="{}" title="since {}" data-clock="for">{}</time>',
+        moment.isoformat(),
+        _exact(moment),
+        elapsed_words((datetime.now(UTC) - moment).total_seconds()),
+    )
+
+
 @register.simple_tag
 def clock(moment: datetime | None, *, seconds: bool = False) -> SafeString | str:
     """A `time` element with the time of day, and the date as well when it is not today."""

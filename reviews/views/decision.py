@@ -14,6 +14,7 @@ from reviews.edits import ReviewInvalid, edits_for, payload_schema
 from reviews.forms import posted_json, posted_value
 from reviews.models import Decision
 from reviews.pages.decision import Answer, decision_context, is_too_long, pretty, status_context
+from reviews.pages.escalation import Asked, asked_by
 from reviews.rights import NotAllowed
 from workflows.engine.bounded_json import digest
 from workflows.models import Hold
@@ -67,6 +68,8 @@ class DecisionView(LoginRequiredMixin, View):
                 edits=posted.edits,
                 comment=posted.comment,
                 source="web",
+                grant_scope=posted.asked.scope,
+                grant_seconds=posted.asked.seconds,
             )
         except ReviewInvalid as invalid:
             return self._show(request, hold, posted.answer(_unprefixed(invalid)), status=422)
@@ -101,6 +104,7 @@ class _Posted:
         self.version, found = self._version()
         self._value = self._read()
         self.edits: object = None
+        self.asked = self._asked()
         self.errors = (*found, *self._value.errors, *self._decide())
 
     def _version(self) -> tuple[int, list[FieldError]]:
@@ -108,6 +112,9 @@ class _Posted:
         if text.isascii() and text.isdigit() and len(text) < 19:
             return int(text), []
         return 0, [FieldError("version", "is missing; open the page again")]
+
+    def _asked(self) -> Asked:
+        return asked_by(self._data.get("grant_scope", ""), self._data.get("grant_seconds", ""))
 
     def _read(self) -> FormValue:
         """The payload as the person made it."""
@@ -157,6 +164,7 @@ class _Posted:
             rejected=self._value.rejected,
             stale=stale,
             confirm=confirm,
+            asked=self.asked,
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
@@ -36,7 +38,9 @@ def runs(request: HttpRequest) -> HttpResponse:
 def run(request: HttpRequest, execution_id: int) -> HttpResponse:
     """One run; asked for by htmx, the part that changes."""
     execution = visible_execution(request, execution_id)
-    context = {"run": run_context(person(request), execution)}
+    context: dict[str, Any] = {"run": run_context(person(request), execution)}
     if is_htmx(request):
-        return fragment(request, "reviews/_run_live.html", context)
+        # The actions hold what somebody is typing: they are sent again only when others are due.
+        context["new_actions"] = request.GET.get("offers", "") != context["run"]["offers"]
+        return fragment(request, "reviews/_run_news.html", context)
     return page(request, "reviews/run.html", context, section="runs")

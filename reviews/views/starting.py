@@ -80,11 +80,10 @@ def start(request: HttpRequest, workflow_id: int) -> HttpResponse:
 def command(request: HttpRequest, execution_id: int) -> HttpResponse:
     """A message, continue or abort; what cannot be done is said on the run's page."""
     execution = visible_execution(request, execution_id)
-    if not may_operate(person(request), execution):
-        raise PermissionDenied("Operators, admins and whoever started a run can steer it.")
+    _check_may_send(request, execution)
     try:
         wanted, version = _command(request)
-        submit_command(
+        result = submit_command(
             execution_id=execution.pk,
             command=wanted,
             actor=person(request).get_username(),
@@ -97,7 +96,21 @@ def command(request: HttpRequest, execution_id: int) -> HttpResponse:
         messages.error(request, "The run has moved on in between. Look again, then decide.")
     except Refused as refusal:
         messages.error(request, refusal.message)
+    else:
+        # What was sent stands in the story, there or among what waits.
+        place = "queued" if result.outcome == "queued" else f"e{result.version}"
+        return SeeOther(f"{_run_url(execution)}#{place}")
     return SeeOther(_run_url(execution))
+
+
+def _check_may_send(request: HttpRequest, execution: Execution) -> None:
+    """Who may take part in runs may speak in those they see; steering one is for fewer."""
+    user = person(request)
+    if request.POST.get("kind") == "message":
+        if not may_start(user):
+            raise PermissionDenied("Your roles read conversations only.")
+    elif not may_operate(user, execution):
+        raise PermissionDenied("Operators, admins and whoever started a run can steer it.")
 
 
 def _command(request: HttpRequest) -> tuple[Abort | AddMessage | Continue, int | None]:

@@ -26,27 +26,34 @@ RULES = [
 
 def measure(bench: Bench) -> list[Figure]:
     turns = bench.rounds(100, 20)
-    commit = timed(turns, _committed())
     held = paused()
-    command = timed(turns, lambda turn: commanded(held, turn))
-    start = timed(turns, lambda turn: start_quietly(kit.grid(3, 3)))
+    found = in_turns(
+        turns,
+        commit=_committed(),
+        command=lambda turn: commanded(held, turn),
+        start=lambda turn: start_quietly(kit.grid(3, 3)),
+    )
     agent, summary = boundary(turns)
+    commit = found["commit"]
     return [
-        Figure("command at rest, applied and logged", command, "ms", turns, commit, "bare commit"),
-        Figure("start of a 3 x 3 execution", start, "ms", turns, commit, "bare commit"),
+        Figure("command at rest, applied and logged", found["command"], "ms", turns, commit,
+               "bare commit"),
+        Figure("start of a 3 x 3 execution", found["start"], "ms", turns, commit, "bare commit"),
         Figure("decision of the rule agent", agent, "ms", turns, target=10),
         Figure("summary of a layer of 50 tasks", summary, "ms", turns, target=100),
-    ]
+    ]  # fmt: skip
 
 
-def timed(turns: int, call: Callable[[int], Any]) -> float:
-    """Median milliseconds of a call, after a few to warm up."""
-    times = []
+def in_turns(turns: int, **calls: Callable[[int], Any]) -> dict[str, float]:
+    """Median milliseconds of each call, one after the other in turns, after a few to warm up."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(turns + 5):
-        begun = time.perf_counter()
-        call(turn)
-        times.append((time.perf_counter() - begun) * 1000)
-    return middle(times[5:])
+        for name, call in calls.items():
+            begun = time.perf_counter()
+            call(turn)
+            if turn >= 5:
+                times[name].append((time.perf_counter() - begun) * 1000)
+    return {name: middle(found) for name, found in times.items()}
 
 
 def _committed() -> Callable[[int], None]:
@@ -82,6 +89,9 @@ def boundary(turns: int) -> tuple[float, float]:
     execution_id = run_to_rest(start_quietly(plan, policy=policy)).pk
     agents = RegisteredAgents()
     with journal.DjangoJournal().open(str(execution_id), expected_version=None) as run:
-        decide = timed(turns, lambda turn: agents.ask(question(run, "rules"), lambda: False))
-        told = timed(turns, lambda turn: summarise(run))
-    return decide, told
+        found = in_turns(
+            turns,
+            agent=lambda turn: agents.ask(question(run, "rules"), lambda: False),
+            summary=lambda turn: summarise(run),
+        )
+    return found["agent"], found["summary"]

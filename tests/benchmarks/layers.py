@@ -1,4 +1,4 @@
-"""What a layer costs: ours, the bare floor and LangGraph in turns, so that all share the weather."""
+"""What a layer costs: ours, the bare floor and LangGraph in turns, in the same weather."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks.listener`: hears the news of all executions, as a web process would."""
+"""`python -m tests.benchmarks.listener`: hears all news, as a web process would."""
 
 from __future__ import annotations
 

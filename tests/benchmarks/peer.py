@@ -41,12 +41,17 @@ class State(TypedDict):
 
 @contextmanager
 def saver(conninfo: str) -> Iterator[Any]:
-    """A PostgresSaver on a connection of its own, its tables made."""
+    """A PostgresSaver on a connection of its own."""
     from langgraph.checkpoint.postgres import PostgresSaver
 
     with PostgresSaver.from_conn_string(conninfo) as made:
-        made.setup()
         yield made
+
+
+def make_tables(conninfo: str) -> None:
+    """LangGraph's tables; once, since two processes at it get in each other's way."""
+    with saver(conninfo) as made:
+        made.setup()
 
 
 def _node(name: str, body: Body) -> Callable[[State], State]:

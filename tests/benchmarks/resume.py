@@ -5,14 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from reviews.services import decide
 from tests.benchmarks import bare, kit, peer
 from tests.benchmarks.figures import Figure, middle
 from tests.benchmarks.surroundings import Bench, reviewer, start_quietly
 from workflows import dispatch, services
 from workflows.engine.commands import ApprovalResponse
 from workflows.models import ExecutionEvent, Hold
+from workflows.selectors import tasks_of
 
 PAUSE_MS = 3.0
+#: Seconds between a pause and its answer, ours and LangGraph's: nobody answers at once, and what
+#: was at hand in a processor's caches is not any more.
+THOUGHT = 0.02
 
 
 def measure(bench: Bench) -> list[Figure]:
@@ -58,9 +63,7 @@ def _figures(times: dict[str, list[float]], heard: list[float]) -> list[Figure]:
     return figures
 
 
-def resumed(
-    bench: Bench, resume: Callable[[int, Hold], None], heard: list[float]
-) -> float:
+def resumed(bench: Bench, resume: Callable[[int, Hold], None], heard: list[float]) -> float:
     """Seconds from the call that resumes to the first line of the task that was held back."""
     tasks = [kit.task("before", "noop", value=1), kit.task("after", "mark", ["before"], name="m")]
     tasks[1]["human_review"] = {"trigger_phase": "BEFORE_EXECUTION"}
@@ -68,7 +71,9 @@ def resumed(
     bench.forget_reports()
     dispatch.enqueue(dispatch.ADVANCE, execution_id)
     heard.append(_pause_heard(bench, execution_id))
-    hold = Hold.objects.get(execution_id=execution_id)
+    hold = Hold.objects.select_related("execution").get(execution_id=execution_id)
+    tasks_of(hold.execution)  # nobody decides unseen: the page of the run was read by this process
+    time.sleep(THOUGHT)
     issued = time.monotonic()
     resume(execution_id, hold)
     first_line = float(bench.told_by("m")["at"])
@@ -111,8 +116,6 @@ def submitted(execution_id: int, hold: Hold) -> None:
 
 def decided(execution_id: int, hold: Hold) -> None:
     """Resume as a reviewer: rights checked, the record written into the hash chain."""
-    from reviews.services import decide
-
     decide(
         hold_id=hold.pk,
         user=reviewer(),
@@ -125,6 +128,7 @@ def decided(execution_id: int, hold: Hold) -> None:
 def bare_dispatch(bench: Bench) -> float:
     """Seconds from putting a job on the queue to its first line, without the product."""
     bench.forget_reports()
+    time.sleep(THOUGHT)
     sent = time.monotonic()
     bare.queue().enqueue_call("tests.benchmarks.bare.dispatched")
     return float(bench.told_by("dispatched")["at"]) - sent
@@ -144,6 +148,7 @@ class Peer:
 
         config = peer.thread()
         self._graph.invoke({"done": []}, config, durability="sync")
+        time.sleep(THOUGHT)
         issued = time.monotonic()
         self._graph.invoke(Command(resume=True), config, durability="sync")
         return self._lines.pop() - issued

@@ -12,14 +12,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 
 from config.embedded import EmbeddedServers
-from tests.benchmarks import bare
+from tests.benchmarks import bare, peer
 from tests.benchmarks.bare import REPORTS
 
 if TYPE_CHECKING:
@@ -169,6 +169,8 @@ def _prepare() -> None:
 
     sync_python_tools()
     bare.postgres().execute(bare.SCHEMA, prepare=False)
+    if peer.installed():
+        peer.make_tables(os.environ["BENCH_DATABASE"])
 
 
 def _remove(servers: EmbeddedServers, home: Path) -> None:
@@ -204,6 +206,7 @@ def wait_until_final(execution_id: int, seconds: float = 300) -> None:
     raise RuntimeError(f"execution {execution_id} did not end within {seconds} s")
 
 
+@cache
 def reviewer() -> User:
     """A person who may decide; made on first use."""
     from django.contrib.auth import get_user_model

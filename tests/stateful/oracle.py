@@ -9,7 +9,7 @@ Tasks are told apart by the last word of their tool:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,9 +77,16 @@ def leaves(plan: Plan) -> set[str]:
     return {task.id for task in plan.tasks} - needed
 
 
-def has_failed(plan: Plan, ends: Mapping[str, Outcome]) -> bool:
-    """Whether an execution that ran to its end has failed."""
-    return any(ends[name].is_failure for name in leaves(plan))
+def status_fits(status: str, plans: Sequence[Plan], ends: Mapping[str, Outcome]) -> bool:
+    """Whether an execution that ran to its end may have this status; `plans` are its revisions.
+
+    Whether a failed task is a leaf is asked when it fails, so that one which was a leaf in some
+    revisions alone leaves both ends open.
+    """
+    kept = [leaves(plan) & ends.keys() for plan in plans]
+    failed_always = any(ends[name].is_failure for name in set.intersection(*kept))
+    failed_once = any(ends[name].is_failure for name in set.union(*kept))
+    return failed_once if status == "FAILED" else not failed_always
 
 
 def _end(task: Any, told: Told, ends: Mapping[str, Outcome | None]) -> Outcome:
@@ -105,7 +112,9 @@ def _skip(task: Any, told: Told, needs: Mapping[str, Outcome]) -> str:
     if task.when is None:
         return ""
     source, _, key = task.when.partition(".")
-    found = told.inputs.get(key) if source == "inputs" else needs[source].output
+    # A condition sees what its task waits for, and nothing else.
+    seen = needs[source].output if source in needs else None
+    found = told.inputs.get(key) if source == "inputs" else seen
     is_empty = found is None or found is False or found in ("", [], {})
     return "condition" if is_empty else ""
 

@@ -53,7 +53,12 @@ class CommandSerializer(Plain):
     edits = serializers.JSONField(required=False, help_text="approval_response")
     feedback = serializers.CharField(required=False, help_text="approval_response")
     grant_scope = serializers.ChoiceField(
-        choices=["task", "execution", "capability"], required=False, help_text="approval_response"
+        choices=["task", "execution", "capability", "until"],
+        required=False,
+        help_text="approval_response of an escalation; default: task",
+    )
+    grant_seconds = serializers.FloatField(
+        required=False, help_text="approval_response with grant_scope until"
     )
     new_requirement = serializers.CharField(required=False, help_text="replan")
     available_context = serializers.DictField(required=False, help_text="replan")

@@ -1,7 +1,7 @@
 """Following one execution: replay from PostgreSQL, then news through the channel layer.
 
 News carries no data: it says that there is something to read.  A client therefore sees every event
-once and in order, whatever becomes of a piece of news.
+once and in order, whatever becomes of a piece of news.  `task_started` alone lives in the news.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from redis.exceptions import RedisError
 
 from workflows import access
 from workflows.engine.status import ExecutionStatus
+from workflows.starts import Starts
 from workflows.tokens import usable
 from workflows.wire import wire_events
 
@@ -98,20 +99,27 @@ async def follow(execution_id: int, *, after: int, watcher: Watcher) -> AsyncIte
             news = await database_sync_to_async(_look)(execution_id, after, watcher)
             for event in news.events:
                 after = event["seq"]
+                ear.starts.passed_on(event)
                 yield _event(event)
             if news.ended:
                 if not news.allowed:
                     yield b"event: access_ended\ndata: {}\n\n"
                 return
+            for start in ear.starts.take(execution_id):
+                yield _event(start)
             if len(news.events) < _BATCH and not await ear.heard(HEARTBEAT_SECONDS):
                 yield b": still here\n\n"
 
 
 class _Ear:
-    """Hears that a group was told something.  Deaf while Redis is away."""
+    """Hears that a group was told something.  Deaf while Redis is away.
+
+    `starts` keeps what it heard of tasks that run.
+    """
 
     def __init__(self, group: str) -> None:
         self._group = group
+        self.starts = Starts()
         self._listens = asyncio.Event()
         self._told = asyncio.Event()
 
@@ -150,7 +158,7 @@ class _Ear:
             self._listens.set()
             # Cancelled only in here, where the layer then gives the channel up.
             while True:
-                await layer.receive(channel)
+                self.starts.hear(await layer.receive(channel))
                 self._told.set()
         finally:
             await layer.group_discard(self._group, channel)
@@ -163,4 +171,6 @@ def group_of(execution_id: int | str) -> str:
 
 def _event(event: dict[str, Any]) -> bytes:
     data = json.dumps(event, separators=(",", ":"))
-    return f"id: {event['seq']}\nevent: {event['type']}\ndata: {data}\n\n".encode()
+    # Without an id the client keeps the last one, from which it goes on when it comes back.
+    place = f"id: {event['seq']}\n" if "seq" in event else ""
+    return f"{place}event: {event['type']}\ndata: {data}\n\n".encode()

@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from .capabilities import CapabilitiesView, CapabilityView
 from .commands import CommandsView
 from .definitions import WorkflowsView, WorkflowView
 from .events import EventsView
@@ -12,6 +13,7 @@ from .executions import (
     ForkView,
     MessagesView,
 )
+from .grants import GrantsView, RevokeView
 from .tokens import TokensView, TokenView
 
 _ONE = "executions/<str:execution_id>/"
@@ -26,6 +28,10 @@ urlpatterns = [
     path(f"{_ONE}fork/", ForkView.as_view(), name="execution-fork"),
     path("workflows/", WorkflowsView.as_view(), name="workflows"),
     path("workflows/<str:name>/", WorkflowView.as_view(), name="workflow"),
+    path("capabilities/", CapabilitiesView.as_view(), name="capabilities"),
+    path("capabilities/<str:name>/", CapabilityView.as_view(), name="capability"),
+    path("grants/", GrantsView.as_view(), name="grants"),
+    path("grants/<str:grant_id>/revoke/", RevokeView.as_view(), name="grant-revoke"),
     path("tokens/", TokensView.as_view(), name="tokens"),
     path("tokens/<str:token_id>/", TokenView.as_view(), name="token"),
 ]

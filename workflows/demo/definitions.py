@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .sandbox_tour import SANDBOX_TOUR
+
 _REPO = {"$from": "inputs", "select": "repo"}
 
 RELEASE_NOTES: dict[str, Any] = {
@@ -180,4 +182,4 @@ REPOSITORY_CHECK: dict[str, Any] = {
     },
 }
 
-WORKFLOWS = (RELEASE_NOTES, REPOSITORY_CHECK)
+WORKFLOWS = (RELEASE_NOTES, REPOSITORY_CHECK, SANDBOX_TOUR)

@@ -111,13 +111,14 @@ _BAD = (TaskStatus.FAILED, TaskStatus.REJECTED)
 
 def _skip_reason(task: Spec, settled: Mapping[str, Settled], run: Run) -> SkipReason | None:
     """Why the task will not run, by what it waits for and by its condition."""
-    needs = [settled[need] for need in task.needs if need in settled]
+    mine = {need: settled[need] for need in task.needs if need in settled}
+    needs = mine.values()
     if any(need.status in _BAD or need.skip is SkipReason.UPSTREAM_FAILED for need in needs):
         return SkipReason.UPSTREAM_FAILED
     # What a command skipped counts as done, without an output.
     if any(need.skip not in (None, SkipReason.COMMAND) for need in needs):
         return SkipReason.UPSTREAM_SKIPPED
-    if task.when is not None and not condition_holds(task.when, sources(settled, run)):
+    if task.when is not None and not condition_holds(task.when, sources(mine, run)):
         return SkipReason.CONDITION
     return None
 
@@ -135,11 +136,17 @@ def _(move: RunTasks, run: Run, ports: Ports) -> None:
             calls.append(call_for(run, task_id))
         except TaskFailed as failure:
             run.record(_failed(run, task_id, Failure(failure.message), inputs=None))
+    untold = True
     for batch in ports.runner.run(calls, run.watch):
         for result in batch:
             run.record(_told(run, result))
         if len(batch) < len(calls):
             run.commit()
+            if untold:
+                # Only here: a layer that finishes within the window has no time to be watched.
+                done = {result.call.task.id for result in batch}
+                run.tell_started([call.task.id for call in calls if call.task.id not in done])
+                untold = False
 
 
 def call_for(run: Run, task_id: str) -> TaskCall:

@@ -118,8 +118,11 @@ def _(event: ev.HoldVoted, state: ExecutionState) -> ExecutionState:
 
 @_apply.register
 def _(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
+    decided = state.hold(event.hold_id)
     holds = tuple(hold for hold in state.holds if hold.id != event.hold_id)
     after = _DECIDED[event.reason](event, replace(state, holds=holds))
+    if decided is not None and decided.outdated:
+        after = replace(after, approved=False)
     return replace(after, status=_S.RUNNING) if event.resumed else after
 
 
@@ -225,6 +228,7 @@ def _(event: ev.PlanRevised, state: ExecutionState) -> ExecutionState:
         replans=replans,
         skips=frozenset(),
         approved=False,
+        holds=tuple(replace(hold, outdated=True) for hold in state.holds),
     )
 
 

@@ -77,7 +77,7 @@ def _escalation(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
             "payload": payload,
             "groups": list(review.groups),
             "instructions": review.instructions,
-            "why": f"{task_id} needs permission: {need.operation} {need.resource}",
+            "why": f"task {task_id} needs permission: {need.operation} {need.resource}",
             "target": task.target,
             "layer": run.state.layer,
             "critical": True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .dag import references
 from .dataflow import resolve
 from .ports import Run, Settled
 
@@ -17,6 +18,7 @@ def sources(settled: Mapping[str, Settled], run: Run) -> dict[str, Any]:
 def task_inputs(run: Run, task_id: str) -> dict[str, Any]:
     """The task's inputs, references resolved, a reviewer's edits laid over them."""
     task = run.revision.plan.by_id[task_id]
-    found = sources(run.settled(sorted(task.needs)), run)
+    read = task.needs.intersection(references(task.values))
+    found = sources(run.settled(sorted(read)), run)
     resolved = resolve(dict(task.values), found)
     return {**resolved, **(run.state.tasks[task_id].edits or {})}

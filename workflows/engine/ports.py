@@ -200,6 +200,9 @@ class Run(Protocol):
     def commit(self) -> None:
         """Make everything recorded durable, in one transaction; raises LeaseLost/StaleVersion."""
 
+    def tell_started(self, task_ids: Sequence[str]) -> None:
+        """Let whoever watches know that these tasks are running; nothing is recorded."""
+
     def settled(self, task_ids: Sequence[str]) -> Mapping[str, Settled]:
         """How the named tasks ended, those of the current layer included."""
 

@@ -17,7 +17,6 @@ from pydantic import TypeAdapter
 from .policy import TriggerPhase
 from .status import ExecutionStatus, TaskStatus
 
-
 #: How far a granted permission reaches: this task, every task of this execution, every use of the
 #: capability, or the same task of the same workflow until a time.
 GrantScope = Literal["task", "execution", "capability", "until"]
@@ -92,6 +91,8 @@ class Hold:
     approvals: tuple[str, ...] = ()
     on_reject: Literal["abort", "fail", "skip"] = "abort"
     on_timeout: Literal["reject", "approve", "keep_waiting", "abort", "continue"] = "keep_waiting"
+    # The plan has changed since: a signature for a layer is good for what was shown, no more.
+    outdated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,16 @@ class CodeResult:
     stderr: str
     duration: float
 
+    @property
+    def logs(self) -> str:
+        """Both streams in one text."""
+        return one_text(self.stdout, self.stderr)
+
+
+def one_text(stdout: str, stderr: str) -> str:
+    """What a program printed, the way a log keeps it."""
+    return "\n".join(part for part in (stdout, stderr) if part)
+
 
 @dataclass(frozen=True)
 class Surroundings:

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from workflows.engine.permissions import Operation
+from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
 
 from . import deno_setup, javascript
 from .child import Child, Limits
-from .contract import CodeRequest, CodeResult, Surroundings
+from .contract import CodeRequest, CodeResult, Surroundings, one_text
 from .denials import denied, denied_path, failed, is_never
 from .fetching import Fetcher, NetworkFailed
 from .rundir import note_child, run_folder
@@ -52,6 +53,9 @@ def run_deno(request: CodeRequest, should_stop: Callable[[], bool]) -> CodeResul
         try:
             note_child(folder, child.pid)
             value = run.follow(child)
+        except (TaskFailed, PermissionEscalationNeeded) as fault:
+            fault.logs = one_text(run.stdout.text(), run.stderr.text())
+            raise
         finally:
             child.end()
         took = time.monotonic() - started

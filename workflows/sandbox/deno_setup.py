@@ -66,7 +66,6 @@ def environment(around: Surroundings, home: Path) -> dict[str, str]:
     return granted | {
         "DENO_DIR": str(home),
         "DENO_CACHE_DB_MODE": "in-memory",
-        "DENO_EMIT_CACHE_MODE": "disable",
         "DENO_NO_UPDATE_CHECK": "1",
         "DENO_TRACE_PERMISSIONS": "1",
         "NO_COLOR": "1",
@@ -75,17 +74,21 @@ def environment(around: Surroundings, home: Path) -> dict[str, str]:
 
 
 def fence(around: Surroundings, home: Path) -> landlock.Fence | None:
-    """The second wall: the granted files once more, and no writing to `home` at all.
+    """The second wall: the granted files once more, and of `home` the emitted code alone.
 
     So a program without grants leaves nothing on disk, not even through localStorage or caches.
+    The code that Deno makes of TypeScript has to be kept: for the lines of an error it would make
+    it anew, on a thread whose stack it then looks up in /proc, and abort without it.
     """
     if not landlock.abi():
         return None
     permissions = around.permissions
+    emitted = home / "gen"
+    emitted.mkdir(exist_ok=True)
     return landlock.Fence(
         execute=(binary(), *_LIBRARIES),
         read=(HARNESS, *_DEVICES, str(home), *permissions.read_paths),
-        write=("/dev/null", *map(_existing, permissions.write_paths)),
+        write=("/dev/null", str(emitted), *map(_existing, permissions.write_paths)),
     )
 
 

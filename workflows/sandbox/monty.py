@@ -29,7 +29,9 @@ from pydantic_monty import (
     SyncSnapshot,
 )
 
-from .contract import CodeRequest, CodeResult, Surroundings
+from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+
+from .contract import CodeRequest, CodeResult, Surroundings, one_text
 from .denials import denied, failed
 from .fetching import Fetcher, NetworkFailed
 from .host_files import HostFiles
@@ -54,7 +56,11 @@ def run_monty(request: CodeRequest, should_stop: Callable[[], bool]) -> CodeResu
             deadline = started + request.timeout_seconds
             run = _Run(around, deadline, should_stop)
             with Watchdog(worker, deadline + _GRACE_SECONDS, run.must_end) as watchdog:
-                value = _value(worker, run, watchdog)
+                try:
+                    value = _value(worker, run, watchdog)
+                except (TaskFailed, PermissionEscalationNeeded) as fault:
+                    fault.logs = run.printed()
+                    raise
         took = time.monotonic() - started
         return CodeResult(value, run.stdout.text(), run.stderr.text(), took)
 
@@ -93,6 +99,10 @@ class _Run:
         self._source = around.request.code.encode()
         self._line: int | None = None
         self._flooded = False
+
+    def printed(self) -> str:
+        """What the program has printed so far."""
+        return one_text(self.stdout.text(), self.stderr.text())
 
     def must_end(self) -> bool:
         """Whether the program has to be killed now, time apart."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .callables import schema_from_callable
 from .checks import FieldError, schema_errors, schema_problem
 from .fields import FormField, Option, form_fields
+from .inference import kind_of, schema_of
 from .submitted import FormValue, value_from_form
 
 __all__ = [
@@ -13,8 +14,10 @@ __all__ = [
     "FormValue",
     "Option",
     "form_fields",
+    "kind_of",
     "schema_errors",
     "schema_from_callable",
+    "schema_of",
     "schema_problem",
     "value_from_form",
 ]

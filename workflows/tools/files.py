@@ -12,6 +12,10 @@ from django.conf import settings
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from workflows.engine.permissions import SCRATCH, Operation, smallest_cover
+from workflows.engine.ports import PermissionEscalationNeeded
+
+from .context import ToolContext
 from .registry import tool
 from .rooted import Root, refuse
 
@@ -19,6 +23,9 @@ from .rooted import Root, refuse
 MAX_FILE_BYTES = 256 * 1024
 #: Most entries that one listing returns.
 MAX_ENTRIES = 2_000
+
+#: For calls from Python: nobody keeps grants for them.
+_NOBODY = ToolContext()
 
 FilePath = Annotated[str, Field(description="Path below the allowed root, with forward slashes.")]
 
@@ -57,12 +64,30 @@ def file_root() -> Root:
     return Root(configured)
 
 
+def _check(ctx: ToolContext, operation: Operation, root: Root, parts: tuple[str, ...]) -> None:
+    """Ask a person where the task's set does not allow this; $SCRATCH is the allowed root."""
+    current = ctx.permissions
+    if current is None:
+        return
+    resource = f"{SCRATCH}/{root.relative(parts)}" if parts else SCRATCH
+    if current.bound(str(root.real)).allows(operation, str(root.real.joinpath(*parts))):
+        return
+    try:
+        requested = current.union(smallest_cover(operation, resource))
+    except ValueError as error:
+        raise refuse(f"no permission can be given for {operation}: {error}") from None
+    raise PermissionEscalationNeeded(
+        operation=operation, resource=resource, current=current, requested=requested
+    )
+
+
 @tool(read_only=True, idempotent=True, permission_set="readonly", title="List a directory")
 def list_directory(
     path: FilePath = ".",
     pattern: Annotated[str, Field(description="Shell pattern for file names: *.xml")] = "*",
     *,
     recursive: Annotated[bool, Field(description="Go into subdirectories too.")] = False,
+    ctx: ToolContext = _NOBODY,
 ) -> Listing:
     """List the files and directories in a folder, optionally by name pattern or recursively.
 
@@ -70,6 +95,7 @@ def list_directory(
     recursive listing does not go into .git.
     """
     root = file_root()
+    _check(ctx, "read", root, root.parts(path))
     found = Listing(path=root.relative(root.parts(path)), files=[], directories=[], truncated=False)
     pending = [root.parts(path)]
     while pending and not found["truncated"]:
@@ -115,13 +141,14 @@ def _mode(descriptor: int, name: str) -> int:
 
 
 @tool(read_only=True, idempotent=True, permission_set="readonly", title="Read a file")
-def read_file(path: FilePath) -> FileText:
+def read_file(path: FilePath, ctx: ToolContext = _NOBODY) -> FileText:
     """Read a UTF-8 text file and return its content, size and checksum.
 
     At most 256 KiB; a larger or a binary file is an error.
     """
     root = file_root()
     parts = root.parts(path)
+    _check(ctx, "read", root, parts)
     shown = root.relative(parts)
     with root.open_file(parts) as descriptor, os.fdopen(descriptor, "rb", closefd=False) as source:
         data = source.read(MAX_FILE_BYTES + 1)
@@ -142,6 +169,7 @@ def write_file(
     content: Annotated[str, Field(description="The whole new text of the file.")],
     *,
     overwrite: Annotated[bool, Field(description="Replace a file that is there.")] = True,
+    ctx: ToolContext = _NOBODY,
 ) -> Written:
     """Write text to a file, creating its folders; an existing file is replaced in one step.
 
@@ -149,6 +177,7 @@ def write_file(
     """
     root = file_root()
     parts = root.parts(path)
+    _check(ctx, "write", root, parts)
     data = _encoded(content)
     root.put(parts, data, overwrite=overwrite)
     return Written(path=root.relative(parts), **_fingerprint(data))

@@ -54,6 +54,11 @@ class PythonTool:
         return self.name.partition(".")[0]
 
     @property
+    def asks(self) -> bool:
+        """Whether it can ask for more permission: it looks at its context."""
+        return self.signature.takes_context
+
+    @property
     def function(self) -> Callable[..., Any]:
         """What the decorator was put on."""
         return self.signature.function

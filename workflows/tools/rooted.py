@@ -38,6 +38,11 @@ class Root:
         if not self._real.is_dir():
             raise refuse("the file root is not a directory")
 
+    @property
+    def real(self) -> Path:
+        """The directory itself, links resolved."""
+        return self._real
+
     def parts(self, path: str) -> tuple[str, ...]:
         """The real components of `path` below the root, links resolved; () is the root itself.
 

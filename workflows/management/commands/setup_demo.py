@@ -43,7 +43,7 @@ class Command(BaseCommand):
         """Something to look at on the first visit."""
         starter = get_user_model().objects.filter(username="operator").first()
         try:
-            for name in ("release-notes", "repository-check"):
+            for name in ("sandbox-tour", "release-notes", "repository-check"):
                 start_demo(actor=starter, workflow=name)
         except NoRepository as missing:
             self.stderr.write(str(missing))

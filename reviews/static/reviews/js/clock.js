@@ -7,6 +7,7 @@ const UNITS = [
   [1, "s", "s"],
 ];
 const EVERY_MS = 10000;
+const RUNNING_EVERY_MS = 1000;
 
 /** Seconds as one rounded-down unit, `now` below one second. */
 export function durationWords(seconds) {
@@ -20,21 +21,31 @@ export function durationWords(seconds) {
   return "now";
 }
 
+/** Seconds as a running clock says them: `12 s`, `1 min 20 s`, `2 h 5 min`. */
+export function elapsedWords(seconds) {
+  const whole = Math.max(0, Math.floor(seconds));
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+}
+
 function words(element) {
   const seconds = (Date.now() - Date.parse(element.dateTime)) / 1000;
+  if (element.dataset.clock === "for") return elapsedWords(seconds);
   const span = durationWords(seconds);
   if (element.dataset.clock === "ago") return span === "now" ? span : `${span} ago`;
   return seconds < 0 ? `${span} left` : "overdue";
 }
 
-export function tick(root = document) {
-  for (const element of root.querySelectorAll("time[data-clock]")) {
+export function tick(selector = "time[data-clock]") {
+  for (const element of document.querySelectorAll(selector)) {
     const text = words(element);
     if (element.textContent !== text) element.textContent = text;
   }
 }
 
 export function startClock() {
-  setInterval(tick, EVERY_MS);
+  setInterval(() => tick(), EVERY_MS);
+  setInterval(() => tick('time[data-clock="for"]'), RUNNING_EVERY_MS);
   document.addEventListener("htmx:afterSwap", () => tick());
 }

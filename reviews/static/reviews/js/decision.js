@@ -36,6 +36,8 @@ function guard(here) {
 }
 
 function afterSwap(event) {
+  // The deadline moves while its reader stays where they are.
+  if (event.target.id === "deadline") return;
   adopt();
   const here = article();
   if (!here || !(here === event.target || event.target.contains(here) || here.contains(event.target))) return;
@@ -111,6 +113,9 @@ function overtaken(here) {
 function onNews(event) {
   const about = event.detail?.executionId;
   if (!article() || (about && about !== article().dataset.execution)) return;
+  if (event.detail?.type === "hold_extended" && event.detail.holdId === article().dataset.hold) {
+    document.body.dispatchEvent(new CustomEvent("holdpoint:extended"));
+  }
   clearTimeout(timer);
   timer = setTimeout(() => refresh().catch(() => {}), SETTLE_MS);
 }

@@ -1,9 +1,13 @@
 // A run that is watched: on news its fragments are fetched again, and what was unfolded stays unfolded.
+import { tick } from "./clock.js";
 
 const SETTLE_MS = 200;
+const RESULTS = ["task_complete", "task_error", "task_escalated"];
 let timer = null;
 let unfolded = new Set();
 let scrolled = null;
+// Task id → when it started, in ms, as the worker told it: more exact than what the journal knows.
+const started = new Map();
 
 const picture = () => document.querySelector(".dag-scroll");
 
@@ -34,8 +38,54 @@ function restore() {
     if (item) item.open = true;
   }
   showCurrentLayer();
+  showStarted();
+  mark();
   const version = document.querySelector("[data-run-version]");
   if (version && live.dataset.version) version.value = live.dataset.version;
+}
+
+// --- tasks that run -----------------------------------------------------------------------------
+
+function onNews(event) {
+  const { type, nodeId, timestamp } = event.detail ?? {};
+  if (type === "task_started") {
+    started.set(nodeId, timestamp);
+    if (showStarted(nodeId)) return;
+  } else if (RESULTS.includes(type)) started.delete(nodeId);
+  refreshSoon();
+}
+
+/** Set the clocks of running tasks; false when `wanted` is not shown as running yet. */
+function showStarted(wanted = null) {
+  let found = wanted === null;
+  for (const task of document.querySelectorAll("[data-running]")) {
+    const at = started.get(task.dataset.running);
+    if (at === undefined) continue;
+    task.querySelector('time[data-clock="for"]').dateTime = new Date(at).toISOString();
+    found ||= task.dataset.running === wanted;
+  }
+  tick('time[data-clock="for"]');
+  return found;
+}
+
+// --- deep links ---------------------------------------------------------------------------------
+
+const ENTRY = /^#(e|task-)[\w.-]+$/;
+const linked = () => (ENTRY.test(location.hash) ? document.getElementById(location.hash.slice(1)) : null);
+
+/** The entry that the address names stays marked, also after it was fetched again. */
+function mark() {
+  const entry = linked();
+  for (const other of document.querySelectorAll("li.marked")) other.classList.toggle("marked", other === entry);
+  if (entry?.tagName === "LI") entry.classList.add("marked");
+}
+
+function follow() {
+  const entry = linked();
+  mark();
+  const details = entry?.tagName === "DETAILS" ? entry : entry?.querySelector("details");
+  if (details) details.open = true;
+  entry?.scrollIntoView({ block: "center" });
 }
 
 /** A click on a box in the plan unfolds that task below. */
@@ -49,9 +99,11 @@ function openTask(event) {
   target.scrollIntoView({ block: "nearest" });
 }
 
-document.body.addEventListener("holdpoint:news", refreshSoon);
+document.body.addEventListener("holdpoint:news", onNews);
 document.body.addEventListener("holdpoint:poll", refreshSoon);
 document.body.addEventListener("htmx:beforeSwap", remember);
 document.body.addEventListener("htmx:afterSettle", restore);
 document.addEventListener("click", openTask);
+window.addEventListener("hashchange", follow);
 showCurrentLayer();
+follow();

@@ -1,0 +1,52 @@
+"""Capabilities: the list, and the offer to make one of a task that worked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.urls import reverse
+
+from reviews.highlighting import lines_of
+from workflows.capabilities import raised_sets
+from workflows.models import Capability, Execution
+from workflows.selectors import TaskView
+
+from . import words
+
+_LISTED = 500
+
+
+def offer(task: TaskView, execution: Execution, *, may: bool) -> dict[str, str]:
+    """Where a task's code can be kept; "" where it cannot."""
+    fits = may and task.type == "code_execution" and task.status == "SUCCEEDED"
+    url = reverse("reviews:make_capability", args=(execution.pk,)) if fits else ""
+    return {"keep_url": url, "logs": task.logs}
+
+
+def capabilities_context() -> dict[str, Any]:
+    """The context of the list."""
+    rows = list(Capability.objects.select_related("created_by")[:_LISTED])
+    sets = raised_sets(rows)
+    return {
+        "rows": tuple(
+            {
+                "name": row.name,
+                "description": row.description,
+                "language": row.get_language_display(),
+                "mode": row.get_approval_mode_display(),
+                "missing": not row.enabled,
+                "worked": f"worked {words.counted(row.success_count, 'time')}",
+                "allows": sets[row.pk].sentences(),
+                "lines": tuple(
+                    {"number": line.number, "markup": line.markup, "marked": False}
+                    for line in lines_of(row.code, row.language)
+                ),
+                "made_by": row.created_by.get_username() if row.created_by else "",
+                "run_url": reverse("reviews:run", args=(row.from_execution_id,))
+                if row.from_execution_id
+                else "",
+                "from_task": row.from_task,
+            }
+            for row in rows
+        )
+    }

@@ -1,0 +1,119 @@
+"""Two runs side by side, for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.urls import reverse
+
+from reviews.comparison import Difference, Pair, PlanDifference, difference, pairs, plan_difference
+from reviews.templatetags.desk import seconds_words
+from workflows.models import Execution
+from workflows.selectors import TaskView, revision_of, tasks_of
+
+from . import words
+
+#: Tasks of a run whose data is read.
+_MAX_TASKS = 400
+
+
+def compare_context(left: Execution, right: Execution) -> dict[str, Any]:
+    """`compare` of the template; workflow and creator of both are loaded."""
+    found = pairs(tasks_of(left)[:_MAX_TASKS], tasks_of(right)[:_MAX_TASKS])
+    rows = tuple(_row(pair, left, right) for pair in found)
+    plan = plan_difference(revision_of(left).plan, revision_of(right).plan)
+    return {
+        "runs": (_run(left), _run(right)),
+        "lineage": _lineage(left, right),
+        "rows": rows,
+        "summary": _summary(rows),
+        "whole": tuple(_whole(left, right)),
+        "plan": _plan(plan),
+    }
+
+
+def _run(execution: Execution) -> dict[str, Any]:
+    finished = execution.finished_at
+    return {
+        "words": f"Run {execution.pk}",
+        "title": words.run_title(execution.title, execution.pk),
+        "url": reverse("reviews:run", args=(execution.pk,)),
+        "status": execution.status,
+        "error": execution.error,
+        "layers": f"layer {max(execution.layer + 1, 0)} of {execution.total_layers}",
+        "started_by": execution.created_by.get_username() if execution.created_by else "the system",
+        "started_at": execution.created_at,
+        "took": words.span_words(execution.created_at, finished) if finished else "",
+    }
+
+
+def _lineage(left: Execution, right: Execution) -> str:
+    for parent, child in ((left, right), (right, left)):
+        if child.parent_id == parent.pk and child.forked_at_layer is not None:
+            layer = child.forked_at_layer + 1
+            return f"Run {child.pk} went on from run {parent.pk} after layer {layer}."
+    return ""
+
+
+def _whole(left: Execution, right: Execution) -> list[dict[str, Any]]:
+    values = (
+        ("Inputs", left.inputs, right.inputs),
+        ("Context", left.context, right.context),
+        ("Policy", left.policy, right.policy),
+    )
+    found = ((title, difference(mine, theirs)) for title, mine, theirs in values)
+    return [_difference(title, each) for title, each in found if each.any]
+
+
+def _difference(title: str, found: Difference) -> dict[str, Any]:
+    return {"title": title, "changes": found.changes, "is_long": found.is_long}
+
+
+# --- tasks ----------------------------------------------------------------------------------------
+
+
+def _row(pair: Pair, left: Execution, right: Execution) -> dict[str, Any]:
+    task = pair.left or pair.right
+    parts = (("Inputs", pair.inputs), ("Output", pair.output))
+    return {
+        "id": pair.id,
+        "what": task.target if task else "",
+        "sides": (_side(pair.left, left, right), _side(pair.right, right, left)),
+        "parts": tuple(_difference(title, found) for title, found in parts if found.any),
+        "differs": pair.differs,
+    }
+
+
+def _side(task: TaskView | None, run: Execution, other: Execution) -> dict[str, Any]:
+    if task is None:
+        return {"status": "", "note": "not in this plan", "error": ""}
+    took = seconds_words(task.duration_ms / 1000) if task.duration_ms >= 50 else ""
+    forked = run.forked_at_layer if run.parent_id == other.pk else None
+    if forked is not None and task.layer <= forked:
+        took = f"taken over from run {other.pk}"
+    return {
+        "status": "HELD" if task.held else task.status,
+        "note": took,
+        "error": task.error,
+    }
+
+
+def _summary(rows: tuple[dict[str, Any], ...]) -> str:
+    number = sum(row["differs"] for row in rows)
+    if not number:
+        return f"All {len(rows)} tasks ended alike, with the same data."
+    verb = "differs" if number == 1 else "differ"
+    return f"{words.counted(number, 'task')} of {len(rows)} {verb}."
+
+
+# --- the plan -------------------------------------------------------------------------------------
+
+
+def _plan(found: PlanDifference) -> dict[str, Any] | None:
+    if not found.any:
+        return None
+    return {
+        "added": ", ".join(found.added),
+        "removed": ", ".join(found.removed),
+        "changed": tuple(_difference(name, each) for name, each in found.changed),
+    }

@@ -1,0 +1,125 @@
+"""The page on which a new run is made from a checkpoint of another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.urls import reverse
+
+from reviews.forms import payload_fields
+from workflows.engine.dag import Revision
+from workflows.journal import load_revision
+from workflows.models import Checkpoint, Execution
+from workflows.schemas import FieldError
+from workflows.selectors import TaskView, messages_of, tasks_of
+
+from . import words
+
+_MAX_NAMES = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """What a person wants to change: the whole inputs, and texts where JSON is edited."""
+
+    inputs: Any
+    inputs_text: str
+    context_text: str
+    mode: str = "form"
+    errors: tuple[FieldError, ...] = ()
+    rejected: dict[str, str] | None = None
+
+
+def inputs_schema(execution: Execution) -> dict[str, Any]:
+    """The schema of the workflow's inputs; {} for a plan of its own."""
+    return execution.workflow.inputs_schema if execution.workflow else {}
+
+
+def unchanged(execution: Execution, checkpoint: Checkpoint, mode: str) -> Draft:
+    """Inputs and context as they were; `mode` is form or json."""
+    return Draft(
+        inputs=execution.inputs,
+        inputs_text=pretty(execution.inputs),
+        context_text=pretty(checkpoint.context),
+        mode=mode,
+    )
+
+
+def fork_context(execution: Execution, checkpoint: Checkpoint, draft: Draft) -> dict[str, Any]:
+    """`fork` of the template; the workflow is loaded."""
+    url = reverse("reviews:fork", args=(execution.pk, checkpoint.layer))
+    revision = load_revision(execution.pk, checkpoint.revision)
+    has_form = bool(inputs_schema(execution))
+    return {
+        "key": "fork",
+        "url": url,
+        "run_url": reverse("reviews:run", args=(execution.pk,)),
+        "run_words": f"run {execution.pk}",
+        "run_title": words.run_title(execution.title, execution.pk),
+        "layer_words": f"layer {checkpoint.layer + 1} of {len(revision.layers)}",
+        "mode": draft.mode,
+        "form_url": url if has_form and draft.mode == "json" else "",
+        "json_url": f"{url}?as=json" if draft.mode == "form" else "",
+        "fields": _fields(execution, draft),
+        "inputs_json": draft.inputs_text,
+        "context_json": draft.context_text,
+        "errors": draft.errors,
+        **_what_happens(execution, checkpoint, revision),
+    }
+
+
+def _fields(execution: Execution, draft: Draft) -> tuple[Any, ...]:
+    if draft.mode == "json":
+        return ()
+    return payload_fields(
+        inputs_schema(execution),
+        draft.inputs,
+        original=execution.inputs,
+        rejected=draft.rejected,
+        errors=draft.errors,
+    )
+
+
+def _what_happens(
+    execution: Execution, checkpoint: Checkpoint, revision: Revision
+) -> dict[str, Any]:
+    taken = [task for task in tasks_of(execution) if task.layer <= checkpoint.layer]
+    anew = [name for layer in revision.layers[checkpoint.layer + 1 :] for name in layer]
+    said = [each for each in messages_of(execution) if each["seq"] <= checkpoint.version]
+    return {
+        "taken": tuple(_taken(task) for task in taken),
+        "anew": _names(anew),
+        "reviews": tuple(_reviews(execution, revision, anew)),
+        "messages": len(said),
+        "revision_words": ""
+        if checkpoint.revision == execution.revision
+        else "The plan is the one of that moment; later changes to it are left out.",
+    }
+
+
+def _taken(task: TaskView) -> dict[str, str]:
+    return {"id": task.id, "status": task.status}
+
+
+def _names(names: list[str]) -> str:
+    more = len(names) - _MAX_NAMES
+    shown = ", ".join(names[:_MAX_NAMES])
+    return f"{shown} and {words.counted(more, 'more task')}" if more > 0 else shown
+
+
+def _reviews(execution: Execution, revision: Revision, names: list[str]) -> Iterator[str]:
+    """The decision points behind the checkpoint."""
+    for name in names:
+        review = revision.plan.by_id[name].human_review
+        if review is not None and review.enabled:
+            yield f"{name}, {words.phase_words(review.trigger_phase.value)}"
+    if execution.policy.get("hil", {}).get("enabled"):
+        yield "each layer that needs a signature"
+
+
+def pretty(value: Any) -> str:
+    """A value as indented JSON."""
+    return json.dumps(value, indent=2, ensure_ascii=False)

@@ -1,0 +1,81 @@
+"""More time for a review."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.contrib.auth.mixins import LoginRequiredMixin
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.views.generic import View
+
+from reviews.conflicts import Conflict
+from reviews.edits import ReviewInvalid
+from reviews.extending import extend
+from reviews.pages.deadline import deadline_context
+from reviews.rights import NotAllowed
+from reviews.services import HoldNotFound, visible_hold
+from workflows.models import Hold
+
+from .common import SeeOther, fragment, is_htmx, person
+
+
+class ExtendView(LoginRequiredMixin, View):
+    """The deadline, shown by GET and moved by POST."""
+
+    http_method_names = ["get", "head", "post"]
+
+    def get(self, request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
+        """The sentence about the deadline, as the page shows it."""
+        return self._show(request, _hold(request, execution_id, hold_id))
+
+    def post(self, request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
+        """303 to the review; htmx gets the sentence with the new deadline."""
+        hold = _hold(request, execution_id, hold_id)
+        error, status = "", 200
+        try:
+            extend(
+                hold_id=hold.id,
+                user=person(request),
+                seconds=_seconds(request.POST.get("seconds", "")),
+                source="web",
+            )
+        except NotAllowed as denied:
+            error, status = denied.message, 403
+        except Conflict as late:
+            error, status = late.message, 409
+        except ReviewInvalid as invalid:
+            error, status = f"The time {invalid.errors[0].message}.", 422
+        if is_htmx(request):
+            now = _hold(request, execution_id, hold_id)
+            return self._show(request, now, error=error, status=status)
+        if status == 403:
+            raise PermissionDenied(error)
+        if error:
+            messages.error(request, error)
+        return SeeOther(reverse("reviews:decision", args=(execution_id, hold_id)))
+
+    def _show(
+        self, request: HttpRequest, hold: Hold, *, error: str = "", status: int = 200
+    ) -> HttpResponse:
+        context = {"d": deadline_context(person(request), hold, error=error)}
+        answer = fragment(request, "reviews/_deadline.html", context, status=status)
+        if request.method == "POST":
+            # The run has a new version; the form beside follows it.
+            answer["HX-Trigger"] = "holdpoint:news"
+        return answer
+
+
+def _hold(request: HttpRequest, execution_id: int, hold_id: str) -> Hold:
+    try:
+        hold = visible_hold(person(request), hold_id.replace("\0", ""))
+    except HoldNotFound:
+        raise Http404 from None
+    if hold.execution_id != execution_id:
+        raise Http404
+    return hold
+
+
+def _seconds(text: str) -> float:
+    """The posted number; 0, which is out of bounds, for anything else."""
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0.0

@@ -1,0 +1,46 @@
+"""Grants in force, and taking one back."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from reviews import selectors
+from reviews.pages.grants import grants_context
+from workflows.engine.decide import Refused
+from workflows.grants import ledger, revoke
+
+from .common import SeeOther, page, person
+
+
+@login_required
+@require_safe
+def grants(request: HttpRequest) -> HttpResponse:
+    """What tasks may do because somebody allowed it; `?all=1` for the whole ledger."""
+    try:
+        context = grants_context(
+            person(request),
+            whole=request.GET.get("all") == "1",
+            cursor=request.GET.get("cursor", ""),
+        )
+    except selectors.BadCursor:
+        raise Http404 from None
+    return page(request, "reviews/grants.html", context, section="history")
+
+
+@login_required
+@require_POST
+def revoke_grant(request: HttpRequest, grant_id: int) -> HttpResponse:
+    """Take a grant back; what cannot be done is said on the page."""
+    grant = get_object_or_404(ledger(person(request)), pk=grant_id)
+    try:
+        revoke(grant=grant, user=person(request))
+    except Refused as refusal:
+        messages.error(request, refusal.message)
+    else:
+        messages.success(request, f"Taken back: {grant.operation} {grant.resource}.")
+    return SeeOther(reverse("reviews:grants"))

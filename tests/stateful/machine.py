@@ -1,0 +1,367 @@
+"""The state machine: everything that people, workers, time and bad luck do to executions."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import django_rq
+from hypothesis import note
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from reviews.services import decide, decide_command
+from tests.stateful.model import Model
+from tests.stateful.plans import plans, policies, tasks
+from tests.stateful.workers import Sleeper, at_point, dies_at, work
+from tests.stateful.world import World
+from workflows.engine.dag import Plan, ToolTask
+from workflows.engine.ports import TaskFailed
+from workflows.jobs import advance
+from workflows.models import Execution, Hold
+from workflows.recovery import sweep
+from workflows.services import parse_command
+
+picks = st.integers(0, 1_000)
+moves = st.integers(1, 12)
+points = st.integers(1, 12)
+MAX_EXECUTIONS = 4
+IMPOSSIBLE = "impossible"
+
+
+class AddsATask:
+    """A planner that always has one idea, except for the impossible."""
+
+    def replan(self, *, plan: Plan, requirement: str, **facts: Any) -> Plan:
+        if requirement == IMPOSSIBLE:
+            raise TaskFailed("there is no such plan")
+        more = ToolTask(
+            id=requirement,
+            type="tool",
+            tool="statekit.value",
+            arguments={"value": requirement},
+            permission_set="readonly",
+        )
+        return Plan(tasks=(*plan.tasks, more))
+
+
+class Executions(RuleBasedStateMachine):
+    """`make_world` opens a world for one example."""
+
+    make_world: Callable[[], World]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = type(self).make_world()
+        self.sleeper: Sleeper | None = None
+        self.numbers = itertools.count()
+
+    def pick(self, number: int) -> Model:
+        return self.world.models[number % len(self.world.models)]
+
+    def hold(self, model: Model, number: int) -> Hold | None:
+        holds = self.world.open_holds(model)
+        return holds[number % len(holds)] if holds else None
+
+    # --- beginnings -----------------------------------------------------------------------------
+
+    @initialize(plan=plans(), policy=policies())
+    def first(self, plan: dict[str, Any], policy: dict[str, Any]) -> None:
+        self.world.start(plan, policy)
+
+    @precondition(lambda self: len(self.world.models) < MAX_EXECUTIONS)
+    @rule(plan=plans(), policy=policies())
+    def start(self, plan: dict[str, Any], policy: dict[str, Any]) -> None:
+        self.world.start(plan, policy)
+
+    @precondition(lambda self: len(self.world.models) < MAX_EXECUTIONS)
+    @rule(number=picks, which=picks)
+    def fork(self, number: int, which: int) -> None:
+        model = self.pick(number)
+        self.world.sync(model)
+        found = self.world.checkpoints(model)
+        if found:
+            self.world.fork(model, found[which % len(found)])
+
+    # --- workers --------------------------------------------------------------------------------
+
+    @rule(number=picks, moves=moves)
+    def work(self, number: int, moves: int) -> None:
+        model = self.pick(number)
+        held, fence = self.world.is_held(model), self._fence(model)
+        work(model.id, moves)
+        self.world.sync(model)
+        assert not held or self._fence(model) == fence, "two workers hold one execution"
+
+    @rule(number=picks)
+    def work_to_the_next_rest(self, number: int) -> None:
+        model = self.pick(number)
+        advance(model.id)
+        self.world.sync(model)
+
+    @rule(number=picks, times=st.integers(2, 3))
+    def redeliver(self, number: int, times: int) -> None:
+        """The same job again: at rest nobody does anything."""
+        model = self.pick(number)
+        advance(model.id)
+        self.world.sync(model)
+        before = model.seen
+        for _ in range(times):
+            advance(model.id)
+        self.world.sync(model)
+        assert model.seen == before
+
+    @rule(number=picks, moves=moves, nth=points)
+    def work_and_die(self, number: int, moves: int, nth: int) -> None:
+        model = self.pick(number)
+        died = dies_at(nth, lambda: work(model.id, moves))
+        note(f"died: {died}")
+        self.world.sync(model)
+
+    @precondition(lambda self: self.sleeper is None)
+    @rule(number=picks, moves=moves, nth=st.integers(1, 6))
+    def fall_asleep(self, number: int, moves: int, nth: int) -> None:
+        sleeper = Sleeper(self.pick(number).id)
+        if sleeper.fall_asleep(moves, nth):
+            self.sleeper = sleeper
+
+    @precondition(lambda self: self.sleeper is not None)
+    @rule()
+    def wake_up(self) -> None:
+        """A worker that slept while another one took over lands nothing."""
+        assert self.sleeper is not None
+        sleeper, self.sleeper = self.sleeper, None
+        self.world.sync()
+        (model,) = (each for each in self.world.models if each.id == sleeper.execution_id)
+        before, overtaken = model.seen, self._fence(model) != sleeper.fence
+        sleeper.wake()
+        self.world.sync(model)
+        if overtaken:
+            assert model.seen == before, "a stale worker landed something"
+
+    @precondition(lambda self: self.sleeper is not None)
+    @rule(how=st.sampled_from(["worker", "dying worker", "command", "claim"]), nth=points)
+    def sleep_too_long(self, how: str, nth: int) -> None:
+        """The sleeper's lease runs out, somebody else acts, then it wakes up."""
+        assert self.sleeper is not None
+        (model,) = (each for each in self.world.models if each.id == self.sleeper.execution_id)
+        self.world.let_time_pass(model)
+        match how:
+            case "worker":
+                work(model.id, nth)
+            case "dying worker":
+                dies_at(nth, lambda: work(model.id, 12))
+            case "claim":
+                dies_at(1, lambda: work(model.id, 1))
+            case "command":
+                data = {"kind": "update_state", "updates": {f"k{next(self.numbers)}": 1}}
+                self.world.command(model, data)
+        self.wake_up()
+
+    def _fence(self, model: Model) -> int:
+        return Execution.objects.values_list("fence", flat=True).get(pk=model.id)
+
+    # --- time -----------------------------------------------------------------------------------
+
+    @rule(number=picks)
+    def lease_runs_out(self, number: int) -> None:
+        self.world.let_time_pass(self.pick(number))
+
+    @rule()
+    def sweep(self) -> None:
+        self.world.let_time_pass()
+        sweep()
+        self.world.sync()
+
+    @rule(nth=points)
+    def sweep_and_die(self, nth: int) -> None:
+        dies_at(nth, sweep)
+        self.world.sync()
+
+    @rule(number=picks, nth=st.one_of(st.none(), points))
+    def holds_expire(self, number: int, nth: int | None) -> None:
+        """Time decides, once, even if the sweeper dies on the way or comes twice."""
+        model = self.pick(number)
+        self.world.expire_holds(model)
+        if nth is not None:
+            dies_at(nth, sweep)
+        sweep()
+        sweep()
+        self.world.sync(model)
+
+    # --- decisions ------------------------------------------------------------------------------
+
+    @rule(
+        number=picks,
+        which=picks,
+        approved=st.sampled_from([True, True, False]),
+        edited=st.booleans(),
+        who=st.sampled_from(["ann", "bob"]),
+    )
+    def decide(self, number: int, which: int, approved: bool, edited: bool, who: str) -> None:
+        model = self.pick(number)
+        hold = self.hold(model, which)
+        if hold is not None:
+            edits = self._edits(model, hold, who) if approved and edited else None
+            self.world.decide(model, hold, approved=approved, edits=edits, who=who)
+
+    def _edits(self, model: Model, hold: Hold, who: str) -> Any:
+        """An edit, where this answer may carry one."""
+        self.world.sync(model)
+        known = model.open[hold.pk]
+        if known.reason != "node_review" or len(known.voters | {who}) < known.quorum:
+            return None
+        changed = f"edited {next(self.numbers)}"
+        return {"value": changed} if known.phase == "BEFORE_EXECUTION" else changed
+
+    @rule(
+        number=picks,
+        which=picks,
+        approved=st.sampled_from([True, True, False]),
+        kind=st.sampled_from(["approval_response", "checkpoint_response"]),
+    )
+    def decide_by_command(self, number: int, which: int, approved: bool, kind: str) -> None:
+        model = self.pick(number)
+        hold = self.hold(model, which)
+        if hold is None:
+            return
+
+        def send(*, user: Any, decision: str, version: int, **more: Any) -> None:
+            command = {"kind": kind, "hold": hold.pk, "approved": decision == "APPROVE"}
+            decide_command(
+                execution=hold.execution,
+                command=parse_command(command),
+                user=user,
+                token=None,
+                source="test",
+                version=version,
+            )
+
+        self.world.decide(model, hold, approved=approved, who="bob", decide=send)
+
+    @rule(number=picks, which=picks, nth=points)
+    def decide_and_die(self, number: int, which: int, nth: int) -> None:
+        """The decision and its record are both there, or neither is."""
+        model = self.pick(number)
+        hold = self.hold(model, which)
+        if hold is None or self.world.is_held(model):
+            return
+
+        def mortally(**request: Any) -> None:
+            dies_at(nth, lambda: decide(**request))
+
+        voters = model.open[hold.pk].voters if hold.pk in model.open else set()
+        who = "bob" if "ann" in voters else "ann"
+        self.world.decide(model, hold, approved=True, who=who, decide=mortally)
+        self.world.check_records(model)
+
+    @rule(number=picks, which=picks)
+    def decide_too_late(self, number: int, which: int) -> None:
+        model = self.pick(number)
+        hold = self.hold(model, which)
+        if hold is not None:
+            self.world.decide_too_late(model, hold)
+
+    # --- commands -------------------------------------------------------------------------------
+
+    @rule(number=picks)
+    def update_state(self, number: int) -> None:
+        key = f"k{next(self.numbers)}"
+        self.world.command(self.pick(number), {"kind": "update_state", "updates": {key: 1}})
+
+    @rule(number=picks)
+    def two_commands_at_one_version(self, number: int) -> None:
+        model = self.pick(number)
+        self.world.sync(model)
+        version = model.seen
+        answers = []
+        for _ in range(2):
+            data = {"kind": "update_state", "updates": {f"k{next(self.numbers)}": 1}}
+            answers.append(self.world.command(model, data, version=version))
+        one_winner = ["applied", "stale"]
+        assert answers in (one_winner, ["queued", "queued"], ["refused", "refused"])
+
+    @rule(number=picks, layer=st.one_of(st.none(), st.integers(0, 4)))
+    def skip_layer(self, number: int, layer: int | None) -> None:
+        self.world.command(self.pick(number), {"kind": "skip_layer", "layer": layer})
+
+    @rule(number=picks, which=picks)
+    def modify_args(self, number: int, which: int) -> None:
+        model = self.pick(number)
+        names = sorted(model.plan.by_id)
+        arguments = {"value": f"changed {next(self.numbers)}"}
+        data = {"kind": "modify_args", "task_id": names[which % len(names)], "arguments": arguments}
+        self.world.command(model, data)
+
+    @rule(number=picks, data=st.data())
+    def inject_task(self, number: int, data: st.DataObject) -> None:
+        model = self.pick(number)
+        name = f"n{next(self.numbers)}"
+        task = data.draw(tasks(name, sorted(model.plan.by_id)))
+        model.tried_tasks.add(name)
+        self.world.command(model, {"kind": "inject_task", "task": task})
+
+    @rule(number=picks)
+    def go_on(self, number: int) -> None:
+        self.world.command(self.pick(number), {"kind": "continue"})
+
+    @rule(number=picks, possible=st.booleans())
+    def replan(self, number: int, possible: bool) -> None:
+        model = self.pick(number)
+        name = f"r{next(self.numbers)}" if possible else IMPOSSIBLE
+        model.tried_tasks.add(name)
+        self.world.command(model, {"kind": "replan", "new_requirement": name})
+
+    @rule(number=picks, rarely=st.integers(0, 4))
+    def abort(self, number: int, rarely: int) -> None:
+        if rarely == 0:
+            self.world.command(self.pick(number), {"kind": "abort"})
+
+    @rule(number=picks, nth=points)
+    def command_and_die(self, number: int, nth: int) -> None:
+        model = self.pick(number)
+        key = f"k{next(self.numbers)}"
+        data = {"kind": "update_state", "updates": {key: 1}}
+        dies_at(nth, lambda: self.world.command(model, data))
+        self.world.sync(model)
+
+    @rule(
+        number=picks,
+        nth=st.integers(1, 6),
+        outer=st.sampled_from(["command", "worker"]),
+        inner=st.sampled_from(["command", "worker"]),
+        late=st.booleans(),
+    )
+    def one_in_the_middle_of_another(
+        self, number: int, nth: int, outer: str, inner: str, late: bool
+    ) -> None:
+        """At some point of what one does, all of what another one does; the lease may be over."""
+        model = self.pick(number)
+
+        def act(who: str) -> None:
+            if who == "worker":
+                work(model.id, 8)
+                return
+            data = {"kind": "update_state", "updates": {f"k{next(self.numbers)}": 1}}
+            self.world.command(model, data)
+
+        def meanwhile() -> None:
+            if late:
+                self.world.let_time_pass(model)
+            act(inner)
+
+        with at_point(nth, meanwhile):
+            act(outer)
+        self.world.sync(model)
+
+    # --- ends -----------------------------------------------------------------------------------
+
+    def teardown(self) -> None:
+        try:
+            if self.sleeper is not None:
+                self.wake_up()
+            self.world.finish()
+        finally:
+            self.world.close()
+            django_rq.get_queue("default").empty()

@@ -1,0 +1,229 @@
+"""What may have become of one execution, in plain Python, by what was asked of it.
+
+The model hears of every request before it is sent (`tried`), of every answer (`applied`, `queued`)
+and of every recorded event (`see`), and fails when an event has no request, comes twice, or passes
+a hold that nobody decided.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.stateful.oracle import ESCALATION, Told, Verdict
+from workflows.engine.dag import Plan
+
+Event = Mapping[str, Any]
+FINAL = frozenset({"COMPLETED", "FAILED", "ABORTED"})
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A decision that somebody sent."""
+
+    approved: bool
+    actor: str
+    edits: Any = None
+
+
+@dataclass
+class ModelHold:
+    """An open hold."""
+
+    reason: str
+    decider: str
+    task_id: str | None
+    phase: str | None
+    quorum: int
+    on_timeout: str
+    voters: set[str] = field(default_factory=set)
+    #: The plan has changed since it was opened.
+    outdated: bool = False
+
+
+@dataclass
+class Model:
+    """One execution."""
+
+    id: int
+    plan: Plan
+    policy: Mapping[str, Any]
+    told: Told
+    seen: int = 0
+    open: dict[str, ModelHold] = field(default_factory=dict)
+    answers: dict[str, list[Answer]] = field(default_factory=dict)
+    expiring: set[str] = field(default_factory=set)
+    #: Commands that were sent, by kind; those on holds are in `answers`.
+    sent: Counter[str] = field(default_factory=Counter)
+    tried_updates: set[str] = field(default_factory=set)
+    told_updates: set[str] = field(default_factory=set)
+    queued_updates: set[str] = field(default_factory=set)
+    tried_tasks: set[str] = field(default_factory=set)
+    context: dict[str, Any] = field(default_factory=dict)
+    ended: Counter[str] = field(default_factory=Counter)
+    succeeded: set[str] = field(default_factory=set)
+    tries: Counter[str] = field(default_factory=Counter)
+    #: The plan's revisions.
+    plans: list[Plan] = field(default_factory=list)
+    layer: int = -1
+    signed: bool = False
+    records: int = 0
+    final: str = ""
+
+    def __post_init__(self) -> None:
+        self.plans.append(self.plan)
+
+    # --- events ---------------------------------------------------------------------------------
+
+    def see(self, seq: int, kind: str, payload: Event, actor: str) -> None:
+        """One recorded event, in order."""
+        assert seq == self.seen + 1, "events are contiguous"
+        assert not self.final, f"{kind} after the end"
+        self.seen = seq
+        handler = getattr(self, f"_{kind}", None)
+        if handler is not None:
+            handler(payload, actor)
+
+    def _hold_opened(self, event: Event, actor: str) -> None:
+        assert event["hold_id"] not in self.answers, "a hold opens once"
+        self.answers[event["hold_id"]] = []
+        self.open[event["hold_id"]] = ModelHold(
+            event["reason"],
+            event["decider"],
+            event["task_id"],
+            event["phase"],
+            event["quorum"],
+            event["on_timeout"],
+        )
+
+    def _hold_voted(self, event: Event, actor: str) -> None:
+        hold = self.open[event["hold_id"]]
+        assert any(each.approved and each.actor == actor for each in self._answers(event))
+        assert actor not in hold.voters
+        hold.voters.add(actor)
+        assert len(hold.voters) < hold.quorum
+        self.records += 1
+
+    def _hold_decided(self, event: Event, actor: str) -> None:
+        hold = self.open.pop(event["hold_id"])
+        approved = event["decision"] == "APPROVE"
+        if event["by_timeout"]:
+            assert event["hold_id"] in self.expiring
+            assert approved == (hold.on_timeout in ("approve", "continue"))
+        elif hold.decider == "agent":
+            assert self.sent["continue"] or self.sent["replan"]
+        else:
+            wanted = Answer(approved, actor, event["edits"])
+            assert wanted in self._answers(event), f"nobody asked for {wanted}"
+            if approved:
+                assert len(hold.voters | {actor}) == hold.quorum
+        self.records += hold.decider == "human"
+        self._decided(hold, Verdict(approved, event["edits"]))
+
+    def _answers(self, event: Event) -> list[Answer]:
+        return self.answers[event["hold_id"]]
+
+    def _decided(self, hold: ModelHold, verdict: Verdict) -> None:
+        if hold.task_id:
+            self.told.verdicts[hold.task_id, hold.phase or ESCALATION] = verdict
+        elif hold.reason == "layer_approval":
+            self.signed = verdict.approved and not hold.outdated
+
+    def _hold_expired(self, event: Event, actor: str) -> None:
+        assert event["hold_id"] in self.expiring
+        # What follows is the end of the run, not a decision on the hold: it has its record here.
+        self.records += event["on_timeout"] == "abort" and (
+            self.open[event["hold_id"]].decider == "human"
+        )
+
+    def _layer_started(self, event: Event, actor: str) -> None:
+        assert not self.open, "a layer starts past an open hold"
+        assert event["layer"] == self.layer + 1
+        if self.policy.get("hil", {}).get("enabled"):
+            assert self.signed, "a layer starts without its signature"
+        self.layer, self.signed = event["layer"], False
+        for name in event["skips"]:
+            self._end(name)
+
+    def _layer_skipped(self, event: Event, actor: str) -> None:
+        assert not self.open
+        assert self.sent["skip_layer"]
+        assert event["layer"] == self.layer + 1
+        self.layer, self.signed = event["layer"], False
+        self.told.passed_over |= set(event["tasks"])
+        for name in event["tasks"]:
+            self._end(name)
+
+    def _task_succeeded(self, event: Event, actor: str) -> None:
+        self._tried(event)
+        self.succeeded.add(event["task_id"])
+        self._end(event["task_id"])
+
+    def _task_errored(self, event: Event, actor: str) -> None:
+        self._tried(event)
+        if event["retry_at"] is None:
+            self._end(event["task_id"])
+
+    def _tried(self, event: Event) -> None:
+        name = event["task_id"]
+        assert event["attempt"] == self.tries[name] + 1, "one applied result per attempt"
+        self.tries[name] += 1
+        self.may_run(name)
+
+    def _end(self, name: str) -> None:
+        assert name not in self.told.inherited
+        self.ended[name] += 1
+        assert self.ended[name] == 1, f"{name} settled twice"
+
+    def _plan_revised(self, event: Event, actor: str) -> None:
+        assert self.sent[event["cause"]]
+        assert set(event["added"]) <= self.tried_tasks
+        assert not event["removed"]
+        self.signed = False
+        for hold in self.open.values():
+            hold.outdated = True
+
+    def _context_updated(self, event: Event, actor: str) -> None:
+        for key, value in event["updates"].items():
+            assert key in self.tried_updates
+            assert key not in self.context, "an update is applied once"
+            self.context[key] = value
+
+    def _execution_completed(self, event: Event, actor: str) -> None:
+        self._over("COMPLETED")
+
+    def _execution_failed(self, event: Event, actor: str) -> None:
+        self._over("FAILED")
+
+    def _execution_aborted(self, event: Event, actor: str) -> None:
+        self._over("ABORTED")
+
+    def _over(self, status: str) -> None:
+        assert status == "ABORTED" or not self.open, "a run ends past an open hold"
+        self.final, self.open = status, {}
+        self.told.aborted = status == "ABORTED"
+
+    # --- what a task may do ---------------------------------------------------------------------
+
+    def may_run(self, name: str) -> None:
+        """Fails unless every hold before a call of this task was decided in its favour."""
+        task = self.plan.by_id[name]
+        if _phase(task) == "BEFORE_EXECUTION":
+            verdict = self.told.verdicts.get((name, "BEFORE_EXECUTION"))
+            assert verdict is not None, f"{name} ran past its hold"
+            assert verdict.approved, f"{name} ran although it was rejected"
+        for need in task.needs & self.succeeded:
+            if _phase(self.plan.by_id[need]) == "AFTER_EXECUTION":
+                verdict = self.told.verdicts.get((need, "AFTER_EXECUTION"))
+                assert verdict is not None, f"{name} read {need} past its hold"
+
+    def revised(self, plan: Plan) -> None:
+        """The plan as it is now."""
+        self.plan = plan
+        self.plans.append(plan)
+
+
+def _phase(task: Any) -> str:
+    return task.human_review.trigger_phase.value if task.human_review else ""

@@ -1,0 +1,65 @@
+"""What random histories have found, told as plain stories."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.stateful import tools
+from tests.stateful.workers import dies_at, mortal_processes, work
+from workflows.jobs import run_to_rest
+from workflows.models import Execution
+from workflows.planning import sync_python_tools
+from workflows.services import parse_command, start_execution, submit_command
+
+EPOCH = "2000-01-01T00:00Z"
+
+
+@pytest.fixture
+def execution(transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Execution:
+    """A run of one task, whose first worker died right after it had taken the lease."""
+    monkeypatch.setenv("HOLDPOINT_TEST_LEDGER", str(tmp_path / "ledger.jsonl"))
+    assert tools.__doc__  # imported for its tools
+    sync_python_tools()
+    task = {"id": "a", "type": "tool", "tool": "statekit.value", "arguments": {"value": 1}}
+    found = start_execution(actor=None, plan={"tasks": [task]})
+    with mortal_processes():
+        assert dies_at(1, lambda: work(found.pk, 9))
+    return found
+
+
+def command(execution: Execution, **data: Any) -> str:
+    return submit_command(
+        execution_id=execution.pk, command=parse_command(data), actor="ann", source="test"
+    ).outcome
+
+
+def rescued(execution: Execution) -> Execution:
+    Execution.objects.filter(pk=execution.pk).update(lease_until=EPOCH)
+    return run_to_rest(execution.pk)
+
+
+def test_commands_behind_the_end_do_not_move_the_time_of_the_end(execution: Execution) -> None:
+    """`finished_at` is when the run ended, not when a late command was put away."""
+    assert command(execution, kind="abort") == "queued"
+    for number in range(3):
+        assert command(execution, kind="update_state", updates={f"k{number}": 1}) == "queued"
+    execution = rescued(execution)
+    assert execution.status == "ABORTED"
+    ended = execution.events.get(kind="execution_aborted").created_at
+    assert execution.finished_at is not None
+    assert execution.finished_at <= ended
+    late = execution.commands.filter(command__kind="update_state")
+    assert all(row.taken_at > ended for row in late)
+
+
+def test_a_run_that_goes_on_after_a_crash_has_no_end_yet(execution: Execution) -> None:
+    assert command(execution, kind="update_state", updates={"k": 1}) == "queued"
+    Execution.objects.filter(pk=execution.pk).update(lease_until=EPOCH)
+    with mortal_processes():
+        work(execution.pk, 2)
+    execution.refresh_from_db()
+    assert (execution.context, execution.finished_at) == ({"k": 1}, None)
+    execution = rescued(execution)
+    assert execution.status == "COMPLETED"
+    assert execution.finished_at is not None

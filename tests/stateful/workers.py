@@ -1,0 +1,147 @@
+"""Workers that do a few moves, die at a crash point, or fall asleep there and wake up too late."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.db import connection
+
+from tests.stateful.scripted import PowerCut
+from workflows import crashpoints, journal, services
+from workflows.engine.loop import step
+from workflows.engine.ports import LeaseLost, StaleVersion
+from workflows.models import Execution
+
+_mine = threading.local()
+
+
+class FewMoves(journal.DjangoJournal):
+    """A journal whose time slice is over after so many moves."""
+
+    def __init__(self, moves: int) -> None:
+        super().__init__(owner="stateful")
+        self._moves = moves
+
+    @contextmanager
+    def claim(self, execution_id: str) -> Iterator[journal.JournalRun | None]:
+        left = self._moves
+
+        def slice_over() -> bool:
+            nonlocal left
+            left -= 1
+            return left < 0
+
+        with super().claim(execution_id) as run:
+            if run is not None:
+                run.slice_over = slice_over  # type: ignore[method-assign]
+            yield run
+
+
+def work(execution_id: int, moves: int) -> None:
+    """What a worker does with a job, for `moves` moves."""
+    ports = replace(services.ports(), journal=FewMoves(moves))
+    # As in workflows.jobs: somebody else has it.
+    with suppress(LeaseLost, StaleVersion):
+        step(str(execution_id), ports)
+
+
+@contextmanager
+def at_point(nth: int, action: Callable[[], None]) -> Iterator[None]:
+    """In this thread, `action` happens at the nth crash point from now on, whichever it is."""
+    _mine.left, _mine.action = nth, action
+    try:
+        yield
+    finally:
+        _mine.left = 0
+
+
+def reached(name: str) -> None:
+    """Hears of every crash point in every thread; see `crashpoints.listen`."""
+    left = getattr(_mine, "left", 0)
+    if left:
+        _mine.left = left - 1
+        if left == 1:
+            _mine.action()
+
+
+def dies_at(nth: int, action: Callable[[], object]) -> bool:
+    """Do `action` in a process that dies at the nth crash point; False if it got through."""
+
+    def cut() -> None:
+        raise PowerCut
+
+    try:
+        with at_point(nth, cut):
+            action()
+    except PowerCut:
+        return True
+    return False
+
+
+@contextmanager
+def mortal_processes() -> Iterator[None]:
+    """Crash points act, and nobody tidies up behind a process that died."""
+    tidy = journal.release
+
+    def release(run: journal.JournalRun, *, delay: float | None, error: str) -> None:
+        if not error.startswith(PowerCut.__name__):
+            tidy(run, delay=delay, error=error)
+
+    journal.release = release
+    crashpoints.listen(reached)
+    try:
+        yield
+    finally:
+        crashpoints.listen(None)
+        journal.release = tidy
+
+
+@dataclass
+class Sleeper:
+    """A worker in a thread of its own that stops at a crash point until it is woken."""
+
+    execution_id: int
+
+    def __post_init__(self) -> None:
+        self._news: queue.Queue[Any] = queue.Queue()
+        self._go = threading.Event()
+
+    def fall_asleep(self, moves: int, nth: int) -> bool:
+        """Start; True when it sleeps, False when it was done before."""
+        self._thread = threading.Thread(target=self._run, args=(moves, nth), daemon=True)
+        self._thread.start()
+        asleep = bool(self._hear() == "asleep")
+        self.fence = Execution.objects.values_list("fence", flat=True).get(pk=self.execution_id)
+        return asleep
+
+    def wake(self) -> None:
+        """Let it go on, to its end."""
+        self._go.set()
+        assert self._hear() == "done"
+
+    def _hear(self) -> Any:
+        news = self._news.get(timeout=60)
+        if isinstance(news, BaseException):
+            raise news
+        if news == "done":
+            self._thread.join()
+        return news
+
+    def _run(self, moves: int, nth: int) -> None:
+        try:
+            with at_point(nth, self._sleep):
+                work(self.execution_id, moves)
+            self._news.put("done")
+        except BaseException as error:
+            self._news.put(error)
+        finally:
+            connection.close()
+
+    def _sleep(self) -> None:
+        self._news.put("asleep")
+        self._go.wait(timeout=120)

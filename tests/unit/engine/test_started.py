@@ -1,0 +1,58 @@
+"""Who is at work: told once, of tasks that outlast the first commit window, and of no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from tests.memory_journal import MemoryJournal
+from tests.stateful.scripted import ScriptedRunner, outcome
+from workflows.engine.loop import step
+from workflows.engine.ports import Ports, TaskCall, TaskResult, TaskRunner, Watch
+from workflows.engine.status import ExecutionStatus
+from workflows.engine.structure import parse_plan
+
+TASKS = ("a", "b", "c")
+
+
+class SlowRunner:
+    """The first window passes with every task still running."""
+
+    def run(self, calls: Sequence[TaskCall], watch: Watch) -> Iterator[Sequence[TaskResult]]:
+        yield []
+        for call in calls:
+            yield [TaskResult(call, outcome(call))]
+
+
+def told(runner: TaskRunner) -> list[tuple[str, ...]]:
+    """What is told of starts over a whole run of one layer."""
+    tasks = [
+        {"id": name, "type": "tool", "tool": "unit.value", "arguments": {"value": name}}
+        for name in TASKS
+    ]
+    journal = MemoryJournal()
+    execution = journal.create(parse_plan({"tasks": tasks}))
+    nobody: Any = None
+    ports = Ports(journal, runner, nobody, nobody, summarise=lambda run: "")
+    while step(execution, ports):
+        pass
+    assert journal.executions[execution].state.status is ExecutionStatus.COMPLETED
+    return journal.started
+
+
+@pytest.mark.parametrize(
+    ("runner", "started"),
+    [
+        (ScriptedRunner(batch_size=3), []),
+        (ScriptedRunner(batch_size=2), [("c",)]),
+        (ScriptedRunner(batch_size=1), [("b", "c")]),
+        (SlowRunner(), [TASKS]),
+    ],
+    ids=["within the window", "one is late", "two are late", "all are late"],
+)
+def test_only_what_outlasts_the_window_is_told(
+    runner: TaskRunner, started: list[tuple[str, ...]]
+) -> None:
+    assert told(runner) == started

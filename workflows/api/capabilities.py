@@ -1,0 +1,177 @@
+"""Capabilities over REST: every role reads, whoever may operate an execution makes one from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import QuerySet
+from django.http import Http404
+from django.urls import reverse
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.generics import ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from workflows import access, capabilities
+from workflows.engine.permissions import PermissionSet
+from workflows.idempotency import Answer, json_text
+from workflows.models import Capability
+
+from .executions import visible_execution
+from .once import once
+from .pagination import CursorPages
+from .parsers import object_body
+from .permissions import HasRole, HasScope, caller, require
+from .problems import register
+from .schema import BODY, IDEMPOTENCY_KEY, problems
+from .serializers import Strict
+
+if TYPE_CHECKING:
+    CapabilityModel = serializers.ModelSerializer[Capability]
+else:
+    CapabilityModel = serializers.ModelSerializer
+
+register(capabilities.CapabilityInvalid, status=422, code="invalid")
+
+_NAME = OpenApiParameter("name", str, OpenApiParameter.PATH, pattern="^[-a-zA-Z0-9_]{1,100}$")
+
+
+def _as_lists(permissions: PermissionSet) -> dict[str, list[str]]:
+    return {name: list(entries) for name, entries in permissions.model_dump().items()}
+
+
+class CapabilityRowSerializer(CapabilityModel):
+    """A capability in a list.  `granted` is what was granted to it on top of its own set."""
+
+    input_schema = serializers.DictField()
+    output_schema = serializers.JSONField(allow_null=True)
+    permission_set = serializers.SerializerMethodField()
+    granted = serializers.SerializerMethodField()
+    created_by = serializers.SerializerMethodField()
+    from_execution = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Capability
+        fields = (
+            "name", "description", "language", "input_schema", "output_schema", "permission_set",
+            "granted", "approval_mode", "enabled", "success_count", "created_by",
+            "from_execution", "from_task", "created_at",
+        )  # fmt: skip
+        read_only_fields: tuple[str, ...] = fields
+
+    def get_permission_set(self, row: Capability) -> dict[str, list[str]]:
+        """What it may do now, grants to it included."""
+        return _as_lists(self._raised(row))
+
+    def get_granted(self, row: Capability) -> dict[str, list[str]]:
+        return _as_lists(self._raised(row).difference(capabilities.declared_set(row)))
+
+    def _raised(self, row: Capability) -> PermissionSet:
+        """The set of one row; those of a page are read together."""
+        found: dict[int, PermissionSet] = getattr(self, "_found", {})
+        if row.pk not in found:
+            rows = getattr(self.parent, "instance", None) or [row]
+            found = self._found = capabilities.raised_sets(rows)
+        return found[row.pk]
+
+    def get_created_by(self, row: Capability) -> str | None:
+        return row.created_by.get_username() if row.created_by else None
+
+    def get_from_execution(self, row: Capability) -> str | None:
+        return str(row.from_execution_id) if row.from_execution_id else None
+
+
+class CapabilitySerializer(CapabilityRowSerializer):
+    """A capability with its code."""
+
+    class Meta(CapabilityRowSerializer.Meta):
+        fields = (*CapabilityRowSerializer.Meta.fields, "code")  # type: ignore[assignment]
+        read_only_fields = fields
+
+
+class MakeSerializer(Strict):
+    """The code task that succeeded, and the name under which its code is kept."""
+
+    execution_id = serializers.CharField(max_length=20)
+    task_id = serializers.CharField(max_length=64)
+    name = serializers.CharField(max_length=100)
+    description = serializers.CharField(max_length=10_000, allow_blank=True, default="")
+    approval_mode = serializers.ChoiceField(
+        choices=Capability.ApprovalMode.choices,
+        default=Capability.ApprovalMode.ASK.value,
+        help_text="ask: a person approves each use; auto: it runs by itself.",
+    )
+    input_schema = serializers.DictField(
+        required=False, help_text="Default: read off what the task was given."
+    )
+    output_schema = serializers.DictField(
+        required=False, help_text="Default: the kind of what it gave."
+    )
+
+
+class CapabilityPages(CursorPages):
+    ordering = "name"
+
+
+def _rows() -> QuerySet[Capability]:
+    return Capability.objects.select_related("created_by")
+
+
+class CapabilitiesView(ListAPIView[Capability]):
+    """The capabilities there are, and making one."""
+
+    permission_classes = (HasRole, HasScope("run"))
+    pagination_class = CapabilityPages
+    serializer_class = CapabilityRowSerializer
+
+    def get_queryset(self) -> QuerySet[Capability]:
+        return _rows()
+
+    @extend_schema(
+        operation_id="capabilities_list",
+        summary="List capabilities",
+        responses={200: CapabilityRowSerializer(many=True), **problems(403, 404)},
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
+
+    @extend_schema(
+        operation_id="capabilities_create",
+        summary="Make a capability from a code task that succeeded",
+        parameters=[IDEMPOTENCY_KEY],
+        request=MakeSerializer,
+        responses={201: CapabilitySerializer, **problems(403, 404, 409, *BODY)},
+    )
+    def post(self, request: Request) -> Response:
+        return once(request, lambda: self._make(request))
+
+    def _make(self, request: Request) -> Answer:
+        asked = MakeSerializer(data=object_body(request.data))
+        asked.is_valid(raise_exception=True)
+        wanted = dict(asked.validated_data)
+        execution = visible_execution(request, wanted.pop("execution_id"))
+        allowed = access.may_operate(request.user, execution)
+        require(allowed, "Operators, admins and whoever started the run make capabilities of it.")
+        made = capabilities.make_capability(actor=caller(request), execution=execution, **wanted)
+        text = json_text(CapabilitySerializer(made).data)
+        return Answer(201, text, reverse("capability", kwargs={"name": made.name}))
+
+
+class CapabilityView(APIView):
+    """One capability."""
+
+    permission_classes = (HasRole, HasScope("read"))
+
+    @extend_schema(
+        operation_id="capabilities_get",
+        summary="One capability with its code",
+        parameters=[_NAME],
+        responses={200: CapabilitySerializer, **problems(403, 404)},
+    )
+    def get(self, request: Request, name: str) -> Response:
+        found = _rows().filter(name=name).first() if "\0" not in name else None
+        if found is None:
+            raise Http404
+        return Response(CapabilitySerializer(found).data)

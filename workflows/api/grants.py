@@ -1,0 +1,115 @@
+"""The ledger of grants over REST: what was given, and taking it back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import QuerySet
+from django.http import Http404
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.generics import ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from workflows import grants
+from workflows.models import Grant
+
+from .executions import number_of
+from .pagination import CursorPages
+from .permissions import HasRole, HasScope, caller, require
+from .schema import problems
+from .serializers import Plain
+
+if TYPE_CHECKING:
+    GrantModel = serializers.ModelSerializer[Grant]
+else:
+    GrantModel = serializers.ModelSerializer
+
+_ID = OpenApiParameter("grant_id", str, OpenApiParameter.PATH, pattern="^[0-9]{1,19}$")
+
+
+class GrantSerializer(GrantModel):
+    """A permission that somebody gave: how far it reaches, who gave it, how often it was used."""
+
+    id = serializers.CharField()
+    execution_id = serializers.CharField()
+    node_id = serializers.CharField(source="task_id")
+    hold_id = serializers.CharField()
+    workflow = serializers.SerializerMethodField()
+    capability = serializers.SerializerMethodField()
+    permissions = serializers.DictField()
+    revoked_by = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Grant
+        fields = (
+            "id", "scope", "execution_id", "node_id", "hold_id", "workflow", "capability",
+            "operation", "resource", "permissions", "granted_by", "why", "granted_at",
+            "expires_at", "uses", "last_used_at", "revoked_at", "revoked_by",
+        )  # fmt: skip
+        read_only_fields = fields
+
+    def get_workflow(self, grant: Grant) -> str | None:
+        return grant.workflow.name if grant.workflow else None
+
+    def get_capability(self, grant: Grant) -> str | None:
+        return grant.capability.name if grant.capability else None
+
+    def get_revoked_by(self, grant: Grant) -> str | None:
+        return grant.revoked_by or None
+
+
+class InForceSerializer(Plain):
+    """Filter of the list."""
+
+    in_force = serializers.BooleanField(
+        default=True, help_text="Only what a task could still use; `false` for the whole ledger."
+    )
+
+
+class GrantsView(ListAPIView[Grant]):
+    """Grants of the executions that the caller may see."""
+
+    permission_classes = (HasRole, HasScope("read"))
+    pagination_class = CursorPages
+    serializer_class = GrantSerializer
+
+    def get_queryset(self) -> QuerySet[Grant]:
+        asked = InForceSerializer(data=self.request.query_params.dict())
+        asked.is_valid(raise_exception=True)
+        user = caller(self.request)
+        return grants.in_force(user) if asked.validated_data["in_force"] else grants.ledger(user)
+
+    @extend_schema(
+        operation_id="grants_list",
+        summary="Grants, newest first",
+        parameters=[InForceSerializer],
+        responses={200: GrantSerializer(many=True), **problems(403, 404, 422)},
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
+
+
+class RevokeView(APIView):
+    """Taking a grant back."""
+
+    permission_classes = (HasRole, HasScope("decide"))
+
+    @extend_schema(
+        operation_id="grants_revoke",
+        summary="Take a grant back, at once",
+        description="Whatever runs with it is stopped; whatever comes later asks again.",
+        parameters=[_ID],
+        request=None,
+        responses={200: GrantSerializer, **problems(403, 404, 409)},
+    )
+    def post(self, request: Request, grant_id: str) -> Response:
+        user = caller(request)
+        grant = grants.ledger(user).filter(pk=number_of(grant_id)).first()
+        if grant is None:
+            raise Http404
+        allowed = grants.may_revoke(user, grant)
+        require(allowed, "Operators, admins and whoever gave it can take it back.")
+        return Response(GrantSerializer(grants.revoke(grant=grant, user=user)).data)

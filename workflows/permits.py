@@ -1,0 +1,149 @@
+"""What each task of a batch may do now: its own set, and the grants in force.
+
+The ledger is asked when a batch begins, by the thread that runs it; so a revoked grant is worth
+nothing from then on, whatever the execution's state remembers.  Task threads ask nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from . import capabilities
+from .capabilities import StoredCode
+from .engine.dag import CapabilityTask, CodeTask, ToolTask
+from .engine.permissions import PermissionSet, admits, cap, named
+from .engine.ports import TaskCall
+from .grants import IN_FORCE
+from .journal_grants import subject_of
+from .models import Execution, Grant
+from .tools import registry
+
+NOTHING = PermissionSet()
+#: How often running tasks' grants are looked after, in seconds.
+_LOOK_SECONDS = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """The set a task runs with, ids of the grants in it, and its code if it is a capability.
+
+    `code` is None as well when the capability is gone or disabled.
+    """
+
+    permissions: PermissionSet = NOTHING
+    grants: tuple[int, ...] = ()
+    code: StoredCode | None = None
+
+
+def permits_for(calls: Sequence[TaskCall]) -> dict[str, Permit]:
+    """The permit of each call, by task id; counts the grants as used.
+
+    Three queries at most, and none for tasks that can never ask for more.
+    """
+    codes = capabilities.load(
+        call.task.capability for call in calls if isinstance(call.task, CapabilityTask)
+    )
+    asking = [call for call in calls if _may_ask(call)]
+    ledger = _ledger(asking) if asking else []
+    permits = {
+        call.task.id: _permit(call, codes, ledger if call in asking else ()) for call in calls
+    }
+    used = sorted({each for permit in permits.values() for each in permit.grants})
+    if used:
+        Grant.objects.filter(pk__in=used).update(uses=F("uses") + 1, last_used_at=Now())
+    return permits
+
+
+class LedgerWatch:
+    """Looks now and then whether the grants that tasks run with are still in force."""
+
+    def __init__(self, permits: Iterable[Permit]) -> None:
+        self._grants = frozenset(each for permit in permits for each in permit.grants)
+        self._looked = time.monotonic()
+
+    def lapsed(self) -> frozenset[int]:
+        """Ids of those that are not; empty between two looks.  Asks the database."""
+        if not self._grants or time.monotonic() - self._looked < _LOOK_SECONDS:
+            return frozenset()
+        self._looked = time.monotonic()
+        found = Grant.objects.filter(IN_FORCE, pk__in=self._grants).values_list("pk", flat=True)
+        return self._grants.difference(found)
+
+
+def _may_ask(call: TaskCall) -> bool:
+    """Whether the task can be denied something: code always, a tool if it looks at its context."""
+    if not isinstance(call.task, ToolTask):
+        return True
+    tool = registry.get(call.task.tool)
+    return tool is not None and tool.asks
+
+
+def _ledger(calls: Sequence[TaskCall]) -> list[Grant]:
+    """The grants in force that might be for one of `calls`, which share one execution."""
+    execution_id = int(calls[0].execution_id)
+    names = [call.task.id for call in calls]
+    here = Q(execution_id=execution_id) & (Q(scope="execution") | Q(task_id__in=names))
+    workflow = Execution.objects.filter(pk=execution_id).values("workflow")
+    until = Q(scope="until", workflow__in=workflow, task_id__in=names)
+    used = [call.task.capability for call in calls if isinstance(call.task, CapabilityTask)]
+    raised = Q(scope="capability", capability__name__in=used)
+    return list(Grant.objects.filter(IN_FORCE).filter(here | until | raised).order_by("pk"))
+
+
+def _permit(call: TaskCall, codes: Mapping[str, StoredCode], ledger: Sequence[Grant]) -> Permit:
+    code = codes.get(call.task.capability) if isinstance(call.task, CapabilityTask) else None
+    own = _own(call, code)
+    ceiling = named(call.ceiling)
+    together, counted = own, []
+    for grant in ledger:
+        allowed = PermissionSet.model_validate(grant.permissions)
+        if not reaches(grant, call) or own.covers(allowed) or not admits(ceiling, allowed):
+            continue
+        together = together.union(allowed)
+        counted.append(grant.pk)
+    return Permit(together, tuple(counted), code)
+
+
+def reaches(grant: Grant, call: TaskCall) -> bool:
+    """Whether the task of `call` lies within the grant's scope."""
+    task, is_here = call.task, grant.execution_id == int(call.execution_id)
+    match grant.scope:
+        case Grant.Scope.EXECUTION:
+            return is_here
+        case Grant.Scope.TASK:
+            return is_here and grant.task_id == task.id
+        case Grant.Scope.CAPABILITY:
+            # What it ran in need not know its name: only a capability's own uses count.
+            return isinstance(task, CapabilityTask) and grant.subject == subject_of(task)
+        case Grant.Scope.UNTIL:
+            return grant.task_id == task.id and grant.subject == subject_of(task)
+    return False
+
+
+def _own(call: TaskCall, code: StoredCode | None) -> PermissionSet:
+    """What the task may do by itself, below the ceiling of its execution."""
+    if isinstance(call.task, CapabilityTask):
+        stored = code.permissions if code else NOTHING
+        limit = call.task.permission_set
+        own = stored if limit is None else cap(stored, named(limit))
+        return cap(own, named(call.ceiling))
+    return _capped(_set_name(call.task), call.ceiling)
+
+
+def _set_name(task: ToolTask | CodeTask) -> str:
+    """The set a task names; a tool task that names none has its tool's."""
+    if task.permission_set is not None:
+        return task.permission_set
+    tool = registry.get(task.tool) if isinstance(task, ToolTask) else None
+    return tool.permission_set if tool else "minimal"
+
+
+@lru_cache(maxsize=256)
+def _capped(own: str, ceiling: str) -> PermissionSet:
+    return cap(named(own), named(ceiling))
