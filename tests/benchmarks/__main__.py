@@ -32,16 +32,24 @@ def main() -> int:
     """Measure, print, save; 1 when a target was missed."""
     arguments = _arguments()
     begun = time.monotonic()
-    if not peer.installed():
-        print("LangGraph is not installed (extra `bench`): its figures are left out.")
     with bench(quick=arguments.quick) as surroundings:
         names = [name for name in PARTS if name in arguments.only]  # in this order: see `graph`
         figures = [each for name in names for each in _measured(name, surroundings)]
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
-    print(f"\n{table(figures)}\n\n{time.monotonic() - begun:.0f} s, load {load}")
+    print(f"\n{table(figures)}\n\n{_notes()}{time.monotonic() - begun:.0f} s, load {load}")
     save(figures, OUT / "latest.json")
     draw(figures, OUT / "latest.svg")
     return 1 if any(figure.ok is False for figure in figures) else 0
+
+
+def _notes() -> str:
+    """What to know about the baselines."""
+    if not peer.installed():
+        return "LangGraph is not installed (extra `bench`): its figures are left out.\n"
+    return (
+        f"LangGraph {peer.version()} with PostgresSaver.  sync and async keep every layer; exit\n"
+        "writes at the end of a run alone, keeps no layer, and is held against no target.\n"
+    )
 
 
 def _measured(name: str, surroundings: Bench) -> Iterator[Figure]:

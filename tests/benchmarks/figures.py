@@ -58,7 +58,7 @@ def middle(samples: Sequence[float]) -> float:
 
 def table(figures: Iterable[Figure]) -> str:
     """All figures, one per line, the target and its answer beside each."""
-    head = ("figure", "value", "unit", "n", "baseline", "", "ratio", "target", "")
+    head = ("figure", "value", "unit", "n", "baseline", "beside", "ratio", "target", "")
     rows = [head, *(_row(figure) for figure in figures)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     left = {0, 2, 5, 7, 8}

@@ -1,4 +1,8 @@
-"""Many small runs at once with two workers, beside LangGraph in two processes; memory of both."""
+"""Many small runs at once with two workers, beside LangGraph in two processes; memory of both.
+
+Time runs from the first job sent to the last run ended.  The runs are started before (see `start`
+in answers): that is work of the web process.
+"""
 
 from __future__ import annotations
 

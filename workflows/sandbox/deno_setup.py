@@ -56,7 +56,7 @@ def _listed(paths: tuple[str, ...]) -> str:
 def environment(around: Surroundings, home: Path) -> dict[str, str]:
     """The child's whole environment: granted names, and what keeps Deno from storing anything.
 
-    Without the two cache modes Deno retries its own writes for 150 ms before it gives up.
+    Without the cache mode Deno retries its own writes for 150 ms before it gives up.
     """
     granted = {
         name: value
