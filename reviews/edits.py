@@ -6,8 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from graphrag.records import ToolRecord
+from workflows import capabilities
+from workflows.capabilities import StoredCode
 from workflows.engine.bounded_json import BoundedJSONError, canonical, check_value
-from workflows.engine.dag import ToolTask
+from workflows.engine.dag import CapabilityTask, ToolTask
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
 from workflows.engine.structure import Problem
@@ -39,18 +42,22 @@ class Edit:
 
 
 def payload_schema(hold: Hold) -> Any:
-    """The JSON Schema of what a node review shows: input or output schema of its tool, or None.
+    """The JSON Schema of what a node review shows: that of its tool or capability, or None.
 
     `hold.execution` is loaded.  Two queries at most.
     """
     task = task_spec(hold.execution, hold.task_id) if hold.task_id else None
-    if not isinstance(task, ToolTask) or hold.reason != HoldReason.NODE_REVIEW:
+    if hold.reason != HoldReason.NODE_REVIEW:
         return None
-    tool = tool_schemas([task.tool]).get(task.tool)
-    if tool is None:
+    known: StoredCode | ToolRecord | None = None
+    if isinstance(task, ToolTask):
+        known = tool_schemas([task.tool]).get(task.tool)
+    elif isinstance(task, CapabilityTask):
+        known = capabilities.load([task.capability]).get(task.capability)
+    if known is None:
         return None
     before = hold.phase == TriggerPhase.BEFORE_EXECUTION
-    return tool.input_schema if before else tool.output_schema
+    return known.input_schema if before else known.output_schema
 
 
 def checked_edit(hold: Hold, edits: Any, schema: Any) -> Edit | None:

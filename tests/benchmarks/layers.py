@@ -44,7 +44,8 @@ def _figures(times: dict[str, list[float]]) -> list[Figure]:
     ours, floor = per_layer["worker"], per_layer["bare"]
     figures = [
         Figure("layer of 5 tasks, in a worker", ours, "ms", n, floor, "bare floor", 3.0),
-        Figure("layer, engine, in process", per_layer["process"], "ms", n, floor, "bare floor"),
+        Figure("layer, engine, in process", per_layer["process"], "ms", n, floor,
+               "bare floor"),
         Figure("layer, bare: 7 pipelined statements", floor, "ms", n, per_layer["commit"],
                "bare commit"),
         Figure("commit of one row, bare", per_layer["commit"], "ms", n),

@@ -54,7 +54,7 @@ def make_tables(conninfo: str) -> None:
         made.setup()
 
 
-def _node(name: str, body: Body) -> Callable[[State], State]:
+def _node(name: str, body: Body) -> Any:
     def run(state: State) -> State:
         body(name)
         return {"done": [name]}

@@ -78,8 +78,9 @@ def run_all(bench: Bench, count: int) -> float:
         if time.monotonic() > deadline:
             raise RuntimeError(f"{waiting.count()} executions did not end")
         time.sleep(0.1)
-    last = Execution.objects.filter(pk__in=ids).order_by("-finished_at").values_list("finished_at")
-    return count / (last[0][0].timestamp() - begun)
+    last = Execution.objects.filter(pk__in=ids).latest("finished_at").finished_at
+    assert last is not None
+    return count / (last.timestamp() - begun)
 
 
 def langgraph(count: int, durability: str) -> tuple[float, float]:

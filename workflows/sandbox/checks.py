@@ -7,13 +7,19 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 
 from . import deno_setup, landlock, monty_pool
 
 
 def check_sandbox(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Missing runtimes are errors; a missing second wall, or running as root, is a warning."""
+    """Missing runtimes are errors; a missing second wall, or running as root, is a warning.
+
+    The warnings are about the process that runs code, so only a worker gives them.
+    """
+    if settings.HOLDPOINT_ROLE != "worker":
+        return _runtimes()
     return [*_runtimes(), *_second_wall(), *_user()]
 
 

@@ -48,7 +48,7 @@ def run_deno(request: CodeRequest, should_stop: Callable[[], bool]) -> CodeResul
         around = Surroundings.of(request, folder)
         run = _Run(around, started, should_stop)
         home = folder / "deno"
-        home.mkdir()
+        (home / deno_setup.EMITTED).mkdir(parents=True)
         child = run.start(home)
         try:
             note_child(folder, child.pid)

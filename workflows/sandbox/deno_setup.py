@@ -13,6 +13,8 @@ from .contract import NEVER_PATHS, Surroundings
 from .denials import failed
 
 HARNESS: Final = str(Path(__file__).with_name("harness.js"))
+EMITTED: Final = "gen"
+"""Where below its own folder Deno keeps the code that it makes of TypeScript."""
 AUDIT_VARIABLE: Final = "DENO_AUDIT_PERMISSIONS"
 
 _LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/nix/store", "/etc/ld.so.cache")
@@ -83,12 +85,10 @@ def fence(around: Surroundings, home: Path) -> landlock.Fence | None:
     if not landlock.abi():
         return None
     permissions = around.permissions
-    emitted = home / "gen"
-    emitted.mkdir(exist_ok=True)
     return landlock.Fence(
         execute=(binary(), *_LIBRARIES),
         read=(HARNESS, *_DEVICES, str(home), *permissions.read_paths),
-        write=("/dev/null", str(emitted), *map(_existing, permissions.write_paths)),
+        write=("/dev/null", str(home / EMITTED), *map(_existing, permissions.write_paths)),
     )
 
 

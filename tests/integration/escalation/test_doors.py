@@ -1,0 +1,214 @@
+"""The same from the API and the pages: capabilities, grants, the page of an escalation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.test import Client
+from rest_framework.test import APIClient
+
+from tests.unit.net.server import Server
+from workflows.models import Capability, Execution, Grant
+from workflows.tokens import create_token
+
+from .conftest import ANSWER, Desk, address, code, fetch, page, use
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+ALL = ("read", "run", "decide")
+
+
+def api(user: User, *scopes: str) -> APIClient:
+    _, text = create_token(user=user, name="test", scopes=scopes or ALL)
+    return APIClient(headers={"Authorization": f"Bearer {text}"})
+
+
+@pytest.fixture
+def browser(desk: Desk) -> Callable[[User], Client]:
+    def sign_in(user: User) -> Client:
+        client = Client()
+        client.force_login(user)
+        return client
+
+    return sign_in
+
+
+# --- REST -----------------------------------------------------------------------------------------
+
+
+def resume(client: APIClient, execution: Execution, **more: Any) -> Any:
+    version = Execution.objects.get(pk=execution.pk).version
+    body = {"execution_id": execution.pk, "node_id": "ask", "version": version, **more}
+    return client.post("/api/v1/reviews/resume/", {"decision": "APPROVE", **body})
+
+
+def test_a_grant_from_decision_to_revocation(desk: Desk, web: Server) -> None:
+    execution = desk.run(workflow=desk.workflow("nightly", fetch("ask", web)))
+    reviewer = api(desk.reviewer)
+    refused = resume(reviewer, execution, grant_scope="until")
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["path"] == "grant_scope"
+    granted = resume(reviewer, execution, grant_scope="until", grant_seconds=60, comment="tonight")
+    assert granted.status_code == 200
+    desk.drive(execution)
+    (row,) = reviewer.get("/api/v1/grants/").json()["results"]
+    told = {key: row[key] for key in ("scope", "node_id", "workflow", "resource", "granted_by")}
+    assert told == {
+        "scope": "until",
+        "node_id": "ask",
+        "workflow": "nightly",
+        "resource": address(web),
+        "granted_by": "reviewer",
+    }
+    assert (row["why"], row["uses"], row["permissions"]["hosts"]) == ("tonight", 1, [address(web)])
+    url = f"/api/v1/grants/{row['id']}/revoke/"
+    assert api(desk.person("other", "reviewer")).post(url).status_code == 403
+    assert api(desk.reviewer, "read").post(url).status_code == 403
+    assert api(desk.person("stranger", "integrator")).post(url).status_code == 404
+    assert reviewer.post(url).json()["revoked_by"] == "reviewer"
+    assert reviewer.post(url).status_code == 409
+    assert reviewer.get("/api/v1/grants/").json()["results"] == []
+    assert len(reviewer.get("/api/v1/grants/?in_force=false").json()["results"]) == 1
+
+
+def test_a_capability_by_call(desk: Desk, web: Server) -> None:
+    made = desk.run(code("add", "a + b", inputs={"a": 1, "b": 2}))
+    body = {"execution_id": str(made.pk), "task_id": "add", "name": "adder"}
+    operator = api(desk.operator)
+    answer = operator.post("/api/v1/capabilities/", body)
+    assert answer.status_code == 201
+    assert answer["Location"] == "/api/v1/capabilities/adder/"
+    found = operator.get("/api/v1/capabilities/adder/").json()
+    assert (found["code"], found["approval_mode"], found["from_task"]) == ("a + b", "ask", "add")
+    assert found["input_schema"]["required"] == ["a", "b"]
+    again = operator.post("/api/v1/capabilities/", body)
+    assert (again.status_code, again.json()["errors"][0]["path"]) == (422, "name")
+    missing = operator.post("/api/v1/capabilities/", {**body, "task_id": "none", "name": "x"})
+    assert missing.status_code == 409
+    stranger = api(desk.person("stranger", "integrator"))
+    assert stranger.post("/api/v1/capabilities/", {**body, "name": "y"}).status_code == 404
+    assert api(desk.operator, "read").post("/api/v1/capabilities/", body).status_code == 403
+
+
+def test_a_raised_capability_is_shown_raised(desk: Desk, web: Server) -> None:
+    desk.capability("page", "python", web)
+    execution = desk.run(use("ask", "page", url=page(web)))
+    assert resume(api(desk.reviewer), execution, grant_scope="capability").status_code == 200
+    (row,) = api(desk.operator).get("/api/v1/capabilities/").json()["results"]
+    assert row["permission_set"]["hosts"] == row["granted"]["hosts"] == [address(web)]
+    events = api(desk.operator).get(f"/api/v1/executions/{execution.pk}/events/").json()
+    kinds = [each["type"] for each in events["results"]]
+    assert "capability.permission.updated" in kinds
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
+
+def shown(client: Client, execution: Execution, hold_id: str) -> str:
+    return client.get(f"/review/{execution.pk}/{hold_id}/").content.decode()
+
+
+def test_the_page_shows_what_is_asked_and_where(
+    desk: Desk, web: Server, browser: Callable[[User], Client]
+) -> None:
+    lines = ["# one", "# two", "text = fetch(url)['text']", "text + '<script>'"]
+    execution = desk.run(code("ask", "\n".join(lines), inputs={"url": page(web)}))
+    html = shown(browser(desk.reviewer), execution, desk.hold(execution).pk)
+    assert f"Connect to the private host 127.0.0.1 on port {web.port}." in html
+    assert re.search(rf"<ins[^>]*>.*{address(web)}</ins>", html, re.DOTALL)
+    marked = re.findall(r'class="code-line marked"\s+value="(\d+)"', html)
+    assert marked == ["3"]
+    assert "<script>'" not in html
+    assert "style=" not in html
+    scopes = re.findall(r'name="grant_scope"\s+id="\S+"\s+value="(\w+)"\s*(checked)?', html)
+    assert scopes == [("task", "checked"), ("execution", "")]
+
+
+def test_long_code_is_shown_around_the_line(
+    desk: Desk, web: Server, browser: Callable[[User], Client]
+) -> None:
+    lines = [f"n{number} = {number}" for number in range(100)]
+    lines[69] = "text = fetch(url)['text']"
+    execution = desk.run(code("ask", "\n".join(lines), inputs={"url": page(web)}))
+    html = shown(browser(desk.reviewer), execution, desk.hold(execution).pk)
+    around, _, whole = html.partition("All 100 lines")
+    assert re.findall(r'class="code-line[^"]*"\s+value="(\d+)"', around)[0] == "62"
+    assert len(re.findall(r'class="code-line', whole)) == 100
+
+
+def test_the_chosen_scope_is_what_is_granted(
+    desk: Desk, web: Server, browser: Callable[[User], Client]
+) -> None:
+    execution = desk.run(workflow=desk.workflow("nightly", fetch("ask", web)))
+    hold = desk.hold(execution)
+    client = browser(desk.reviewer)
+    data = {
+        "version": Execution.objects.get(pk=execution.pk).version,
+        "decision": "APPROVE",
+        "mode": "json",
+        "comment": "tonight only",
+        "grant_scope": "until",
+        "grant_seconds": "86400",
+    }
+    answer = client.post(f"/review/{execution.pk}/{hold.pk}/", data)
+    assert answer.status_code == 303
+    grant = Grant.objects.get()
+    assert (grant.scope, grant.why) == ("until", "tonight only")
+    assert grant.expires_at is not None
+    assert round((grant.expires_at - grant.granted_at).total_seconds()) == 86_400
+    execution = desk.drive(execution)
+    assert desk.output(execution, "ask") == ANSWER
+    html = shown(client, execution, hold.pk)
+    assert "It was granted for task ask in every run of nightly and used 1 time." in " ".join(
+        html.split()
+    )
+
+
+def test_an_unknown_scope_in_a_form_is_the_narrowest(
+    desk: Desk, web: Server, browser: Callable[[User], Client]
+) -> None:
+    execution = desk.run(fetch("ask", web))
+    hold, version = desk.hold(execution), Execution.objects.get(pk=execution.pk).version
+    data = {"version": version, "decision": "APPROVE", "mode": "json", "grant_scope": "everything"}
+    browser(desk.reviewer).post(f"/review/{execution.pk}/{hold.pk}/", data)
+    assert Grant.objects.get().scope == "task"
+
+
+def test_grants_are_listed_and_taken_back(
+    desk: Desk, web: Server, browser: Callable[[User], Client]
+) -> None:
+    execution = desk.run(fetch("ask", web))
+    desk.decide(desk.hold(execution))
+    client, auditor = browser(desk.reviewer), browser(desk.person("auditor", "auditor"))
+    html = client.get("/grants/").content.decode()
+    assert f"127.0.0.1 on port {web.port}" in html
+    (url,) = re.findall(r'action="(/grants/\d+/revoke/)"', html)
+    assert "revoke" not in auditor.get("/grants/").content.decode()
+    assert auditor.post(url).status_code == 303
+    assert Grant.objects.get().revoked_at is None
+    assert client.post(url).status_code == 303
+    assert Grant.objects.get().revoked_by == "reviewer"
+    assert "No grant is in force" in client.get("/grants/").content.decode()
+    assert "taken back by reviewer" in client.get("/grants/?all=1").content.decode()
+    stranger = browser(desk.person("stranger", "integrator"))
+    assert stranger.post(url).status_code == 404
+
+
+def test_a_capability_by_one_click(desk: Desk, browser: Callable[[User], Client]) -> None:
+    made = desk.run(code("add", "a + b", inputs={"a": 1, "b": 2}))
+    client = browser(desk.operator)
+    html = client.get(f"/runs/{made.pk}/").content.decode()
+    (url,) = re.findall(r'action="(/runs/\d+/capability/)"', html)
+    answer = client.post(url, {"task_id": "add", "name": "add"})
+    assert answer["Location"] == "/capabilities/#capability-add"
+    assert Capability.objects.get().code == "a + b"
+    listed = client.get("/capabilities/").content.decode()
+    assert "a person approves each use" in listed
+    again = client.post(url, {"task_id": "add", "name": "add"}, follow=True).content.decode()
+    assert "there is a capability" in again
+    reviewer = browser(desk.reviewer)
+    assert reviewer.post(url, {"task_id": "add", "name": "x"}).status_code in (403, 404)
