@@ -77,7 +77,7 @@ def escalation_context(hold: Hold, asked: Asked) -> dict[str, Any] | None:
     code, line = payload.get("code") or "", payload.get("line")
     return {
         "tried": _TRIED.get(payload["operation"], payload["operation"]),
-        "resource": payload["resource"],
+        "resource": entry_words(payload["resource"]),
         "allows": need.sentences(),
         "rows": tuple(
             _row(name, title, current, need)

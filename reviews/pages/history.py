@@ -96,7 +96,7 @@ def record_context(record: HumanReviewRecord) -> dict[str, Any]:
         "decision": words.record_outcome(record),
         "at": record.reviewed_at,
         "phase_words": words.phase_words(record.trigger_phase, past=True),
-        "run_url": reverse("reviews:run", args=(record.execution_id,)),
+        "run_url": f"{reverse('reviews:run', args=(record.execution_id,))}#e{record.version}",
         "run_title": words.run_title(record.workflow_title, record.execution_id),
         "version": record.version,
         "comment": record.comment,

@@ -24,10 +24,14 @@ from workflows.recovery import sweep
 from workflows.services import parse_command
 
 picks = st.integers(0, 1_000)
-moves = st.integers(1, 12)
-points = st.integers(1, 12)
-MAX_EXECUTIONS = 4
+moves = st.sampled_from([1, 2, 3, 5, 8, 12])
+points = st.sampled_from([1, 2, 3, 4, 5, 7])
+MAX_LIVE, MAX_EXECUTIONS = 3, 8
 IMPOSSIBLE = "impossible"
+
+
+def pick_from(models: list[Model], number: int) -> Model:
+    return models[number % len(models)]
 
 
 class AddsATask:
@@ -58,7 +62,26 @@ class Executions(RuleBasedStateMachine):
         self.numbers = itertools.count()
 
     def pick(self, number: int) -> Model:
-        return self.world.models[number % len(self.world.models)]
+        """An execution, mostly one that has not ended."""
+        live = [model for model in self.world.models if not model.final]
+        pool = live if live and number % 8 else self.world.models
+        return pick_from(pool, number)
+
+    def working(self) -> list[Model]:
+        """Those that have work: not ended, and nobody is asked."""
+        return [model for model in self.world.models if not model.final and not model.open]
+
+    def held(self) -> list[Model]:
+        """Those that wait for a person."""
+        return [
+            model
+            for model in self.world.models
+            if any(hold.decider == "human" for hold in model.open.values())
+        ]
+
+    def has_room(self) -> bool:
+        live = [model for model in self.world.models if not model.final]
+        return len(live) < MAX_LIVE and len(self.world.models) < MAX_EXECUTIONS
 
     def hold(self, model: Model, number: int) -> Hold | None:
         holds = self.world.open_holds(model)
@@ -70,12 +93,12 @@ class Executions(RuleBasedStateMachine):
     def first(self, plan: dict[str, Any], policy: dict[str, Any]) -> None:
         self.world.start(plan, policy)
 
-    @precondition(lambda self: len(self.world.models) < MAX_EXECUTIONS)
+    @precondition(lambda self: self.has_room())
     @rule(plan=plans(), policy=policies())
     def start(self, plan: dict[str, Any], policy: dict[str, Any]) -> None:
         self.world.start(plan, policy)
 
-    @precondition(lambda self: len(self.world.models) < MAX_EXECUTIONS)
+    @precondition(lambda self: self.has_room())
     @rule(number=picks, which=picks)
     def fork(self, number: int, which: int) -> None:
         model = self.pick(number)
@@ -86,9 +109,10 @@ class Executions(RuleBasedStateMachine):
 
     # --- workers --------------------------------------------------------------------------------
 
+    @precondition(lambda self: self.working())
     @rule(number=picks, moves=moves)
     def work(self, number: int, moves: int) -> None:
-        model = self.pick(number)
+        model = pick_from(self.working(), number)
         held, fence = self.world.is_held(model), self._fence(model)
         work(model.id, moves)
         self.world.sync(model)
@@ -112,17 +136,18 @@ class Executions(RuleBasedStateMachine):
         self.world.sync(model)
         assert model.seen == before
 
+    @precondition(lambda self: self.working())
     @rule(number=picks, moves=moves, nth=points)
     def work_and_die(self, number: int, moves: int, nth: int) -> None:
-        model = self.pick(number)
+        model = pick_from(self.working(), number)
         died = dies_at(nth, lambda: work(model.id, moves))
         note(f"died: {died}")
         self.world.sync(model)
 
-    @precondition(lambda self: self.sleeper is None)
+    @precondition(lambda self: self.sleeper is None and self.working())
     @rule(number=picks, moves=moves, nth=st.integers(1, 6))
     def fall_asleep(self, number: int, moves: int, nth: int) -> None:
-        sleeper = Sleeper(self.pick(number).id)
+        sleeper = Sleeper(pick_from(self.working(), number).id)
         if sleeper.fall_asleep(moves, nth):
             self.sleeper = sleeper
 
@@ -192,6 +217,7 @@ class Executions(RuleBasedStateMachine):
 
     # --- decisions ------------------------------------------------------------------------------
 
+    @precondition(lambda self: self.held())
     @rule(
         number=picks,
         which=picks,
@@ -200,7 +226,7 @@ class Executions(RuleBasedStateMachine):
         who=st.sampled_from(["ann", "bob"]),
     )
     def decide(self, number: int, which: int, approved: bool, edited: bool, who: str) -> None:
-        model = self.pick(number)
+        model = pick_from(self.held(), number)
         hold = self.hold(model, which)
         if hold is not None:
             edits = self._edits(model, hold, who) if approved and edited else None
@@ -215,6 +241,7 @@ class Executions(RuleBasedStateMachine):
         changed = f"edited {next(self.numbers)}"
         return {"value": changed} if known.phase == "BEFORE_EXECUTION" else changed
 
+    @precondition(lambda self: self.held())
     @rule(
         number=picks,
         which=picks,
@@ -222,7 +249,7 @@ class Executions(RuleBasedStateMachine):
         kind=st.sampled_from(["approval_response", "checkpoint_response"]),
     )
     def decide_by_command(self, number: int, which: int, approved: bool, kind: str) -> None:
-        model = self.pick(number)
+        model = pick_from(self.held(), number)
         hold = self.hold(model, which)
         if hold is None:
             return
@@ -240,10 +267,11 @@ class Executions(RuleBasedStateMachine):
 
         self.world.decide(model, hold, approved=approved, who="bob", decide=send)
 
+    @precondition(lambda self: self.held())
     @rule(number=picks, which=picks, nth=points)
     def decide_and_die(self, number: int, which: int, nth: int) -> None:
         """The decision and its record are both there, or neither is."""
-        model = self.pick(number)
+        model = pick_from(self.held(), number)
         hold = self.hold(model, which)
         if hold is None or self.world.is_held(model):
             return
@@ -256,9 +284,10 @@ class Executions(RuleBasedStateMachine):
         self.world.decide(model, hold, approved=True, who=who, decide=mortally)
         self.world.check_records(model)
 
+    @precondition(lambda self: self.held())
     @rule(number=picks, which=picks)
     def decide_too_late(self, number: int, which: int) -> None:
-        model = self.pick(number)
+        model = pick_from(self.held(), number)
         hold = self.hold(model, which)
         if hold is not None:
             self.world.decide_too_late(model, hold)

@@ -35,7 +35,7 @@ def ensure_roles() -> None:
         content_type__app_label__in=_APPS, codename__startswith="view_"
     )
     edits = Permission.objects.filter(content_type__app_label__in=_APPS).filter(
-        Q(content_type__model__in=("workflow", "mcpserver", "tool", "apitoken"))
+        Q(content_type__model__in=("workflow", "mcpserver", "tool", "apitoken", "capability"))
         & ~Q(codename__startswith="delete_")
     )
     for name in ROLES:

@@ -124,3 +124,14 @@ def test_a_textarea_is_as_high_as_its_text(text: str, rows: int) -> None:
 )
 def test_short_spans_keep_a_decimal(seconds: float | None, words: str) -> None:
     assert desk.seconds_words(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(-3, "0 s"), (0.9, "0 s"), (59.9, "59 s"), (80, "1 min 20 s"), (7500, "2 h 5 min")],
+)
+def test_a_running_clock(seconds: float, words: str) -> None:
+    assert desk.elapsed_words(seconds) == words
+    shown = desk.elapsed(datetime.now(UTC) - timedelta(seconds=80))
+    assert 'data-clock="for"' in shown
+    assert ">1 min 2" in shown

@@ -84,3 +84,44 @@ def test_an_actor_is_named_once() -> None:
     assert decided["actor"] == ""
     assert entry(stored(SAMPLES[1]))["actor"] == "ann"
     assert entry(stored(SAMPLES[1], actor="system"))["actor"] == ""
+
+
+@pytest.mark.parametrize(
+    ("role", "author", "words"),
+    [
+        ("user", "ann", ("ann", "person")),
+        ("assistant", "agent:rules", ("rules", "agent")),
+        ("system", "", ("system", "system")),
+        ("tool", "git", ("git", "tool")),
+    ],
+)
+def test_a_message_says_who_speaks_and_as_what(
+    role: Any, author: str, words: tuple[str, str]
+) -> None:
+    said = ev.MessageAdded(role=role, content="hello", author=author)
+    line = entry(stored(said, actor="system"))
+    assert (line["actor"], line["role"]) == words
+    assert (line["kind"], line["sentence"], line["json"]) == ("message", "hello", "")
+
+
+def test_a_long_message_is_unfolded() -> None:
+    said = ev.MessageAdded(role="assistant", content="x" * 5000, author="agent:llm")
+    line = entry(stored(said))
+    assert len(line["sentence"]) < 2000
+    assert line["json"] == "x" * 5000
+
+
+def test_a_checkpoint_that_is_kept_offers_to_go_on() -> None:
+    events = [stored(event, seq) for seq, event in enumerate(SAMPLES, 1)]
+    lines = [line for group in timeline(events, {}, {0: "/here/"}) for line in group.entries]
+    assert [line["seq"] for line in lines if line.get("fork_url")] == [
+        seq for seq, event in enumerate(SAMPLES, 1) if event.kind == "layer_closed"
+    ]
+    gone = [line for group in timeline(events, {}, {7: "/x/"}) for line in group.entries]
+    assert not any(line.get("fork_url") for line in gone)
+
+
+def test_a_task_that_took_no_time_says_none() -> None:
+    quick = entry(stored(ev.TaskSucceeded(task_id="a", attempt=1, duration_ms=3)))
+    slow = entry(stored(ev.TaskSucceeded(task_id="a", attempt=1, duration_ms=1200)))
+    assert (quick["sentence"], slow["sentence"]) == ("a done", "a done in 1.2 s")

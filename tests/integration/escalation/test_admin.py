@@ -1,0 +1,39 @@
+"""What an admin may change of a capability, and that the ledger is read alone."""
+
+from __future__ import annotations
+
+from django.test import Client
+
+from tests.unit.net.server import Server
+from workflows.models import Capability, Grant
+
+from .conftest import Desk, fetch
+
+
+def admin_client(desk: Desk) -> Client:
+    boss = desk.person("boss", "admin")
+    boss.is_staff = boss.is_superuser = True
+    boss.save()
+    client = Client()
+    client.force_login(boss)
+    return client
+
+
+def test_a_capabilitys_mode_is_set_and_its_code_is_not(desk: Desk, web: Server) -> None:
+    made = desk.capability("page", "python", web, approval_mode="ask")
+    url = f"/admin/workflows/capability/{made.pk}/change/"
+    client = admin_client(desk)
+    assert client.get("/admin/workflows/capability/").status_code == 200
+    sent = {"description": "one page", "approval_mode": "auto", "enabled": "on", "code": "1"}
+    assert client.post(url, sent).status_code == 302
+    kept = Capability.objects.get()
+    assert (kept.approval_mode, kept.description, kept.code) == ("auto", "one page", made.code)
+
+
+def test_grants_are_read(desk: Desk, web: Server) -> None:
+    desk.approve(desk.run(fetch("one", web)))
+    client, grant = admin_client(desk), Grant.objects.get()
+    listed = client.get("/admin/workflows/grant/").content.decode()
+    assert grant.resource in listed
+    assert client.get("/admin/workflows/grant/add/").status_code == 403
+    assert client.post(f"/admin/workflows/grant/{grant.pk}/delete/").status_code == 403

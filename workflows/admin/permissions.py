@@ -1,0 +1,54 @@
+"""Capabilities, whose mode an admin sets, and the ledger of grants, which is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from workflows.models import Capability, Grant
+
+from .reading import ReadOnly
+
+if TYPE_CHECKING:
+    Base = admin.ModelAdmin[Capability]
+else:
+    Base = admin.ModelAdmin
+
+
+@admin.register(Capability)
+class CapabilityAdmin(Base):
+    """Code and permissions never change; whether it asks, and whether it runs, do."""
+
+    actions = None
+    list_display = ("name", "language", "approval_mode", "enabled", "success_count", "created_at")
+    list_filter = ("language", "approval_mode", "enabled")
+    search_fields = ("name", "description")
+    fields = (
+        "name", "description", "approval_mode", "enabled", "language", "code", "input_schema",
+        "output_schema", "permission_set", "success_count", "created_by", "from_execution",
+        "from_task", "created_at",
+    )  # fmt: skip
+    readonly_fields = tuple(
+        name for name in fields if name not in ("description", "approval_mode", "enabled")
+    )
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(Grant)
+class GrantAdmin(ReadOnly):
+    """Who allowed what; grants are taken back on their own page."""
+
+    list_display = (
+        "operation", "resource", "scope", "execution", "task_id", "granted_by", "granted_at",
+        "expires_at", "uses", "revoked_at", "revoked_by",
+    )  # fmt: skip
+    list_filter = ("scope", "operation", "revoked_at")
+    list_select_related = ("execution",)
+    search_fields = ("resource", "task_id", "granted_by", "why")
