@@ -8,6 +8,7 @@ from rest_framework.test import APIClient
 from tests.integration.api.conftest import plain_plan
 from tests.integration.api.people import ROLES
 from tests.integration.api.routes import api_routes
+from workflows.models import Capability, Execution, Grant, Hold
 from workflows.tokens import create_token
 
 pytestmark = pytest.mark.django_db
@@ -43,6 +44,14 @@ TABLE: dict[tuple[str, str], dict[str, tuple[int, ...]]] = {
     ("POST", "tokens/"): {"any": (422,) * 5},
     ("GET", "tokens/{token_id}/"): {"others": (404,) * 5, "own": (200,) * 5},
     ("DELETE", "tokens/{token_id}/"): {"others": (404,) * 5, "own": (204,) * 5},
+    ("GET", "grants/"): {"any": (200,) * 5},
+    ("POST", "grants/{grant_id}/revoke/"): {
+        "others": (404, 403, 200, 404, 200),
+        "own": (403, 403, 200, 403, 200),
+    },
+    ("GET", "capabilities/"): {"any": (200,) * 5},
+    ("POST", "capabilities/"): {"any": (422,) * 5},
+    ("GET", "capabilities/{name}/"): {"any": (200,) * 5},
 }
 
 
@@ -61,13 +70,40 @@ def arguments(people, start, workflow) -> Any:
         execution = start(owner, plain_plan())
         user = people[role] if whose == "own" else people["nobody"]
         token, _ = create_token(user=user, name="t", scopes=["read"])
+        capability = {"language": "python", "code": "1"}
+        Capability.objects.get_or_create(name=workflow.name, defaults=capability)
         return {
+            "grant_id": str(granted(execution).pk),
             "execution_id": str(execution.pk),
             "name": workflow.name,
             "token_id": str(token.pk),
         }
 
     return make
+
+
+def granted(execution: Execution) -> Grant:
+    hold = Hold.objects.create(
+        id=f"{execution.pk}-1",
+        execution=execution,
+        task_id="a",
+        reason="escalation",
+        decider="human",
+        layer=0,
+        opened_seq=1,
+        status=Hold.Status.APPROVED,
+    )
+    return Grant.objects.create(
+        scope=Grant.Scope.TASK,
+        execution=execution,
+        hold=hold,
+        task_id="a",
+        subject="x",
+        operation="net",
+        resource="example.com:443",
+        permissions={"hosts": ["example.com:443"]},
+        granted_by="somebody",
+    )
 
 
 def rows() -> list[Any]:
@@ -105,6 +141,7 @@ SCOPE = {
     "PUT workflows/{name}/": "admin",
     "DELETE workflows/{name}/": "admin",
     "POST tokens/": "admin",
+    "POST grants/{grant_id}/revoke/": "decide",
     "DELETE tokens/{token_id}/": "admin",
 }
 
