@@ -31,7 +31,7 @@ BAD = {
 }
 NO_OBJECT = (b"[1]", b'"text"', b"12", b"null")
 #: They ask for no body and do not look at one.
-BODILESS = ("claim/", "release/")
+BODILESS = ("claim/", "release/", "/revoke/")
 
 
 @pytest.fixture
@@ -49,6 +49,7 @@ def arguments(start, workflow, people) -> dict[str, str]:
         "hold_id": execution.holds.get().id,
         "name": workflow.name,
         "token_id": "1",
+        "grant_id": "1",
         "pk": "1",
     }
 
