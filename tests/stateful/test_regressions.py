@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.stateful import tools
-from tests.stateful.workers import dies_at, mortal_processes, work
+from tests.stateful.workers import Sleeper, dies_at, mortal_processes, work
 from workflows.jobs import run_to_rest
 from workflows.models import Execution
 from workflows.planning import sync_python_tools
@@ -63,3 +63,19 @@ def test_a_run_that_goes_on_after_a_crash_has_no_end_yet(execution: Execution) -
     execution = rescued(execution)
     assert execution.status == "COMPLETED"
     assert execution.finished_at is not None
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_worker_that_sleeps_through_a_claim_lands_nothing(execution: Execution, nth: int) -> None:
+    """Nothing but the fence tells the two apart: the second one has recorded nothing yet."""
+    rows = Execution.objects.filter(pk=execution.pk)
+    rows.update(lease_until=EPOCH)
+    with mortal_processes():
+        sleeper = Sleeper(execution.pk)
+        assert sleeper.fall_asleep(5, nth)
+        rows.update(lease_until=EPOCH)
+        assert dies_at(1, lambda: work(execution.pk, 5))
+        sleeper.wake()
+    execution.refresh_from_db()
+    assert (execution.version, execution.status) == (0, "PENDING")
+    assert rescued(execution).status == "COMPLETED"
