@@ -13,7 +13,7 @@ from graphrag.records import ToolRecord, record_of
 
 MAX_QUERY = 2_000
 _FUSION = 20
-_EF_SEARCH = 240
+_EF_SEARCH = 160
 _SPARE = 20
 _COVERED = 0.6
 _OTHER_ACTION = 0.8
