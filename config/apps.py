@@ -5,13 +5,15 @@ from django.contrib.admin.apps import AdminConfig
 
 
 class ConfigConfig(AppConfig):
-    """Registers the project's system checks."""
+    """Registers the project's system checks; starts what sends traces and errors elsewhere."""
 
     name = "config"
     verbose_name = "Holdpoint"
 
     def ready(self) -> None:
-        from config import checks  # noqa: F401 - importing registers them
+        from config import checks, telemetry  # noqa: F401 - importing registers the checks
+
+        telemetry.start()
 
 
 class HoldpointAdminConfig(AdminConfig):

@@ -1,6 +1,9 @@
-"""The ASGI application: http by Django, sockets by channels behind an origin check."""
+"""The ASGI application: http by Django, `/mcp` by the MCP gateway, sockets by channels behind an
+origin check.
+"""
 
 import os
+from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.base")
 
@@ -13,12 +16,22 @@ http = get_asgi_application()  # before our own imports: it loads the apps
 
 from config.sockets import BrowserOriginValidator  # noqa: E402
 from reviews.routing import websocket_urlpatterns  # noqa: E402
+from workflows.mcp.gateway import http_app  # noqa: E402
+
+mcp = http_app()
+
+
+async def by_path(scope: Any, receive: Any, send: Any) -> None:
+    """`/mcp` has a token of its own to check, and neither sessions nor pages."""
+    app = mcp if scope["path"] in ("/mcp", "/mcp/") else http
+    await app(scope, receive, send)
+
 
 # The origin is compared with scheme and port, and before anything reads the session: a page of
 # another site must not be able to open a socket with the visitor's cookies.
 application = ProtocolTypeRouter(
     {
-        "http": http,
+        "http": by_path,
         "websocket": BrowserOriginValidator(
             AuthMiddlewareStack(URLRouter(websocket_urlpatterns)), settings.ALLOWED_ORIGINS
         ),

@@ -5,7 +5,8 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, register
+from django.core.checks import CheckMessage, Error, Tags, register
+from django.db import connections
 
 IN_MEMORY_LAYER = "channels.layers.InMemoryChannelLayer"
 
@@ -72,5 +73,32 @@ def queue_serializer(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> 
             f"The queue {loose[0]!r} does not use the JSON serializer.",
             hint="Set SERIALIZER to rq.serializers.JSONSerializer.",
             id="holdpoint.E004",
+        )
+    ]
+
+
+@register(Tags.database)
+def vector_extension(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Tools are searched by vectors; before the first migration nothing is missing yet."""
+    if "default" not in (databases or ()):
+        return []
+    with connections["default"].cursor() as cursor:
+        cursor.execute(
+            "SELECT to_regclass('graphrag_tool') IS NULL,"
+            " (SELECT string_to_array(extversion, '.')::int[] >= '{0,8}' FROM pg_extension"
+            "  WHERE extname = 'vector')"
+        )
+        not_migrated, usable = cursor.fetchone()
+    if not_migrated or usable:
+        return []
+    found = "is older than 0.8" if usable is False else "is missing"
+    return [
+        Error(
+            f"The PostgreSQL extension 'vector' {found}: tools are found by full text alone.",
+            hint="Install pgvector 0.8 or newer; CREATE or ALTER EXTENSION vector UPDATE; then"
+            " `manage.py migrate` and `manage.py reembed`.",
+            id="holdpoint.E005",
         )
     ]

@@ -14,7 +14,7 @@ from psycopg import sql
 from config.databases import parse_database_url
 from config.env import env_secret
 
-APPEND_ONLY = ("reviews_humanreviewrecord",)
+APPEND_ONLY = ("reviews_humanreviewrecord", "reviews_deniedattempt")
 EVERYTHING: tuple[LiteralString, ...] = (
     "GRANT USAGE ON SCHEMA public TO {role}",
     "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}",

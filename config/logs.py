@@ -51,6 +51,8 @@ def logging_config(*, level: str, style: str) -> dict[str, Any]:
         "loggers": {
             "django.server": {"handlers": [], "propagate": True},
             "django.request": {"level": "ERROR"},
+            # A line per request: for machines that collect lines, not for a terminal.
+            "config.request_log": {"level": level if style == "json" else "WARNING"},
             "daphne": {"level": "WARNING"},
             "httpx": {"level": "WARNING"},
             "mcp": {"level": "WARNING"},

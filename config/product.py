@@ -24,16 +24,25 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
         "home": home,
         "site_url": site_url,
         **_engine(),
+        **_speculation(),
         **_tools(home),
         **_sandbox(home),
         **_graph(),
-        **_desk(),
+        **_desk(home),
+        **_limits(),
         **_demo(),
         **_models(),
+        **_webhooks(),
+        **_operations(),
         # Where the executions app calls what stands above it, by dotted path.
         "sweep_hooks": [
             "reviews.services.expire_due",
             "workflows.idempotency.forget_old",
+            "workflows.aside.tidy",
+            "reviews.presence.forget_old",
+            "reviews.heads.note_head",
+            "workflows.webhooks.keeping.forget_old",
+            "workflows.measuring.count_events",
         ],
         "decision_service": "reviews.services.decide_command",
     }
@@ -53,12 +62,33 @@ def _engine() -> dict[str, Any]:
     }
 
 
+def _speculation() -> dict[str, Any]:
+    return {
+        # Of the last so many results of a workflow, this share has to have been used.
+        "speculation_window": env_int("HOLDPOINT_SPECULATION_WINDOW", 20, minimum=1, maximum=1000),
+        "speculation_min_hits": env_float(
+            "HOLDPOINT_SPECULATION_MIN_HITS", 0.4, minimum=0, maximum=1
+        ),
+        # For how long a hit or a miss is weighed.
+        "speculation_memory_seconds": env_int(
+            "HOLDPOINT_SPECULATION_MEMORY_SECONDS", 86_400, minimum=1
+        ),
+        # A result that is older is not used any more.
+        "speculation_max_age_seconds": env_int(
+            "HOLDPOINT_SPECULATION_MAX_AGE_SECONDS", 3600, minimum=1
+        ),
+    }
+
+
 def _tools(home: Path) -> dict[str, Any]:
     return {
         "tool_modules": env_list("HOLDPOINT_TOOL_MODULES"),  # besides the built-in ones
         "file_root": env_path("HOLDPOINT_FILE_ROOT", home / "files"),
         "http_allow_hosts": env_list("HOLDPOINT_HTTP_ALLOW_HOSTS"),
         "mcp_call_timeout_seconds": env_int("HOLDPOINT_MCP_CALL_TIMEOUT_SECONDS", 60, minimum=1),
+        "catalogue_seconds": env_float("HOLDPOINT_CATALOGUE_SECONDS", 60.0, minimum=1),
+        # What a call to /mcp waits for the next stop unless it says otherwise.
+        "mcp_wait_seconds": env_float("HOLDPOINT_MCP_WAIT_SECONDS", 20.0, minimum=0, maximum=55),
     }
 
 
@@ -104,8 +134,10 @@ def _graph() -> dict[str, Any]:
     }
 
 
-def _desk() -> dict[str, Any]:
+def _desk(home: Path) -> dict[str, Any]:
     return {
+        "audit_heads_file": env_path("HOLDPOINT_AUDIT_HEADS_FILE", home / "audit-heads.jsonl"),
+        "audit_heads_seconds": env_int("HOLDPOINT_AUDIT_HEADS_SECONDS", 3600, minimum=1),
         "claim_seconds": env_int("HOLDPOINT_CLAIM_SECONDS", 300, minimum=5),
         "socket_backstop_seconds": env_float(
             "HOLDPOINT_SOCKET_BACKSTOP_SECONDS", 20.0, minimum=0.1
@@ -114,11 +146,59 @@ def _desk() -> dict[str, Any]:
     }
 
 
+def _limits() -> dict[str, Any]:
+    """What one token, or one person without one, may ask for; 0 is no limit."""
+    return {
+        "requests_per_minute": env_int("HOLDPOINT_REQUESTS_PER_MINUTE", 3000, minimum=0),
+        "starts_per_minute": env_int("HOLDPOINT_STARTS_PER_MINUTE", 600, minimum=0),
+        "decisions_per_minute": env_int("HOLDPOINT_DECISIONS_PER_MINUTE", 300, minimum=0),
+        # Open streams and sockets, in each web process.
+        "connections_each": env_int("HOLDPOINT_CONNECTIONS_EACH", 50, minimum=0),
+    }
+
+
 def _models() -> dict[str, Any]:
     return {
         "llm_model": env_str("HOLDPOINT_LLM_MODEL", ""),
         "llm_base_url": env_str("HOLDPOINT_LLM_BASE_URL", ""),
         "llm_api_key": env_secret("HOLDPOINT_LLM_API_KEY", ""),
+    }
+
+
+def _webhooks() -> dict[str, Any]:
+    return {
+        # Receivers on this machine, over plain http; for development and tests.
+        "webhook_allow_loopback": env_bool("HOLDPOINT_WEBHOOK_ALLOW_LOOPBACK", default=False),
+        # Receivers on a private network, each as host:port.
+        "webhook_allow_hosts": env_list("HOLDPOINT_WEBHOOK_ALLOW_HOSTS"),
+        "webhook_timeout_seconds": env_float(
+            "HOLDPOINT_WEBHOOK_TIMEOUT_SECONDS", 10.0, minimum=0.5, maximum=60
+        ),
+        "webhook_poll_seconds": env_float("HOLDPOINT_WEBHOOK_POLL_SECONDS", 0.5, minimum=0.02),
+        "webhook_lease_seconds": env_float("HOLDPOINT_WEBHOOK_LEASE_SECONDS", 30.0, minimum=1),
+        # 0 switches the sender of this process off.
+        "webhook_concurrency": env_int("HOLDPOINT_WEBHOOK_CONCURRENCY", 32, minimum=0, maximum=256),
+        "webhook_per_endpoint": env_int("HOLDPOINT_WEBHOOK_PER_ENDPOINT", 4, minimum=1),
+        "webhook_backoff_seconds": env_float("HOLDPOINT_WEBHOOK_BACKOFF_SECONDS", 1.0, minimum=0),
+        "webhook_max_backoff_seconds": env_float(
+            "HOLDPOINT_WEBHOOK_MAX_BACKOFF_SECONDS", 3600.0, minimum=0
+        ),
+        "webhook_park_after": env_int("HOLDPOINT_WEBHOOK_PARK_AFTER", 20, minimum=1),
+        "webhook_max_attempts": env_int("HOLDPOINT_WEBHOOK_MAX_ATTEMPTS", 25, minimum=1),
+        "webhook_rotation_seconds": env_int(
+            "HOLDPOINT_WEBHOOK_ROTATION_SECONDS", 86_400, minimum=0
+        ),
+        "webhook_keep_days": env_int("HOLDPOINT_WEBHOOK_KEEP_DAYS", 30, minimum=1),
+        "webhook_max_endpoints": env_int("HOLDPOINT_WEBHOOK_MAX_ENDPOINTS", 20, minimum=1),
+    }
+
+
+def _operations() -> dict[str, Any]:
+    return {
+        "metrics_token": env_secret("HOLDPOINT_METRICS_TOKEN", ""),
+        "metrics_networks": env_list("HOLDPOINT_METRICS_NETWORKS"),
+        "ready_sweeper_seconds": env_float("HOLDPOINT_READY_SWEEPER_SECONDS", 60.0, minimum=1),
+        "ready_queue_depth": env_int("HOLDPOINT_READY_QUEUE_DEPTH", 10_000, minimum=1),
     }
 
 

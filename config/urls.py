@@ -10,11 +10,19 @@ from drf_spectacular.views import (
 )
 
 from config.health import livez, readyz
+from config.metrics import metrics
+from config.reference import RedocView
+
+handler400 = "config.errors.bad_request"
+handler403 = "config.errors.permission_denied"
+handler404 = "config.errors.not_found"
+handler500 = "config.errors.server_error"
 
 urlpatterns = [
     path("", RedirectView.as_view(url="/review/"), name="home"),
     path("livez", livez, name="livez"),
     path("readyz", readyz, name="readyz"),
+    path("metrics", metrics, name="metrics"),
     path("login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("admin/", admin.site.urls),
@@ -24,5 +32,6 @@ urlpatterns = [
     path("api/v1/", include("graphrag.api.urls")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("api/docs/", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="api-docs"),
+    path("api/redoc/", RedocView.as_view(), name="api-redoc"),
     path("", include("reviews.urls")),
 ]

@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 
-from graphrag import conf, ingest
+from graphrag import conf, ingest, neighbours
 from graphrag.models import LearnedExecution, Tool, ToolDependency
 
 if TYPE_CHECKING:
@@ -46,6 +47,10 @@ class ObservedOnly:
         return False
 
 
+def _change_page(tool: Tool) -> str:
+    return reverse("admin:graphrag_tool_change", args=(tool.pk,))
+
+
 @admin.register(Tool)
 class ToolAdmin(ObservedOnly, ToolBase):
     """Tools: switch them on and off, choose their permission set."""
@@ -71,6 +76,15 @@ class ToolAdmin(ObservedOnly, ToolBase):
         ("What is known", {"fields": ("rank", "embedder", "permission_set_by_hand", "vanished",
                                       "created_at", "updated_at")}),
     )  # fmt: skip
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """With the picture of the graph around the tool."""
+        tool = kwargs.get("obj")
+        if tool is not None:
+            context["around"] = neighbours.around(tool, _change_page)
+        return super().render_change_form(request, context, *args, **kwargs)
 
     @admin.display(description="PageRank", ordering="pagerank")
     def rank(self, tool: Tool) -> str:

@@ -76,11 +76,16 @@ def _value(
     *,
     required: bool,
 ) -> Any:
-    """A source, a literal, or None. Values given by name win over words, words over likeness."""
+    """A source, a literal, or None.
+
+    Values given by name win over words, words over likeness; a file that the words name wins over
+    those that an earlier task found.
+    """
     exact = sources.best(name, schema, available, _OPTIONAL_FIT)
-    if exact is not None:
-        return exact
     literal = _literal(name, schema, step)
+    found = exact is not None and exact.origin not in ("inputs", "context")
+    if exact is not None and not (found and literal in step.literals.paths):
+        return exact
     if literal is not None and (required or not isinstance(literal, str)):
         return literal
     if not required:

@@ -41,3 +41,9 @@ def servers() -> dict[str, int]:
     for server in Tool.objects.filter(enabled=True).values_list("server", flat=True):
         counts[server] = counts.get(server, 0) + 1
     return dict(sorted(counts.items()))
+
+
+def servers_of(kind: str) -> set[str]:
+    """Servers with enabled tools of this kind."""
+    rows = Tool.objects.filter(enabled=True, kind=kind).order_by()
+    return set(rows.values_list("server", flat=True).distinct())

@@ -182,8 +182,13 @@ def note_nearest(draft: Draft, ranked: Sequence[Ranked]) -> None:
             draft.nearest.append(Nearest(item.tool.name, round(item.confidence, 4), item.reasons))
 
 
-def unfit(step: Step, ranked: Sequence[Ranked]) -> str:
+def unfit(draft: Draft, step: Step, ranked: Sequence[Ranked]) -> str:
     """The warning for a step that no tool fits."""
+    if not draft.graph.names:
+        return (
+            "The catalogue has no enabled tool: connect an MCP server in the admin, or bring in"
+            " the Python tools with `manage.py sync_tools`."
+        )
     names = ", ".join(item.tool.name for item in ranked[:3])
     ending = f"; nearest are {names}" if names else "; the catalogue has nothing near"
     return f"No tool fits '{step.text[:200]}' well enough{ending}."

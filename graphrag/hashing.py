@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from graphrag import text
 
-IDENTITY = "hashing:1"
+IDENTITY = "hashing:2"
 Rarity = Callable[[str], float]
 """A stem or the label of a group -> how rare it is in the catalogue, at least 0."""
 

@@ -17,6 +17,7 @@ _AND = re.compile(r"(?:,\s*(?:and\b)?|\band\b|\bplus\b)\s*", re.IGNORECASE)
 _BULLET = re.compile(r"^\s*(?:[-*]|\d+[.)])\s+", re.MULTILINE)
 _URL = re.compile(r"https?://[^\s\"'<>]+")
 _QUOTED = re.compile(r"\"([^\"\n]{1,500})\"|(?<!\w)'([^'\n]{1,500})'(?!\w)")
+_PLACES = (".", "..")
 _PATH = re.compile(r"(?<![\w/])(?:\.{0,2}/[\w.@/-]+|[\w-]+(?:/[\w.-]+)*\.[a-z]{1,5}\b)")
 _NUMBER = re.compile(r"(?<![\w.])\d{1,9}(?![\w.]|/)")
 ABOUT = re.compile(r"\b(?:for|about|on|regarding|matching|called|named)\s+", re.IGNORECASE)
@@ -121,11 +122,13 @@ def literals(written: str) -> Literals:
     """URLs, paths, quotations, whole numbers and a file extension, in order of appearance."""
     urls = tuple(url.rstrip(".,;)") for url in _URL.findall(written))
     rest = _URL.sub(" ", written)
-    quoted = tuple(first or second for first, second in _QUOTED.findall(rest))
+    said = [first or second for first, second in _QUOTED.findall(rest)]
+    named = tuple(each for each in said if _PATH.fullmatch(each) or each in _PLACES)
+    quoted = tuple(each for each in said if each not in named)
     extension = _EXTENSION.search(rest)
     return Literals(
         urls=urls,
-        paths=tuple(_PATH.findall(_QUOTED.sub(" ", rest))),
+        paths=(*named, *_PATH.findall(_QUOTED.sub(" ", rest))),
         quoted=quoted,
         numbers=tuple(int(number) for number in _NUMBER.findall(_QUOTED.sub(" ", rest))),
         extension=extension.group(1).lower() if extension else "",

@@ -1,6 +1,6 @@
 """Learning from finished executions: edges, their weights, PageRank. Idempotent by execution."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
@@ -21,7 +21,7 @@ ON CONFLICT (from_tool_id, to_tool_id) DO UPDATE SET
     observed_count = graphrag_tooldependency.observed_count + 1,
     confidence = least(1.0, 0.5 + %(step)s * graphrag_tooldependency.observed_count),
     last_seen_at = now()
-RETURNING observed_count
+RETURNING from_tool_id, to_tool_id, observed_count, confidence
 """
 _STORE_RANKS = """
 UPDATE graphrag_tool t SET pagerank = new.rank
@@ -59,17 +59,34 @@ def learn(
     named = {name for pair in pairs for name in pair} | {n for layer in layers for n in layer}
     keys = dict(Tool.objects.filter(name__in=named).values_list("name", "pk"))
     known = sorted(pair for pair in pairs if set(pair) <= keys.keys())
+    tools = sorted(named & keys.keys())
     with transaction.atomic():
-        if not _first_time(execution_key, sorted(named & keys.keys()), known):
+        row = _first_time(execution_key, tools, known)
+        if row is None:
             return Learned(known=True)
-        counts = _count([(keys[first], keys[second]) for first, second in known])
+        counted = _count(known, keys)
+        row.outcome = {"edges": counted}
+        row.save(update_fields=["outcome", "graph_number", "graph_before"])
+    moved = _rank(row, tools) if known else 0
+    created = sum(count == 1 for _, _, count, _ in counted)
     return Learned(
-        edges_created=counts.count(1),
-        edges_strengthened=len(counts) - counts.count(1),
+        edges_created=created,
+        edges_strengthened=len(counted) - created,
         edges=tuple(known),
         unknown_tools=tuple(sorted(named - keys.keys())),
-        ranks_moved=store_ranks() if known else 0,
+        ranks_moved=moved,
     )
+
+
+def _rank(row: LearnedExecution, tools: Sequence[str]) -> int:
+    """Store new ranks; keep on the row what became of the ranks of the execution's own tools."""
+    before = dict(Tool.objects.filter(name__in=tools).values_list("name", "pagerank"))
+    moved = store_ranks()
+    present = graph.current()
+    ranks = [[name, before[name], present.rank(name)] for name in tools if name in before]
+    row.outcome["ranks"] = ranks
+    row.save(update_fields=["outcome"])
+    return moved
 
 
 def learned_keys(keys: Collection[str]) -> set[str]:
@@ -87,29 +104,37 @@ def _pairs(
     return {(first, second) for first, second in found if first != second}
 
 
-def _first_time(execution_key: str, tools: list[str], pairs: list[tuple[str, str]]) -> bool:
+def _first_time(
+    execution_key: str, tools: list[str], pairs: list[tuple[str, str]]
+) -> LearnedExecution | None:
+    """The new row of this execution, to be saved; None when there is one already."""
     row, created = LearnedExecution.objects.get_or_create(
         execution_key=execution_key, defaults={"tools": tools, "edges": pairs}
     )
     if created and pairs:
         change = revisions.bump("graph")
         row.graph_number, row.graph_before = change.number, change.before
-        row.save(update_fields=["graph_number", "graph_before"])
-    return created
+    return row if created else None
 
 
-def _count(pairs: Sequence[tuple[int, int]]) -> list[int]:
-    """Observed counts after counting each pair once more."""
+def _count(
+    pairs: Sequence[tuple[str, str]], keys: Mapping[str, int]
+) -> list[tuple[str, str, int, float]]:
+    """Count each pair once more: (from, to, observed count, confidence), as they are now."""
     if not pairs:
         return []
     parameters: dict[str, Any] = {
-        "first": [first for first, _ in pairs],
-        "second": [second for _, second in pairs],
+        "first": [keys[first] for first, _ in pairs],
+        "second": [keys[second] for _, second in pairs],
         "step": _STEP,
     }
+    names = {key: name for name, key in keys.items()}
     with connection.cursor() as cursor:
         cursor.execute(_UPSERT, parameters)
-        return [count for (count,) in cursor.fetchall()]
+        return sorted(
+            (names[first], names[second], count, confidence)
+            for first, second, count, confidence in cursor.fetchall()
+        )
 
 
 def store_ranks() -> int:

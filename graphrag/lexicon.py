@@ -76,6 +76,20 @@ class Lexicon:
                 covered += weight * _ALIKE
         return covered / total if total else 0.0
 
+    def asked(self, name: str, terms: Iterable[Term]) -> float:
+        """Share of a name's words, by rarity, that the query asks for: 0 to 1.
+
+        A word of like meaning counts as asked for; a name without words says nothing unasked.
+        """
+        wanted = {term.lexeme for term in terms}
+        total = met = 0.0
+        for stem in set(text.stems(name)):
+            weight = self.rarity(stem)
+            total += weight
+            if stem in wanted or not wanted.isdisjoint(text.MEMBERSHIPS.get(stem, ())):
+                met += weight
+        return met / total if total else 1.0
+
     def matched(self, terms: Sequence[Term], lexemes: Iterable[str]) -> tuple[str, ...]:
         """The query's words a text has, the rarest first."""
         met = set(lexemes)

@@ -125,6 +125,11 @@ class LearnedExecution(models.Model):
     execution_key = models.CharField(max_length=200, unique=True)
     tools = models.JSONField(default=list)
     edges = models.JSONField(default=list)
+    outcome = models.JSONField(
+        default=dict,
+        editable=False,
+        help_text="edges: [from, to, count, confidence]; ranks: [tool, before, after].",
+    )
     graph_number = models.PositiveBigIntegerField(
         null=True,
         editable=False,

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from graphrag import conf, drafting, graph, intents, plans, ranking, sources
+from graphrag import conf, drafting, graph, intents, outages, plans, ranking, sources
 from graphrag.drafting import Draft, Nearest, TaskReason
 from graphrag.plans import PlanDict
 from graphrag.retrieval import EVERYTHING, Filters
@@ -47,10 +47,17 @@ def suggest(
     """A plan for an intent in plain words, or None with the nearest tools.
 
     ``inputs`` are the execution's inputs as far as they are known; their names and types decide
-    which arguments they fill.
+    which arguments they fill. A database that refuses is told among the warnings.
     """
+    return outages.answered(
+        lambda: _suggest(intent, inputs or {}, filters),
+        lambda reason: Suggestion(plan=None, confidence=0.0, missing_inputs={}, warnings=(reason,)),
+    )
+
+
+def _suggest(intent: str, inputs: Mapping[str, Any], filters: Filters) -> Suggestion:
     parsed = intents.steps(intent)
-    given = list(sources.of_values("inputs", inputs or {}))
+    given = list(sources.of_values("inputs", inputs))
     draft = Draft(graph.current(), given, conf.suggest_max_tasks(), filters)
     threshold, confidences = conf.suggest_threshold(), []
     previous: list[str] = []
@@ -70,7 +77,7 @@ def suggest(
 def _left_out(draft: Draft, step: intents.Step, ranked: list[ranking.Ranked]) -> str:
     if draft.room < 1:
         return f"The plan is full ({draft.most} tasks); '{step.text[:200]}' was left out."
-    return drafting.unfit(step, ranked)
+    return drafting.unfit(draft, step, ranked)
 
 
 def _answer(draft: Draft, confidences: list[float], threshold: float) -> Suggestion:
@@ -116,8 +123,8 @@ def _confidence(draft: Draft, confidences: list[float], reasons: tuple[TaskReaso
     return round(mean * (_PRICE_OF_A_GAP if draft.missing else 1.0), 4)
 
 
-def predict_next(done: Collection[str]) -> list[Prediction]:
-    """Up to three tools that will probably come next, the likeliest first.
+def predict_next(done: Collection[str], *, limit: int | None = MAX_PREDICTIONS) -> list[Prediction]:
+    """Up to `limit` tools that will probably come next, the likeliest first; None: all of them.
 
     ``done`` are tool names, the newest last. Confidence is the edge's own, times how regularly
     the edge was taken among those that leave its tool; only what exceeds 0.7 (setting) is told.
@@ -136,4 +143,4 @@ def predict_next(done: Collection[str]) -> list[Prediction]:
                 )
     likely = [item for item in found.values() if item.confidence > conf.predict_threshold()]
     likely.sort(key=lambda item: (-item.confidence, -item.observed, item.tool))
-    return likely[:MAX_PREDICTIONS]
+    return likely[:limit]

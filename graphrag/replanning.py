@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from graphrag import catalogue, conf, drafting, graph, intents, plans, sources
+from graphrag import catalogue, conf, drafting, graph, intents, outages, plans, sources
 from graphrag.drafting import Draft, Nearest, TaskReason
 from graphrag.plans import PlanDict, PlanRefused
 from graphrag.retrieval import EVERYTHING, Filters
@@ -39,15 +39,30 @@ def replan(
     ``settled`` are the ids of tasks that succeeded: new tasks read their outputs and depend on
     them alone, so nothing running or finished changes. ``context`` is what the agent knows
     (``available_context``) and must be among the execution's context by the time the tasks run.
-    Nothing found, a plan with a cycle or an unknown task: no plan, and a warning that says so.
+    Nothing found, a plan with a cycle or an unknown task, a database that refuses: no plan, and a
+    warning that says so.
     """
+    return outages.answered(
+        lambda: _replan(plan, settled, requirement, context or {}, inputs or {}, filters),
+        lambda reason: ReplanResult(plan=None, missing_inputs={}, warnings=(reason,)),
+    )
+
+
+def _replan(
+    plan: Mapping[str, Any],
+    settled: Collection[str],
+    requirement: str,
+    context: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+    filters: Filters,
+) -> ReplanResult:
     try:
         tasks = plans.tasks_of(plan)
         plans.layers(plan)
         finished = _finished(tasks, settled)
     except PlanRefused as error:
         return ReplanResult(plan=None, missing_inputs={}, warnings=(f"Not replanned: {error}.",))
-    draft = _draft(tasks, finished, context or {}, inputs or {}, filters)
+    draft = _draft(tasks, finished, context, inputs, filters)
     anchors = plans.sinks(tasks, finished)
     for step in intents.steps(requirement):
         ranked = drafting.choose(draft, step)
@@ -55,7 +70,7 @@ def replan(
         if draft.room < 1:
             draft.warnings.append(f"At most {draft.most} tasks are added; '{step.text}' was not.")
         elif not ranked or ranked[0].confidence < conf.suggest_threshold():
-            draft.warnings.append(drafting.unfit(step, ranked))
+            draft.warnings.append(drafting.unfit(draft, step, ranked))
         else:
             drafting.add_step(draft, step, ranked[0], _after(step, draft, anchors))
     return _answer(plan, tasks, draft, requirement)

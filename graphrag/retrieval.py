@@ -1,31 +1,39 @@
 """Hybrid retrieval: nearest vectors and full text, filtered inside the SQL, fused by rank."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 from pgvector import Vector
 
 from graphrag import catalogue, conf, embedding, lexicon, text
 from graphrag.lexicon import Lexicon, Term
+from graphrag.outages import first_line
 from graphrag.records import ToolRecord, record_of
 
+logger = logging.getLogger(__name__)
+
 MAX_QUERY = 2_000
-_FUSION = 20
+_FUSION = 40
 _EF_SEARCH = 160
 _SPARE = 20
 _COVERED = 0.6
 _OTHER_ACTION = 0.8
+_UNASKED = 0.45
 _POOL = 500
 # ``condition`` is put together from fixed texts (see Filters.sql); every value is a parameter.
 _NEAREST = """
 SELECT t.id, t.name, t.server, t.read_only, 1 - (t.embedding <=> %(vector)s::vector)
 FROM graphrag_tool t
 WHERE {condition} AND t.embedder = %(embedder)s AND t.embedding IS NOT NULL
-ORDER BY t.embedding <=> %(vector)s::vector
+ORDER BY {distance}
 LIMIT %(limit)s
 """
+# The first can be answered by the index; the sum cannot, so it compares every row that passes.
+_BY_INDEX = "t.embedding <=> %(vector)s::vector"
+_EXACTLY = f"({_BY_INDEX}) + 0"
 _THIS_TRANSACTION = """
 SELECT set_config('hnsw.iterative_scan', 'strict_order', true),
        set_config('hnsw.ef_search', %s, true)
@@ -138,8 +146,8 @@ def search(
 ) -> Answer:
     """Enabled tools that fit the query, at most ``limit``; nothing for an empty query.
 
-    Without a working embedder full text answers alone, with a warning; ``by_words`` asks for
-    full text alone, which is cheaper.
+    Without a working embedder or the ``vector`` extension full text answers alone, with a
+    warning; ``by_words`` asks for full text alone, which is cheaper.
     """
     asked = query.replace("\x00", " ")[:MAX_QUERY].strip()
     if not asked or limit < 1:
@@ -154,8 +162,9 @@ def search(
         if not by_words:
             trust = embedding.current().trust
             by_vector = vector_search(asked, words, limit=candidates, filters=filters)
-    except embedding.EmbedderError as error:
-        warnings = (f"Found by full text alone: {error}",)
+    except (embedding.EmbedderError, DatabaseError) as error:
+        logger.warning("searching by full text alone: %s", error)
+        warnings = (f"Found by full text alone: {first_line(error)}.",)
     by_text = text_search(terms, words, limit=candidates, filters=filters)
     fused = _fused(by_vector, by_text, trust)[: limit + _SPARE]
     best = _scored(fused, terms, words, text.action(asked))[:limit]
@@ -182,8 +191,14 @@ def vector_search(
     with transaction.atomic(), connection.cursor() as cursor:
         # The index filters after its scan; an iterative scan goes on until enough rows pass.
         cursor.execute(_THIS_TRANSACTION, [str(_EF_SEARCH)])
-        cursor.execute(_NEAREST.format(condition=condition), parameters)
-        return [Candidate(*row) for row in cursor.fetchall()]
+        cursor.execute(_NEAREST.format(condition=condition, distance=_BY_INDEX), parameters)
+        rows = cursor.fetchall()
+        if len(rows) < limit:
+            # Few tools pass, or the index cannot reach them: a cluster of equal vectors (dead
+            # row versions count until vacuum) links only to itself, and its scan ends there.
+            cursor.execute(_NEAREST.format(condition=condition, distance=_EXACTLY), parameters)
+            rows = cursor.fetchall()
+    return [Candidate(*row) for row in rows]
 
 
 def text_search(
@@ -232,13 +247,17 @@ def _fused(
 def _scored(
     best: Sequence[Candidate], terms: Sequence[Term], words: Lexicon, action: str | None
 ) -> list[Candidate]:
-    """The candidates by fused rank times similarity; equals in order of the name."""
+    """The candidates by fused rank times similarity; equals in order of the name.
+
+    A tool whose name says more than was asked for ("get issue SLA" for "show the issue") yields to
+    one whose name says just that.
+    """
     for item in best:
         item.coverage = words.coverage(terms, item.lexemes)
         own_name = item.name.removeprefix(f"{item.server}.")
         agreement = _agreement(action, own_name, read_only=item.read_only)
         item.similarity = _similarity(item.cosine, item.coverage) * agreement
-        item.score *= item.similarity
+        item.score *= item.similarity * (1.0 - _UNASKED * (1.0 - words.asked(own_name, terms)))
     return sorted(best, key=lambda item: (-item.score, item.name))
 
 

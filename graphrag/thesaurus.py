@@ -26,6 +26,12 @@ export save convert dump write
 import load upload ingest
 upload attach add put
 download fetch retrieve save
+downloaded local stored saved disk cached offline
+batch bulk multiple several many together
+replace swap exchange substitute switch throughout everywhere
+text content body say wording passage
+break fresh new blank
+footnote endnote source reference bottom foot
 compare diff difference change delta modification edit
 history log past previous earlier recent changelog version
 assign delegate responsible allocate
@@ -39,10 +45,10 @@ split separate divide unmerge
 duplicate repeated redundant deduplicate
 check verify validate test consistent audit coherence inspect
 trace depend dependency precedent audit
-restrict restriction permission access privilege allow limit may
+restrict restriction permission access privilege allow allowed limit may right private secret only
 protect lock password encrypt secure
 unprotect unlock password decrypt
-watch follow monitor subscribe alert track eye watcher
+watch follow monitor subscribe alert track eye watcher inform informed updates interested
 alert notification news new reminder
 format style font bold italic appearance border fill look
 color colour shade shading highlight background fill red green blue yellow black white
@@ -52,7 +58,7 @@ describe schema structure detail info information metadata property attribute ov
 calculate compute evaluate count sum total
 increase grow widen expand enlarge width
 width height size length layout wide narrow
-freeze pane layout row column
+freeze pane layout row column wider narrower hide fit
 workbook spreadsheet excel xlsx
 worksheet sheet tab spreadsheet
 document word docx doc report file
@@ -63,7 +69,7 @@ article encyclopedia wikipedia page entry
 paper preprint publication research scientific literature study arxiv
 citation cite reference bibliography bibtex
 issue ticket bug story defect card request
-status state transition done progress workflow
+status state transition done progress workflow close closed reopen resolve resolved finish complete
 worklog time hour spent logged effort
 user person people member colleague someone account assignee
 author who writer by
@@ -71,20 +77,20 @@ version release edition revision
 attachment attached file
 database db sql sqlite
 query select statement
-schema column field structure
+schema column field structure table
 row record line entry
 chart graph plot diagram
 macro vba script code
 heading header title
 section chapter part
 outline structure heading toc tree hierarchy
-tree hierarchy child below beneath parent descendant
+tree hierarchy child children below beneath parent descendant nested subpage sub
 folder directory path
 branch fork
 commit revision changeset save
 checkout switch change
 stage staging index
-unstaged working uncommitted dirty
+unstaged working uncommitted dirty edited changed
 staged committed committing index
 status state clean dirty uncommitted
 timezone zone time clock hour utc
@@ -93,7 +99,7 @@ related similar alike neighbour
 bullet bulleted numbered list item
 dropdown choice option allowed validation restrict
 condition conditional rule when below above
-target goal seek reach
+target goal seek reach solve
 fit autofit auto adjust
 slicer filter pivot
 sparkline tiny line trend
@@ -143,11 +149,13 @@ view visit watch write zip echo
 KINDS_OF_ACTION = {
     "read": """
 get list search read show find fetch view describe download extract compare look retrieve display
-check print query trace what which who where when how tell give summary locate summarize see
+check print query trace diff status what which who where when how tell give summary locate
+summarize see
 """,
     "change": """
 create add insert put write attach upload commit update edit rename move set change assign link
 copy make start save format merge sort replace convert load import append record log register plan
+stage
 """,
     "delete": """
 delete remove clear drop reset unlink erase wipe empty unprotect unwatch stop

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -24,3 +25,14 @@ def backstop_seconds() -> float:
 def page_size() -> int:
     """Rows of a page: queue, runs, history, tools."""
     return int(_value("page_size", 50))
+
+
+def heads_file() -> Path | None:
+    """Where heads of the chain of records are noted; None for nowhere."""
+    path = _value("audit_heads_file", None)
+    return Path(path) if path else None
+
+
+def heads_seconds() -> float:
+    """The least time between two of them."""
+    return float(_value("audit_heads_seconds", 3600))

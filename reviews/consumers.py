@@ -10,6 +10,8 @@ import asyncio
 import functools
 import json
 import logging
+import os
+import socket
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -24,11 +26,14 @@ from channels.layers import get_channel_layer
 from channels.utils import await_many_dispatch
 from redis.exceptions import RedisError
 
+from workflows import heartbeat
+from workflows.conf import connections_each
+from workflows.connections import enter
 from workflows.engine.bounded_json import BoundedJSONError, Limits, parse
 from workflows.starts import Starts
 
 from . import conf, sockets
-from .messages import REVIEWS, Moved, execution_group
+from .messages import REVIEWS, Moved, Touched, execution_group
 from .sockets import Credentials, Refusal
 
 logger = logging.getLogger(__name__)
@@ -40,7 +45,7 @@ T = TypeVar("T")
 LAYER_SECONDS = 3.0
 BATCH = 200
 INBOUND = Limits(max_bytes=4096, depth=4)
-#: More messages than this within ten seconds end the socket.
+#: More messages than this within ten seconds end the socket; so does one socket too many.
 INBOUND_RATE = 50
 TOO_BIG, TOO_MANY, BROKEN, TRY_AGAIN = 1009, 4429, 1011, 1013
 _LARGEST = 2**63 - 1
@@ -51,6 +56,27 @@ async def read(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
     call = database_sync_to_async(function, thread_sensitive=False)
     result: T = await call(*args, **kwargs)
     return result
+
+
+#: As Redis knows this process.
+_PROCESS = f"{socket.gethostname()}:{os.getpid()}"
+_open_sockets = 0
+
+
+def report_sockets(number: int) -> None:
+    """Without Redis nobody asks either."""
+    try:
+        heartbeat.report("sockets", _PROCESS, number)
+    except (RedisError, OSError):
+        logger.debug("the number of sockets was not told")
+
+
+def _count_open(change: int) -> bool:
+    """Sockets of this process, told to Redis for /metrics; True, and it never waits."""
+    global _open_sockets
+    _open_sockets += change
+    asyncio.get_running_loop().run_in_executor(None, report_sockets, _open_sockets)
+    return True
 
 
 class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
@@ -87,10 +113,15 @@ class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         self._heard: deque[float] = deque(maxlen=INBOUND_RATE)
         self._task: asyncio.Task[None] | None = None
         await self.accept()
+        self._counted = _count_open(1)
         try:
             await self.begin()
         except Refusal as refusal:
             await self.close(code=refusal.code)
+            return
+        self._slot = enter(self.credentials.owner(), most=connections_each())
+        if self._slot is None:
+            await self.close(code=TOO_MANY)
             return
         # Joined before the first read: what happens in between is in the journal or in the news.
         await self._join()
@@ -113,6 +144,11 @@ class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             logger.warning("a socket lives without live news: %s", error)
 
     async def _leave(self) -> None:
+        if getattr(self, "_counted", False):
+            self._counted = not _count_open(-1)
+        slot = getattr(self, "_slot", None)
+        if slot is not None:
+            slot.leave()
         task = getattr(self, "_task", None)
         if task is not None:
             task.cancel()
@@ -145,6 +181,7 @@ class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             async with asyncio.timeout(conf.backstop_seconds()):
                 await self.news.wait()
         except TimeoutError:
+            _count_open(0)
             return False
         return True
 
@@ -193,6 +230,16 @@ def _is_seq(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST
 
 
+def presence_event(message: Touched) -> dict[str, Any]:
+    """A light push without a seq: who claims or looks is read by the page itself."""
+    return {
+        "type": "review_presence",
+        "executionId": str(message["execution_id"]),
+        "holdId": message["hold_id"],
+        "timestamp": int(time.time() * 1000),
+    }
+
+
 class ExecutionConsumer(NewsConsumer):
     """`/ws/executions/<id>/?after=SEQ`: every event of one execution after SEQ.
 
@@ -228,6 +275,9 @@ class ExecutionConsumer(NewsConsumer):
         self._starts.hear(message)
         await super().execution_moved(message)
 
+    async def hold_touched(self, message: Touched) -> None:
+        await self.say(presence_event(message))
+
     def _step_back(self) -> None:
         if self._again is not None:
             self.seq, self._again = min(self.seq, self._again), None
@@ -246,6 +296,7 @@ class ReviewQueueConsumer(NewsConsumer):
 
     async def begin(self) -> None:
         self._moves: deque[Moved] = deque()
+        self._touched: OrderedDict[str, Touched] = OrderedDict()
         self._seen: OrderedDict[int, int] = OrderedDict()
         await read(self.credentials.user)
         self._since = await read(sockets.database_time)
@@ -258,7 +309,17 @@ class ReviewQueueConsumer(NewsConsumer):
         self._moves.append(message)
         self.news.set()
 
+    async def hold_touched(self, message: Touched) -> None:
+        self._touched[message["hold_id"]] = message
+        while len(self._touched) > self.WAITING:
+            self._touched.popitem(last=False)
+        self.news.set()
+
     async def advance(self, *, backstop: bool) -> None:
+        while self._touched:
+            _, touched = self._touched.popitem(last=False)
+            if await read(sockets.may_see, self.credentials, touched["execution_id"]):
+                await self.say(presence_event(touched))
         while self._moves:
             move = self._moves.popleft()
             execution_id, last = move["execution_id"], move["last"]

@@ -27,6 +27,7 @@ MAX_ROWS: Final = 8
 LABEL_LENGTH: Final = 16
 SWEEPS: Final = 4
 
+_SETTLED: Final = ("SUCCEEDED", "FAILED", "SKIPPED", "REJECTED")
 #: Which tasks stay visible in a long layer: the smaller, the more they matter.
 _WEIGHT: Final[Mapping[str, int]] = {"FAILED": 1, "REJECTED": 1, "RUNNING": 2, "PENDING": 3}
 
@@ -293,7 +294,7 @@ def _num(value: float) -> str:
 
 
 def _head(index: int, layer: Sequence[DagTask], current: int | None) -> LayerHead:
-    settled = sum(task.status not in ("", "PENDING", "RUNNING") for task in layer)
+    settled = sum(task.status in _SETTLED for task in layer)
     started = settled or any(task.status == "RUNNING" for task in layer)
     progress = f"{settled} of {len(layer)}" if len(layer) > 1 and started else ""
     return LayerHead(

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
+from typing import Any, Final
+
+from pydantic import ValidationError
 
 from graphrag.records import ToolRecord
 from workflows import capabilities
 from workflows.capabilities import StoredCode
+from workflows.engine import changes
 from workflows.engine.bounded_json import BoundedJSONError, canonical, check_value
 from workflows.engine.dag import CapabilityTask, ToolTask
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
-from workflows.engine.structure import Problem
+from workflows.engine.structure import Problem, validation_problems
 from workflows.models import Hold
 from workflows.planning import tool_schemas
 from workflows.schemas import FieldError, schema_errors
 from workflows.selectors import task_spec
+from workflows.tools.registry import argument_errors
 
 
 class ReviewInvalid(Exception):
@@ -31,6 +36,15 @@ class ReviewInvalid(Exception):
     def problems(self) -> tuple[Problem, ...]:
         """The same for the API's problem answers."""
         return tuple(Problem(each.path, "invalid", each.message) for each in self.errors)
+
+
+class Unchanged(Enum):
+    """Stands for edits that were not given, where null would be an edit."""
+
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED: Final = Unchanged.UNCHANGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +77,17 @@ def payload_schema(hold: Hold) -> Any:
 def checked_edit(hold: Hold, edits: Any, schema: Any) -> Edit | None:
     """What `edits` makes of the payload, or None when it changes nothing.
 
-    BEFORE_EXECUTION: an object laid key by key over the inputs.  AFTER_EXECUTION: the whole new
-    output.  Raises ReviewInvalid with paths below "edits".
+    BEFORE_EXECUTION: an object laid key by key over the inputs, null lays nothing.
+    AFTER_EXECUTION: the whole new output, which null may be.  A plan review:
+    `{"drop": [ids of added tasks]}`; what waits for them goes too.  Raises ReviewInvalid with
+    paths below "edits".
     """
-    if edits is None:
+    if edits is UNCHANGED or (edits is None and hold.phase != TriggerPhase.AFTER_EXECUTION):
         return None
+    if hold.reason == HoldReason.REPLAN_REVIEW:
+        return _checked_drop(hold, edits)
     if hold.reason != HoldReason.NODE_REVIEW:
-        raise ReviewInvalid([FieldError("edits", "only a node review takes edits")])
+        raise ReviewInvalid([FieldError("edits", "only node and plan reviews take edits")])
     try:
         check_value(edits)
     except BoundedJSONError as error:
@@ -77,10 +95,42 @@ def checked_edit(hold: Hold, edits: Any, schema: Any) -> Edit | None:
     whole = _laid_over(hold, edits)
     if canonical(whole) == canonical(hold.payload):
         return None
-    errors = schema_errors(schema, whole)
+    errors = schema_errors(schema, whole) or _tool_errors(hold, whole)
     if errors:
         raise ReviewInvalid(FieldError(below("edits", each.path), each.message) for each in errors)
     return Edit(sent=edits, whole=whole)
+
+
+def _tool_errors(hold: Hold, whole: Any) -> tuple[FieldError, ...]:
+    """What the tool itself has against these arguments, where a schema cannot say it."""
+    if hold.phase != TriggerPhase.BEFORE_EXECUTION:
+        return ()
+    return argument_errors(hold.target, whole)
+
+
+def _checked_drop(hold: Hold, edits: Any) -> Edit | None:
+    try:
+        wanted = changes.Drop.model_validate(edits).drop
+    except ValidationError as error:
+        problems = validation_problems(error, "edits")
+        raise ReviewInvalid(FieldError(each.path, each.message) for each in problems) from None
+    payload: dict[str, Any] = hold.payload or {}
+    change = changes.in_payload(payload)
+    known = {task.id for task in change.added}
+    unknown = [
+        FieldError(f"edits.drop[{index}]", f"the change adds no task {name!r}")
+        for index, name in enumerate(wanted)
+        if name not in known
+    ]
+    if unknown:
+        raise ReviewInvalid(unknown)
+    gone = changes.dropped_with(change, wanted)
+    if not gone:
+        return None
+    if changes.without(change, gone).is_empty:
+        message = "nothing of the change would be left; reject it instead"
+        raise ReviewInvalid([FieldError("edits.drop", message)])
+    return Edit(sent={"drop": sorted(wanted)}, whole=changes.payload_without(payload, gone))
 
 
 def _laid_over(hold: Hold, edits: Any) -> Any:
@@ -98,15 +148,13 @@ def _arguments(hold: Hold) -> dict[str, Any]:
 
 
 def edits_for(hold: Hold, value: Any) -> Any:
-    """The edits that turn the hold's payload into `value`; None when it is the same already.
+    """The edits that turn the hold's payload into `value`; UNCHANGED when it is the same already.
 
-    Raises ReviewInvalid where no edit can say it: a removed argument, or an output of null.
+    Raises ReviewInvalid where no edit can say it: a removed argument.
     """
     if canonical(value) == canonical(hold.payload):
-        return None
+        return UNCHANGED
     if hold.phase != TriggerPhase.BEFORE_EXECUTION:
-        if value is None:
-            raise ReviewInvalid([FieldError("edits", "an output cannot be replaced by nothing")])
         return value
     if not isinstance(value, dict):
         raise ReviewInvalid([FieldError("edits", "must be an object: the task's arguments")])

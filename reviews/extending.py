@@ -18,7 +18,7 @@ from workflows.services import submit_command
 from .conflicts import conflict
 from .edits import ReviewInvalid
 from .rights import NotAllowed, fresh_user, right_now
-from .services import Token, check_token, visible_hold
+from .services import Token, check_token, refusals_logged, visible_hold
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -51,10 +51,11 @@ def extend(
     Raises HoldNotFound, NotAllowed, ReviewInvalid for seconds out of bounds, or Conflict when the
     hold is decided or has no deadline.
     """
-    check_token(token)
-    person = fresh_user(user)
-    hold = visible_hold(person, hold_id)
-    _check(hold, person, seconds)
+    with refusals_logged(hold_id, "extend_hold", user, source):
+        check_token(token)
+        person = fresh_user(user)
+        hold = visible_hold(person, hold_id)
+        _check(hold, person, seconds)
     try:
         result = submit_command(
             execution_id=hold.execution_id,

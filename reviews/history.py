@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from django.db.models import Q, QuerySet
+from django.contrib.postgres.search import SearchQuery
+from django.db.models import QuerySet
 from django.utils.dateparse import parse_date, parse_datetime
 
 from workflows.access import visible_to
 from workflows.engine.policy import TriggerPhase
 from workflows.schemas import FieldError
 
-from .models import Decision, HumanReviewRecord
+from .filters import plain_text
+from .models import RECORD_WORDS, Decision, HumanReviewRecord
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-_LONGEST = 200
-_TEXTS = ("execution", "node", "reviewer", "decision", "phase", "workflow", "q", "edited")
+_TEXTS = (
+    "execution", "node", "tool", "reason", "reviewer", "decision", "phase", "workflow", "q",
+    "edited", "bulk", "expired",
+)  # fmt: skip
+#: The `source` of records that answered many holds at once.
+BULK: Final = "bulk"
+#: Rows that are counted one by one; beyond it a page says "more than".
+COUNTED: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +39,16 @@ class Filters:
 
     execution: int | None = None
     node: str = ""
+    tool: str = ""
+    reason: str = ""
     reviewer: str = ""
     decision: str = ""
     phase: str = ""
     workflow: str = ""
     q: str = ""
     edited: bool | None = None
+    bulk: bool | None = None
+    expired: bool | None = None
     since: datetime | None = None
     until: datetime | None = None
     errors: tuple[FieldError, ...] = field(default=())
@@ -51,6 +64,9 @@ def filtered(rows: QuerySet[HumanReviewRecord], filters: Filters) -> QuerySet[Hu
     exact = {
         "execution_id": filters.execution,
         "node_id": filters.node,
+        "target": filters.tool,
+        "reason": filters.reason,
+        "reviewer__isnull": filters.expired,
         "actor": filters.reviewer,
         "decision": filters.decision,
         "trigger_phase": filters.phase,
@@ -61,43 +77,55 @@ def filtered(rows: QuerySet[HumanReviewRecord], filters: Filters) -> QuerySet[Hu
     rows = rows.filter(**{name: value for name, value in exact.items() if value not in (None, "")})
     if filters.workflow:
         rows = rows.filter(workflow_title=filters.workflow)
-    if filters.q:
-        found = Q()
-        for name in ("node_id", "target", "comment", "workflow_title", "actor"):
-            found |= Q(**{f"{name}__icontains": filters.q})
-        rows = rows.filter(found)
-    return rows
+    if filters.bulk is not None:
+        rows = rows.filter(source=BULK) if filters.bulk else rows.exclude(source=BULK)
+    return _with_words(rows, filters.q)
+
+
+def _with_words(rows: QuerySet[HumanReviewRecord], q: str) -> QuerySet[HumanReviewRecord]:
+    """The rows that have a word beginning with each word of `q`; a text without words has none."""
+    if not q:
+        return rows
+    words = re.findall(r"\w+", q.replace("_", " "))
+    if not words:
+        return rows.none()
+    query = SearchQuery(
+        " & ".join(f"'{word}':*" for word in words), config="simple", search_type="raw"
+    )
+    return rows.annotate(record_words=RECORD_WORDS).filter(record_words=query)
+
+
+def counted_up_to(rows: QuerySet[HumanReviewRecord], most: int = COUNTED) -> int:
+    """The number of rows, `most` + 1 standing for more: a page never counts a million."""
+    return rows.order_by()[: most + 1].count()
 
 
 def parse_filters(query: Mapping[str, str]) -> Filters:
     """Filters from a query string; what cannot be read is left out and named in `errors`.
 
-    Keys: execution, node, reviewer, decision, phase, workflow, q, edited, from, to.  `from` and
-    `to` are dates (UTC, both inclusive) or moments (ISO 8601; `to` exclusive).
+    Keys: execution, node, tool, reason, expired, reviewer, decision, phase, workflow, q (full
+    text), edited, bulk, from, to.  `from` and `to` are dates (UTC, both inclusive) or moments
+    (ISO 8601; `to` exclusive).
     """
     errors: list[FieldError] = []
-    texts = {name: _text(query, name, errors) for name in _TEXTS}
+    texts = {name: plain_text(query, name, errors) for name in _TEXTS}
     return Filters(
         execution=_number(texts["execution"], errors),
         node=texts["node"],
+        tool=texts["tool"],
+        reason=texts["reason"],
         reviewer=texts["reviewer"],
         decision=_choice("decision", texts["decision"], Decision.values, errors),
         phase=_choice("phase", texts["phase"], [each.value for each in TriggerPhase], errors),
         workflow=texts["workflow"],
         q=texts["q"],
-        edited=_boolean(texts["edited"], errors),
+        edited=_boolean("edited", texts["edited"], errors),
+        bulk=_boolean("bulk", texts["bulk"], errors),
+        expired=_boolean("expired", texts["expired"], errors),
         since=_moment(query, "from", errors, days=0),
         until=_moment(query, "to", errors, days=1),
         errors=tuple(errors),
     )
-
-
-def _text(query: Mapping[str, str], name: str, errors: list[FieldError]) -> str:
-    value = (query.get(name) or "").strip()
-    if "\0" in value or len(value) > _LONGEST:
-        errors.append(FieldError(name, f"must be plain text of at most {_LONGEST} characters"))
-        return ""
-    return value
 
 
 def _number(text: str, errors: list[FieldError]) -> int | None:
@@ -116,9 +144,9 @@ def _choice(name: str, text: str, choices: list[str], errors: list[FieldError]) 
     return text.upper()
 
 
-def _boolean(text: str, errors: list[FieldError]) -> bool | None:
+def _boolean(name: str, text: str, errors: list[FieldError]) -> bool | None:
     if text and text.lower() not in _BOOLEANS:
-        errors.append(FieldError("edited", "must be true or false"))
+        errors.append(FieldError(name, "must be true or false"))
     return _BOOLEANS.get(text.lower())
 
 

@@ -38,3 +38,16 @@ def moved(execution_id: int, first: int, last: int, started: Iterable[Start] = (
         last=last,
         started=list(started),
     )
+
+
+class Touched(TypedDict):
+    """Somebody claimed a hold, gave it back, opened it or left it; pages read who it was."""
+
+    type: str
+    execution_id: int
+    hold_id: str
+
+
+def hold_touched(execution_id: int, hold_id: str) -> Touched:
+    """The news that people came to a hold or left it."""
+    return Touched(type="hold.touched", execution_id=execution_id, hold_id=hold_id)

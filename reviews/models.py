@@ -6,9 +6,14 @@ HumanReviewRecord is append-only: a trigger refuses UPDATE, DELETE and TRUNCATE 
 from __future__ import annotations
 
 from django.conf import settings
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVector
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Func, Q, TextField, Value
 from django.db.models.functions import Now
+
+#: Characters that part words in names such as `builtin.write_file`; full text keeps them together.
+JOINTS = "._-/:"
 
 
 class Decision(models.TextChoices):
@@ -25,9 +30,104 @@ class ReviewClaim(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     claimed_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField()
+    # Who gave it to `user`; null when they took it themselves.
+    assigned_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
 
     def __str__(self) -> str:
         return f"{self.user} holds {self.hold_id}"
+
+
+class ClaimStart(models.Model):
+    """When somebody first claimed a hold, and how long after it opened."""
+
+    hold = models.OneToOneField(
+        "workflows.Hold", on_delete=models.CASCADE, related_name="claim_start"
+    )
+    claimed_at = models.DateTimeField(db_default=Now())
+    after_seconds = models.FloatField()
+
+    class Meta:
+        indexes = [models.Index(fields=["claimed_at"], name="claim_start_by_time")]
+
+    def __str__(self) -> str:
+        return f"{self.hold_id} after {self.after_seconds} s"
+
+
+class DeniedAttempt(models.Model):
+    """Somebody tried to decide a hold that they may not decide.  Append-only, as records are."""
+
+    execution = models.ForeignKey(
+        "workflows.Execution", on_delete=models.PROTECT, related_name="denied_attempts"
+    )
+    hold = models.ForeignKey("workflows.Hold", on_delete=models.PROTECT, related_name="denied")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    actor = models.CharField(max_length=150)
+    source = models.CharField(max_length=20)
+    wanted = models.CharField(max_length=10, choices=Decision.choices)
+    code = models.CharField(max_length=30)
+    reason = models.TextField()
+    at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = [models.Index(fields=["execution", "-id"], name="denied_by_execution")]
+
+    def __str__(self) -> str:
+        return f"{self.actor} may not decide {self.hold_id}"
+
+
+class ReviewPresence(models.Model):
+    """Somebody has a hold open on their screen; true as long as `seen_at` is fresh."""
+
+    hold = models.ForeignKey("workflows.Hold", on_delete=models.CASCADE, related_name="presences")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    seen_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["hold", "user"], name="presence_once"),
+        ]
+        indexes = [models.Index(fields=["seen_at"], name="presence_by_time")]
+
+    def __str__(self) -> str:
+        return f"{self.user} looks at {self.hold_id}"
+
+
+class SavedView(models.Model):
+    """A queue as somebody likes to see it: its tab, filters and order under a name.
+
+    `query` is the query string of the queue's address, in canonical form (filters.query_string).
+    """
+
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="saved_views"
+    )
+    name = models.CharField(max_length=60)
+    query = models.CharField(max_length=1000, blank=True, default="")
+    shared = models.BooleanField(default=False)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ("name", "pk")
+        constraints = [
+            models.UniqueConstraint(fields=["owner", "name"], name="saved_view_once"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _words_of(column: str) -> Func:
+    blanks = Value(" " * len(JOINTS))
+    return Func(F(column), Value(JOINTS), blanks, function="translate", output_field=TextField())
+
+
+#: What full text looks through in a record, the same in the index and in a query.
+RECORD_WORDS = SearchVector(
+    *map(_words_of, ("node_id", "target", "comment", "workflow_title", "actor")), config="simple"
+)
 
 
 class HumanReviewRecord(models.Model):
@@ -81,6 +181,11 @@ class HumanReviewRecord(models.Model):
             models.Index(fields=["execution", "-id"], name="record_by_execution"),
             models.Index(fields=["-reviewed_at"], name="record_by_time"),
             models.Index(fields=["-id"], condition=Q(decision="REJECT"), name="record_rejections"),
+            models.Index(fields=["actor", "-id"], name="record_by_actor"),
+            models.Index(fields=["workflow_title", "-id"], name="record_by_title"),
+            models.Index(fields=["-id"], condition=Q(source="bulk"), name="record_bulk"),
+            models.Index(fields=["-id"], condition=Q(is_edited=True), name="record_edited"),
+            GinIndex(RECORD_WORDS, name="record_words"),
         ]
 
     def __str__(self) -> str:

@@ -7,21 +7,23 @@ fails whoever recorded the events.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from channels.layers import get_channel_layer
+from django.db import transaction
 
 from workflows import background
 from workflows.signals import execution_moved
 from workflows.starts import Start, starts
 
-from .messages import REVIEWS, execution_group, moved
+from .messages import REVIEWS, Moved, Touched, execution_group, hold_touched, moved
 
 logger = logging.getLogger(__name__)
 
@@ -91,22 +93,44 @@ _outbox = _Outbox()
 
 
 async def _tell(execution_id: int, news: _News) -> None:
-    layer = get_channel_layer()
-    if layer is None:
-        return
     groups = {execution_group(execution_id): news.started}
     if news.first <= news.last:
         # Who works on what is of no interest to the queue.
         groups[REVIEWS] = ()
-    for group, started in groups.items():
+    messages = {
+        group: moved(execution_id, news.first, news.last, started)
+        for group, started in groups.items()
+    }
+    await _send(execution_id, messages)
+
+
+async def _send(execution_id: int, messages: Mapping[str, Moved | Touched]) -> None:
+    layer = get_channel_layer()
+    if layer is None:
+        return
+    for group, message in messages.items():
         try:
             async with asyncio.timeout(SEND_SECONDS):
-                message = moved(execution_id, news.first, news.last, started)
                 await layer.group_send(group, message)
         except Exception as error:
             # Redis is away.  What happened is in PostgreSQL, where the sockets look by themselves.
             logger.warning("no news of execution %s: %s", execution_id, error)
             return
+
+
+def touched(execution_id: int, hold_id: str) -> None:
+    """Once the caller's transaction commits, tell the pages that somebody came to a hold or left.
+
+    A claim, a release, a look: nothing of the run itself, so nothing in its journal.
+    """
+    transaction.on_commit(lambda: _submit_touched(execution_id, hold_id))
+
+
+def _submit_touched(execution_id: int, hold_id: str) -> None:
+    message = hold_touched(execution_id, hold_id)
+    groups = {REVIEWS: message, execution_group(execution_id): message}
+    with contextlib.suppress(RuntimeError):  # the process is ending
+        background.submit(_send(execution_id, groups))
 
 
 def on_execution_moved(

@@ -83,17 +83,21 @@ class _Head:
     moment: datetime
 
 
+_LOCK_AND_LOOK = """
+SELECT pg_advisory_xact_lock(%s);
+SELECT clock_timestamp(), hash, canonical::json ->> 'sequence'
+  FROM (VALUES (1)) AS one LEFT JOIN LATERAL (
+       SELECT hash, canonical FROM reviews_humanreviewrecord
+        ORDER BY id DESC LIMIT 1) AS newest ON true
+"""
+
+
 def _head() -> _Head:
     """The end of the chain, held by the chain's lock until the transaction ends."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [CHAIN_LOCK])
-        # A statement of its own: its snapshot has to be newer than the lock.
-        cursor.execute(
-            "SELECT clock_timestamp(), hash, canonical::json ->> 'sequence'"
-            "  FROM (VALUES (1)) AS one LEFT JOIN LATERAL ("
-            "       SELECT hash, canonical FROM reviews_humanreviewrecord"
-            "        ORDER BY id DESC LIMIT 1) AS newest ON true"
-        )
+        # Two statements in one message: the second one's snapshot has to be newer than the lock.
+        cursor.execute(_LOCK_AND_LOOK, [CHAIN_LOCK])
+        cursor.nextset()
         moment, newest, sequence = cursor.fetchone()
     return _Head(newest or GENESIS, int(sequence or 0), moment)
 

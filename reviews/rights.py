@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from django.contrib.auth import get_user_model
 
 from workflows import access, grants
+from workflows.engine.permissions import NAMED
 from workflows.engine.state import HoldReason
 from workflows.models import Execution, ExecutionEvent, Hold
 
@@ -52,7 +53,7 @@ def right_of(
     refusal = _refusal(user, hold, groups)
     if refusal is not None:
         return Right(approve=False, reject=False, reason=refusal[1], code=refusal[0])
-    own = _own_work(user, hold.execution, editor) if four_eyes else ""
+    own = _own_work(user, hold, editor) if four_eyes else ""
     if own:
         return Right(approve=False, reject=True, reason=own, code="four_eyes")
     above = _above_role(hold, groups)
@@ -86,12 +87,17 @@ def _outside(wanted: Collection[str]) -> str:
     return f"The group {names} decides this, and you are not in it."
 
 
-def _own_work(user: User, execution: Execution, editor: str) -> str:
-    if execution.created_by_id == user.pk:
+def _own_work(user: User, hold: Hold, editor: str) -> str:
+    if hold.execution.created_by_id == user.pk:
         return "You started this run, so somebody else has to approve it."
     if editor == user.get_username():
-        return "You changed this task last, so somebody else has to approve it."
+        return f"You {_edited(hold)}, so somebody else has to approve it."
     return ""
+
+
+def _edited(hold: Hold) -> str:
+    replan = hold.reason == HoldReason.REPLAN_REVIEW
+    return "asked for this change" if replan else "changed this task last"
 
 
 def _above_role(hold: Hold, groups: Collection[str]) -> str:
@@ -101,7 +107,14 @@ def _above_role(hold: Hold, groups: Collection[str]) -> str:
     deciding = frozenset(groups) - _ONLOOKERS
     if grants.may_grant(deciding, grants.asked_for(hold.payload)):
         return ""
-    sets = " or ".join(grants.ceilings_of(deciding))
+    ceilings = grants.ceilings_of(deciding)
+    unknown = ", ".join(f"“{name}”" for name in ceilings if name not in NAMED)
+    if unknown:
+        return (
+            f"Your group's ceiling {unknown} is no permission set and lets nothing pass. "
+            "The setting grant_ceilings has to be corrected, or somebody else has to approve it."
+        )
+    sets = " or ".join(ceilings)
     return f"You may grant up to “{sets}”, and this is more. Somebody else has to approve it."
 
 
@@ -109,16 +122,17 @@ def _above_role(hold: Hold, groups: Collection[str]) -> str:
 
 
 def fresh_user(user: User) -> User:
-    """The person as the database knows them now; raises NotAllowed when there is none."""
+    """The person and their groups as the database knows them now; NotAllowed when there is none."""
     try:
-        return get_user_model().objects.get(pk=user.pk)
+        person: User = access.with_groups(get_user_model().objects.all()).get(pk=user.pk)
     except get_user_model().DoesNotExist:
         raise NotAllowed("Your account no longer exists.", "inactive") from None
+    return access.limited(person, access.limit_of(user))
 
 
 def group_names(user: User) -> frozenset[str]:
     """The groups the user is in now.  A superuser is in those they were put in, no more."""
-    return frozenset(user.groups.values_list("name", flat=True))
+    return access.groups_of(user)
 
 
 def four_eyes(execution: Execution) -> bool:
@@ -127,7 +141,14 @@ def four_eyes(execution: Execution) -> bool:
 
 
 def last_editor(hold: Hold, tasks: Collection[str]) -> str:
-    """Who last changed one of `tasks` in the plan of the hold's execution; "" for nobody."""
+    """Who last changed one of `tasks` in the plan of the hold's execution; "" for nobody.
+
+    Of a plan review it is who asked for the change.
+    """
+    if hold.reason == HoldReason.REPLAN_REVIEW:
+        return str(hold.payload.get("asked_by", "")) if isinstance(hold.payload, dict) else ""
+    if hold.execution.revision == 1:
+        return ""
     rows = ExecutionEvent.objects.filter(execution_id=hold.execution_id, kind="plan_revised")
     for payload, actor in rows.order_by("-seq").values_list("payload", "actor"):
         if not {*payload.get("added", ()), *payload.get("changed", ())}.isdisjoint(tasks):

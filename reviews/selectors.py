@@ -11,13 +11,14 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from django.db.models import Count, Model, Q, QuerySet
+from django.db.models import Count, F, Model, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils.dateparse import parse_datetime
 
 from workflows import access
 from workflows.models import Hold
 
+from .filters import QueueFilters, narrowed, ordered
 from .rights import deciding_groups, group_names
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Tabs of the queue, in their order.
 TABS = ("me", "groups", "claimed", "open", "decided")
+
+NO_FILTERS = QueueFilters()
 
 M = TypeVar("M", bound=Model)
 
@@ -72,10 +75,12 @@ class Viewer:
 
 def pending(user: User) -> QuerySet[Hold]:
     """Open holds that people decide, of executions the user may see; newest first."""
+    return _open().filter(execution__in=access.visible_to(user))
+
+
+def _open() -> QuerySet[Hold]:
     return (
-        Hold.objects.filter(
-            status=Hold.Status.OPEN, decider="human", execution__in=access.visible_to(user)
-        )
+        Hold.objects.filter(status=Hold.Status.OPEN, decider="human")
         .select_related("execution__workflow", "claim__user")
         .order_by("-opened_at", "-id")
     )
@@ -109,19 +114,28 @@ def waiting_count(user: User) -> int:
     return pending(user).filter(viewer.tab("me")).count() if viewer.deciding else 0
 
 
-def queue(viewer: Viewer, tab: str, q: str = "") -> QuerySet[Hold]:
-    """The holds of a tab, filtered by `q`: run, task, tool, reason, or a run's number."""
-    holds = decided(viewer.user) if tab == "decided" else pending(viewer.user)
-    if tab != "decided":
-        holds = holds.filter(viewer.tab(tab))
-    return holds.filter(_matches(q.strip())) if q.strip() else holds
+def queue(viewer: Viewer, tab: str, filters: QueueFilters = NO_FILTERS) -> QuerySet[Hold]:
+    """The holds of a tab that fit the filters; open ones in the order the filters ask for."""
+    if tab == "decided":
+        return narrowed(decided(viewer.user), filters)
+    # Whoever a hold is for may see its run, so that nobody has to ask again for those tabs.
+    addressed = tab in ("me", "groups") and viewer.user.is_active
+    holds = (_open() if addressed else pending(viewer.user)).filter(viewer.tab(tab))
+    return ordered(narrowed(holds, filters), filters)
 
 
-def _matches(q: str) -> Q:
-    found = Q()
-    for name in ("execution__title", "task_id", "target", "why"):
-        found |= Q(**{f"{name}__icontains": q})
-    return found | Q(execution_id=int(q)) if q.isascii() and q.isdigit() and len(q) < 18 else found
+def light_rows(holds: QuerySet[Hold]) -> QuerySet[Hold, dict[str, Any]]:
+    """Each hold as a dict with what a listing shows of it, its run, workflow and claim."""
+    rows: QuerySet[Hold, dict[str, Any]] = holds.values(
+        *("id", "execution_id", "task_id", "phase", "reason", "target", "layer", "why", "critical"),
+        *("groups", "quorum", "approvals", "on_reject", "on_timeout", "opened_at", "expires_at"),
+        workflow=F("execution__workflow__name"),
+        title=F("execution__title"),
+        run_status=F("execution__status"),
+        version=F("execution__version"),
+        claimed_by=F("claim__user__username"),
+    )
+    return rows
 
 
 def pending_of(user: User, execution_id: int) -> list[Hold]:
@@ -151,13 +165,16 @@ class Page:
     next: str
 
 
-def page(rows: QuerySet[M], *, cursor: str, size: int, time: str = "") -> Page:
+def page(
+    rows: QuerySet[M], *, cursor: str, size: int, time: str = "", ascending: bool = False
+) -> Page:
     """The page of `rows` after `cursor`.
 
-    `rows` are ordered by `-time, -pk`, or by `-pk` alone when `time` is "".  Raises BadCursor.
+    `rows` are ordered by `-time, -pk`, or by `-pk` alone when `time` is ""; with `ascending` by
+    `time, pk`.  Raises BadCursor.
     """
     if cursor:
-        rows = rows.filter(_before(cursor, time))
+        rows = rows.filter(_beyond(cursor, time, "gt" if ascending else "lt"))
     found = list(rows[: size + 1])
     more = len(found) > size
     found = found[:size]
@@ -172,7 +189,7 @@ def _cursor_of(row: Model, time: str) -> str:
     return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
 
 
-def _before(cursor: str, time: str) -> Q:
+def _beyond(cursor: str, time: str, way: str) -> Q:
     try:
         key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, binascii.Error, RecursionError):
@@ -182,11 +199,11 @@ def _before(cursor: str, time: str) -> Q:
     if not time:
         if not _is_number(key[0]):
             raise BadCursor
-        return Q(pk__lt=key[0])
+        return Q(**{f"pk__{way}": key[0]})
     pk, moment = key[0], _moment(key[1])
     if not isinstance(pk, str) or "\0" in pk or moment is None:
         raise BadCursor
-    return Q(**{f"{time}__lt": moment}) | Q(**{time: moment, "pk__lt": pk})
+    return Q(**{f"{time}__{way}": moment}) | Q(**{time: moment, f"pk__{way}": pk})
 
 
 def _is_number(value: Any) -> bool:

@@ -7,24 +7,26 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from django.db import transaction
 from django.db.models.functions import Now
 
-from workflows.access import visible_to
+from workflows.access import sees, visible_to
 from workflows.engine.commands import ApprovalResponse, CheckpointResponse, ExpireHold
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
 from workflows.engine.state import GrantScope
 from workflows.models import Execution, Hold
 from workflows.schemas import FieldError
-from workflows.services import CommandResult, submit_command
+from workflows.services import CommandResult, log_refusal, submit_command
 
 from .conflicts import Conflict, conflict
-from .edits import Edit, ReviewInvalid, checked_edit, payload_schema
+from .denials import denials_noted
+from .edits import UNCHANGED, Edit, ReviewInvalid, checked_edit, payload_schema
 from .models import Decision, HumanReviewRecord, ReviewClaim
 from .records import Verdict, write_record
 from .rights import NotAllowed, fresh_user, right_now
@@ -94,7 +96,7 @@ def decide(
     user: User,
     decision: str,
     version: int,
-    edits: Any = None,
+    edits: Any = UNCHANGED,
     comment: str = "",
     source: str,
     grant_scope: GrantScope = "task",
@@ -103,12 +105,12 @@ def decide(
 ) -> DecisionResult:
     """Decide a hold as `user`, who saw the execution at `version`; all of it or nothing.
 
-    `edits`: see `edits.checked_edit`; None leaves the payload as it is.  `grant_scope` and
-    `grant_seconds` say how far an approved permission reaches.  Raises HoldNotFound, NotAllowed,
-    Conflict with the present state, or ReviewInvalid with field errors (the hold stays open).
+    `edits`: see `edits.checked_edit`.  `grant_scope` and `grant_seconds` say how far an approved
+    permission reaches.  Raises HoldNotFound, NotAllowed, Conflict with the present state, or
+    ReviewInvalid with field errors (the hold stays open); each is in the command log.
     """
-    check_token(token)
-    _check_words(decision, edits, comment)
+    if decision == Decision.REJECT and edits is None:
+        edits = UNCHANGED
     answer = _Answer(
         decision=decision,
         version=version,
@@ -118,6 +120,17 @@ def decide(
         grant_scope=grant_scope,
         grant_seconds=grant_seconds,
     )
+    with (
+        refusals_logged(hold_id, "approval_response", user, source),
+        denials_noted(hold_id, user, decision, source),
+    ):
+        check_token(token)
+        _check_words(decision, edits, comment)
+        return _decide_once_free(hold_id, user, answer)
+
+
+def _decide_once_free(hold_id: str, user: User, answer: _Answer) -> DecisionResult:
+    """Decide, waiting a moment while a worker moves the run on."""
     for wait in (*_BUSY_WAITS, None):
         try:
             with transaction.atomic():
@@ -126,13 +139,33 @@ def decide(
             raise conflict(hold_id, "stale", "The run has moved on since you looked.") from None
         except Refused as refusal:
             raise _refused(hold_id, refusal) from None
-        except NotAllowed as denied:
-            logger.warning("%s may not decide %s: %s", user.get_username(), hold_id, denied.message)
-            raise
         except _Busy:
             if wait is not None:
                 time.sleep(wait)
     raise conflict(hold_id, "busy", "The run is being moved on right now. Try again in a moment.")
+
+
+@contextmanager
+def refusals_logged(hold_id: str, kind: str, user: User, source: str) -> Iterator[None]:
+    """Log what is refused inside, once the transaction it was refused in is rolled back."""
+    try:
+        yield
+    except (HoldNotFound, NotAllowed, Conflict, ReviewInvalid) as error:
+        name = user.get_username()
+        logger.warning("%s: %s of %s refused: %s", name, kind, hold_id, error)
+        execution_id = (
+            Hold.objects.filter(pk=hold_id).values_list("execution_id", flat=True).first()
+        )
+        if execution_id is not None:
+            log_refusal(
+                execution_id=execution_id,
+                kind=kind,
+                actor=name,
+                source=source,
+                why=str(error) or "not visible to this person",
+                outcome="invalid" if isinstance(error, ReviewInvalid) else "refused",
+            )
+        raise
 
 
 def decide_command(
@@ -156,7 +189,7 @@ def decide_command(
         user=user,
         decision=(Decision.APPROVE if command.approved else Decision.REJECT).value,
         version=hold.execution.version if version is None else version,
-        edits=command.edits,
+        edits=command.edits if command.has_edits else UNCHANGED,
         comment=command.feedback,
         source=source,
         grant_scope=command.grant_scope,
@@ -167,16 +200,16 @@ def decide_command(
 
 def _decide(hold_id: str, user: User, answer: _Answer) -> DecisionResult:
     person = fresh_user(user)
-    hold = visible_hold(person, hold_id)
+    hold = _hold_to_decide(person, hold_id)
     _check_right(person, hold, answer.decision)
     _check_present(hold, answer.version)
     edit = None
-    if answer.edits is not None:
+    if answer.edits is not UNCHANGED:
         edit = checked_edit(hold, answer.edits, payload_schema(hold))
     command = ApprovalResponse(
         hold=hold.id,
         approved=answer.decision == Decision.APPROVE,
-        edits=edit.sent if edit else None,
+        **({"edits": edit.sent} if edit else {}),
         feedback=answer.comment,
         grant_scope=answer.grant_scope,
         grant_seconds=answer.grant_seconds,
@@ -248,7 +281,7 @@ def _check_words(decision: str, edits: Any, comment: str) -> None:
     errors = []
     if decision not in Decision.values:
         errors.append(FieldError("decision", "must be APPROVE or REJECT"))
-    if decision == Decision.REJECT and edits is not None:
+    if decision == Decision.REJECT and edits is not UNCHANGED:
         errors.append(FieldError("edits", "a rejection takes no edits"))
     if len(comment) > MAX_COMMENT:
         errors.append(FieldError("comment", f"must have at most {MAX_COMMENT} characters"))
@@ -274,11 +307,21 @@ def _check_present(hold: Hold, version: int) -> None:
 
 
 def _refused(hold_id: str, refusal: Refused) -> Conflict | ReviewInvalid:
-    if refusal.code == "no_edits":
-        return ReviewInvalid([FieldError("edits", refusal.message)])
+    if refusal.code in ("no_edits", "bad_edits", "nothing_left"):
+        told = [FieldError(each.path, each.message) for each in refusal.problems]
+        return ReviewInvalid(told or [FieldError("edits", refusal.message)])
     if refusal.code == "bad_scope":
         return ReviewInvalid([FieldError("grant_scope", refusal.message)])
     return conflict(hold_id, refusal.code, refusal.message)
+
+
+def _hold_to_decide(person: User, hold_id: str) -> Hold:
+    """The same without what no decision reads."""
+    found = Hold.objects.filter(pk=hold_id).select_related("execution")
+    hold = found.defer("execution__state", "execution__context", "execution__inputs").first()
+    if hold is None or not sees(person, hold.execution, hold.groups):
+        raise HoldNotFound
+    return hold
 
 
 def visible_hold(user: User, hold_id: str) -> Hold:

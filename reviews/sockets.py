@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -68,6 +69,10 @@ class Credentials:
         session = scope.get("session")
         return cls(session_key=getattr(session, "session_key", None) or "")
 
+    def owner(self) -> str:
+        """What the open connections of this credential are counted under; a token's digest."""
+        return hashlib.sha256(self.bearer.encode()).hexdigest() if self.bearer else self.session_key
+
     def user(self) -> User:
         """Whoever this is now; raises Refusal.  Asked anew for everything that is read."""
         if self.bearer:
@@ -109,6 +114,11 @@ def execution_events(
     if not visible_to(who.user()).filter(pk=execution_id).exists():
         raise Refusal(NOT_FOUND)
     return wire_events(execution_id, after=after, limit=limit)
+
+
+def may_see(who: Credentials, execution_id: int) -> bool:
+    """Whether the user may know of the execution; raises Refusal for nobody."""
+    return visible_to(who.user()).filter(pk=execution_id).exists()
 
 
 def queue_events(

@@ -14,6 +14,7 @@ _OTHER_HOLDS: Final = {
     "layer_validation": "a finished layer{where} waits for a check",
     "escalation": "{task} asks for more permission{where}",
     "agent_decision": "an agent has to decide{where}",
+    "replan_review": "the plan{where} is to be changed",
 }
 
 
@@ -42,6 +43,8 @@ def effect_of_approve(phase: str, tool: str, task_id: str, change_count: int = 0
         return f"Approving passes the output of {task_id} on{edits or ' as shown'}."
     if phase.lower() == "escalation":
         return f"Approving runs {task_id} again with the permission it asked for."
+    if phase.lower() == "replan_review":
+        return "Approving changes the plan as shown; what has begun stays as it is."
     return "Approving lets the run go on."
 
 
@@ -65,6 +68,8 @@ def effect_of_reject(on_reject: str, skipped_count: int = 0) -> str:
     """What rejecting does; `skipped_count` tasks depend on this one."""
     if on_reject == "abort":
         return "Rejecting stops the run; nothing after this point is done."
+    if on_reject == "keep_plan":
+        return "Rejecting keeps the plan as it is; the run goes on with it."
     needing = (
         f"{counted(skipped_count, 'task')} that {'needs' if skipped_count == 1 else 'need'} it"
     )

@@ -12,8 +12,16 @@ from typing import Any
 import pytest
 from django.conf import settings
 from django.db.backends.postgresql.operations import DatabaseOperations
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from tests import servers as test_servers
+
+# How long an example takes says more about the machine than about the product.
+hypothesis_settings.register_profile(
+    "calm", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.load_profile("calm")
 
 
 @pytest.fixture(scope="session")

@@ -75,6 +75,12 @@ class MemoryRun:
         self._taken: list[QueuedCommand] = []
         self._told: dict[str, Settled] = {}
 
+    def answers(self, command: object, actor: str, source: str) -> None:
+        """Commands are logged by the journal on PostgreSQL alone."""
+
+    def tell(self, *, at_once: bool) -> None:
+        """Nobody listens."""
+
     def tell_started(self, task_ids: Sequence[str]) -> None:
         self._journal.started.append(tuple(task_ids))
 

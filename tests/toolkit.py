@@ -68,6 +68,18 @@ def slow(seconds: float, ctx: ToolContext) -> str:
     return "done"
 
 
+@tool(server="testkit", permission_set="readonly", read_only=True)
+def first_is_slow(ctx: ToolContext) -> str:
+    """Read; the first call of a task takes for ever, or until it is cancelled."""
+    begun = [each for each in calls(ctx.execution_id) if each["task"] == ctx.task_id]
+    note(ctx, "begin")
+    if not begun and ctx.cancelled.wait(60):
+        note(ctx, "cancelled")
+        raise TaskFailed("cancelled")
+    note(ctx, "end")
+    return "done"
+
+
 @tool(server="testkit", permission_set="readonly")
 def stubborn(seconds: float, ctx: ToolContext) -> str:
     """Work for a while and listen to nobody."""

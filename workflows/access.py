@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.contrib.postgres.aggregates import ArrayAgg
+from django.db.models import Exists, OuterRef, Q, QuerySet, Value
 
-from .models import Execution, Hold
+from .models import Execution, Hold, Workflow
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser, User
@@ -22,14 +24,30 @@ ROLES = (REVIEWER, AUDITOR, OPERATOR, INTEGRATOR, ADMIN)
 _SEE_ALL = frozenset({AUDITOR, OPERATOR, ADMIN})
 _START = frozenset({REVIEWER, OPERATOR, INTEGRATOR, ADMIN})
 _OPERATE = frozenset({OPERATOR, ADMIN})
+_SUBSCRIBE = frozenset({INTEGRATOR, OPERATOR, ADMIN})
 
 
 def roles_of(user: User | AnonymousUser | Any) -> frozenset[str]:
     """Names of the user's groups, read now; a superuser is an admin, nobody else is anything."""
     if not user.is_authenticated or not user.is_active:
         return frozenset()
-    names = frozenset(user.groups.values_list("name", flat=True))
+    names = groups_of(user)
     return names | {ADMIN} if user.is_superuser else names
+
+
+def groups_of(user: Any) -> frozenset[str]:
+    """Names of the user's groups, read now, or just now with the user by `with_groups`."""
+    known = getattr(user, "group_names_read", None)
+    if known is not None:
+        return frozenset(known)
+    return frozenset(user.groups.values_list("name", flat=True))
+
+
+def with_groups(users: QuerySet[Any]) -> QuerySet[Any]:
+    """Users that bring the names of their groups along, for who asks more than once at a moment."""
+    names = ArrayAgg("groups__name", filter=Q(groups__isnull=False), default=Value([]))
+    brought: QuerySet[Any] = users.annotate(group_names_read=names)
+    return brought
 
 
 def visible_to(user: User | AnonymousUser | Any) -> QuerySet[Execution]:
@@ -39,12 +57,49 @@ def visible_to(user: User | AnonymousUser | Any) -> QuerySet[Execution]:
     sees the executions that stopped, or stop, for that group.
     """
     roles = roles_of(user)
-    if roles & _SEE_ALL:
-        return Execution.objects.all()
     if not roles and not user.is_authenticated:
         return Execution.objects.none()
+    only = limit_of(user)
+    rows = Execution.objects.all() if only is None else Execution.objects.filter(workflow__in=only)
+    if roles & _SEE_ALL:
+        return rows
     addressed = Hold.objects.filter(execution=OuterRef("pk"), groups__overlap=sorted(roles))
-    return Execution.objects.filter(Q(created_by=user.pk) | Exists(addressed))
+    return rows.filter(Q(created_by=user.pk) | Exists(addressed))
+
+
+def workflows_for(user: User | AnonymousUser | Any) -> QuerySet[Workflow]:
+    """The workflows this user may know of: all, unless their token is for some alone."""
+    only = limit_of(user)
+    return Workflow.objects.all() if only is None else Workflow.objects.filter(pk__in=only)
+
+
+# --- tokens for some workflows alone --------------------------------------------------------------
+
+
+def limited(user: User, only: Iterable[int] | None) -> User:
+    """The same user, who from now on sees and starts these workflows alone; None lifts nothing.
+
+    What a token may reach travels with its user, so that no door can forget to ask.
+    """
+    if only is not None:
+        user._only_workflows = frozenset(only)  # type: ignore[attr-defined]
+    return user
+
+
+def limit_of(user: User | AnonymousUser | Any) -> frozenset[int] | None:
+    """Ids of the workflows that the user came for; None when they came for all."""
+    return getattr(user, "_only_workflows", None)
+
+
+def sees(user: Any, execution: Execution, addressed: Collection[str]) -> bool:
+    """Whether `visible_to(user)` has this execution, one of whose holds is for `addressed`."""
+    only = limit_of(user)
+    if only is not None and execution.workflow_id not in only:
+        return False
+    roles = roles_of(user)
+    if roles & _SEE_ALL or execution.created_by_id == user.pk or roles.intersection(addressed):
+        return True
+    return visible_to(user).filter(pk=execution.pk).exists()
 
 
 def may_start(user: User | AnonymousUser | Any) -> bool:
@@ -58,3 +113,8 @@ def may_operate(user: User | AnonymousUser | Any, execution: Execution) -> bool:
     if roles & _OPERATE:
         return True
     return bool(roles & _START) and execution.created_by_id == user.pk
+
+
+def may_subscribe(user: User | AnonymousUser | Any) -> bool:
+    """Whether the user may have events sent to addresses of their own."""
+    return bool(roles_of(user) & _SUBSCRIBE)

@@ -95,6 +95,33 @@ def known(names: Iterable[str]) -> dict[str, KnownCapability]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A capability as the catalogue of tools lists it."""
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+    output_schema: Any
+    permission_set: str
+
+
+def offered() -> list[Offered]:
+    """Every enabled capability, by name."""
+    rows = list(Capability.objects.filter(enabled=True))
+    raised = raised_sets(rows)
+    return [
+        Offered(
+            name=row.name,
+            description=row.description,
+            input_schema=row.input_schema,
+            output_schema=row.output_schema,
+            permission_set=_nearest(declared_set(row), raised[row.pk]),
+        )
+        for row in rows
+    ]
+
+
 def program(name: str) -> Program | None:
     """engine.ports: the code to show for an escalation, also of one that was disabled since."""
     row = Capability.objects.filter(name=name).only("language", "code").first()
@@ -153,8 +180,11 @@ def make_capability(
     inputs = schema_of(done.inputs or {}) if input_schema is None else input_schema
     output = kind_of(done.output) if output_schema is None else output_schema
     _check(name, approval_mode, {"input_schema": inputs, "output_schema": output})
-    ceiling = named(execution.policy.get("permission_ceiling", "trusted"))
-    allowed = cap(named(task.permission_set or "minimal"), ceiling)
+    try:
+        ceiling = named(execution.policy.get("permission_ceiling", "trusted"))
+        allowed = cap(named(task.permission_set or "minimal"), ceiling)
+    except ValueError as error:
+        raise Refused("unknown_permission_set", f"{task_id}: {error}.") from None
     row = Capability(
         name=name,
         description=description,

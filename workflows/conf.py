@@ -44,9 +44,34 @@ def sweep_seconds() -> float:
     return float(_value("sweep_seconds"))
 
 
+def catalogue_seconds() -> float:
+    """How often the lists of all MCP servers are read, besides when one tells of a change."""
+    return float(_value("catalogue_seconds"))
+
+
 def task_timeout_seconds() -> float:
     """Time limit of a task that names none."""
     return float(_value("task_timeout_seconds"))
+
+
+def speculation_window() -> int:
+    """How many of a workflow's last results are weighed."""
+    return int(_value("speculation_window"))
+
+
+def speculation_min_hits() -> float:
+    """The share of them that has to have been used, 0 to 1."""
+    return float(_value("speculation_min_hits"))
+
+
+def speculation_memory_seconds() -> float:
+    """For how long a hit or a miss is weighed."""
+    return float(_value("speculation_memory_seconds"))
+
+
+def speculation_max_age_seconds() -> float:
+    """How old a result may be that was worked out ahead."""
+    return float(_value("speculation_max_age_seconds"))
 
 
 def grant_ceilings() -> dict[str, str]:
@@ -75,3 +100,88 @@ def workers() -> int:
 
 def site_url() -> str:
     return str(_value("site_url"))
+
+
+def requests_per_minute(kind: str) -> int:
+    """Limit of one token or person for "any", "start" or "decide"; 0 is none."""
+    names = {"start": "starts_per_minute", "decide": "decisions_per_minute"}
+    return int(_value(names.get(kind, "requests_per_minute")))
+
+
+def connections_each() -> int:
+    """Open streams and sockets of one token or person in a web process; 0 is no limit."""
+    return int(_value("connections_each"))
+
+
+def mcp_wait_seconds() -> float:
+    """How long a call of the MCP gateway waits for the next stop unless it says otherwise."""
+    return float(_value("mcp_wait_seconds"))
+
+
+def webhook_allow_loopback() -> bool:
+    """Whether receivers on this machine may be named, over plain http too."""
+    return bool(_value("webhook_allow_loopback"))
+
+
+def webhook_allow_hosts() -> frozenset[str]:
+    """Receivers on private networks, as host:port."""
+    return frozenset(_value("webhook_allow_hosts"))
+
+
+def webhook_timeout_seconds() -> float:
+    """How long one try may take, from the name's resolution to the end of the answer."""
+    return float(_value("webhook_timeout_seconds"))
+
+
+def webhook_poll_seconds() -> float:
+    """How often the sender looks for news when nothing happens."""
+    return float(_value("webhook_poll_seconds"))
+
+
+def webhook_lease_seconds() -> float:
+    """How long a sender's claim on an endpoint lasts; never less than three tries."""
+    return max(float(_value("webhook_lease_seconds")), 3 * webhook_timeout_seconds())
+
+
+def webhook_concurrency() -> int:
+    """Tries at the same time of one sender; 0 for no sender."""
+    return int(_value("webhook_concurrency"))
+
+
+def webhook_per_endpoint() -> int:
+    """Tries at the same time to one endpoint, each of another execution."""
+    return int(_value("webhook_per_endpoint"))
+
+
+def webhook_backoff_seconds() -> float:
+    """The wait after the first failure; it doubles with each one."""
+    return float(_value("webhook_backoff_seconds"))
+
+
+def webhook_max_backoff_seconds() -> float:
+    return float(_value("webhook_max_backoff_seconds"))
+
+
+def webhook_park_after() -> int:
+    """Failures in a row after which an endpoint is parked."""
+    return int(_value("webhook_park_after"))
+
+
+def webhook_max_attempts() -> int:
+    """Tries after which one delivery is given up, while others get through."""
+    return int(_value("webhook_max_attempts"))
+
+
+def webhook_rotation_seconds() -> float:
+    """How long the secret before a rotation goes on signing."""
+    return float(_value("webhook_rotation_seconds"))
+
+
+def webhook_keep_days() -> int:
+    """How long finished deliveries are shown."""
+    return int(_value("webhook_keep_days"))
+
+
+def webhook_max_endpoints() -> int:
+    """Endpoints of one person."""
+    return int(_value("webhook_max_endpoints"))

@@ -76,8 +76,9 @@ def plan_for_intent(*, intent: str, inputs: Mapping[str, Any]) -> dict[str, Any]
     """A plan that known tools make of an intent in plain words; raises InvalidRequest."""
     found = suggest(intent, inputs)
     if found.plan is None:
-        near = f"; the nearest tools: {', '.join(found.nearest[:5])}" if found.nearest else ""
-        message = f"no known tools fit this well enough{near}"
+        near = f" The nearest tools: {', '.join(found.nearest[:5])}." if found.nearest else ""
+        why = " ".join(found.warnings) or "No known tools fit this well enough."
+        message = f"{why}{near}"
         raise InvalidRequest((Problem("intent", "no_plan", message),))
     if found.missing:
         raise InvalidRequest(

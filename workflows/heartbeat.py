@@ -22,3 +22,31 @@ def age(name: str) -> float | None:
         return None
     seconds, micros = connection.time()
     return float(seconds + micros / 1e6 - float(found))
+
+
+def report(name: str, process: str, number: int) -> None:
+    """Say how many `name` this process has now; forgotten after a minute without a word."""
+    connection = django_rq.get_connection("default")
+    seconds, _ = connection.time()
+    with connection.pipeline() as pipeline:
+        pipeline.hset(f"holdpoint:count:{name}", process, f"{number}@{seconds}")
+        pipeline.expire(f"holdpoint:count:{name}", _KEPT_SECONDS)
+        pipeline.execute()
+
+
+def reported(name: str, *, fresh_seconds: int = 60) -> int:
+    """How many all processes have together."""
+    connection = django_rq.get_connection("default")
+    seconds, _ = connection.time()
+    total = 0
+    for process, value in connection.hgetall(f"holdpoint:count:{name}").items():
+        number, _, at = _text(value).partition("@")
+        if seconds - int(at) <= fresh_seconds:
+            total += int(number)
+        else:
+            connection.hdel(f"holdpoint:count:{name}", process)
+    return total
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode("ascii") if isinstance(value, bytes) else value

@@ -10,6 +10,7 @@ from .engine.ports import LeaseLost, StaleVersion
 from .learning import learn_from
 from .models import Execution
 from .services import ports
+from .speculation import look_ahead
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,11 @@ def advance(execution_id: int) -> None:
 def learn(execution_id: int) -> None:
     """Tell the tool graph what ran; low priority, repeatable."""
     learn_from(execution_id)
+
+
+def speculate(execution_id: int) -> None:
+    """Work ahead of an execution that rests at a hold; low priority, repeatable."""
+    look_ahead(execution_id)
 
 
 def run_to_rest(execution_id: int) -> Execution:

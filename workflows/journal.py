@@ -27,7 +27,7 @@ from .engine.policy import Policy
 from .engine.ports import LeaseLost, QueuedCommand, Settled, StaleVersion
 from .engine.reducers import merge_context
 from .engine.state import ExecutionState, SkipReason, dump_state, load_state
-from .engine.status import TaskStatus
+from .engine.status import ExecutionStatus, TaskStatus
 from .journal_grants import PARTS as PERMISSION_PARTS
 from .journal_rows import Recorded, Rows, rows_of
 from .models import Checkpoint, Execution, ExecutionEvent, PlanRevision, Workflow
@@ -97,6 +97,7 @@ class JournalRun:
         self._recorded: list[Recorded] = []
         self._taken: list[int] = []
         self._speaker = ("system", "worker")
+        self._answered: dict[str, str] = {}
         self._outputs: dict[str, Settled] = {}
         self._abort = False
         self._set_clock(float(row[9]))
@@ -146,10 +147,13 @@ class JournalRun:
         finally:
             self._speaker = before
 
+    def answers(self, command: Any, actor: str, source: str) -> None:
+        self._answered = {"log_kind": command.kind, "log_actor": actor, "log_source": source}
+
     # --- durable steps --------------------------------------------------------------------------
 
     def commit(self) -> None:
-        if self._recorded or self._taken:
+        if self._recorded or self._taken or self._answered:
             self._move(sql.LEASE_KEPT if self.held else sql.LEASE_NONE)
 
     def rest(self, until: float | None) -> bool:
@@ -184,9 +188,12 @@ class JournalRun:
         self.queued, self._abort = int(found[0][0]), bool(found[0][1])
         self._set_clock(float(found[0][2]))
         self._renewed = time.monotonic()
-        at_once = self.state.status is not self._committed.status or self._fence is None
+        now, before = self.state.status, self._committed.status
+        turned = now is not before and now is not ExecutionStatus.RUNNING
         self._committed, self._recorded, self._taken = self.state, [], []
-        self.tell(at_once=at_once)
+        self._answered = {}
+        if self._fence is not None:
+            self.tell(at_once=turned)
 
     def _scalars(self, rows: Rows) -> dict[str, Any]:
         state = self.state
@@ -226,6 +233,9 @@ class JournalRun:
             if found:
                 parts.append(statement)
                 parameters[name] = json.dumps(found)
+        if self._answered:
+            parts.append(sql.LOGGED)
+            parameters.update(self._answered)
         if self._taken:
             parts.append(sql.TAKEN)
             parameters["taken_ids"] = self._taken
@@ -238,7 +248,8 @@ class JournalRun:
         """Send word of what is committed.
 
         A worker in a hurry does so now and then only: `watch` tells the rest when tasks take
-        longer, and a change of status is always told at once.
+        longer, and a rest or an end is always told at once.  Commands at rest are told by
+        who gave them, after a worker was sent for.
         """
         self._news.tell(self._committed, at_once=at_once)
 
@@ -368,20 +379,26 @@ def release(run: JournalRun, *, delay: float | None, error: str) -> None:
     run.held = False
 
 
-def queue_command(execution_id: int, command: Any, *, actor: str, source: str) -> int | None:
-    """Leave a command for the worker that holds the lease; None when nobody does."""
+def queue_command(
+    execution_id: int, command: Any, *, actor: str, source: str
+) -> tuple[int, str] | None:
+    """Leave a command for the worker that holds the lease; None when nobody does.
+
+    Returns the execution's version and status.
+    """
     found = execute(
         sql.QUEUE,
         {
             "id": execution_id,
             "command": command.model_dump_json(),
+            "kind": command.kind,
             "abort": command.kind == "abort",
             "actor": actor,
             "source": source,
         },
     )
     crashpoint("command.queued")
-    return int(found[0][0]) if found else None
+    return (int(found[0][0]), str(found[0][1])) if found else None
 
 
 def take_overdue(*, patience: float, limit: int = 500) -> list[int]:
@@ -474,3 +491,4 @@ def _take_over_messages(parent: Execution, checkpoint: Checkpoint, child: Execut
             with run.speaks_as(row.actor, row.source):
                 run.record(MessageAdded.model_validate(row.payload))
         run.commit()
+        run.tell(at_once=True)

@@ -56,11 +56,16 @@ WITH held AS (
        SET queued_commands = queued_commands + 1,
            abort_requested = abort_requested OR %(abort)s
      WHERE id = %(id)s AND lease_until >= now()
-    RETURNING id
+    RETURNING id, version, status
+), logged AS (
+    INSERT INTO workflows_commandlog
+           (execution_id, kind, actor, source, outcome, detail, version)
+    SELECT id, %(kind)s, %(actor)s, %(source)s, 'queued', '', version FROM held
+), queued AS (
+    INSERT INTO workflows_queuedcommand (execution_id, command, actor, source)
+    SELECT id, %(command)s::jsonb, %(actor)s, %(source)s FROM held
 )
-INSERT INTO workflows_queuedcommand (execution_id, command, actor, source)
-SELECT id, %(command)s::jsonb, %(actor)s, %(source)s FROM held
-RETURNING id
+SELECT version, status FROM held
 """
 
 #: Everything of one durable step hangs on the guarded update of the execution: when that finds no
@@ -191,6 +196,14 @@ REVISIONS = """, revisions AS (
 TAKEN = """, taken AS (
     UPDATE workflows_queuedcommand AS q SET taken_at = now()
       FROM moved WHERE q.execution_id = moved.id AND q.id = ANY(%(taken_ids)s::bigint[])
+)"""
+
+#: A command that was applied is logged in the step that applied it.
+LOGGED = """, logged AS (
+    INSERT INTO workflows_commandlog
+           (execution_id, kind, actor, source, outcome, detail, version)
+    SELECT moved.id, %(log_kind)s, %(log_actor)s, %(log_source)s, 'applied', '', %(version)s
+      FROM moved
 )"""
 
 #: Work that nobody holds and nobody was sent for lately.

@@ -7,7 +7,7 @@ import logging
 from graphrag.learning import learn, learned_keys
 
 from . import journal
-from .engine.dag import Revision, ToolTask
+from .engine.dag import CapabilityTask, Revision, ToolTask
 from .engine.events import GraphUpdateFailed
 from .engine.status import ExecutionStatus, TaskStatus
 from .models import Execution, ExecutionEvent, TaskAttempt
@@ -49,12 +49,14 @@ def unlearned(limit: int = 200) -> list[int]:
 
 
 def _tools(revision: Revision, succeeded: set[str]) -> dict[str, str]:
-    """Task id → tool, for the tool tasks that succeeded."""
-    return {
-        task.id: task.tool
-        for task in revision.plan.tasks
-        if isinstance(task, ToolTask) and task.id in succeeded
-    }
+    """Task id → its name in the catalogue, for tools and capabilities that succeeded."""
+    names = {}
+    for task in revision.plan.tasks:
+        if task.id in succeeded and isinstance(task, ToolTask):
+            names[task.id] = task.tool
+        elif task.id in succeeded and isinstance(task, CapabilityTask):
+            names[task.id] = f"capability.{task.capability}"
+    return names
 
 
 def _data_edges(revision: Revision, tools: dict[str, str]) -> list[tuple[str, str]]:
@@ -72,3 +74,4 @@ def _tell(execution_id: int, error: str) -> None:
     with journal.DjangoJournal().open(str(execution_id), expected_version=None) as run:
         run.record(GraphUpdateFailed(error=error))
         run.commit()
+        run.tell(at_once=True)

@@ -14,10 +14,14 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from . import models_ops
 from .engine.policy import TriggerPhase
 from .engine.state import HoldReason, SkipReason
 from .engine.status import ExecutionStatus, TaskStatus
+from .models_ahead import Speculation as Speculation
 
+#: Django finds an app's rows through this module.
+ALSO_HERE = (models_ops,)
 _LIVE = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
 
 
@@ -473,6 +477,8 @@ class ApiToken(models.Model):
     prefix = models.CharField(max_length=12)
     digest = models.CharField(max_length=64, unique=True)
     scopes = ArrayField(models.CharField(max_length=20))
+    #: Ids, no rows of a join table: a workflow that is removed must not make the token see all.
+    only_workflows = ArrayField(models.BigIntegerField(), null=True, blank=True)
     created_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)

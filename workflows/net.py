@@ -233,6 +233,8 @@ def parse_target(url: str) -> _Target:
         if parts.scheme not in _PORTS:
             raise NetworkFailed("the URL must begin with http:// or https://")
         port = parts.port
+        if port == 0:
+            raise NetworkFailed("bad URL: there is no port 0")
         host = canonical_host(parts.hostname or "")
     except ValueError as error:
         raise NetworkFailed(f"bad URL: {error}") from error

@@ -2,10 +2,15 @@
 
 The ledger is asked when a batch begins, by the thread that runs it; so a revoked grant is worth
 nothing from then on, whatever the execution's state remembers.  Task threads ask nothing.
+
+Names are checked when a plan is accepted.  One that nobody knows all the same, in a plan that was
+stored by other means or by an earlier release, lets its task do nothing: the task fails and says
+which name it was.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +23,13 @@ from . import capabilities
 from .capabilities import StoredCode
 from .engine.dag import CapabilityTask, CodeTask, ToolTask
 from .engine.permissions import PermissionSet, admits, cap, named
-from .engine.ports import TaskCall
+from .engine.ports import TaskCall, TaskFailed
 from .grants import IN_FORCE
 from .journal_grants import subject_of
 from .models import Execution, Grant
 from .tools import registry
+
+logger = logging.getLogger(__name__)
 
 NOTHING = PermissionSet()
 #: How often running tasks' grants are looked after, in seconds.
@@ -33,29 +40,37 @@ _LOOK_SECONDS = 0.3
 class Permit:
     """The set a task runs with, ids of the grants in it, and its code if it is a capability.
 
-    `code` is None as well when the capability is gone or disabled.
+    `code` is None as well when the capability is gone or disabled.  With a `refusal` the task may
+    not run at all.
     """
 
     permissions: PermissionSet = NOTHING
     grants: tuple[int, ...] = ()
     code: StoredCode | None = None
+    refusal: str = ""
+
+    def check(self) -> None:
+        """Raise TaskFailed when the task may not run."""
+        if self.refusal:
+            raise TaskFailed(self.refusal, retryable=False)
 
 
-def permits_for(calls: Sequence[TaskCall]) -> dict[str, Permit]:
-    """The permit of each call, by task id; counts the grants as used.
+def permits_for(calls: Sequence[TaskCall], *, counted: bool = True) -> dict[str, Permit]:
+    """The permit of each call, by task id; counts the grants as used, if they are to be used.
 
     Three queries at most, and none for tasks that can never ask for more.
     """
     codes = capabilities.load(
         call.task.capability for call in calls if isinstance(call.task, CapabilityTask)
     )
-    asking = [call for call in calls if _may_ask(call)]
-    ledger = _ledger(asking) if asking else []
+    asking = {call.task.id for call in calls if _may_ask(call)}
+    ledger = _ledger([call for call in calls if call.task.id in asking]) if asking else []
     permits = {
-        call.task.id: _permit(call, codes, ledger if call in asking else ()) for call in calls
+        call.task.id: _permit(call, codes, ledger if call.task.id in asking else ())
+        for call in calls
     }
     used = sorted({each for permit in permits.values() for each in permit.grants})
-    if used:
+    if used and counted:
         Grant.objects.filter(pk__in=used).update(uses=F("uses") + 1, last_used_at=Now())
     return permits
 
@@ -98,11 +113,13 @@ def _ledger(calls: Sequence[TaskCall]) -> list[Grant]:
 
 def _permit(call: TaskCall, codes: Mapping[str, StoredCode], ledger: Sequence[Grant]) -> Permit:
     code = codes.get(call.task.capability) if isinstance(call.task, CapabilityTask) else None
-    own = _own(call, code)
-    ceiling = named(call.ceiling)
+    try:
+        own, ceiling = _own(call, code), _known(call.ceiling, "the ceiling of this run")
+    except ValueError as error:
+        return Permit(code=code, refusal=f"{error}; the task does not run without it")
     together, counted = own, []
     for grant in ledger:
-        allowed = PermissionSet.model_validate(grant.permissions)
+        allowed = _granted(grant)
         if not reaches(grant, call) or own.covers(allowed) or not admits(ceiling, allowed):
             continue
         together = together.union(allowed)
@@ -128,12 +145,32 @@ def reaches(grant: Grant, call: TaskCall) -> bool:
 
 def _own(call: TaskCall, code: StoredCode | None) -> PermissionSet:
     """What the task may do by itself, below the ceiling of its execution."""
+    ceiling = _known(call.ceiling, "the ceiling of this run")
     if isinstance(call.task, CapabilityTask):
         stored = code.permissions if code else NOTHING
         limit = call.task.permission_set
-        own = stored if limit is None else cap(stored, named(limit))
-        return cap(own, named(call.ceiling))
-    return _capped(_set_name(call.task), call.ceiling)
+        own = stored if limit is None else cap(stored, _known(limit, "the task's permission_set"))
+        return cap(own, ceiling)
+    name = _set_name(call.task)
+    _known(name, "the task's permission_set")
+    return _capped(name, call.ceiling)
+
+
+def _known(name: str, what: str) -> PermissionSet:
+    """The named set; ValueError says what has a name that nobody knows."""
+    try:
+        return named(name)
+    except ValueError as error:
+        raise ValueError(f"{what} is not known: {error}") from None
+
+
+def _granted(grant: Grant) -> PermissionSet:
+    """What a row of the ledger allows; nothing when it does not hold a permission set."""
+    try:
+        return PermissionSet.model_validate(grant.permissions)
+    except ValueError:
+        logger.exception("grant %s holds no permission set and counts for nothing", grant.pk)
+        return NOTHING
 
 
 def _set_name(task: ToolTask | CodeTask) -> str:

@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -71,7 +72,8 @@ class _Lane:
     def let_in(self, threads: int) -> None:
         """Have up to this many more threads take calls, no more than there are calls."""
         for _ in range(min(threads, len(self._waiting))):
-            _threads().submit(self._take)
+            # In a context like ours: log lines name the same execution and request.
+            _threads().submit(copy_context().run, self._take)
 
     def _take(self) -> None:
         try:
@@ -223,6 +225,7 @@ def _start(call: TaskCall, permit: Permit, lane: _Lane) -> _Running:
 def _submit(
     call: TaskCall, permit: Permit, cancelled: threading.Event, deadline: float, lane: _Lane
 ) -> Future[Any]:
+    permit.check()
     task = call.task
     if not isinstance(task, ToolTask):
         return lane.add(run_program, call, permit, time_limit(call), cancelled.is_set)

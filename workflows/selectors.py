@@ -7,12 +7,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Count, Q, QuerySet, Sum
 
+from . import aside
 from .engine.dag import CapabilityTask, CodeTask, Revision, ToolTask
 from .engine.status import ExecutionStatus, TaskStatus
 from .journal import load_revision
-from .models import Execution, ExecutionEvent, Hold, TaskAttempt
+from .models import Execution, ExecutionEvent, Hold, Speculation, TaskAttempt
+from .odds import Stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +51,25 @@ def revision_of(execution: Execution) -> Revision:
     return load_revision(execution.pk, execution.revision)
 
 
-def tasks_of(execution: Execution) -> list[TaskView]:
-    """Every task of the present plan, in the order of its layers; three queries."""
+def tasks_of(execution: Execution, *, layer: int | None = None) -> list[TaskView]:
+    """Every task of the present plan, or of one layer, in the order of the layers; three queries.
+
+    A layer's tasks cost the same however long the execution has run.
+    """
     revision = revision_of(execution)
+    layers = range(len(revision.layers)) if layer is None else (layer,)
+    rows = TaskAttempt.objects.filter(execution=execution).order_by("attempt")
+    if layer is not None:
+        rows = rows.filter(task_id__in=revision.layers[layer])
     attempts: dict[str, list[TaskAttempt]] = {}
-    for row in TaskAttempt.objects.filter(execution=execution).order_by("attempt"):
+    for row in rows:
         attempts.setdefault(row.task_id, []).append(row)
     holds = Hold.objects.filter(execution=execution, status=Hold.Status.OPEN)
     held = dict(holds.exclude(task_id="").values_list("task_id", "id"))
     return [
-        _view(execution, revision, layer, name, attempts.get(name, ()), held.get(name, ""))
-        for layer, names in enumerate(revision.layers)
-        for name in names
+        _view(execution, revision, number, name, attempts.get(name, ()), held.get(name, ""))
+        for number in layers
+        for name in revision.layers[number]
     ]
 
 
@@ -134,3 +143,83 @@ def open_holds(execution: Execution) -> QuerySet[Hold]:
 def task_spec(execution: Execution, task_id: str) -> ToolTask | CodeTask | CapabilityTask | None:
     """A task of the present plan, or None."""
     return revision_of(execution).plan.by_id.get(task_id)
+
+
+def settled_ids(execution: Execution, layers: Iterable[Iterable[str]]) -> frozenset[str]:
+    """Those of the tasks in `layers` that have succeeded."""
+    names = [name for layer in layers for name in layer]
+    rows = TaskAttempt.objects.filter(
+        execution=execution, task_id__in=names, settled=True, status=TaskStatus.SUCCEEDED.value
+    )
+    return frozenset(rows.values_list("task_id", flat=True))
+
+
+# --- work ahead -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculationCounts:
+    """What came of results from ahead.
+
+    `hits` became the results of their tasks and saved the seconds they had taken; `misses` were
+    dropped.  `wasted_seconds` went into misses, failures, and what was given up on the way.
+    """
+
+    hits: int = 0
+    misses: int = 0
+    saved_seconds: float = 0.0
+    wasted_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Speculated:
+    """A task with a result from ahead: `state` is READY, or RUNNING while it is worked out."""
+
+    task_id: str
+    state: str
+
+
+def speculation_totals() -> SpeculationCounts:
+    """Counts over every execution; none of them ever falls."""
+    return _counts(Speculation.objects.all())
+
+
+def speculation_counts(execution: Execution) -> SpeculationCounts:
+    """Counts of one execution."""
+    return _counts(Speculation.objects.filter(execution=execution))
+
+
+def _counts(rows: QuerySet[Speculation]) -> SpeculationCounts:
+    used, dropped = Q(state=Speculation.State.USED), Q(state=Speculation.State.DROPPED)
+    found = rows.aggregate(
+        hits=Count("id", filter=used),
+        misses=Count("id", filter=dropped),
+        saved=Sum("duration_ms", filter=used, default=0.0),
+        wasted=Sum("wasted_ms", default=0.0),
+    )
+    saved, lost = round(found["saved"] / 1000, 3), round(found["wasted"] / 1000, 3)
+    return SpeculationCounts(found["hits"], found["misses"], saved, lost)
+
+
+def speculated(execution: Execution) -> dict[str, str]:
+    """Task id → state, of the tasks with a result from ahead that nobody has decided about."""
+    return {row.task_id: row.state for row in aside.waiting(execution.pk)}
+
+
+def speculations_behind(hold: Hold) -> tuple[Speculated, ...]:
+    """What is worked out behind an open hold and used if it is approved unchanged.
+
+    The held task itself is among them when it may run ahead; a hold without a task has everything
+    behind it.  Use the plan's edges to tell which of them read a field that was edited.
+    """
+    found = speculated(hold.execution)
+    plan = revision_of(hold.execution).plan
+    if hold.task_id in plan.by_id:
+        after = plan.descendants(hold.task_id) | {hold.task_id}
+        found = {name: state for name, state in found.items() if name in after}
+    return tuple(Speculated(name, state) for name, state in found.items())
+
+
+def speculation_stopped(execution: Execution) -> Stopped | None:
+    """Whether work ahead has stopped itself for this execution's workflow, and until when."""
+    return aside.stopped(execution.pk)

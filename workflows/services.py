@@ -6,15 +6,17 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from django.core.exceptions import PermissionDenied
 from django.db import connection, transaction
 from pydantic import ValidationError
+from structlog.contextvars import bound_contextvars
 
-from . import capabilities, conf, journal
+from . import access, aside, capabilities, conf, journal
 from .agents import RegisteredAgents, agent_names
 from .crashpoints import crashpoint
-from .dispatch import send_worker
+from .dispatch import send_speculation, send_worker
 from .engine.commands import InjectTask, ModifyArgs, load_command
 from .engine.dag import CapabilityTask, Plan, ToolTask
 from .engine.decide import Refused
@@ -27,6 +29,7 @@ from .models import Checkpoint, CommandLog, Execution, Workflow
 from .planning import CataloguePlanner, tool_schemas
 from .runners import LayerRunner
 from .schemas import schema_errors
+from .speculation import AheadRunner, send_if_worthwhile
 from .summaries import summarise
 from .validation import checked_plan, checked_task
 
@@ -58,13 +61,14 @@ def ports() -> Ports:
     """The engine's surroundings in this process."""
     return Ports(
         journal=journal.DjangoJournal(owner=_owner()),
-        runner=LayerRunner(),
+        runner=AheadRunner(LayerRunner()),
         agents=RegisteredAgents(),
         planner=CataloguePlanner(),
         summarise=summarise,
         max_replans=conf.max_replans(),
         abandoned_ttl_seconds=conf.abandoned_ttl_seconds(),
         program=capabilities.program,
+        at_rest=send_if_worthwhile,
     )
 
 
@@ -86,10 +90,12 @@ def start_execution(
 ) -> Execution:
     """Start a workflow, or a plan of its own; a worker is sent for on commit.
 
-    Raises InvalidRequest naming every field at fault.
+    Raises InvalidRequest naming every field at fault, and PermissionDenied when the actor came
+    with a token that is for other workflows.
     """
     if (workflow is None) == (plan is None):
         raise InvalidRequest((Problem("workflow", "required", "give a workflow or a plan"),))
+    _check_limit(actor, workflow)
     values = {**(workflow.default_inputs if workflow else {}), **(inputs or {})}
     _check_inputs(workflow, values)
     checked = check_plan(workflow.plan if workflow else plan)
@@ -106,6 +112,12 @@ def start_execution(
         )
         send_worker(execution.pk)
     return execution
+
+
+def _check_limit(actor: User | None, workflow: Workflow | None) -> None:
+    only = access.limit_of(actor) if actor is not None else None
+    if only is not None and (workflow is None or workflow.pk not in only):
+        raise PermissionDenied("This token is for certain workflows alone, and not for this.")
 
 
 def check_plan(data: Any) -> Plan:
@@ -225,16 +237,23 @@ def submit_command(
     """Apply a command now, or queue it while a worker holds the execution.
 
     Raises StaleVersion when `version` is not the present one, Refused with the reason, or
-    journal.ExecutionNotFound.  Whatever happens is logged.
+    journal.ExecutionNotFound, InvalidRequest.  Whatever happens is logged; a refusal inside a
+    transaction is rolled back with it, and its owner logs it again (`log_refusal`).
     """
-    command = _checked(execution_id, command)
     try:
-        result = _apply_or_queue(execution_id, command, actor, source, version)
-    except (Refused, StaleVersion) as error:
-        _log(execution_id, command, actor, source, outcome="refused", detail=str(error))
+        with bound_contextvars(execution_id=str(execution_id)):
+            command = _checked(execution_id, command)
+            return _apply_or_queue(execution_id, command, actor, source, version)
+    except (Refused, StaleVersion, InvalidRequest) as error:
+        log_refusal(
+            execution_id=execution_id,
+            kind=command.kind,
+            actor=actor,
+            source=source,
+            why=str(error),
+            outcome="invalid" if isinstance(error, InvalidRequest) else "refused",
+        )
         raise
-    _log(execution_id, command, actor, source, outcome=result.outcome, version=result.version)
-    return result
 
 
 def _checked(execution_id: int, command: Any) -> Any:
@@ -285,6 +304,9 @@ def _apply_or_queue(
             crashpoint("command.applied")
             if not run.state.status.is_final and not run.state.status.is_resting:
                 send_worker(execution_id)
+            run.tell(at_once=True)
+            # A command may change what lies ahead.
+            send_if_worthwhile(run)
             return CommandResult("applied", run.state.version, run.state.status.value)
     raise StaleVersion
 
@@ -293,32 +315,38 @@ def _queue(
     execution_id: int, command: Any, actor: str, source: str, version: int | None
 ) -> CommandResult | None:
     """None when the worker let go of the execution in between."""
-    waiting = journal.queue_command(execution_id, command, actor=actor, source=source)
-    if waiting is None:
-        return None
-    row = Execution.objects.values("version", "status").get(pk=execution_id)
-    return CommandResult("queued", row["version"], row["status"])
+    held = journal.queue_command(execution_id, command, actor=actor, source=source)
+    return None if held is None else CommandResult("queued", *held)
 
 
-def _log(
+def restart_speculation(*, execution: Execution) -> int:
+    """Work ahead again for this execution's workflow: earlier hits and misses are not weighed.
+
+    How many were forgotten; they stay in the counts.
+    """
+    with transaction.atomic():
+        forgotten = aside.forget(execution.pk)
+        send_speculation(execution.pk)
+    return forgotten
+
+
+def log_refusal(
+    *,
     execution_id: int,
-    command: Any,
+    kind: str,
     actor: str,
     source: str,
-    *,
-    outcome: str,
-    detail: str = "",
-    version: int | None = None,
+    why: str,
+    outcome: Literal["refused", "invalid"] = "refused",
 ) -> None:
-    # A refusal inside somebody's transaction is rolled back with it; the caller's skin logs it.
+    """Keep in the command log what was not done: who wanted it, from where, and why not."""
     if connection.in_atomic_block and connection.needs_rollback:
         return
     CommandLog.objects.create(
         execution_id=execution_id,
-        kind=command.kind,
+        kind=kind,
         actor=actor,
         source=source,
         outcome=outcome,
-        detail=detail[:2000],
-        version=version,
+        detail=why[:2000],
     )

@@ -6,20 +6,23 @@ random bits.  Only its SHA-256 is kept, so a copy of the database opens nothing.
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import hmac
 import re
 import secrets
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from django.conf import settings
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from . import access
 from .engine.structure import Problem
-from .models import ApiToken
+from .models import ApiToken, Workflow
 from .services import InvalidRequest
 
 if TYPE_CHECKING:
@@ -35,26 +38,37 @@ _MAX_NAME = 100
 
 
 def create_token(
-    *, user: User, name: str, scopes: Iterable[str], expires_at: datetime | None = None
+    *,
+    user: User,
+    name: str,
+    scopes: Iterable[str],
+    expires_at: datetime | None = None,
+    workflows: Iterable[str] | None = None,
+    key: str = "",
 ) -> tuple[ApiToken, str]:
     """A new token and its text, which is nowhere to be had again.
 
-    Raises InvalidRequest for unknown or missing scopes, `admin` for somebody who is no admin, a
-    name of more than 100 characters and an end that has passed.
+    `workflows` names those it is for; None is all that its user may see.  With a `key` the text
+    can be worked out again by whoever has the key and this installation's secret: see `text_of`.
+
+    Raises InvalidRequest for unknown or missing scopes, `admin` for somebody who is no admin,
+    unknown workflows, a name of more than 100 characters and an end that has passed.
     """
     wanted = _checked_scopes(user, scopes)
     if len(name) > _MAX_NAME:
         raise InvalidRequest((Problem("name", "too_long", f"at most {_MAX_NAME} characters"),))
     if expires_at is not None and expires_at <= timezone.now():
         raise InvalidRequest((Problem("expires_at", "past", "this moment has passed"),))
-    prefix = "".join(secrets.choice(_ALPHABET) for _ in range(8))
-    text = f"hp_{prefix}_{secrets.token_urlsafe(32)}"
+    only = _checked_workflows(user, workflows)
+    prefix = "hp_" + "".join(secrets.choice(_ALPHABET) for _ in range(8))
+    text = text_of(prefix, key) if key else f"{prefix}_{secrets.token_urlsafe(32)}"
     token = ApiToken.objects.create(
         user=user,
         name=name,
-        prefix=f"hp_{prefix}",
+        prefix=prefix,
         digest=_digest(text),
         scopes=wanted,
+        only_workflows=only,
         expires_at=expires_at,
     )
     return token, text
@@ -73,6 +87,27 @@ def _checked_scopes(user: User, scopes: Iterable[str]) -> list[str]:
     return [scope for scope in SCOPES if scope in given]
 
 
+def _checked_workflows(user: User, names: Iterable[str] | None) -> list[int] | None:
+    if names is None:
+        return None
+    given = list(dict.fromkeys(names))
+    found = dict(access.workflows_for(user).filter(name__in=given).values_list("name", "pk"))
+    missing = [name for name in given if name not in found]
+    if missing or not given:
+        message = f"there is no workflow {missing[0]!r}" if missing else "name at least one"
+        raise InvalidRequest((Problem("workflows", "unknown_workflow", message),))
+    return sorted(found.values())
+
+
+def text_of(prefix: str, key: str) -> str:
+    """The text of a token that was made under an `Idempotency-Key`.
+
+    An HMAC, so that a request that is sent again can be answered without the token being kept.
+    """
+    random_part = hmac.digest(settings.SECRET_KEY.encode(), f"{prefix}\n{key}".encode(), "sha256")
+    return f"{prefix}_{base64.urlsafe_b64encode(random_part).decode().rstrip('=')}"
+
+
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
@@ -86,17 +121,43 @@ def usable() -> QuerySet[ApiToken]:
 def authenticate_token(text: str) -> ApiToken | None:
     """The usable token that `text` is, with its user loaded; None for anything else.
 
+    The user sees no more than the token is for, wherever it is handed on to.
+
     Its use is noted, at most once a minute.
     """
     if not _SHAPE.fullmatch(text):
         return None
     token = usable().select_related("user").filter(digest=_digest(text)).first()
-    if token is not None:
+    if token is not None and _is_stale(token.last_used_at):
         stale = Q(last_used_at__isnull=True) | Q(last_used_at__lt=Now() - _USE_NOTED_EVERY)
         ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=Now())
+    return _limited(token)
+
+
+def usable_token(token_id: int) -> ApiToken | None:
+    """The token of this id as `authenticate_token` gives it, without noting a use."""
+    return _limited(usable().select_related("user").filter(pk=token_id).first())
+
+
+def _limited(token: ApiToken | None) -> ApiToken | None:
+    if token is not None:
+        access.limited(token.user, token.only_workflows)
     return token
+
+
+def _is_stale(noted: datetime | None) -> bool:
+    """Whether its use may have to be noted; the database knows, this spares it the question."""
+    return noted is None or timezone.now() - noted > _USE_NOTED_EVERY
 
 
 def revoke(*, tokens: QuerySet[ApiToken]) -> int:
     """Switch tokens off for good; how many were on."""
     return tokens.filter(revoked_at__isnull=True).update(revoked_at=Now())
+
+
+def workflow_names(token: ApiToken) -> list[str] | None:
+    """Names of the workflows that a token is for, in order; None for all."""
+    if token.only_workflows is None:
+        return None
+    rows = Workflow.objects.filter(pk__in=token.only_workflows).order_by("name")
+    return list(rows.values_list("name", flat=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from .models import ExecutionEvent
@@ -14,6 +15,8 @@ _TYPES = {
     "task_succeeded": "task_complete",
     "task_errored": "task_error",
     "task_escalated": "task_escalated",
+    "speculation_hit": "speculation_hit",
+    "speculation_miss": "speculation_miss",
     "capability_permission_updated": "capability.permission.updated",
     "hold_expired": "hil_timeout",
     "hold_extended": "hold_extended",
@@ -25,6 +28,7 @@ _TYPES = {
     "agent_failed": "ail_failed",
     "agent_requested": "state_updated",
     "plan_revised": "state_updated",
+    "plan_proposed": "plan_proposed",
     "replan_failed": "replan_failed",
     "graph_update_failed": "graphrag_update_failed",
     "context_updated": "state_updated",
@@ -34,6 +38,16 @@ _TYPES = {
     "execution_failed": "workflow_complete",
     "execution_aborted": "workflow_aborted",
 }
+
+#: What hold_opened and hold_decided become, see _type.
+_HOLD_TYPES = {
+    "hold_opened": ("workflow_paused", "decision_required"),
+    "hold_decided": ("workflow_resumed", "hold_decided"),
+}
+#: Every type there is.
+WIRE_TYPES = tuple(
+    sorted({*_TYPES.values(), *_HOLD_TYPES["hold_opened"], *_HOLD_TYPES["hold_decided"]})
+)
 
 #: Payload keys that may leave over a socket: ids, words and numbers, no task data.
 _PUBLIC = {
@@ -96,9 +110,17 @@ def wire_event(row: ExecutionEvent) -> dict[str, Any]:
     return event
 
 
+def kinds_of(types: Collection[str]) -> frozenset[str]:
+    """The stored kinds that may become one of these wire types."""
+    plain = {kind for kind, name in _TYPES.items() if name in types}
+    return frozenset(
+        plain | {k for k, names in _HOLD_TYPES.items() if not set(names).isdisjoint(types)}
+    )
+
+
 def _type(kind: str, payload: dict[str, Any]) -> str:
     if kind == "hold_opened":
-        return "workflow_paused" if payload["decider"] == "human" else "decision_required"
+        return _HOLD_TYPES[kind][payload["decider"] != "human"]
     if kind == "hold_decided":
-        return "workflow_resumed" if payload["resumed"] else "hold_decided"
+        return _HOLD_TYPES[kind][not payload["resumed"]]
     return _TYPES[kind]

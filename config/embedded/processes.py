@@ -55,9 +55,12 @@ def processes_in(folder: Path, name: str) -> list[psutil.Process]:
 
 
 def read_pid(path: Path) -> int | None:
-    """The number in the first line of a pid file, or None when it is absent or damaged."""
+    """The number in the first line of a pid file, or None when it is absent or damaged.
+
+    A PostgreSQL that makes a new cluster writes its own with a minus sign in front.
+    """
     try:
-        return int(path.read_text(encoding="ascii", errors="replace").splitlines()[0])
+        return abs(int(path.read_text(encoding="ascii", errors="replace").splitlines()[0]))
     except (OSError, ValueError, IndexError):
         return None
 

@@ -56,14 +56,16 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "config.middleware.RequestContextMiddleware",  # first: every answer has the request's id
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "config.middleware.RequestContextMiddleware",
+    "workflows.api.bodies.BodyLimitMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "config.request_log.RequestLogMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -104,7 +106,7 @@ _QUEUE = {
     "DEFAULT_TIMEOUT": env_int("HOLDPOINT_JOB_TIMEOUT_SECONDS", 3600, minimum=60),
     "DEFAULT_RESULT_TTL": 0,
 }
-RQ_QUEUES = {"default": _QUEUE, "low": _QUEUE}
+RQ_QUEUES = {"default": _QUEUE, "ahead": _QUEUE, "low": _QUEUE}
 RQ = {"COMMIT_MODE": "auto", "DEFAULT_RESULT_TTL": 0}
 
 CHANNEL_LAYERS = {
@@ -151,7 +153,7 @@ SITE_URL = env_str("HOLDPOINT_SITE_URL", "")
 ALLOWED_ORIGINS = origins_of(env_list("ALLOWED_ORIGINS"), SITE_URL, ALLOWED_HOSTS, scheme="https")
 CONTENT_SECURITY_POLICY = policy(websocket_origins(ALLOWED_ORIGINS))
 SECURE_SSL_REDIRECT = env_bool("SECURE_SSL_REDIRECT", default=True)
-SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$"]
+SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$", r"^metrics$"]
 SECURE_HSTS_SECONDS = env_int("SECURE_HSTS_SECONDS", 31_536_000, minimum=0)
 SECURE_HSTS_INCLUDE_SUBDOMAINS = True
 SECURE_HSTS_PRELOAD = True
@@ -182,6 +184,9 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_PARSER_CLASSES": ["workflows.api.parsers.BoundedJSONParser"],
+    "DEFAULT_PAGINATION_CLASS": "workflows.api.pagination.CursorPages",
+    "DEFAULT_THROTTLE_CLASSES": ["workflows.api.throttling.MinuteThrottle"],
+    "URL_FORMAT_OVERRIDE": None,  # what the answer is written in is a matter of Accept
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "workflows.api.problems.problem_handler",
@@ -190,6 +195,12 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Holdpoint",
+    "OAS_VERSION": "3.1.1",
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "workflows.api.schema.complete_problems",
+        "workflows.api.schema.plain_any",
+    ],
     "DESCRIPTION": "Start executions, watch them, and decide what waits for a person.",
     "VERSION": "v1",
     "SERVE_INCLUDE_SCHEMA": False,
@@ -200,8 +211,10 @@ SPECTACULAR_SETTINGS = {
         "DecisionEnum": "reviews.models.Decision",
         "ExecutionStatusEnum": "workflows.engine.status.ExecutionStatus",
         "ToolKindEnum": "graphrag.models.ToolKind",
+        "DeliveryStatusEnum": "workflows.models_ops.WebhookDelivery.Status",
     },
     "SWAGGER_UI_DIST": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
 }
 
@@ -211,4 +224,7 @@ LOGGING = logging_config(
     level=env_choice("LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),
     style=env_choice("LOG_STYLE", "json", ("json", "console")),
 )
+# Where traces and errors go, if anywhere: see config.telemetry.
+OTLP_ENDPOINT = env_str("HOLDPOINT_OTLP_ENDPOINT", "")
+SENTRY_DSN = env_secret("HOLDPOINT_SENTRY_DSN", "")
 HOLDPOINT = product_settings(home=HOLDPOINT_HOME, site_url=SITE_URL)

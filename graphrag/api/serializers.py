@@ -40,6 +40,19 @@ class ToolSearchSerializer(Plain):
     )
 
 
+class ToolFilterSerializer(Plain):
+    """Filters of the list."""
+
+    server = serializers.CharField(max_length=100, required=False, help_text="Its tools alone.")
+    kind = serializers.ChoiceField(choices=ToolKind.choices, required=False)
+    enabled = serializers.BooleanField(
+        required=False, allow_null=True, default=None, help_text="Only enabled, or disabled ones."
+    )
+    read_only = serializers.BooleanField(  # type: ignore[assignment]
+        required=False, allow_null=True, default=None, help_text="Only what changes nothing."
+    )
+
+
 class FoundToolSerializer(Plain):
     """A found tool; ``similarity`` is 0 to 1."""
 

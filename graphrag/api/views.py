@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
 from rest_framework.decorators import action
-from rest_framework.pagination import CursorPagination
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ReadOnlyModelViewSet
@@ -15,6 +15,7 @@ from graphrag.api.permissions import MayPlan
 from graphrag.api.serializers import (
     SuggestionSerializer,
     SuggestSerializer,
+    ToolFilterSerializer,
     ToolSearchAnswerSerializer,
     ToolSearchSerializer,
     ToolSerializer,
@@ -27,16 +28,9 @@ else:
     ToolViews = ReadOnlyModelViewSet
 
 _NEAREST = 10
-_FLAGS = {"true": True, "1": True, "false": False, "0": False}
-
-
-class ToolPages(CursorPagination):
-    """Pages by name, 50 tools each unless asked otherwise (at most 200)."""
-
-    page_size = 50
-    page_size_query_param = "page_size"
-    max_page_size = 200
-    ordering = "name"
+_NAME = OpenApiParameter("name", str, OpenApiParameter.PATH, description="As in `git.git_log`.")
+#: What the pages look at, whatever class they are of.
+_OF_PAGES = frozenset({"cursor", "page_size", "ordering"})
 
 
 def _found(found: retrieval.Found) -> dict[str, Any]:
@@ -57,37 +51,41 @@ def _found(found: retrieval.Found) -> dict[str, Any]:
 @extend_schema_view(
     list=extend_schema(
         summary="Tools of the catalogue",
-        parameters=[
-            OpenApiParameter("server", str, description="Only tools of this server."),
-            OpenApiParameter("kind", str, enum=["python", "mcp", "capability"]),
-            OpenApiParameter("enabled", bool, description="Only enabled, or only disabled ones."),
-            OpenApiParameter("read_only", bool, description="Only tools that change nothing."),
-        ],
+        parameters=[ToolFilterSerializer],
     ),
-    retrieve=extend_schema(summary="One tool with its schemas"),
+    retrieve=extend_schema(summary="One tool with its schemas", parameters=[_NAME]),
 )
 class ToolViewSet(ToolViews):
     """Read and search the catalogue."""
 
     serializer_class = ToolSerializer
     permission_classes = (MayPlan,)
-    pagination_class = ToolPages
+    orderings = {
+        "name": ("name",),
+        "-name": ("-name",),
+        "-pagerank": ("-pagerank", "name"),
+        "pagerank": ("pagerank", "name"),
+    }
     lookup_field = "name"
     lookup_value_regex = ".+"
 
     def get_queryset(self) -> QuerySet[Tool]:
-        """Tools by the filters of the query string; flags that are neither true nor false
-        are ignored."""
-        asked = self.request.query_params
+        """Tools by the filters of the query string; raises ValidationError for a bad one."""
         rows = catalogue.tools()
-        for name in ("server", "kind"):
-            if asked.get(name):
-                rows = rows.filter(**{name: asked[name].replace("\x00", "")})
-        for name in ("enabled", "read_only"):
-            flag = _FLAGS.get(asked.get(name, "").lower())
-            if flag is not None:
-                rows = rows.filter(**{name: flag})
+        for name, value in self._filters().items():
+            if value not in (None, ""):
+                rows = rows.filter(**{name: value})
         return rows
+
+    def _filters(self) -> dict[str, Any]:
+        given = self.request.query_params.dict()
+        asked = ToolFilterSerializer(data=given)
+        unknown = sorted(given.keys() - asked.fields.keys() - _OF_PAGES)
+        if unknown:
+            words = ["is not a known parameter"]
+            raise ValidationError(dict.fromkeys(unknown, words), "unknown")
+        asked.is_valid(raise_exception=True)
+        return dict(asked.validated_data)
 
     def _search(self, asked: Any) -> Response:
         question = ToolSearchSerializer(data=asked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rest_framework import serializers
@@ -16,14 +17,23 @@ _LARGEST = 2**63 - 1
 
 
 class ResumeSerializer(Strict):
-    """The answer to a hold, at the version its sender saw."""
+    """The answer to a hold, at the version its sender saw.
+
+    The version may be in If-Match instead.  Decisions in the words of other products (`approve`,
+    `edit`, `respond`, `ignore`, `chosen_options`, `decline`, …) are understood too.
+    """
 
     execution_id = serializers.IntegerField(min_value=1, max_value=_LARGEST)
     hold_id = serializers.CharField(max_length=40, required=False)
     node_id = serializers.CharField(max_length=64, required=False)
-    version = serializers.IntegerField(min_value=0, max_value=_LARGEST)
+    version = serializers.IntegerField(min_value=0, max_value=_LARGEST, required=False)
     decision = serializers.ChoiceField(choices=Decision.values)
-    edits = serializers.JSONField(required=False, allow_null=True, default=None)
+    edits = serializers.JSONField(
+        required=False,
+        allow_null=True,
+        help_text="Before a task: an object laid over its inputs. After it: the whole new output, "
+        'which null may be. A plan review: {"drop": [ids]}. Left out: no change.',
+    )
     comment = serializers.CharField(
         required=False, allow_blank=True, max_length=MAX_COMMENT, trim_whitespace=False, default=""
     )
@@ -90,6 +100,22 @@ class HoldRowSerializer(serializers.ModelSerializer[Hold]):
     def get_claimed_by(self, hold: Hold) -> str | None:
         claim = getattr(hold, "claim", None)
         return claim.user.get_username() if claim else None
+
+
+def hold_row(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What HoldRowSerializer makes of a hold, of `selectors.light_rows`: a fifth of the time."""
+    row = {name: values[name] for name in _AS_THEY_ARE}
+    return {
+        "hold_id": values["id"],
+        "node_id": values["task_id"] or None,
+        "trigger_phase": values["phase"] or None,
+        "status": values["run_status"],
+        **row,
+    }
+
+
+_TURNED = ("hold_id", "node_id", "trigger_phase", "status")
+_AS_THEY_ARE = tuple(each for each in HoldRowSerializer.Meta.fields if each not in _TURNED)
 
 
 class RightSerializer(serializers.Serializer[Any]):

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from . import views
+from . import bulk, views
 
 urlpatterns = [
     path("reviews/pending/", views.PendingView.as_view(), name="api-reviews-pending"),
@@ -13,6 +13,12 @@ urlpatterns = [
     ),
     path("reviews/resume/", views.ResumeView.as_view(), name="api-reviews-resume"),
     path("reviews/holds/<str:hold_id>/claim/", views.ClaimView.as_view(), name="api-reviews-claim"),
+    path("reviews/bulk/", bulk.BulkView.as_view(), name="api-reviews-bulk"),
+    path(
+        "reviews/holds/<str:hold_id>/assign/",
+        bulk.AssignView.as_view(),
+        name="api-reviews-assign",
+    ),
     path(
         "reviews/holds/<str:hold_id>/extend/",
         views.ExtendView.as_view(),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.exceptions import ValidationError
 from rest_framework.generics import ListAPIView, RetrieveAPIView
 from rest_framework.request import Request
@@ -15,15 +15,20 @@ from rest_framework.views import APIView
 
 from reviews import claims, context, extending, history, selectors, services
 from reviews.conflicts import Conflict, present_state
-from reviews.edits import ReviewInvalid
+from reviews.edits import UNCHANGED, ReviewInvalid
+from reviews.filters import PHASES, REASONS, RISKS, parse_queue_filters
 from reviews.models import HumanReviewRecord
 from reviews.rights import NotAllowed
-from workflows.api.pagination import CursorPages
-from workflows.api.parsers import DecisionJSONParser, object_body
-from workflows.api.permissions import HasScope
+from workflows.api.examples import RESUME
+from workflows.api.once import once
+from workflows.api.parsers import OF_PAGES, DecisionJSONParser, asked_for, object_body
+from workflows.api.permissions import HasScope, caller, token_of
 from workflows.api.problems import register
-from workflows.models import ApiToken, Hold
+from workflows.api.schema import BODY, IDEMPOTENCY_KEY, IF_MATCH, problems
+from workflows.idempotency import Answer, json_text
+from workflows.models import Hold
 
+from .answers import check_fits, read_answer
 from .serializers import (
     ClaimSerializer,
     ContextSerializer,
@@ -35,30 +40,18 @@ from .serializers import (
     ReleasedSerializer,
     ResumedSerializer,
     ResumeSerializer,
+    hold_row,
 )
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
+    from workflows.vocabulary import Meant
+
 register(ReviewInvalid, status=422, code="invalid")
 register(NotAllowed, status=403, code="forbidden")
 register(Conflict, status=409, code="stale_version")
 register(services.HoldNotFound, status=404, code="not_found")
-
-_PROBLEM = OpenApiResponse(description="application/problem+json")
-
-
-def _user(request: Request) -> User:
-    return cast("User", request.user)
-
-
-def _token(request: Request) -> ApiToken | None:
-    """The bearer token of a call; None for a session, whose rights are the user's own."""
-    return request.auth if isinstance(request.auth, ApiToken) else None
-
-
-class PendingPages(CursorPages):
-    ordering = ("-opened_at", "-id")
 
 
 class PendingView(ListAPIView[Hold]):
@@ -66,7 +59,7 @@ class PendingView(ListAPIView[Hold]):
 
     serializer_class = HoldRowSerializer
     permission_classes = [HasScope("decide")]
-    pagination_class = PendingPages
+    orderings = {"-opened_at": ("-opened_at", "-id"), "opened_at": ("opened_at", "id")}
     queryset = Hold.objects.none()
 
     @extend_schema(
@@ -79,20 +72,28 @@ class PendingView(ListAPIView[Hold]):
                 "open: every one I may see.",
             ),
             OpenApiParameter("q", description="Run, task, tool or reason."),
+            OpenApiParameter("workflow", description="Name of a workflow."),
+            OpenApiParameter("phase", enum=PHASES),
+            OpenApiParameter("reason", enum=REASONS),
+            OpenApiParameter("risk", enum=RISKS),
+            OpenApiParameter("group", description="A group that may decide it."),
         ],
+        responses={200: HoldRowSerializer(many=True), **problems(403, 422)},
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Open holds, newest first, without their payload."""
-        return super().get(request, *args, **kwargs)
+        found = self.paginate_queryset(selectors.light_rows(self.get_queryset()))
+        return self.get_paginated_response([hold_row(each) for each in found or ()])
 
     def get_queryset(self) -> QuerySet[Hold]:
+        asked_for(self.request, also=OF_PAGES | {"tab", "q"})
         tab = self.request.query_params.get("tab", "me")
         if tab not in selectors.TABS or tab == "decided":
             raise ValidationError({"tab": ["must be one of me, groups, claimed, open"]})
-        words = self.request.query_params.get("q", "")
-        if "\0" in words:
-            raise ValidationError({"q": ["has a character that cannot be searched for"]})
-        return selectors.queue(selectors.Viewer(_user(self.request)), tab, words)
+        found = parse_queue_filters(self.request.query_params)
+        if found.errors:
+            raise ReviewInvalid(found.errors)
+        return selectors.queue(selectors.Viewer(caller(self.request)), tab, found)
 
 
 class PendingContextView(APIView):
@@ -101,11 +102,12 @@ class PendingContextView(APIView):
     permission_classes = [HasScope("decide")]
 
     @extend_schema(
-        operation_id="reviews_pending_context", responses={200: ContextSerializer, 404: _PROBLEM}
+        operation_id="reviews_pending_context",
+        responses={200: ContextSerializer, **problems(403, 404)},
     )
     def get(self, request: Request, execution_id: int) -> Response:
         """The execution, its open holds with payload and schema, tasks, messages, decisions."""
-        found = context.review_context(_user(request), execution_id)
+        found = context.review_context(caller(request), execution_id)
         return Response(ContextSerializer(found).data)
 
 
@@ -114,14 +116,14 @@ class ResumeView(APIView):
 
     permission_classes = [HasScope("decide")]
     parser_classes = [DecisionJSONParser]
+    throttle_scope = "decide"
 
     @extend_schema(
         operation_id="reviews_resume",
+        parameters=[IDEMPOTENCY_KEY, IF_MATCH],
         request=ResumeSerializer,
-        responses={
-            200: ResumedSerializer,
-            **dict.fromkeys((400, 403, 404, 409, 422), _PROBLEM),
-        },
+        examples=RESUME,
+        responses={200: ResumedSerializer, **problems(403, 404, 409, *BODY)},
     )
     def post(self, request: Request) -> Response:
         """Approve or reject at the version you saw.
@@ -129,23 +131,27 @@ class ResumeView(APIView):
         409 with the present state when the run moved on or somebody was first; 422 with field
         paths when an edit does not fit the tool's schema: the hold stays open.
         """
-        asked = ResumeSerializer(data=object_body(request.data))
-        asked.is_valid(raise_exception=True)
-        wanted = asked.validated_data
-        user = _user(request)
+        meant, wanted = read_answer(request)
+        return once(request, lambda: self._decide(request, meant, wanted))
+
+    def _decide(self, request: Request, meant: Meant | None, wanted: dict[str, Any]) -> Answer:
+        user = caller(request)
+        hold_id = _hold_id(user, wanted)
+        if meant is not None:
+            check_fits(meant, services.visible_hold(user, hold_id))
         result = services.decide(
-            hold_id=_hold_id(user, wanted),
+            hold_id=hold_id,
             user=user,
             decision=wanted["decision"],
             version=wanted["version"],
-            edits=wanted["edits"],
+            edits=wanted.get("edits", UNCHANGED),
             comment=wanted["comment"],
             source="rest",
             grant_scope=wanted["grant_scope"],
             grant_seconds=wanted["grant_seconds"],
-            token=_token(request),
+            token=token_of(request),
         )
-        return Response(ResumedSerializer(_resumed(result)).data)
+        return Answer(200, json_text(ResumedSerializer(_resumed(result)).data))
 
 
 def _hold_id(user: User, wanted: dict[str, Any]) -> str:
@@ -182,13 +188,17 @@ class ClaimView(APIView):
 
     @extend_schema(
         operation_id="reviews_claim",
+        parameters=[IDEMPOTENCY_KEY],
         request=None,
-        responses={200: ClaimSerializer, **dict.fromkeys((403, 404, 409), _PROBLEM)},
+        responses={200: ClaimSerializer, **problems(403, 404, 409, 422)},
     )
     def post(self, request: Request, hold_id: str) -> Response:
         """Claim a hold; claim it again before the claim runs out to keep it."""
-        found = claims.claim(hold_id=hold_id, user=_user(request), token=_token(request))
-        return Response(ClaimSerializer(found).data)
+        return once(request, lambda: self._claim(request, hold_id))
+
+    def _claim(self, request: Request, hold_id: str) -> Answer:
+        found = claims.claim(hold_id=hold_id, user=caller(request), token=token_of(request))
+        return Answer(200, json_text(ClaimSerializer(found).data))
 
 
 class ReleaseView(APIView):
@@ -199,11 +209,11 @@ class ReleaseView(APIView):
     @extend_schema(
         operation_id="reviews_release",
         request=None,
-        responses={200: ReleasedSerializer, **dict.fromkeys((403, 404), _PROBLEM)},
+        responses={200: ReleasedSerializer, **problems(403, 404)},
     )
     def post(self, request: Request, hold_id: str) -> Response:
         """Let others see that nobody is on it."""
-        gone = claims.release(hold_id=hold_id, user=_user(request), token=_token(request))
+        gone = claims.release(hold_id=hold_id, user=caller(request), token=token_of(request))
         return Response({"released": gone})
 
 
@@ -215,26 +225,30 @@ class ExtendView(APIView):
 
     @extend_schema(
         operation_id="reviews_extend",
+        parameters=[IDEMPOTENCY_KEY],
         request=ExtendSerializer,
         responses={
             200: ExtendedSerializer,
             202: ExtendedSerializer,
-            **dict.fromkeys((400, 403, 404, 409, 422), _PROBLEM),
+            **problems(403, 404, 409, *BODY),
         },
     )
     def post(self, request: Request, hold_id: str) -> Response:
         """Move the deadline further, from where it stands; 409 when there is none."""
+        return once(request, lambda: self._extend(request, hold_id))
+
+    def _extend(self, request: Request, hold_id: str) -> Answer:
         asked = ExtendSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         result = extending.extend(
             hold_id=hold_id,
-            user=_user(request),
+            user=caller(request),
             seconds=asked.validated_data["seconds"],
             source="rest",
-            token=_token(request),
+            token=token_of(request),
         )
         status = 200 if result.outcome == "applied" else 202
-        return Response(ExtendedSerializer(result).data, status=status)
+        return Answer(status, json_text(ExtendedSerializer(result).data))
 
 
 _FILTERS = [
@@ -256,19 +270,24 @@ class HistoryView(ListAPIView[HumanReviewRecord]):
 
     serializer_class = RecordRowSerializer
     permission_classes = [HasScope("decide")]
-    pagination_class = CursorPages
+    orderings = {"-reviewed_at": ("-id",), "reviewed_at": ("id",)}
     queryset = HumanReviewRecord.objects.none()
 
-    @extend_schema(operation_id="reviews_history", parameters=_FILTERS)
+    @extend_schema(
+        operation_id="reviews_history",
+        parameters=_FILTERS,
+        responses={200: RecordRowSerializer(many=True), **problems(403, 422)},
+    )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Decisions, newest first, without the payload."""
         return super().get(request, *args, **kwargs)
 
     def get_queryset(self) -> QuerySet[HumanReviewRecord]:
+        asked_for(self.request, also=OF_PAGES | {each.name for each in _FILTERS})
         filters = history.parse_filters(self.request.query_params)
         if filters.errors:
             raise ReviewInvalid(filters.errors)
-        return history.filtered(history.records(_user(self.request)), filters)
+        return history.filtered(history.records(caller(self.request)), filters)
 
 
 class RecordView(RetrieveAPIView[HumanReviewRecord]):
@@ -278,5 +297,12 @@ class RecordView(RetrieveAPIView[HumanReviewRecord]):
     permission_classes = [HasScope("decide")]
     queryset = HumanReviewRecord.objects.none()
 
+    @extend_schema(
+        operation_id="reviews_record", responses={200: RecordSerializer, **problems(403, 404)}
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """A decision with what was shown, what was decided, and its place in the chain."""
+        return super().get(request, *args, **kwargs)
+
     def get_queryset(self) -> QuerySet[HumanReviewRecord]:
-        return history.records(_user(self.request))
+        return history.records(caller(self.request))

@@ -22,9 +22,14 @@ from workflows.models import Hold
 from workflows.schemas import FieldError
 
 from . import settled, words
+from .ahead import behind
+from .claiming import claim_context
 from .deadline import deadline_addresses
 from .escalation import NARROWEST, REJECT_PRESETS, Asked, escalation_context
+from .plan_review import ALL_KEPT, Kept, plan_review_context
+from .plan_review import REJECT_PRESETS as PLAN_PRESETS
 from .surroundings import Surroundings, effects
+from .versions import versions_context
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -54,6 +59,7 @@ class Answer:
     stale: bool = False
     confirm: bool = False
     asked: Asked = NARROWEST
+    kept: Kept = ALL_KEPT
 
 
 def decision_context(user: User, hold: Hold, answer: Answer | None = None) -> dict[str, Any]:
@@ -70,7 +76,9 @@ def decision_context(user: User, hold: Hold, answer: Answer | None = None) -> di
         **_standing(hold, right, state, mine, user),
         **_payload(hold, answer),
         "escalation": escalation_context(hold, answer.asked if answer else NARROWEST),
+        "plan_review": _plan_review(hold, mine, answer),
         **effects(around),
+        "ahead": behind(hold),
         **settled.outcome(hold, state, mine, around),
         "layers": around.beads(),
         "context": around.context(),
@@ -78,13 +86,27 @@ def decision_context(user: User, hold: Hold, answer: Answer | None = None) -> di
         "reject_presets": _presets(hold),
         "next_review_url": _next_url(user, hold) if _is_settled(hold, state, user) else "",
         **_answered(hold, answer),
+        "versions": versions_context(hold, state, mine, answer.value) if answer else None,
     }
 
 
 def _presets(hold: Hold) -> tuple[str, ...]:
     if hold.reason == HoldReason.ESCALATION:
         return REJECT_PRESETS
+    if hold.reason == HoldReason.REPLAN_REVIEW:
+        return PLAN_PRESETS
     return _PRESETS.get(hold.phase, ("Not now", "Needs another look"))
+
+
+def _plan_review(
+    hold: Hold, mine: list[HumanReviewRecord], answer: Answer | None
+) -> dict[str, Any] | None:
+    approved = [each for each in mine if each.decision == "APPROVE"]
+    decided = None
+    if approved and hold.status == Hold.Status.APPROVED:
+        record = approved[-1]
+        decided = record.modified_data if record.is_edited else record.original_data
+    return plan_review_context(hold, answer.kept if answer else ALL_KEPT, decided)
 
 
 def status_context(user: User, hold: Hold) -> dict[str, Any]:
@@ -100,6 +122,7 @@ def _addresses(hold: Hold) -> dict[str, Any]:
         "url": reverse("reviews:decision", args=place),
         "status_url": reverse("reviews:decision_status", args=place),
         "queue_url": reverse("reviews:queue"),
+        "precedents_url": reverse("reviews:precedents", args=place) if hold.target else "",
         "run_url": reverse("reviews:run", args=(hold.execution_id,)),
     }
 
@@ -136,11 +159,12 @@ def _standing(
         "digest": digest(hold.payload),
         "state": state,
         "can_decide": state == "open" and right.approve,
+        "can_reject": state == "open" and right.reject,
         "blocked_reason": right.reason,
         "settled_for_me": _is_settled(hold, state, user),
         "quorum_needed": hold.quorum,
         "approvals": tuple({"by": each.actor, "at": each.reviewed_at} for each in approvals),
-        "looking": words.looking(hold, user.pk),
+        "claim": claim_context(user, hold, right),
     }
 
 

@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils.html import conditional_escape
 
 from reviews.highlighting import Line, lines_of
+from workflows.engine.faults import attempt_words
 from workflows.engine.permissions import PermissionSet
 from workflows.engine.state import GrantScope, HoldReason
 from workflows.grants import asked_for, is_in_force
@@ -32,15 +33,6 @@ _KINDS = (
 )
 
 _LANGUAGES = {"python": "Python", "typescript": "TypeScript", "javascript": "JavaScript"}
-
-#: What was tried, before the resource.
-_TRIED = {
-    "net": "connect to",
-    "read": "read",
-    "write": "write",
-    "env": "read the environment variable",
-    "run": "start the program",
-}
 
 #: How long a timed grant may last: seconds and the words for it.
 TIMES = ((3600, "1 hour"), (86_400, "1 day"), (604_800, "7 days"), (2_592_000, "30 days"))
@@ -76,8 +68,7 @@ def escalation_context(hold: Hold, asked: Asked) -> dict[str, Any] | None:
     current = PermissionSet.model_validate(payload["current"])
     code, line = payload.get("code") or "", payload.get("line")
     return {
-        "tried": _TRIED.get(payload["operation"], payload["operation"]),
-        "resource": entry_words(payload["resource"]),
+        "tried": attempt_words(payload["operation"], payload["resource"]),
         "allows": need.sentences(),
         "rows": tuple(
             _row(name, title, current, need)

@@ -7,17 +7,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from django.contrib.auth import get_user_model
+from django.templatetags.static import static
 from django.urls import reverse
 
 from reviews import conf, selectors
 from reviews.diffs import diff
-from reviews.history import filtered, parse_filters, records
+from reviews.history import COUNTED, counted_up_to, filtered, parse_filters, records
 from reviews.models import Decision, HumanReviewRecord
 from reviews.receipts import record_hash
 from reviews.records import text_of
 from workflows.engine.bounded_json import digest
 from workflows.engine.policy import TriggerPhase
-from workflows.models import TaskAttempt
+from workflows.models import TaskAttempt, Workflow
 
 from . import words
 
@@ -25,9 +27,18 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 _KEYS = (
-    "q", "execution", "node", "decision", "reviewer", "phase", "workflow", "edited", "from", "to",
+    "q", "execution", "node", "tool", "reason", "decision", "reviewer", "phase", "workflow",
+    "edited", "bulk", "expired", "from", "to",
 )  # fmt: skip
-_MAX_PEOPLE = 200
+#: Filters that links bring and that have no control of their own.
+_ALSO = (
+    ("execution", "run"),
+    ("node", "task"),
+    ("tool", "tool"),
+    ("reason", "reason"),
+    ("expired", "decided by time"),
+)
+_MAX_PEOPLE = 500
 
 
 def history_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
@@ -38,13 +49,16 @@ def history_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
     cursor = query.get("cursor", "")
     page = selectors.page(rows, cursor=cursor, size=conf.page_size())
     kept = {key: value for key, value in asked.items() if value}
+    count = counted_up_to(rows)
     return {
         "filters": asked,
-        "selects": _selects(user, asked),
-        "exports": (),
+        "selects": _selects(asked),
+        "also": tuple((name, label, asked[name]) for name, label in _ALSO if asked[name]),
+        "exports": _exports(kept, count),
+        "verifier_url": static("reviews/verify_history.py"),
         "filtered": bool(kept),
         "filter_errors": tuple(f"{each.path} {each.message}" for each in filters.errors),
-        "count_words": words.counted(rows.count(), "decision"),
+        "count_words": _count_words(count),
         "rows": tuple(_row(each) for each in page.rows),
         "next_url": history_url({**kept, "cursor": page.next}) if page.next else "",
         "previous_url": history_url(kept) if cursor else "",
@@ -58,14 +72,43 @@ def history_url(query: Mapping[str, str]) -> str:
     return f"{base}?{urlencode(query)}" if query else base
 
 
-def _selects(user: User, asked: Mapping[str, str]) -> tuple[dict[str, Any], ...]:
-    people = records(user).order_by().values_list("actor", flat=True).distinct()[:_MAX_PEOPLE]
+def _count_words(count: int) -> str:
+    if count > COUNTED:
+        return f"more than {COUNTED:,} decisions"
+    return words.counted(count, "decision")
+
+
+def _exports(kept: Mapping[str, str], count: int) -> tuple[dict[str, str], ...]:
+    """A link per format that repeats the filter, and says how many rows come."""
+    number = f"{COUNTED:,}+" if count > COUNTED else f"{count:,}"
+    names = {"csv": "CSV", "jsonl": "JSON Lines"}
+    address = reverse("reviews:export_history")
+    return tuple(
+        {
+            "url": f"{address}?{urlencode({**kept, 'as': kind})}",
+            "label": f"Export {number} as {name}",
+        }
+        for kind, name in names.items()
+        if count
+    )
+
+
+def _people() -> list[str]:
+    """Names to choose from: everybody with an account, and time.  Never read from the records."""
+    names = get_user_model().objects.order_by("username").values_list("username", flat=True)
+    return ["system", *names[:_MAX_PEOPLE]]
+
+
+def _selects(asked: Mapping[str, str]) -> tuple[dict[str, Any], ...]:
+    titles = Workflow.objects.order_by("title").values_list("title", flat=True)
     phases = [(each.value, words.phase_words(each, past=True)) for each in TriggerPhase]
     choices = {
         "decision": ("Decision", [(each.value, each.label) for each in Decision]),
-        "reviewer": ("Who", [(name, name) for name in sorted(people)]),
+        "reviewer": ("Who", [(name, name) for name in _people()]),
+        "workflow": ("Workflow", [(title, title) for title in titles]),
         "phase": ("When", phases),
         "edited": ("Edited", [("true", "with changes"), ("false", "as shown")]),
+        "bulk": ("How", [("false", "by itself"), ("true", "several at once")]),
     }
     return tuple(
         {"name": name, "label": label, "value": asked[name], "options": tuple(options)}
@@ -147,6 +190,8 @@ def _columns(record: HumanReviewRecord, executed: list[Any]) -> tuple[dict[str, 
 def _not_executed(record: HumanReviewRecord) -> str:
     if record.decision == Decision.REJECT:
         return "Nothing: it was rejected."
+    if record.reason == "replan_review":
+        return "The plan of the run was changed as it was decided; see its timeline."
     if not record.node_id:
         return "Nothing of its own: it let the run go on."
     if _is_early_vote(record):

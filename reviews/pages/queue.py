@@ -1,4 +1,4 @@
-"""The queue: tabs, rows, and the words for an empty one."""
+"""The queue: tabs, filters, rows, and the words for an empty one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from urllib.parse import urlencode
 from django.urls import reverse
 
 from reviews import conf, selectors
+from reviews.filters import PHASES, RISKS, SORTS, QueueFilters
+from reviews.presence import lookers
+from reviews.saved import canonical_query, views_for
 from workflows.access import may_start
 from workflows.models import Hold, Workflow
 
@@ -20,30 +23,105 @@ _LABELS = {
     "open": "All open",
     "decided": "Decided",
 }
+_PHASE_LABELS = {"BEFORE_EXECUTION": "before it runs", "AFTER_EXECUTION": "after it ran"}
+_REASON_LABELS = {
+    "node_review": "a task asks for review",
+    "layer_approval": "the next layer is signed",
+    "escalation": "it needs more permission",
+    "replan_review": "the plan changes",
+}
+_SORT_LABELS = {"newest": "newest first", "oldest": "longest waiting first"}
 
 
-def queue_context(viewer: selectors.Viewer, *, tab: str, q: str, cursor: str) -> dict[str, Any]:
+def queue_context(
+    viewer: selectors.Viewer, *, tab: str, filters: QueueFilters, cursor: str
+) -> dict[str, Any]:
     """The context of the queue without the open review; raises selectors.BadCursor."""
     tab = tab if tab in selectors.TABS else "me"
     counts = selectors.tab_counts(viewer)
-    time = "decided_at" if tab == "decided" else "opened_at"
-    rows = selectors.queue(viewer, tab, q)
-    page = selectors.page(rows, cursor=cursor, size=conf.page_size(), time=time)
+    page = _page(viewer, tab, filters, cursor)
+    looking = lookers((hold.id for hold in page.rows), but=viewer.user.pk)
+    query = filters.query()
     return {
         "tab": tab,
         "tab_label": _LABELS[tab],
         "tabs": tuple(
-            {"key": key, "label": label, "count": counts.get(key), "url": queue_url(tab=key)}
+            {
+                "key": key,
+                "label": label,
+                "count": counts.get(key),
+                "url": queue_url(**_tab_query(key), **query),
+            }
             for key, label in _LABELS.items()
         ),
-        "rows": tuple(_row(hold, viewer) for hold in page.rows),
-        "q": q,
-        "next_url": queue_url(tab=tab, q=q, cursor=page.next) if page.next else "",
-        "clear_url": queue_url(tab=tab),
+        "rows": tuple(_row(hold, looking.get(hold.id, [])) for hold in page.rows),
+        "q": filters.q,
+        "narrowed": filters.narrows,
+        "filter_errors": filters.errors,
+        "selects": _selects(viewer, filters),
+        "may_bulk": bool(viewer.deciding) and tab != "decided",
+        "next_url": queue_url(**_tab_query(tab), **query, cursor=page.next) if page.next else "",
+        "clear_url": queue_url(**_tab_query(tab)),
         "demo_url": demo_url(viewer),
         "group_words": words.group_words(viewer.deciding),
         "waiting_count": counts["me"],
+        **_saved(viewer, urlencode(_tab_query(tab) | query)),
     }
+
+
+def _page(viewer: selectors.Viewer, tab: str, filters: QueueFilters, cursor: str) -> selectors.Page:
+    rows, size = selectors.queue(viewer, tab, filters), conf.page_size()
+    if tab == "decided":
+        return selectors.page(rows, cursor=cursor, size=size, time="decided_at")
+    column, largest_first = SORTS[filters.sort]
+    return selectors.page(rows, cursor=cursor, size=size, time=column, ascending=not largest_first)
+
+
+def _tab_query(tab: str) -> dict[str, str]:
+    return {} if tab == "me" else {"tab": tab}
+
+
+def _saved(viewer: selectors.Viewer, here: str) -> dict[str, Any]:
+    """The views one may choose, and which of them is open."""
+    here = canonical_query(here)
+    rows = tuple(
+        {
+            "id": view.pk,
+            "name": view.name,
+            "url": f"{reverse('reviews:queue')}?{view.query}" if view.query else queue_url(),
+            "mine": view.owner_id == viewer.user.pk,
+            "shared": view.shared,
+            "owner": view.owner.get_username(),
+            "here": view.query == here,
+        }
+        for view in views_for(viewer.user)
+    )
+    name = next((row["name"] for row in rows if row["here"]), "")
+    return {"saved_views": rows, "saved_here": name, "here": here}
+
+
+def _selects(viewer: selectors.Viewer, filters: QueueFilters) -> tuple[dict[str, Any], ...]:
+    """The filter's drop-down lists; each begins with the choice that asks nothing."""
+    workflows = dict(
+        Workflow.objects.filter(enabled=True).order_by("title").values_list("name", "title")
+    )
+    lists = (
+        ("workflow", "Workflow", "every workflow", workflows),
+        ("phase", "When", "before and after", {each: _PHASE_LABELS[each] for each in PHASES}),
+        ("reason", "Why it stopped", "for any reason", _REASON_LABELS),
+        ("risk", "Risk", "any risk", {each: each for each in RISKS}),
+        ("group", "Group", "every group", {each: each for each in sorted(viewer.groups)}),
+        ("sort", "Order", "", _SORT_LABELS),
+    )
+    return tuple(
+        {
+            "name": name,
+            "label": label,
+            "value": getattr(filters, name),
+            "options": ((("", blank),) if blank else ()) + tuple(choices.items()),
+        }
+        for name, label, blank, choices in lists
+    )
 
 
 def queue_url(**query: str) -> str:
@@ -63,13 +141,14 @@ def demo_url(viewer: selectors.Viewer) -> str:
 DEMO = "release-notes"
 
 
-def _row(hold: Hold, viewer: selectors.Viewer) -> dict[str, Any]:
+def _row(hold: Hold, looking: list[str]) -> dict[str, Any]:
     is_open = hold.status == Hold.Status.OPEN
     level, reason = words.risk(hold)
     needs = hold.quorum > 1 and is_open
     return {
         "hold_id": hold.id,
         "execution_id": str(hold.execution_id),
+        "version": hold.execution.version,
         "url": reverse("reviews:decision", args=(hold.execution_id, hold.id)),
         "sentence": words.row_sentence(hold),
         "subject": words.subject(hold),
@@ -81,7 +160,8 @@ def _row(hold: Hold, viewer: selectors.Viewer) -> dict[str, Any]:
         "why": hold.why,
         "risk": level if is_open else "low",
         "risk_words": reason,
-        "looking": words.looking(hold, viewer.user.pk) if is_open else "",
+        "claimed": words.claimed_by(hold) if is_open else "",
+        "looking": words.looking_words(looking) if is_open else "",
         "outcome": "" if is_open else _outcome(hold),
         "quorum_words": f"{len(hold.approvals)} of {hold.quorum} approvals" if needs else "",
     }

@@ -18,8 +18,10 @@ from workflows.models import Execution, ExecutionEvent, Hold
 from workflows.selectors import TaskView, events_of, open_holds, revision_of, tasks_of
 
 from . import words
+from .ahead import WorkAhead, work_ahead
 from .capabilities import offer
 from .lineage import fork_urls, lineage
+from .revisions import plan_links
 from .story import Group, timeline
 from .watching import as_seen, queued
 
@@ -38,6 +40,7 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
     tasks, since = as_seen(tasks_of(execution), events, timezone.now())
     workflow = execution.workflow
     may = may_operate(user, execution)
+    ahead = work_ahead(execution, may=may)
     forks = fork_urls(execution) if may else {}
     live = not ExecutionStatus(execution.status).is_final
     return {
@@ -58,14 +61,18 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
         else "",
         "error": _error(execution),
         "holds": tuple(_hold(hold) for hold in open_holds(execution).defer("payload")),
-        "picture": _picture(execution, tasks),
+        "ahead": ahead,
+        "picture": _picture(execution, tasks, ahead),
         "tasks": tuple(
-            {**_task(task, since.get(task.id)), **offer(task, execution, may=may)}
+            {**_task(task, since.get(task.id), ahead), **offer(task, execution, may=may)}
             for task in tasks[:_MAX_TASKS_WITH_DATA]
         ),
-        "groups": _groups(events, tasks, forks),
+        "groups": _groups(events, tasks, forks, plan_links(execution, events)),
         "queued": queued(execution) if live else (),
         "fork_url": "" if live else forks.get(max(forks, default=-1), ""),
+        "learned_url": reverse("reviews:learned", args=(execution.pk,))
+        if execution.status == ExecutionStatus.COMPLETED
+        else "",
         "fork_words": f"layer {max(forks, default=-1) + 1}",
         **lineage(user, execution),
         **_steering(user, execution, may=may),
@@ -91,9 +98,9 @@ def _hold(hold: Hold) -> dict[str, Any]:
 # --- the plan -------------------------------------------------------------------------------------
 
 
-def _picture(execution: Execution, tasks: list[TaskView]) -> Picture:
-    by_id = {task.id: task for task in tasks}
-    layers = [[_node(by_id[name]) for name in layer] for layer in revision_of(execution).layers]
+def _picture(execution: Execution, tasks: list[TaskView], ahead: WorkAhead | None) -> Picture:
+    by_id = {task.id: _node(task, ahead) for task in tasks}
+    layers = [[by_id[name] for name in layer] for layer in revision_of(execution).layers]
     is_live = not ExecutionStatus(execution.status).is_final
     return layout(
         with_links(layers, "#task-"),
@@ -101,14 +108,20 @@ def _picture(execution: Execution, tasks: list[TaskView]) -> Picture:
     )
 
 
-def _node(task: TaskView) -> DagTask:
+def _node(task: TaskView, ahead: WorkAhead | None) -> DagTask:
     return DagTask(
         id=task.id,
         status=task.status,
         depends_on=task.needs,
         note=_took(task),
         held=bool(task.held),
+        speculated=_is_ahead(task, ahead),
     )
+
+
+def _is_ahead(task: TaskView, ahead: WorkAhead | None) -> bool:
+    """Whether its result is known and waits for a decision."""
+    return task.status == "PENDING" and ahead is not None and task.id in ahead.ready
 
 
 def _took(task: TaskView) -> str:
@@ -116,10 +129,11 @@ def _took(task: TaskView) -> str:
     return seconds_words(task.duration_ms / 1000) if task.duration_ms >= 50 else ""
 
 
-def _task(task: TaskView, since: datetime | None) -> dict[str, Any]:
+def _task(task: TaskView, since: datetime | None, ahead: WorkAhead | None) -> dict[str, Any]:
+    status = "SPECULATED" if _is_ahead(task, ahead) else task.status
     return {
         "id": task.id,
-        "status": "HELD" if task.held else task.status,
+        "status": "HELD" if task.held else status,
         "what": task.target,
         "since": since,
         "time_words": _took(task),
@@ -152,12 +166,15 @@ def _newest_events(execution: Execution) -> list[ExecutionEvent]:
 
 
 def _groups(
-    events: list[ExecutionEvent], tasks: list[TaskView], forks: dict[int, str]
+    events: list[ExecutionEvent],
+    tasks: list[TaskView],
+    forks: dict[int, str],
+    links: dict[int, tuple[str, str]],
 ) -> tuple[Group, ...]:
     total = Counter(task.layer for task in tasks)
     done = Counter(task.layer for task in tasks if task.status in _SETTLED)
     counts = {layer: (done[layer], number) for layer, number in total.items()}
-    return tuple(timeline(events, counts, forks))
+    return tuple(timeline(events, counts, forks, links))
 
 
 # --- steering -------------------------------------------------------------------------------------
@@ -170,6 +187,7 @@ def _steering(user: User, execution: Execution, *, may: bool) -> dict[str, Any]:
     offers = {
         "can_message": live and may_start(user),
         "can_continue": waits and may,
+        "can_replan": live and may and execution.status != ExecutionStatus.PAUSED_FOR_REVIEW,
         "can_abort": live and may,
     }
     return {

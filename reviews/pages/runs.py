@@ -51,6 +51,7 @@ def runs_context(user: User, *, q: str, status: str, cursor: str) -> dict[str, A
         "page_words": words.counted(len(page.rows), "run"),
         "starters": starters(user),
         "start_errors": False,
+        "planner_url": reverse("reviews:planner") if may_start(user) else "",
         "demo_url": demo_url(selectors.Viewer(user)),
     }
 

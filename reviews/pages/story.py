@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reviews.templatetags.desk import seconds_words
+from workflows.engine.faults import attempt_words
 from workflows.models import ExecutionEvent
 
 from . import words
@@ -45,10 +46,12 @@ def timeline(
     events: Iterable[ExecutionEvent],
     counts: Mapping[int, tuple[int, int]],
     forks: Mapping[int, str] | None = None,
+    links: Mapping[int, tuple[str, str]] | None = None,
 ) -> list[Group]:
     """Groups in order; `counts` gives (settled, all) tasks per layer.
 
-    `forks` is where a new run can go on from: layer of a checkpoint → address.
+    `forks` is where a new run can go on from: layer of a checkpoint → address.  `links` are pages
+    that tell more of an event: its seq → address and words.
     """
     groups = [Group("Start")]
     for event in events:
@@ -59,6 +62,8 @@ def timeline(
         line = entry(event)
         if event.kind == "layer_closed" and forks:
             line["fork_url"] = forks.get(event.payload["layer"], "")
+        if links and event.seq in links:
+            line["link_url"], line["link_words"] = links[event.seq]
         groups[-1].entries.append(line)
     return [group for group in groups if group.entries]
 
@@ -135,13 +140,24 @@ def _errored(payload: Payload, actor: str) -> _Line:
 
 def _escalated(payload: Payload, actor: str) -> _Line:
     name = payload["task_id"]
-    return _Line(
-        f"{name} was denied: {payload['operation']} {payload['resource']}", name, "waiting"
-    )
+    tried = attempt_words(payload["operation"], payload["resource"])
+    return _Line(f"{name} asks to {tried}", name, "waiting")
+
+
+def _hit(payload: Payload, actor: str) -> _Line:
+    name = payload["task_id"]
+    seconds = payload["seconds"]
+    saved = f"; {seconds_words(seconds)} saved" if seconds >= 0.05 else ""
+    return _Line(f"{name} was computed while the decision was open{saved}", name)
+
+
+def _missed(payload: Payload, actor: str) -> _Line:
+    name = payload["task_id"]
+    return _Line(f"what was computed ahead for {name} was dropped: {payload['reason']}", name)
 
 
 def _opened(payload: Payload, actor: str) -> _Line:
-    name = payload.get("task_id") or payload["reason"].replace("_", " ")
+    name = words.about(payload.get("task_id") or "", payload["reason"])
     who = "a person" if payload["decider"] == "human" else "an agent"
     phase = words.phase_words(payload.get("phase") or "")
     return _Line(f"{name} waits for {who}{' ' + phase if phase else ''}", name, "waiting")
@@ -154,7 +170,7 @@ def _voted(payload: Payload, actor: str) -> _Line:
 
 
 def _decided(payload: Payload, actor: str) -> _Line:
-    name = payload.get("task_id") or payload["reason"].replace("_", " ")
+    name = words.about(payload.get("task_id") or "", payload["reason"])
     approved = payload["decision"] == "APPROVE"
     verb, look = ("approved", "good") if approved else ("rejected", "bad")
     if payload.get("by_timeout"):
@@ -210,7 +226,15 @@ def _revised(payload: Payload, actor: str) -> _Line:
         for key in ("added", "removed", "changed")
         if payload.get(key)
     ]
-    return _Line(f"the plan was changed: {'; '.join(parts) or 'nothing in its tasks'}")
+    wish = f" for “{payload['requirement']}”" if payload.get("requirement") else ""
+    return _Line(f"the plan was changed{wish}: {'; '.join(parts) or 'nothing in its tasks'}")
+
+
+def _proposed(payload: Payload, actor: str) -> _Line:
+    who = str(actor).removeprefix("agent:") or "somebody"
+    names = ", ".join(payload.get("added", ())) or "nothing new"
+    text = f"{who} proposes another plan for “{payload['requirement']}”: it would add {names}"
+    return _Line(text, look="waiting", names_actor=True)
 
 
 def _replan_failed(payload: Payload, actor: str) -> _Line:
@@ -255,6 +279,8 @@ _LINES: dict[str, Callable[[Payload, str], _Line]] = {
     "task_succeeded": _succeeded,
     "task_errored": _errored,
     "task_escalated": _escalated,
+    "speculation_hit": _hit,
+    "speculation_miss": _missed,
     "hold_opened": _opened,
     "hold_voted": _voted,
     "hold_decided": _decided,
@@ -268,6 +294,7 @@ _LINES: dict[str, Callable[[Payload, str], _Line]] = {
     "agent_failed": _agent_failed,
     "agent_requested": _agent_asked,
     "plan_revised": _revised,
+    "plan_proposed": _proposed,
     "replan_failed": _replan_failed,
     "context_updated": _context,
     "command_refused": _refused,

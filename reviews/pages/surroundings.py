@@ -174,10 +174,17 @@ def effects(around: Surroundings) -> dict[str, Any]:
     }
 
 
+#: What a rejection does where it does not abort the run.
+_REJECTED = {
+    HoldReason.ESCALATION.value: "fail",
+    HoldReason.REPLAN_REVIEW.value: "keep_plan",
+}
+
+
 def _on_reject(hold: Hold) -> str:
     if hold.reason == HoldReason.NODE_REVIEW:
         return hold.on_reject
-    return "fail" if hold.reason == HoldReason.ESCALATION else "abort"
+    return _REJECTED.get(hold.reason, "abort")
 
 
 def _bare(sentence: str) -> str:
@@ -194,6 +201,8 @@ def _then(around: Surroundings) -> str:
 
 
 def _reject_label(hold: Hold, skipped: int) -> str:
+    if _on_reject(hold) == "keep_plan":
+        return "Reject, keep the plan as it is"
     if _on_reject(hold) == "abort":
         return "Reject and abort the run"
     return f"Reject and skip {words.counted(skipped, 'task')}" if skipped else "Reject"

@@ -7,10 +7,12 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
+from reviews.filters import risk_of
 from reviews.models import HumanReviewRecord
 from reviews.summaries import headline
 from reviews.templatetags.desk import duration_words
 from workflows.engine.policy import TriggerPhase
+from workflows.engine.state import HoldReason
 from workflows.models import Hold
 
 _BEFORE = TriggerPhase.BEFORE_EXECUTION.value
@@ -84,21 +86,39 @@ def is_urgent(hold: Hold) -> bool:
     return hold.expires_at - timezone.now() < max(total, timedelta()) * _URGENT
 
 
-def looking(hold: Hold, me: int | None) -> str:
-    """Who else has claimed the hold and still holds the claim; "" for nobody."""
+def claimed_by(hold: Hold) -> str:
+    """Who has claimed the hold and still holds the claim; "" for nobody."""
     claim = getattr(hold, "claim", None)
-    if claim is None or claim.user_id == me or claim.expires_at <= timezone.now():
+    if claim is None or claim.expires_at <= timezone.now():
         return ""
     return str(claim.user.get_username())
 
 
+def looking_words(names: Collection[str]) -> str:
+    """`reviewer2 looks at this`, `ann, bob and 2 more look at this`; "" for nobody."""
+    some, rest = sorted(names)[:2], len(names) - 2
+    if not some:
+        return ""
+    if rest > 0:
+        return f"{', '.join(some)} and {rest} more look at this"
+    return f"{' and '.join(some)} {'looks' if len(some) == 1 else 'look'} at this"
+
+
 def risk(hold: Hold) -> tuple[str, str]:
     """low, medium or high, and the words for it."""
-    if hold.reason == "escalation":
-        return "high", "asks for more permission"
-    if not hold.critical or hold.phase == _AFTER:
-        return "low", ""
-    return ("high" if hold.phase == _BEFORE else "medium"), "does more than read"
+    level = risk_of(hold)
+    if hold.reason == HoldReason.ESCALATION:
+        return level, "asks for more permission"
+    return level, "" if level == "low" else "does more than read"
+
+
+def about(task_id: str, reason: str) -> str:
+    """What a hold is about, for the middle of a sentence."""
+    return task_id or _ABOUT.get(reason, reason.replace("_", " "))
+
+
+#: Holds without a task whose reason is no noun.
+_ABOUT = {"replan_review": "the plan change"}
 
 
 # --- records --------------------------------------------------------------------------------------
@@ -123,7 +143,7 @@ def record_subject(record: HumanReviewRecord) -> str:
     """What was decided about: a tool before it ran, a task after, else the kind of hold."""
     if record.trigger_phase == _BEFORE:
         return record.target.rpartition(".")[2] or record.node_id
-    return record.node_id or record.reason.replace("_", " ")
+    return about(record.node_id, record.reason)
 
 
 def record_outcome(record: HumanReviewRecord) -> str:

@@ -10,19 +10,22 @@ from django.db.models import Count, Q
 from django.urls import reverse
 
 from reviews.dag_svg import DagTask, Picture, layout, with_links
+from reviews.plan_drafts import is_switched_on
 from reviews.templatetags.desk import duration_words
-from workflows.access import ADMIN, roles_of, visible_to
+from workflows.access import ADMIN, may_start, roles_of, visible_to
 from workflows.engine.dag import CapabilityTask, CodeTask, Plan, ToolTask
 from workflows.engine.policy import ReviewPolicy, TriggerPhase
 from workflows.engine.structure import PlanInvalid, parse_plan
 from workflows.models import Workflow
 
 from . import words
+from .plan_diff import short
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 _LIMIT = 200
+_LONGEST_NOTE = 18
 
 
 def workflows_context(user: User) -> dict[str, Any]:
@@ -32,6 +35,7 @@ def workflows_context(user: User) -> dict[str, Any]:
     return {
         "rows": tuple(_row(each) for each in rows),
         "admin_url": reverse("admin:workflows_workflow_changelist") if _may_edit(user) else "",
+        "planner_url": reverse("reviews:planner") if may_start(user) else "",
         "next_url": "",
         "previous_url": "",
         "page_words": "",
@@ -75,6 +79,9 @@ def workflow_context(user: User, workflow: Workflow) -> dict[str, Any]:
         "name": workflow.title,
         "description": workflow.description,
         "admin_url": admin_url,
+        "edit_url": f"{reverse('reviews:planner')}?workflow={workflow.pk}"
+        if ADMIN in roles_of(user)
+        else "",
         "picture": plan_picture(plan) if plan else layout([]),
         "holds": tuple(_holds(plan, workflow)) if plan else (),
         "tasks": tuple(_task(each) for each in plan.tasks) if plan else (),
@@ -89,12 +96,7 @@ def plan_picture(plan: Plan) -> Picture:
 
 
 def _node(task: ToolTask | CodeTask | CapabilityTask) -> DagTask:
-    return DagTask(task.id, "", tuple(sorted(task.needs)), _short(task.target))
-
-
-def _short(target: str, longest: int = 18) -> str:
-    name = target.rpartition(".")[2]
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"
+    return DagTask(task.id, "", tuple(sorted(task.needs)), short(task.target, _LONGEST_NOTE))
 
 
 def _review(task: ToolTask | CodeTask | CapabilityTask) -> ReviewPolicy | None:
@@ -121,6 +123,8 @@ def _holds(plan: Plan, workflow: Workflow) -> Iterator[str]:
     hil = policy.get("hil")
     if isinstance(hil, dict) and hil.get("enabled"):
         yield "Before each layer: somebody approves what comes next."
+    if is_switched_on(policy, "replan_review"):
+        yield "Before a replan changes the plan: somebody sees what it would change, and decides."
     if policy.get("per_layer_validation"):
         yield "After each layer: an agent or a program decides whether to go on."
 

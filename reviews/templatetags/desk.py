@@ -44,7 +44,13 @@ STATUS_LOOKS: Final[Mapping[str, StatusLook]] = {
     "SKIPPED": StatusLook("quiet", "\N{EN DASH}", "skipped"),
     "REJECTED": StatusLook("bad", "✕", "rejected"),
     "HELD": StatusLook("waiting", "◔", "waits"),
-    "SPECULATED": StatusLook("quiet", "◌", "ahead of time"),
+    "SPECULATED": StatusLook("quiet", "◌", "ahead"),
+    # tasks of a plan that is compared with another
+    "KEPT": StatusLook("quiet", "=", "kept"),
+    "ADDED": StatusLook("good", "+", "added"),
+    "CHANGED": StatusLook("waiting", "~", "changed"),
+    "REMOVED": StatusLook("bad", "\N{MINUS SIGN}", "removed"),
+    "DROPPED": StatusLook("bad", "✕", "dropped"),
     # decisions and what ends a hold without one
     "APPROVE": StatusLook("good", "✓", "approved"),
     "REJECT": StatusLook("bad", "✕", "rejected"),

@@ -11,7 +11,8 @@ from django.views.decorators.http import require_POST, require_safe
 
 from reviews.pages.capabilities import capabilities_context
 from workflows.access import may_operate
-from workflows.capabilities import CapabilityInvalid, make_capability
+from workflows.capabilities import CapabilityInvalid
+from workflows.catalogue import keep_capability
 from workflows.engine.decide import Refused
 
 from .common import SeeOther, page, person, visible_execution
@@ -33,7 +34,7 @@ def make(request: HttpRequest, execution_id: int) -> HttpResponse:
         raise PermissionDenied("Operators, admins and whoever started a run keep its code.")
     task_id = request.POST.get("task_id", "")
     try:
-        made = make_capability(
+        made = keep_capability(
             actor=person(request),
             execution=execution,
             task_id=task_id,

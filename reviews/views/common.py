@@ -10,8 +10,9 @@ from django.utils.cache import patch_vary_headers
 
 from reviews import selectors
 from reviews.rights import group_names
+from reviews.services import HoldNotFound, visible_hold
 from workflows.access import visible_to
-from workflows.models import Execution
+from workflows.models import Execution, Hold
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -79,3 +80,14 @@ def visible_execution(request: HttpRequest, execution_id: int) -> Execution:
     if found is None:
         raise Http404
     return found
+
+
+def hold_or_404(request: HttpRequest, execution_id: int, hold_id: str) -> Hold:
+    """A hold of that execution which the person may see; Http404 otherwise."""
+    try:
+        hold = visible_hold(person(request), hold_id.replace("\0", ""))
+    except HoldNotFound:
+        raise Http404 from None
+    if hold.execution_id != execution_id:
+        raise Http404
+    return hold

@@ -10,35 +10,36 @@ from django.views.generic import View
 
 from reviews import services
 from reviews.conflicts import Conflict
-from reviews.edits import ReviewInvalid, edits_for, payload_schema
+from reviews.edits import UNCHANGED, ReviewInvalid, edits_for, payload_schema
 from reviews.forms import posted_json, posted_value
 from reviews.models import Decision
 from reviews.pages.decision import Answer, decision_context, is_too_long, pretty, status_context
 from reviews.pages.escalation import Asked, asked_by
+from reviews.pages.plan_review import is_plan_review, kept_by
+from reviews.pages.precedents import precedents_context
 from reviews.rights import NotAllowed
 from workflows.engine.bounded_json import digest
 from workflows.models import Hold
 from workflows.schemas import FieldError, FormValue
 
-from .common import SeeOther, fragment, is_htmx, page, person
-
-
-def _hold(request: HttpRequest, execution_id: int, hold_id: str) -> Hold:
-    try:
-        hold = services.visible_hold(person(request), hold_id.replace("\0", ""))
-    except services.HoldNotFound:
-        raise Http404 from None
-    if hold.execution_id != execution_id:
-        raise Http404
-    return hold
+from .common import SeeOther, fragment, hold_or_404, is_htmx, page, person
 
 
 @login_required
 @require_safe
 def decision_status(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
     """The banner alone: asked for when news comes in."""
-    d = status_context(person(request), _hold(request, execution_id, hold_id))
+    d = status_context(person(request), hold_or_404(request, execution_id, hold_id))
     return fragment(request, "reviews/_decision_status.html", {"d": d})
+
+
+@login_required
+@require_safe
+def precedents(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
+    """What was decided before about the same tool; asked for once the page is there."""
+    hold = hold_or_404(request, execution_id, hold_id)
+    context = precedents_context(person(request), hold)
+    return fragment(request, "reviews/_precedents.html", context)
 
 
 class DecisionView(LoginRequiredMixin, View):
@@ -47,11 +48,11 @@ class DecisionView(LoginRequiredMixin, View):
     http_method_names = ["get", "head", "post"]
 
     def get(self, request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
-        return self._show(request, _hold(request, execution_id, hold_id))
+        return self._show(request, hold_or_404(request, execution_id, hold_id))
 
     def post(self, request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
         """303 to the page when it is decided; else the page again, the person's text kept."""
-        hold = _hold(request, execution_id, hold_id)
+        hold = hold_or_404(request, execution_id, hold_id)
         posted = _Posted(request, hold)
         if posted.errors:
             return self._show(request, hold, posted.answer(posted.errors), status=422)
@@ -76,7 +77,7 @@ class DecisionView(LoginRequiredMixin, View):
         except NotAllowed:
             return self._show(request, hold, posted.answer(), status=403)
         except Conflict:
-            now = _hold(request, execution_id, hold_id)
+            now = hold_or_404(request, execution_id, hold_id)
             stale = now.status == Hold.Status.OPEN
             return self._show(request, now, posted.answer(stale=stale), status=409)
         except services.HoldNotFound:
@@ -102,8 +103,9 @@ class _Posted:
         self.comment = self._data.get("comment", "").replace("\r\n", "\n").strip()
         self.mode = "json" if self._data.get("mode") == "json" else "form"
         self.version, found = self._version()
+        self.kept = kept_by(self._data, hold)
         self._value = self._read()
-        self.edits: object = None
+        self.edits: object = UNCHANGED
         self.asked = self._asked()
         self.errors = (*found, *self._value.errors, *self._decide())
 
@@ -118,7 +120,8 @@ class _Posted:
 
     def _read(self) -> FormValue:
         """The payload as the person made it."""
-        if self.decision == Decision.REJECT or is_too_long(self._hold):
+        untouched = self.decision == Decision.REJECT or is_too_long(self._hold)
+        if untouched or is_plan_review(self._hold):
             return FormValue(self._hold.payload)
         if self.mode == "form":
             return posted_value(payload_schema(self._hold), self._hold.payload, self._data)
@@ -134,6 +137,9 @@ class _Posted:
             return ()
         if is_too_long(self._hold):
             return (FieldError("", "Not all of it was shown, so it cannot be approved here."),)
+        if is_plan_review(self._hold):
+            self.edits = UNCHANGED if self.kept.edits is None else self.kept.edits
+            return self.kept.errors
         try:
             self.edits = edits_for(self._hold, self._value.value)
         except ReviewInvalid as invalid:
@@ -143,7 +149,11 @@ class _Posted:
     @property
     def wants_confirmation(self) -> bool:
         """An edit that its author has not seen as a diff yet (a page without scripts)."""
-        return self.edits is not None and self._data.get("confirmed") != "yes"
+        if self.edits is UNCHANGED:
+            return False
+        if is_plan_review(self._hold):
+            return not self.kept.confirmed
+        return self._data.get("confirmed") != "yes"
 
     @property
     def is_about_something_else(self) -> bool:
@@ -165,6 +175,7 @@ class _Posted:
             stale=stale,
             confirm=confirm,
             asked=self.asked,
+            kept=self.kept,
         )
 
 

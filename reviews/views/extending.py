@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib import messages
 from django.contrib.auth.mixins import LoginRequiredMixin
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.generic import View
 
@@ -14,10 +14,9 @@ from reviews.edits import ReviewInvalid
 from reviews.extending import extend
 from reviews.pages.deadline import deadline_context
 from reviews.rights import NotAllowed
-from reviews.services import HoldNotFound, visible_hold
 from workflows.models import Hold
 
-from .common import SeeOther, fragment, is_htmx, person
+from .common import SeeOther, fragment, hold_or_404, is_htmx, person
 
 
 class ExtendView(LoginRequiredMixin, View):
@@ -27,11 +26,11 @@ class ExtendView(LoginRequiredMixin, View):
 
     def get(self, request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
         """The sentence about the deadline, as the page shows it."""
-        return self._show(request, _hold(request, execution_id, hold_id))
+        return self._show(request, hold_or_404(request, execution_id, hold_id))
 
     def post(self, request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
         """303 to the review; htmx gets the sentence with the new deadline."""
-        hold = _hold(request, execution_id, hold_id)
+        hold = hold_or_404(request, execution_id, hold_id)
         error, status = "", 200
         try:
             extend(
@@ -47,7 +46,7 @@ class ExtendView(LoginRequiredMixin, View):
         except ReviewInvalid as invalid:
             error, status = f"The time {invalid.errors[0].message}.", 422
         if is_htmx(request):
-            now = _hold(request, execution_id, hold_id)
+            now = hold_or_404(request, execution_id, hold_id)
             return self._show(request, now, error=error, status=status)
         if status == 403:
             raise PermissionDenied(error)
@@ -64,16 +63,6 @@ class ExtendView(LoginRequiredMixin, View):
             # The run has a new version; the form beside follows it.
             answer["HX-Trigger"] = "holdpoint:news"
         return answer
-
-
-def _hold(request: HttpRequest, execution_id: int, hold_id: str) -> Hold:
-    try:
-        hold = visible_hold(person(request), hold_id.replace("\0", ""))
-    except HoldNotFound:
-        raise Http404 from None
-    if hold.execution_id != execution_id:
-        raise Http404
-    return hold
 
 
 def _seconds(text: str) -> float:

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 from reviews import selectors
 from reviews.pages.grants import grants_context
 from workflows.engine.decide import Refused
+from workflows.engine.faults import attempt_words
 from workflows.grants import ledger, revoke
 
 from .common import SeeOther, page, person
@@ -42,5 +43,5 @@ def revoke_grant(request: HttpRequest, grant_id: int) -> HttpResponse:
     except Refused as refusal:
         messages.error(request, refusal.message)
     else:
-        messages.success(request, f"Taken back: {grant.operation} {grant.resource}.")
+        messages.success(request, f"Taken back: {attempt_words(grant.operation, grant.resource)}.")
     return SeeOther(reverse("reviews:grants"))

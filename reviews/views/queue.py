@@ -8,10 +8,11 @@ from django.template.loader import render_to_string
 from django.views.decorators.http import require_safe
 
 from reviews import selectors, services
+from reviews.filters import parse_queue_filters
 from reviews.pages.decision import decision_context
 from reviews.pages.queue import queue_context
 
-from .common import is_htmx, page, person, text_of
+from .common import is_htmx, page, person
 
 
 @login_required
@@ -23,7 +24,7 @@ def queue(request: HttpRequest) -> HttpResponse:
         context = queue_context(
             viewer,
             tab=request.GET.get("tab", "me"),
-            q=text_of(request, "q"),
+            filters=parse_queue_filters(request.GET),
             cursor=request.GET.get("cursor", ""),
         )
     except selectors.BadCursor:

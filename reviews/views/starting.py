@@ -17,12 +17,17 @@ from reviews.pages.workflows import workflow_context
 from workflows.access import may_operate, may_start
 from workflows.demo.repository import NoRepository
 from workflows.demo.setup import start_demo as begin_demo
-from workflows.engine.commands import Abort, AddMessage, Continue
+from workflows.engine.commands import Abort, AddMessage, Continue, Replan
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
 from workflows.models import Execution, Workflow
 from workflows.schemas import FieldError
-from workflows.services import InvalidRequest, start_execution, submit_command
+from workflows.services import (
+    InvalidRequest,
+    restart_speculation,
+    start_execution,
+    submit_command,
+)
 
 from .common import SeeOther, page, person, visible_execution
 
@@ -78,7 +83,7 @@ def start(request: HttpRequest, workflow_id: int) -> HttpResponse:
 @login_required
 @require_POST
 def command(request: HttpRequest, execution_id: int) -> HttpResponse:
-    """A message, continue or abort; what cannot be done is said on the run's page."""
+    """A message, continue, replan or abort; what cannot be done is said on the run's page."""
     execution = visible_execution(request, execution_id)
     _check_may_send(request, execution)
     try:
@@ -103,6 +108,18 @@ def command(request: HttpRequest, execution_id: int) -> HttpResponse:
     return SeeOther(_run_url(execution))
 
 
+@login_required
+@require_POST
+def work_ahead_again(request: HttpRequest, execution_id: int) -> HttpResponse:
+    """Let work ahead go on for the run's workflow after it stopped itself."""
+    execution = visible_execution(request, execution_id)
+    if not may_operate(person(request), execution):
+        raise PermissionDenied("Operators, admins and whoever started a run can steer it.")
+    restart_speculation(execution=execution)
+    messages.success(request, "Work is done ahead again; earlier misses count no longer.")
+    return SeeOther(_run_url(execution))
+
+
 def _check_may_send(request: HttpRequest, execution: Execution) -> None:
     """Who may take part in runs may speak in those they see; steering one is for fewer."""
     user = person(request)
@@ -113,13 +130,18 @@ def _check_may_send(request: HttpRequest, execution: Execution) -> None:
         raise PermissionDenied("Operators, admins and whoever started a run can steer it.")
 
 
-def _command(request: HttpRequest) -> tuple[Abort | AddMessage | Continue, int | None]:
+def _command(
+    request: HttpRequest,
+) -> tuple[Abort | AddMessage | Continue | Replan, int | None]:
     """The posted command and the version it is meant for; raises ValidationError or Refused."""
     data = request.POST
     match data.get("kind"):
         case "message":
             text = data.get("text", "").replace("\0", "").strip()
             return AddMessage(content=text), None
+        case "replan":
+            text = data.get("requirement", "").replace("\0", "").strip()
+            return Replan(new_requirement=text), None
         case "abort":
             return Abort(reason=data.get("reason", "").replace("\0", "").strip()), None
         case "continue":

@@ -1,4 +1,4 @@
-"""The catalogue of tools."""
+"""The catalogue of tools, one tool, and what a run taught about tools."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from graphrag.catalogue import tools as all_tools
 from graphrag.models import Tool
 from graphrag.records import ToolRecord
 from graphrag.retrieval import search
+from reviews.pages.tools import learned_context, tool_context
 
-from .common import page, text_of
+from .common import page, person, text_of, visible_execution
 
 _FOUND = 30
 _LISTED = 1000
@@ -39,8 +41,29 @@ def tools(request: HttpRequest) -> HttpResponse:
     return page(request, "reviews/tools.html", context, section="tools")
 
 
+@login_required
+@require_safe
+def tool(request: HttpRequest, name: str) -> HttpResponse:
+    """One tool: what it takes and gives, what came before and after it in real runs."""
+    found = all_tools().filter(name=name).first() if "\0" not in name else None
+    if found is None:
+        raise Http404
+    context = {"tool": tool_context(person(request), found), "row": _row(found)}
+    return page(request, "reviews/tool.html", context, section="tools")
+
+
+@login_required
+@require_safe
+def learned(request: HttpRequest, execution_id: int) -> HttpResponse:
+    """What the tool graph took from one run."""
+    execution = visible_execution(request, execution_id)
+    context = learned_context(execution)
+    return page(request, "reviews/learned.html", context, section="runs")
+
+
 def _row(tool: Tool | ToolRecord) -> dict[str, Any]:
     return {
+        "url": reverse("reviews:tool", args=(tool.name,)),
         "name": tool.name,
         "description": tool.description,
         "kind": tool.kind,

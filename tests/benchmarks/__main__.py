@@ -19,6 +19,7 @@ from tests.benchmarks.surroundings import ROOT, Bench, bench
 PARTS = {
     "layers": "layers:measure",
     "resume": "resume:measure",
+    "ahead": "ahead:measure",
     "throughput": "throughput:measure",
     "growth": "growth:measure",
     "answers": "answers:measure",
@@ -32,7 +33,7 @@ OUT = ROOT / "var" / "bench"
 def main() -> int:
     """Measure, print, save; 1 when a target was missed."""
     arguments = _arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leaves no server behind
+    signal.signal(signal.SIGTERM, _leave)
     begun = time.monotonic()
     with bench(quick=arguments.quick) as surroundings:
         names = [name for name in PARTS if name in arguments.only]  # in this order: see `graph`
@@ -42,6 +43,13 @@ def main() -> int:
     save(figures, OUT / "latest.json")
     draw(figures, OUT / "latest.svg")
     return 1 if any(figure.ok is False for figure in figures) else 0
+
+
+def _leave(*_: object) -> None:
+    """End, and leave no server and no folder behind: a second signal does not cut that short."""
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, signal.SIG_IGN)
+    sys.exit(143)
 
 
 def _notes() -> str:

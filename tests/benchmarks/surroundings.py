@@ -133,11 +133,12 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 @contextmanager
 def bench(*, quick: bool) -> Iterator[Bench]:
     """Durable servers, a migrated database, the kit in the catalogue; all gone afterwards."""
-    home = Path(tempfile.mkdtemp(prefix="holdpoint-bench-"))
-    home.chmod(0o711)  # the account that runs PostgreSQL must be able to walk in
-    servers = EmbeddedServers(home, durable=True)
     with ExitStack() as stack:
-        stack.callback(_remove, servers, home)
+        home = Path(tempfile.mkdtemp(prefix="holdpoint-bench-"))
+        servers = EmbeddedServers(home, durable=True)
+        stack.callback(_remove, servers, home)  # even when the next line stops it
+        stack.callback(servers.stop)
+        home.chmod(0o711)  # the account that runs PostgreSQL must be able to walk in
         urls = servers.start()
         _settle(home, urls.superuser, urls.redis)
         layout = servers.layout
@@ -174,7 +175,6 @@ def _prepare() -> None:
 
 
 def _remove(servers: EmbeddedServers, home: Path) -> None:
-    servers.stop()
     for folder in {servers.layout.base, servers.layout.sockets, home}:
         shutil.rmtree(folder, ignore_errors=True)
 

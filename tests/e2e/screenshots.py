@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from playwright.sync_api import Page, sync_playwright
 
@@ -11,9 +12,11 @@ from tests.architecture.files import ROOT
 from tests.e2e.browser import ADVICE, find
 from tests.e2e.product import Product, running_product
 
-FOLDER = ROOT / "docs" / "images"
+FOLDER = ROOT / "docs" / "screenshots"
 DECISION = re.compile(r"/review/\d+/[^/]+/")
-SIZE = {"width": 1280, "height": 860}
+SIZES = {1440: 900, 390: 844}
+#: Pages with an address of their own; the others are found on the way.
+PAGES = ("runs", "workflows", "history", "insights", "tools", "plan", "tokens")
 
 
 def main() -> int:
@@ -25,27 +28,48 @@ def main() -> int:
     with running_product() as product, sync_playwright() as playwright:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         chromium = playwright.chromium.launch(executable_path=browser, args=arguments)
+        page = chromium.new_page(reduced_motion="reduce")
+        places = prepare(page, product)
         for scheme in ("light", "dark"):
-            page = chromium.new_page(viewport=SIZE, color_scheme=scheme, reduced_motion="reduce")
-            take_all(page, product, scheme)
-            page.close()
+            page.emulate_media(color_scheme=scheme)
+            for width, height in SIZES.items():
+                page.set_viewport_size({"width": width, "height": height})
+                for name, path in places.items():
+                    page.goto(f"{product.address}{path}")
+                    shoot(page, f"{name}-{scheme}-{width}")
         chromium.close()
     return 0
 
 
-def take_all(page: Page, product: Product, scheme: str) -> None:
-    """The desk, a decision and its run, as the demo's reviewer sees them."""
+def prepare(page: Page, product: Product) -> dict[str, str]:
+    """Sign in as the demo's reviewer, decide once; the path of every page by its name."""
     page.goto(f"{product.address}/login/?next=/review/")
     page.fill("[name=username]", "reviewer")
     page.fill("[name=password]", password(product, "reviewer"))
     page.click("[type=submit]")
+    page.goto(f"{product.address}{first_decision(page)}")
+    page.click("[data-approve]")
+    page.click("text=See the record")
+    record = path_of(page)
+    page.goto(f"{product.address}/review/")
     decision = first_decision(page)
-    shoot(page, f"queue-{scheme}")
-    page.goto(f"{product.address}{decision}")
-    shoot(page, f"decision-{scheme}")
-    run = page.url.split("/review/")[1].split("/")[0]
-    page.goto(f"{product.address}/runs/{run}/")
-    shoot(page, f"run-{scheme}")
+    page.goto(f"{product.address}/workflows/")
+    page.click("main a[href^='/workflows/']")
+    run = decision.split("/")[2]
+    return {
+        "queue": f"/review/?hold={decision.split('/')[3]}",
+        "decision": decision,
+        "run": f"/runs/{run}/",
+        "record": record,
+        "workflow": path_of(page),
+        **{name: f"/{name}/" for name in PAGES},
+    }
+
+
+def path_of(page: Page) -> str:
+    """The path of the page that is open."""
+    page.wait_for_load_state()
+    return urlsplit(page.url).path
 
 
 def first_decision(page: Page) -> str:

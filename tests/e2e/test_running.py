@@ -72,7 +72,7 @@ def test_it_says_where_to_go_and_as_whom(instance: Product) -> None:
     assert f"Holdpoint is ready: {instance.address}/" in text
     for user in ("admin", "reviewer", "reviewer2", "auditor", "operator"):
         assert f"\n{user} " in text
-    assert status(f"{instance.address}/readyz") == 200
+    assert wait_until(lambda: status(f"{instance.address}/readyz") == 200, 30)
 
 
 def test_a_killed_database_comes_back(instance: Product) -> None:
@@ -116,7 +116,8 @@ def test_a_port_in_use_is_named_and_nothing_is_started(tmp_path: Path) -> None:
 
 def test_two_instances_side_by_side(instance: Product) -> None:
     with a_home() as second_home, started(second_home) as other:
-        assert status(f"{other.address}/readyz") == status(f"{instance.address}/readyz") == 200
+        for each in (instance, other):
+            assert wait_until(lambda each=each: status(f"{each.address}/readyz") == 200, 30)
         assert other.servers.layout.urls.redis != instance.servers.layout.urls.redis
 
 

@@ -1,9 +1,11 @@
-"""Profiles of the state machine: `pytest tests/stateful --hypothesis-profile=ci`."""
+"""Profiles of the state machine; `--hypothesis-profile=ci` is the usual one where CI is set."""
+
+import os
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-DEFAULT = "dev"
+DEFAULT = "ci" if os.environ.get("CI") else "dev"
 #: Examples and steps per example.
 PROFILES = {"dev": (25, 50), "ci": (200, 50), "nightly": (20_000, 100)}
 

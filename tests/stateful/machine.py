@@ -16,9 +16,10 @@ from tests.stateful.model import Model
 from tests.stateful.plans import plans, policies, tasks
 from tests.stateful.workers import Sleeper, at_point, dies_at, work
 from tests.stateful.world import World
+from workflows.dispatch import DEFAULT, QUEUES
 from workflows.engine.dag import Plan, ToolTask
-from workflows.engine.ports import TaskFailed
-from workflows.jobs import advance
+from workflows.engine.ports import NewPlan, TaskFailed
+from workflows.jobs import advance, speculate
 from workflows.models import Execution, Hold
 from workflows.recovery import sweep
 from workflows.services import parse_command
@@ -26,6 +27,7 @@ from workflows.services import parse_command
 picks = st.integers(0, 1_000)
 moves = st.sampled_from([1, 2, 3, 5, 8, 12])
 points = st.sampled_from([1, 2, 3, 4, 5, 7])
+edits = st.sampled_from(["none", "none", "value", "value", "null"])
 MAX_LIVE, MAX_EXECUTIONS = 3, 8
 IMPOSSIBLE = "impossible"
 
@@ -37,7 +39,7 @@ def pick_from(models: list[Model], number: int) -> Model:
 class AddsATask:
     """A planner that always has one idea, except for the impossible."""
 
-    def replan(self, *, plan: Plan, requirement: str, **facts: Any) -> Plan:
+    def replan(self, *, plan: Plan, requirement: str, **facts: Any) -> NewPlan:
         if requirement == IMPOSSIBLE:
             raise TaskFailed("there is no such plan")
         more = ToolTask(
@@ -47,7 +49,7 @@ class AddsATask:
             arguments={"value": requirement},
             permission_set="readonly",
         )
-        return Plan(tasks=(*plan.tasks, more))
+        return NewPlan(Plan(tasks=(*plan.tasks, more)))
 
 
 class Executions(RuleBasedStateMachine):
@@ -187,6 +189,30 @@ class Executions(RuleBasedStateMachine):
     def _fence(self, model: Model) -> int:
         return Execution.objects.values_list("fence", flat=True).get(pk=model.id)
 
+    # --- work ahead -----------------------------------------------------------------------------
+
+    @rule(number=picks)
+    def speculate(self, number: int) -> None:
+        """Nothing of it is to be seen in the execution."""
+        model = self.pick(number)
+        self.world.sync(model)
+        before = model.seen
+        self._work_ahead(model)
+        self.world.sync(model)
+        assert model.seen == before
+
+    @precondition(lambda self: self.held())
+    @rule(number=picks, nth=points)
+    def speculate_and_die(self, number: int, nth: int) -> None:
+        model = pick_from(self.held(), number)
+        dies_at(nth, lambda: self._work_ahead(model))
+        self.world.sync(model)
+
+    def _work_ahead(self, model: Model) -> None:
+        # It would give way to the jobs that nobody takes here.
+        django_rq.get_queue(DEFAULT).empty()
+        speculate(model.id)
+
     # --- time -----------------------------------------------------------------------------------
 
     @rule(number=picks)
@@ -222,40 +248,58 @@ class Executions(RuleBasedStateMachine):
         number=picks,
         which=picks,
         approved=st.sampled_from([True, True, False]),
-        edited=st.booleans(),
+        edit=edits,
         who=st.sampled_from(["ann", "bob"]),
     )
-    def decide(self, number: int, which: int, approved: bool, edited: bool, who: str) -> None:
+    def decide(self, number: int, which: int, approved: bool, edit: str, who: str) -> None:
         model = pick_from(self.held(), number)
         hold = self.hold(model, which)
         if hold is not None:
-            edits = self._edits(model, hold, who) if approved and edited else None
-            self.world.decide(model, hold, approved=approved, edits=edits, who=who)
+            given = self._edits(model, hold, who, edit) if approved else {}
+            self.world.decide(model, hold, approved=approved, who=who, **given)
 
-    def _edits(self, model: Model, hold: Hold, who: str) -> Any:
-        """An edit, where this answer may carry one."""
+    def _edits(self, model: Model, hold: Hold, who: str, edit: str) -> dict[str, Any]:
+        """`edits`, where this answer may carry some: new inputs, or a new output."""
         self.world.sync(model)
         known = model.open[hold.pk]
         if known.reason != "node_review" or len(known.voters | {who}) < known.quorum:
-            return None
+            return {}
         changed = f"edited {next(self.numbers)}"
-        return {"value": changed} if known.phase == "BEFORE_EXECUTION" else changed
+        if edit == "none":
+            return {}
+        if known.phase == "BEFORE_EXECUTION":
+            return {"edits": {"value": None if edit == "null" else changed}}
+        return {"edits": None if edit == "null" else changed}
+
+    @precondition(lambda self: self.held())
+    @rule(number=picks, which=picks, bad=st.sampled_from([float("nan"), "\0"]))
+    def decide_with_a_bad_edit(self, number: int, which: int, bad: Any) -> None:
+        model = pick_from(self.held(), number)
+        hold = self.hold(model, which)
+        if hold is not None:
+            self.world.decide_badly(model, hold, {"value": bad})
 
     @precondition(lambda self: self.held())
     @rule(
         number=picks,
         which=picks,
         approved=st.sampled_from([True, True, False]),
+        edit=edits,
         kind=st.sampled_from(["approval_response", "checkpoint_response"]),
     )
-    def decide_by_command(self, number: int, which: int, approved: bool, kind: str) -> None:
+    def decide_by_command(
+        self, number: int, which: int, approved: bool, edit: str, kind: str
+    ) -> None:
         model = pick_from(self.held(), number)
         hold = self.hold(model, which)
         if hold is None:
             return
 
+        given = self._edits(model, hold, "bob", edit) if approved else {}
+
         def send(*, user: Any, decision: str, version: int, **more: Any) -> None:
-            command = {"kind": kind, "hold": hold.pk, "approved": decision == "APPROVE"}
+            approves = decision == "APPROVE"
+            command = {"kind": kind, "hold": hold.pk, "approved": approves, **given}
             decide_command(
                 execution=hold.execution,
                 command=parse_command(command),
@@ -265,11 +309,11 @@ class Executions(RuleBasedStateMachine):
                 version=version,
             )
 
-        self.world.decide(model, hold, approved=approved, who="bob", decide=send)
+        self.world.decide(model, hold, approved=approved, who="bob", decide=send, **given)
 
     @precondition(lambda self: self.held())
-    @rule(number=picks, which=picks, nth=points)
-    def decide_and_die(self, number: int, which: int, nth: int) -> None:
+    @rule(number=picks, which=picks, nth=points, edit=edits)
+    def decide_and_die(self, number: int, which: int, nth: int, edit: str) -> None:
         """The decision and its record are both there, or neither is."""
         model = pick_from(self.held(), number)
         hold = self.hold(model, which)
@@ -281,7 +325,8 @@ class Executions(RuleBasedStateMachine):
 
         voters = model.open[hold.pk].voters if hold.pk in model.open else set()
         who = "bob" if "ann" in voters else "ann"
-        self.world.decide(model, hold, approved=True, who=who, decide=mortally)
+        given = self._edits(model, hold, who, edit)
+        self.world.decide(model, hold, approved=True, who=who, decide=mortally, **given)
         self.world.check_records(model)
 
     @precondition(lambda self: self.held())
@@ -358,8 +403,8 @@ class Executions(RuleBasedStateMachine):
     @rule(
         number=picks,
         nth=st.integers(1, 6),
-        outer=st.sampled_from(["command", "worker"]),
-        inner=st.sampled_from(["command", "worker"]),
+        outer=st.sampled_from(["command", "worker", "ahead"]),
+        inner=st.sampled_from(["command", "worker", "ahead"]),
         late=st.booleans(),
     )
     def one_in_the_middle_of_another(
@@ -371,6 +416,9 @@ class Executions(RuleBasedStateMachine):
         def act(who: str) -> None:
             if who == "worker":
                 work(model.id, 8)
+                return
+            if who == "ahead":
+                self._work_ahead(model)
                 return
             data = {"kind": "update_state", "updates": {f"k{next(self.numbers)}": 1}}
             self.world.command(model, data)
@@ -393,4 +441,5 @@ class Executions(RuleBasedStateMachine):
             self.world.finish()
         finally:
             self.world.close()
-            django_rq.get_queue("default").empty()
+            for name in QUEUES:
+                django_rq.get_queue(name).empty()

@@ -26,6 +26,7 @@ class Answer:
     approved: bool
     actor: str
     edits: Any = None
+    edited: bool = False
 
 
 @dataclass
@@ -115,12 +116,12 @@ class Model:
         elif hold.decider == "agent":
             assert self.sent["continue"] or self.sent["replan"]
         else:
-            wanted = Answer(approved, actor, event["edits"])
+            wanted = Answer(approved, actor, event["edits"], event["edited"])
             assert wanted in self._answers(event), f"nobody asked for {wanted}"
             if approved:
                 assert len(hold.voters | {actor}) == hold.quorum
         self.records += hold.decider == "human"
-        self._decided(hold, Verdict(approved, event["edits"]))
+        self._decided(hold, Verdict(approved, event["edits"], event["edited"]))
 
     def _answers(self, event: Event) -> list[Answer]:
         return self.answers[event["hold_id"]]

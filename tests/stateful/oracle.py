@@ -10,7 +10,7 @@ Tasks are told apart by the last word of their tool:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from workflows.engine.dag import Plan, ToolTask
@@ -26,6 +26,8 @@ class Outcome:
     status: str
     skip: str = ""
     output: Any = None
+    #: What it was called with, where it was called.
+    inputs: Any = None
 
     @property
     def is_failure(self) -> bool:
@@ -38,6 +40,8 @@ class Verdict:
 
     approved: bool
     edits: Any = None
+    #: Whether it changed something; an output may be changed to null.
+    edited: bool = False
 
 
 @dataclass
@@ -128,7 +132,7 @@ def _run(task: ToolTask, told: Told, needs: Mapping[str, Outcome]) -> Outcome:
         if not verdict.approved:
             return _rejected(task)
         values = {**values, **(verdict.edits or {})}
-    end = _work(task, told, values)
+    end = replace(_work(task, told, values), inputs=values)
     if phase != "AFTER_EXECUTION" or end.status != "SUCCEEDED":
         return end
     if told.aborted and (task.id, phase) not in told.verdicts:
@@ -136,7 +140,7 @@ def _run(task: ToolTask, told: Told, needs: Mapping[str, Outcome]) -> Outcome:
     verdict = _verdict(told, task, phase)
     if not verdict.approved:
         return _rejected(task)
-    return end if verdict.edits is None else Outcome("SUCCEEDED", "", verdict.edits)
+    return replace(end, output=verdict.edits) if verdict.edited else end
 
 
 def _verdict(told: Told, task: ToolTask, phase: str) -> Verdict:

@@ -73,9 +73,12 @@ def plans(
 
 
 def policies() -> st.SearchStrategy[dict[str, Any]]:
-    """A policy: mostly none, else one of those that ask before or after a layer."""
+    """A policy: mostly none, else one of those that ask before or after a layer.
+
+    Half of them let work be done ahead, which must make no difference.
+    """
     calm = {"rules": [{"when": "layer == `0`", "decision": "continue"}]}
-    return st.sampled_from(
+    asking = st.sampled_from(
         [
             {},
             {},
@@ -87,3 +90,5 @@ def policies() -> st.SearchStrategy[dict[str, Any]]:
             {"per_layer_validation": True, "hil": {"enabled": True, "on_timeout": "approve"}},
         ]
     )
+    ahead = st.sampled_from([{}, {"speculation": {"enabled": True}}])
+    return st.builds(lambda policy, more: {**policy, **more}, asking, ahead)

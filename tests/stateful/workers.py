@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import queue
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from django.db import connection
 
 from tests.stateful.scripted import PowerCut
-from workflows import crashpoints, journal, services
+from workflows import aside, crashpoints, journal, services
 from workflows.engine.loop import step
 from workflows.engine.ports import LeaseLost, StaleVersion
 from workflows.models import Execution
@@ -92,13 +93,19 @@ def mortal_processes() -> Iterator[None]:
         if not error.startswith(PowerCut.__name__):
             tidy(run, delay=delay, error=error)
 
-    journal.release = release
+    give_up = aside.give_up
+
+    def leave(claims: Iterable[aside.Claim]) -> None:
+        if not isinstance(sys.exception(), PowerCut):
+            give_up(claims)
+
+    journal.release, aside.give_up = release, leave
     crashpoints.listen(reached)
     try:
         yield
     finally:
         crashpoints.listen(None)
-        journal.release = tidy
+        journal.release, aside.give_up = tidy, give_up
 
 
 @dataclass

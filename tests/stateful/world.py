@@ -12,16 +12,17 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from reviews.conflicts import Conflict
+from reviews.edits import ReviewInvalid
 from reviews.models import HumanReviewRecord
 from reviews.services import decide
 from tests.stateful.model import FINAL, Answer, Model
 from tests.stateful.oracle import Outcome, Told, expected, status_fits
 from tests.stateful.plans import INPUTS
-from workflows import journal
+from workflows import aside, journal
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
 from workflows.jobs import run_to_rest
-from workflows.models import Checkpoint, Execution, ExecutionEvent, Hold
+from workflows.models import Checkpoint, CommandLog, Execution, ExecutionEvent, Hold, Speculation
 from workflows.services import (
     fork_execution,
     parse_command,
@@ -32,6 +33,8 @@ from workflows.services import (
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
+#: The one tool of `tools` with the read-only mark.
+READER = "statekit.value"
 EPOCH = "2000-01-01T00:00Z"
 #: Bytes of control state: a base, and so many per task of the layer and per open hold.
 STATE_BASE, STATE_PER_TASK, STATE_PER_HOLD = 700, 900, 400
@@ -92,13 +95,16 @@ class World:
         hold: Hold,
         *,
         approved: bool,
-        edits: Any = None,
         who: str = "ann",
         decide: Callable[..., Any] = decide,
+        **edits: Any,
     ) -> None:
-        """A reviewer answers; whatever comes of it, only one answer can be recorded."""
+        """A reviewer answers; whatever comes of it, only one answer can be recorded.
+
+        With `edits=...` the answer changes what was shown.
+        """
         self.sync(model)
-        model.answers[hold.pk].append(Answer(approved, who, edits))
+        model.answers[hold.pk].append(Answer(approved, who, edits.get("edits"), bool(edits)))
         free = not self.is_held(model)
         voted = who in model.open[hold.pk].voters
         try:
@@ -107,8 +113,8 @@ class World:
                 user=self._reviewers[who],
                 decision="APPROVE" if approved else "REJECT",
                 version=model.seen,
-                edits=edits,
                 source="test",
+                **edits,
             )
         except Conflict:
             won = False
@@ -116,6 +122,26 @@ class World:
             won = True
         assert won == (free and not voted)
         self.sync(model)
+
+    def decide_badly(self, model: Model, hold: Hold, edits: Any) -> None:
+        """An edit that nobody can take leaves all as it was, and a line in the command log."""
+        self.sync(model)
+        lines = CommandLog.objects.filter(execution_id=model.id).exclude(outcome="applied")
+        before, logged = model.seen, lines.count()
+        try:
+            decide(
+                hold_id=hold.pk,
+                user=self._reviewers["ann"],
+                decision="APPROVE",
+                version=model.seen,
+                edits=edits,
+                source="test",
+            )
+        except (ReviewInvalid, Conflict):
+            self.sync(model)
+        else:
+            raise AssertionError("a bad edit was taken")
+        assert (model.seen, lines.count()) == (before, logged + 1)
 
     def decide_too_late(self, model: Model, hold: Hold) -> None:
         """An answer at a version that is gone wins nothing."""
@@ -201,7 +227,10 @@ class World:
             call = json.loads(line)
             execution_id, task, attempt = call["key"].split(":")
             assert (execution_id, task) == (call["execution"], call["task"])
-            if execution_id in by_id and call["what"] == "call":
+            if attempt.startswith("ahead-"):
+                # Out of turn, so only what reads; whether its result counts is seen in the events.
+                assert by_id[execution_id].plan.by_id[task].target == READER
+            elif execution_id in by_id and call["what"] == "call":
                 by_id[execution_id].may_run(task)
                 key = self._keys.setdefault((execution_id, task, attempt), call["key"])
                 assert key == call["key"]
@@ -252,22 +281,43 @@ class World:
             assert (ends[name].status, ends[name].skip) == (end.status, end.skip), name
             if end.status == "SUCCEEDED":
                 assert ends[name].output == end.output, name
+                assert ends[name].inputs in (None, end.inputs), name
         self.check_records(model)
         self._check_commands(model)
+        self._check_ahead(model, settled)
         if model.final != "ABORTED":
             assert settled.keys() == model.plan.by_id.keys()
             assert status_fits(model.final, model.plans, ends)
 
+    def _check_ahead(self, model: Model, settled: dict[str, Outcome]) -> None:
+        """What was used is the task's result, once; nothing else is left."""
+        aside.tidy()
+        rows = Speculation.objects.filter(execution_id=model.id)
+        assert not rows.filter(state__in=("RUNNING", "READY")).exists()
+        used = list(rows.filter(state="USED").values_list("task_id", flat=True))
+        assert len(used) == len(set(used))
+        assert all(settled[name].status != "FAILED" for name in used if name in settled)
+
     def check_records(self, model: Model) -> None:
         """One record per decision of a person, or of time in a person's stead."""
-        assert HumanReviewRecord.objects.filter(execution_id=model.id).count() == model.records
+        records = HumanReviewRecord.objects.filter(execution_id=model.id)
+        assert records.count() == model.records
+        for record in records.filter(is_edited=True):
+            verdict = model.told.verdicts[record.node_id, record.trigger_phase]
+            assert verdict.edited
+            after = record.trigger_phase == "AFTER_EXECUTION"
+            laid = verdict.edits if after else {**record.original_data, **verdict.edits}
+            assert record.modified_data == laid
 
     def _settled(self, model: Model) -> dict[str, Outcome]:
         execution = Execution.objects.get(pk=model.id)
         rows = execution.attempts.filter(settled=True)
         return {
             row.task_id: Outcome(
-                row.status, row.skip_reason, row.edited_output if row.is_edited else row.output
+                row.status,
+                row.skip_reason,
+                row.edited_output if row.is_edited else row.output,
+                row.inputs,
             )
             for row in rows
         }

@@ -1,5 +1,5 @@
 """Admin of workflows: definitions and servers are kept here, runs are only looked at."""
 
-from . import definitions, executions, permissions, servers, tokens
+from . import definitions, executions, permissions, servers, tokens, webhooks
 
-__all__ = ["definitions", "executions", "permissions", "servers", "tokens"]
+__all__ = ["definitions", "executions", "permissions", "servers", "tokens", "webhooks"]

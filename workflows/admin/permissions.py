@@ -8,6 +8,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from workflows.models import Capability, Grant
+from workflows.planning import sync_capabilities
 
 from .reading import ReadOnly
 
@@ -39,6 +40,11 @@ class CapabilityAdmin(Base):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
+
+    def save_model(self, request: HttpRequest, obj: Capability, form: Any, change: Any) -> None:
+        """Plans may use it from now on, or no longer."""
+        super().save_model(request, obj, form, change)
+        sync_capabilities()
 
 
 @admin.register(Grant)

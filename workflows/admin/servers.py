@@ -82,6 +82,19 @@ class McpServerAdmin(Base):
         known = ["name", "enabled", "transport", "command", "args", env, "url", headers]
         return [*known, "synced_at", "sync_error"] if obj is not None else known
 
+    def save_model(self, request: HttpRequest, obj: McpServer, form: Any, change: Any) -> None:
+        """A server that is switched off takes its tools along; the sweeper reads a new one."""
+        super().save_model(request, obj, form, change)
+        catalogue.retire_servers()
+
+    def delete_model(self, request: HttpRequest, obj: McpServer) -> None:
+        super().delete_model(request, obj)
+        catalogue.retire_servers()
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[McpServer]) -> None:
+        super().delete_queryset(request, queryset)
+        catalogue.retire_servers()
+
     @admin.display(description="env")
     def env_names(self, server: McpServer) -> str:
         return ", ".join(server.env) or "-"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
+from structlog.contextvars import bind_contextvars
 
 from workflows.models import ApiToken
 from workflows.tokens import authenticate_token
@@ -33,6 +34,7 @@ class TokenAuthentication(BaseAuthentication):
             token = None
         if token is None:
             raise AuthenticationFailed("This token is not valid; it may be expired or revoked.")
+        bind_contextvars(user=token.user.get_username(), token=token.prefix)
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:

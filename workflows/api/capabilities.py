@@ -14,15 +14,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from workflows import access, capabilities
+from workflows import access, capabilities, catalogue
 from workflows.engine.permissions import PermissionSet
 from workflows.idempotency import Answer, json_text
 from workflows.models import Capability
 
 from .executions import visible_execution
 from .once import once
-from .pagination import CursorPages
-from .parsers import object_body
+from .parsers import asked_for, object_body
 from .permissions import HasRole, HasScope, caller, require
 from .problems import register
 from .schema import BODY, IDEMPOTENCY_KEY, problems
@@ -111,10 +110,6 @@ class MakeSerializer(Strict):
     )
 
 
-class CapabilityPages(CursorPages):
-    ordering = "name"
-
-
 def _rows() -> QuerySet[Capability]:
     return Capability.objects.select_related("created_by")
 
@@ -123,10 +118,16 @@ class CapabilitiesView(ListAPIView[Capability]):
     """The capabilities there are, and making one."""
 
     permission_classes = (HasRole, HasScope("run"))
-    pagination_class = CapabilityPages
+    orderings = {
+        "name": ("name",),
+        "-name": ("-name",),
+        "-created_at": ("-created_at", "-id"),
+        "created_at": ("created_at", "id"),
+    }
     serializer_class = CapabilityRowSerializer
 
     def get_queryset(self) -> QuerySet[Capability]:
+        asked_for(self.request)
         return _rows()
 
     @extend_schema(
@@ -154,7 +155,7 @@ class CapabilitiesView(ListAPIView[Capability]):
         execution = visible_execution(request, wanted.pop("execution_id"))
         allowed = access.may_operate(request.user, execution)
         require(allowed, "Operators, admins and whoever started the run make capabilities of it.")
-        made = capabilities.make_capability(actor=caller(request), execution=execution, **wanted)
+        made = catalogue.keep_capability(actor=caller(request), execution=execution, **wanted)
         text = json_text(CapabilitySerializer(made).data)
         return Answer(201, text, reverse("capability", kwargs={"name": made.name}))
 

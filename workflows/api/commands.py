@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from django.conf import settings
@@ -16,13 +15,15 @@ from rest_framework.views import APIView
 from workflows import access, services
 from workflows.engine.structure import Problem
 from workflows.idempotency import Answer, json_text
-from workflows.models import ApiToken, CommandLog, Execution
+from workflows.models import Execution
 
+from . import examples
+from .etags import seen_version
 from .executions import visible_execution
 from .once import once
 from .parsers import object_body
-from .permissions import HasRole, caller, require, require_scope
-from .schema import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, problems
+from .permissions import HasRole, caller, require, require_scope, token_of
+from .schema import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, IF_MATCH, problems
 from .serializers import OutcomeSerializer, Plain
 
 DECISIONS = ("approval_response", "checkpoint_response")
@@ -36,7 +37,6 @@ _KINDS = (
     "modify_args",
     "update_state",
 )
-_ETAG = re.compile(r'(?:W/)?"([0-9]{1,18})"')
 _LARGEST = 2**63 - 1
 
 
@@ -73,12 +73,14 @@ class CommandsView(APIView):
     """One command; a decision takes the scope `decide`, anything else `run`."""
 
     permission_classes = (HasRole,)
+    throttle_scope = "decide"
 
     @extend_schema(
         operation_id="executions_command",
         summary="Command an execution",
-        parameters=[EXECUTION_ID, IDEMPOTENCY_KEY],
+        parameters=[EXECUTION_ID, IDEMPOTENCY_KEY, IF_MATCH],
         request=CommandSerializer,
+        examples=examples.COMMAND,
         responses={
             200: OutcomeSerializer,
             202: OutcomeSerializer,
@@ -130,7 +132,7 @@ def _decision(request: Request, execution: Execution, command: Any, version: int
         execution=execution,
         command=command,
         user=caller(request),
-        token=request.auth if isinstance(request.auth, ApiToken) else None,
+        token=token_of(request),
         source="rest",
         version=version,
     )
@@ -140,22 +142,12 @@ def _version(body: dict[str, Any], request: Request) -> int | None:
     """The version the sender saw, from the body or from If-Match; None when it does not say."""
     given = body.get("version")
     if given is None:
-        return _if_match(request.headers.get("If-Match", "*"))
+        return seen_version(request)
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= _LARGEST:
         raise services.InvalidRequest(
             (Problem("version", "not_a_version", "must be a whole number, the version you saw"),)
         )
     return given
-
-
-def _if_match(sent: str) -> int | None:
-    if sent == "*":
-        return None
-    found = _ETAG.fullmatch(sent)
-    if found is None:
-        message = 'must be the ETag of the execution, as in "12"'
-        raise services.InvalidRequest((Problem("If-Match", "not_a_version", message),))
-    return int(found[1])
 
 
 def _log_malformed(
@@ -165,11 +157,11 @@ def _log_malformed(
     invalid: services.InvalidRequest,
 ) -> None:
     kind = body.get("kind")
-    CommandLog.objects.create(
-        execution=execution,
-        kind=kind if kind in _KINDS else "unknown",
+    services.log_refusal(
+        execution_id=execution.pk,
+        kind=str(kind) if kind in _KINDS else "unknown",
         actor=request.user.get_username(),
         source="rest",
+        why=str(invalid),
         outcome="invalid",
-        detail=str(invalid)[:2000],
     )

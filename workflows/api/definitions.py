@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import Http404
 from django.urls import reverse
@@ -14,15 +15,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from workflows import definitions
+from workflows import access, definitions
 from workflows.idempotency import Answer, json_text
 from workflows.models import Workflow
 
+from . import examples
+from .etags import check_if_match, unless_known, workflow_etag
 from .once import once
-from .pagination import CursorPages
-from .parsers import object_body
-from .permissions import AdminWrites, HasRole, HasScope, caller
-from .schema import BODY, IDEMPOTENCY_KEY, problems
+from .parsers import asked_for, object_body
+from .permissions import AdminWrites, HasRole, HasScope, caller, require
+from .schema import BODY, ETAG, IDEMPOTENCY_KEY, IF_MATCH, IF_NONE_MATCH, problems
 from .serializers import Plain, Strict
 
 if TYPE_CHECKING:
@@ -83,28 +85,42 @@ class EnabledSerializer(Plain):
     enabled = serializers.BooleanField(required=False, allow_null=True, default=None)
 
 
-class WorkflowPages(CursorPages):
-    ordering = "name"
-
-
-def _fields(request: Request) -> dict[str, Any]:
-    asked = DefinitionSerializer(data=object_body(request.data))
+def _fields(request: Request, *, partial: bool = False) -> dict[str, Any]:
+    asked = DefinitionSerializer(data=object_body(request.data), partial=partial)
     asked.is_valid(raise_exception=True)
     return dict(asked.validated_data)
+
+
+def _workflow(request: Request, name: str, *, lock: bool = False) -> Workflow:
+    """The workflow of this name, locked until the transaction ends if asked; raises Http404."""
+    rows = access.workflows_for(request.user).select_related("created_by")
+    rows = rows.select_for_update(of=("self",)) if lock else rows
+    found = rows.filter(name=name).first() if "\0" not in name else None
+    if found is None:
+        raise Http404
+    return found
+
+
+def _shown(workflow: Workflow) -> Response:
+    headers = {"ETag": workflow_etag(workflow)}
+    return Response(WorkflowSerializer(workflow).data, headers=headers)
 
 
 class WorkflowsView(ListAPIView[Workflow]):
     """The workflows there are, and adding one."""
 
     permission_classes = (HasRole, HasScope("admin"), AdminWrites)
-    pagination_class = WorkflowPages
+    orderings = {
+        "name": ("name",),
+        "-name": ("-name",),
+        "-updated_at": ("-updated_at", "-id"),
+        "updated_at": ("updated_at", "id"),
+    }
     serializer_class = WorkflowRowSerializer
 
     def get_queryset(self) -> QuerySet[Workflow]:
-        asked = EnabledSerializer(data=self.request.query_params.dict())
-        asked.is_valid(raise_exception=True)
-        rows = Workflow.objects.select_related("created_by")
-        enabled = asked.validated_data["enabled"]
+        enabled = asked_for(self.request, EnabledSerializer)["enabled"]
+        rows = access.workflows_for(self.request.user).select_related("created_by")
         return rows if enabled is None else rows.filter(enabled=enabled)
 
     @extend_schema(
@@ -121,12 +137,15 @@ class WorkflowsView(ListAPIView[Workflow]):
         summary="Add a workflow",
         parameters=[IDEMPOTENCY_KEY],
         request=DefinitionSerializer,
+        examples=examples.WORKFLOW,
         responses={201: WorkflowSerializer, **problems(403, *BODY)},
     )
     def post(self, request: Request) -> Response:
         return once(request, lambda: self._create(request))
 
     def _create(self, request: Request) -> Answer:
+        unlimited = access.limit_of(caller(request)) is None
+        require(unlimited, "This token is for certain workflows alone.")
         workflow = definitions.save_workflow(actor=caller(request), fields=_fields(request))
         text = json_text(WorkflowSerializer(workflow).data)
         location = reverse("workflow", kwargs={"name": workflow.name})
@@ -138,40 +157,58 @@ class WorkflowView(APIView):
 
     permission_classes = (HasRole, HasScope("admin"), AdminWrites)
 
-    def _workflow(self, name: str) -> Workflow:
-        found = Workflow.objects.select_related("created_by").filter(name=name).first()
-        if found is None:
-            raise Http404
-        return found
-
     @extend_schema(
         operation_id="workflows_get",
         summary="One workflow with plan and policy",
-        parameters=[_NAME],
-        responses={200: WorkflowSerializer, **problems(403, 404)},
+        parameters=[_NAME, IF_NONE_MATCH, ETAG],
+        responses={200: WorkflowSerializer, 304: None, **problems(403, 404)},
     )
     def get(self, request: Request, name: str) -> Response:
-        return Response(WorkflowSerializer(self._workflow(name)).data)
+        workflow = _workflow(request, name)
+        known = unless_known(request, workflow_etag(workflow))
+        return known or _shown(workflow)
 
     @extend_schema(
         operation_id="workflows_replace",
         summary="Replace a workflow",
-        parameters=[_NAME],
+        parameters=[_NAME, IF_MATCH, ETAG],
         request=DefinitionSerializer,
-        responses={200: WorkflowSerializer, **problems(403, 404, *BODY)},
+        responses={200: WorkflowSerializer, **problems(403, 404, 412, *BODY)},
     )
     def put(self, request: Request, name: str) -> Response:
-        workflow = self._workflow(name)
-        fields = _fields(request)
-        saved = definitions.save_workflow(actor=caller(request), fields=fields, workflow=workflow)
-        return Response(WorkflowSerializer(saved).data)
+        return self._changed(request, name, partial=False)
+
+    @extend_schema(
+        operation_id="workflows_change",
+        summary="Change some fields of a workflow",
+        parameters=[_NAME, IF_MATCH, ETAG],
+        request=DefinitionSerializer,
+        responses={200: WorkflowSerializer, **problems(403, 404, 412, *BODY)},
+    )
+    def patch(self, request: Request, name: str) -> Response:
+        return self._changed(request, name, partial=True)
+
+    def _changed(self, request: Request, name: str, *, partial: bool) -> Response:
+        _workflow(request, name)
+        fields = _fields(request, partial=partial)
+        with transaction.atomic():
+            # Under the lock, so that of two senders who saw the same state one is refused.
+            workflow = _workflow(request, name, lock=True)
+            check_if_match(request, workflow_etag(workflow))
+            saved = definitions.save_workflow(
+                actor=caller(request), fields=fields, workflow=workflow
+            )
+        return _shown(saved)
 
     @extend_schema(
         operation_id="workflows_delete",
         summary="Remove a workflow that was never run",
-        parameters=[_NAME],
-        responses={204: None, **problems(403, 404, 409)},
+        parameters=[_NAME, IF_MATCH],
+        responses={204: None, **problems(403, 404, 409, 412, 422)},
     )
     def delete(self, request: Request, name: str) -> Response:
-        definitions.delete_workflow(workflow=self._workflow(name))
+        with transaction.atomic():
+            workflow = _workflow(request, name, lock=True)
+            check_if_match(request, workflow_etag(workflow))
+            definitions.delete_workflow(workflow=workflow)
         return Response(status=204)

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
+from rest_framework.exceptions import Throttled, ValidationError
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from workflows import conf
+from workflows.connections import Slot, enter
 from workflows.engine.status import ExecutionStatus
-from workflows.models import ApiToken, Execution
+from workflows.models import Execution
 from workflows.wire import wire_events
 
 from . import stream
 from .executions import visible_execution
-from .permissions import HasRole, HasScope, caller
+from .parsers import asked_for
+from .permissions import HasRole, HasScope, caller, token_of
 from .schema import EXECUTION_ID, problems
 from .serializers import Plain
 
 _LARGEST = 2**63 - 1
 _MOST = 500
+#: When a client that has too many streams open should try again.
+_FULL_SECONDS = 5
 
 
 class EventStreamRenderer(JSONRenderer):
@@ -90,19 +97,23 @@ class EventsView(APIView):
     )
     def get(self, request: Request, execution_id: str) -> HttpResponseBase:
         execution = visible_execution(request, execution_id)
-        asked = AfterSerializer(data=_asked(request))
-        asked.is_valid(raise_exception=True)
-        after = asked.validated_data["after"]
+        wanted = _asked(request)
+        after = wanted["after"]
         if request.accepted_renderer.media_type == EventStreamRenderer.media_type:
             return _streamed(request, execution, after)
-        return _page(request, execution, after, asked.validated_data["limit"])
+        return _page(request, execution, after, wanted["limit"])
 
 
 def _asked(request: Request) -> dict[str, Any]:
     """The query; a reconnecting EventSource says in a header how far it came."""
-    asked: dict[str, Any] = request.query_params.dict()
+    wanted = asked_for(request, AfterSerializer, also=frozenset())
     last = request.headers.get("Last-Event-ID")
-    return {**asked, "after": last} if last else asked
+    if not last:
+        return wanted
+    came = AfterSerializer(data={"after": last})
+    if not came.is_valid():
+        raise ValidationError({"Last-Event-ID": came.errors["after"]})
+    return {**wanted, "after": came.validated_data["after"]}
 
 
 def _page(request: Request, execution: Execution, after: int, limit: int) -> Response:
@@ -124,11 +135,42 @@ def _streamed(request: Request, execution: Execution, after: int) -> HttpRespons
         return HttpResponse(status=204)
     watcher = stream.Watcher(
         user_id=caller(request).pk,
-        token_id=request.auth.pk if isinstance(request.auth, ApiToken) else None,
+        token_id=token.pk if (token := token_of(request)) else None,
         session_key=None if request.auth is not None else request.session.session_key,
     )
-    return StreamingHttpResponse(
-        stream.follow(execution.pk, after=after, watcher=watcher),
+    slot = _slot(request)
+    response = _Stream(
+        _until_over(stream.follow(execution.pk, after=after, watcher=watcher), slot),
         content_type="text/event-stream",
         headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
     )
+    response.slot = slot
+    return response
+
+
+class _Stream(StreamingHttpResponse):
+    """Gives its place back when the server closes it, read from or not."""
+
+    slot: Slot
+
+    def close(self) -> None:
+        self.slot.leave()
+        super().close()
+
+
+def _slot(request: Request) -> Slot:
+    """A place for one more stream; raises Throttled when the caller has no more."""
+    token = token_of(request)
+    who = token.digest if token else str(request.session.session_key)
+    slot = enter(who, most=conf.connections_each())
+    if slot is None:
+        raise Throttled(wait=_FULL_SECONDS, detail="Too many streams are open; close one.")
+    return slot
+
+
+async def _until_over(events: AsyncIterator[bytes], slot: Slot) -> AsyncIterator[bytes]:
+    try:
+        async for event in events:
+            yield event
+    finally:
+        slot.leave()

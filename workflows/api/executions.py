@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import Http404
@@ -22,11 +22,12 @@ from workflows.idempotency import Answer, json_text
 from workflows.models import Checkpoint, Execution, ExecutionEvent, Hold, Workflow
 from workflows.selectors import tasks_of
 
+from . import examples
+from .etags import execution_etag, unless_known
 from .once import once
-from .pagination import CursorPages
-from .parsers import object_body
+from .parsers import asked_for, object_body
 from .permissions import HasRole, HasScope, caller, require
-from .schema import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, problems
+from .schema import BODY, ETAG, EXECUTION_ID, IDEMPOTENCY_KEY, IF_NONE_MATCH, problems
 from .serializers import (
     CheckpointSerializer,
     ExecutionRowSerializer,
@@ -38,6 +39,9 @@ from .serializers import (
     SaidSerializer,
     StartSerializer,
 )
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
 
 _DIGITS = re.compile(r"[0-9]{1,19}")
 _LARGEST = 2**63 - 1
@@ -91,13 +95,17 @@ class ExecutionsView(ListAPIView[Execution]):
     """The executions that the caller may see, and starting one."""
 
     permission_classes = (HasRole, HasScope("run"))
-    pagination_class = CursorPages
+    throttle_scope = "start"
     serializer_class = ExecutionRowSerializer
+    orderings = {
+        "-created_at": ("-id",),
+        "created_at": ("id",),
+        "-updated_at": ("-updated_at", "-id"),
+        "updated_at": ("updated_at", "id"),
+    }
 
     def get_queryset(self) -> QuerySet[Execution]:
-        asked = FilterSerializer(data=self.request.query_params.dict())
-        asked.is_valid(raise_exception=True)
-        wanted = asked.validated_data
+        wanted = asked_for(self.request, FilterSerializer)
         rows = visible_rows(self.request)
         if "status" in wanted:
             rows = rows.filter(status=wanted["status"])
@@ -107,6 +115,10 @@ class ExecutionsView(ListAPIView[Execution]):
             rows = rows.filter(created_by=self.request.user.pk)
         elif "created_by" in wanted:
             rows = rows.filter(created_by__username=wanted["created_by"])
+        if "created_from" in wanted:
+            rows = rows.filter(created_at__gte=wanted["created_from"])
+        if "created_to" in wanted:
+            rows = rows.filter(created_at__lt=wanted["created_to"])
         return rows
 
     @extend_schema(
@@ -123,6 +135,7 @@ class ExecutionsView(ListAPIView[Execution]):
         summary="Start an execution",
         parameters=[IDEMPOTENCY_KEY],
         request=StartSerializer,
+        examples=examples.START,
         responses={201: ExecutionSerializer, **problems(403, *BODY)},
     )
     def post(self, request: Request) -> Response:
@@ -140,7 +153,7 @@ class ExecutionsView(ListAPIView[Execution]):
             title = title or intent[:200]
         execution = services.start_execution(
             actor=caller(request),
-            workflow=workflow_named(name) if name is not None else None,
+            workflow=workflow_named(caller(request), name) if name is not None else None,
             plan=plan,
             inputs=wanted.get("inputs"),
             policy=wanted.get("policy"),
@@ -149,9 +162,9 @@ class ExecutionsView(ListAPIView[Execution]):
         return _answer(request, execution)
 
 
-def workflow_named(name: str) -> Workflow:
+def workflow_named(user: User, name: str) -> Workflow:
     """The enabled workflow of this name, else of this id; raises InvalidRequest."""
-    rows = Workflow.objects.filter(enabled=True)
+    rows = access.workflows_for(user).filter(enabled=True)
     found = rows.filter(name=name).first()
     if found is None and _DIGITS.fullmatch(name):
         found = rows.filter(pk=int(name)).first()
@@ -169,23 +182,21 @@ class ExecutionView(APIView):
     @extend_schema(
         operation_id="executions_get",
         summary="One execution with tasks and holds",
-        parameters=[EXECUTION_ID],
-        responses={200: ExecutionSerializer, **problems(403, 404)},
+        parameters=[EXECUTION_ID, IF_NONE_MATCH, ETAG],
+        responses={200: ExecutionSerializer, 304: None, **problems(403, 404)},
     )
     def get(self, request: Request, execution_id: str) -> Response:
         execution = visible_execution(request, execution_id)
-        return Response(body_of(execution), headers={"ETag": f'"{execution.version}"'})
-
-
-class CheckpointPages(CursorPages):
-    ordering = "-layer"
+        etag = execution_etag(execution.version)
+        known = unless_known(request, etag)
+        return known or Response(body_of(execution), headers={"ETag": etag})
 
 
 class CheckpointsView(ListAPIView[Checkpoint]):
     """Where an execution can be forked."""
 
     permission_classes = (HasRole, HasScope("read"))
-    pagination_class = CheckpointPages
+    orderings = {"-layer": ("-layer",), "layer": ("layer",)}
     serializer_class = CheckpointSerializer
 
     def get_queryset(self) -> QuerySet[Checkpoint]:
@@ -202,15 +213,11 @@ class CheckpointsView(ListAPIView[Checkpoint]):
         return super().get(request, *args, **kwargs)
 
 
-class MessagePages(CursorPages):
-    ordering = "seq"
-
-
 class MessagesView(ListAPIView[ExecutionEvent]):
     """The conversation of an execution."""
 
     permission_classes = (HasRole, HasScope("run"))
-    pagination_class = MessagePages
+    orderings = {"seq": ("seq",), "-seq": ("-seq",)}
     serializer_class = SaidSerializer
 
     def get_queryset(self) -> QuerySet[ExecutionEvent]:
@@ -229,7 +236,7 @@ class MessagesView(ListAPIView[ExecutionEvent]):
     @extend_schema(
         operation_id="executions_say",
         summary="Say something in the conversation",
-        parameters=[EXECUTION_ID],
+        parameters=[EXECUTION_ID, IDEMPOTENCY_KEY],
         request=MessageSerializer,
         responses={
             200: OutcomeSerializer,
@@ -240,6 +247,9 @@ class MessagesView(ListAPIView[ExecutionEvent]):
     def post(self, request: Request, execution_id: str) -> Response:
         execution = visible_execution(request, execution_id)
         require(access.may_start(request.user), "Your role reads conversations only.")
+        return once(request, lambda: self._say(request, execution))
+
+    def _say(self, request: Request, execution: Execution) -> Answer:
         asked = MessageSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         result = services.submit_command(
@@ -249,13 +259,14 @@ class MessagesView(ListAPIView[ExecutionEvent]):
             source="rest",
         )
         body = {"outcome": result.outcome, "version": result.version, "status": result.status}
-        return Response(body, status=200 if result.outcome == "applied" else 202)
+        return Answer(200 if result.outcome == "applied" else 202, json_text(body))
 
 
 class ForkView(APIView):
     """Going on from a checkpoint as a new execution."""
 
     permission_classes = (HasRole, HasScope("run"))
+    throttle_scope = "start"
 
     @extend_schema(
         operation_id="executions_fork",

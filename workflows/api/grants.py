@@ -17,7 +17,7 @@ from workflows import grants
 from workflows.models import Grant
 
 from .executions import number_of
-from .pagination import CursorPages
+from .parsers import asked_for
 from .permissions import HasRole, HasScope, caller, require
 from .schema import problems
 from .serializers import Plain
@@ -73,14 +73,13 @@ class GrantsView(ListAPIView[Grant]):
     """Grants of the executions that the caller may see."""
 
     permission_classes = (HasRole, HasScope("read"))
-    pagination_class = CursorPages
+    orderings = {"-granted_at": ("-id",), "granted_at": ("id",)}
     serializer_class = GrantSerializer
 
     def get_queryset(self) -> QuerySet[Grant]:
-        asked = InForceSerializer(data=self.request.query_params.dict())
-        asked.is_valid(raise_exception=True)
+        wanted = asked_for(self.request, InForceSerializer)
         user = caller(self.request)
-        return grants.in_force(user) if asked.validated_data["in_force"] else grants.ledger(user)
+        return grants.in_force(user) if wanted["in_force"] else grants.ledger(user)
 
     @extend_schema(
         operation_id="grants_list",

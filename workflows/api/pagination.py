@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import DataError
 from django.db.models import QuerySet
 from rest_framework.exceptions import NotFound
+from rest_framework.exceptions import ValidationError as Invalid
 from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 
+#: Public name of an order → columns.  The first is the one that counts unless `ordering` asks.
+Orderings = Mapping[str, tuple[str, ...]]
+
 
 class CursorPages(CursorPagination):
-    """`{next, previous, results}`, newest first, 50 rows unless `page_size` asks (at most 200).
+    """`{next, previous, results}`, 50 rows unless `page_size` asks (1 to 200).
 
-    A view whose order differs sets `ordering` on a subclass.  A forged cursor is 404.
+    The orders are those of the view's `orderings`, newest first when it has none.  A parameter
+    that is none of these is 422 with its name, a cursor that nobody handed out as well.
     """
 
-    ordering: Any = "-id"
     page_size = 50
     page_size_query_param = "page_size"
     max_page_size = 200
@@ -29,5 +33,51 @@ class CursorPages(CursorPagination):
     ) -> list[Any] | None:
         try:
             return super().paginate_queryset(queryset, request, view)
-        except (ValueError, ValidationError, DataError) as error:
-            raise NotFound(self.invalid_cursor_message) from error
+        except (NotFound, ValueError, ValidationError, DataError) as error:
+            message = "is not a cursor of this list: follow `next` and `previous` as they are"
+            raise Invalid({"cursor": [message]}, code="malformed") from error
+
+    def get_page_size(self, request: Request) -> int | None:
+        asked = request.query_params.get("page_size", str(self.page_size))
+        if not (asked.isascii() and asked.isdigit() and 1 <= int(asked[:6]) <= self.max_page_size):
+            message = f"must be a whole number from 1 to {self.max_page_size}"
+            raise Invalid({"page_size": [message]}, code="invalid")
+        return int(asked)
+
+    def get_ordering(self, request: Request, queryset: QuerySet[Any], view: Any) -> tuple[str, ...]:
+        choice = orderings_of(view)
+        asked = request.query_params.get("ordering") or next(iter(choice))
+        if asked not in choice:
+            message = f"must be one of {', '.join(choice)}"
+            raise Invalid({"ordering": [message]}, code="invalid_choice")
+        return choice[asked]
+
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        """What the OpenAPI document says about the parameters."""
+        choice = list(orderings_of(view))
+        size = {"type": "integer", "minimum": 1, "maximum": self.max_page_size}
+        return [
+            _parameter("cursor", "Follow `next` and `previous`.", {"type": "string"}),
+            _parameter("page_size", "Rows of a page.", {**size, "default": self.page_size}),
+            _parameter(
+                "ordering",
+                "`-` is descending.",
+                {"type": "string", "enum": choice, "default": choice[0]},
+            ),
+        ]
+
+
+def orderings_of(view: Any) -> Orderings:
+    """The orders that a list view offers."""
+    found: Orderings = getattr(view, "orderings", None) or {"-id": ("-id",)}
+    return found
+
+
+def _parameter(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "required": False,
+        "in": "query",
+        "description": description,
+        "schema": schema,
+    }

@@ -1,4 +1,4 @@
-"""The one way in for JSON bodies."""
+"""The one way in for JSON bodies and for query parameters."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import IO, Any
 
 from django.http import UnreadablePostError
-from rest_framework.exceptions import ParseError
+from rest_framework import serializers
+from rest_framework.exceptions import ParseError, ValidationError
 from rest_framework.parsers import BaseParser
+from rest_framework.request import Request
 
 from workflows.engine.bounded_json import DEFAULT, JSON, BoundedJSONError, Limits, parse
 
@@ -56,3 +58,27 @@ def object_body(data: Any) -> dict[str, Any]:
 def _kind(value: Any) -> str:
     names = {list: "an array", str: "text", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")
+
+
+#: Parameters that every list has; the pages look at them.
+OF_PAGES = frozenset({"cursor", "page_size", "ordering"})
+
+
+def asked_for(
+    request: Request,
+    shape: type[serializers.Serializer[Any]] = serializers.Serializer,
+    also: frozenset[str] = OF_PAGES,
+) -> dict[str, Any]:
+    """The query parameters as `shape` reads them; raises ValidationError with their names.
+
+    A parameter nobody knows is refused: a filter with a typing error would let everything through.
+    """
+    given = {name: value for name, value in request.query_params.items() if name not in also}
+    asked = shape(data=given)
+    unknown = sorted(given.keys() - asked.fields.keys())
+    if unknown:
+        known = ", ".join(sorted({*asked.fields, *also}))
+        words = [f"is not a known parameter; there are: {known}"]
+        raise ValidationError(dict.fromkeys(unknown, words), code="unknown")
+    asked.is_valid(raise_exception=True)
+    return dict(asked.validated_data)

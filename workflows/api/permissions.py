@@ -10,6 +10,7 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from workflows import access
+from workflows.models import ApiToken
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 def caller(request: Request) -> User:
     """The signed-in user; only for views that let nobody else in."""
     return cast("User", request.user)
+
+
+def token_of(request: Request) -> ApiToken | None:
+    """The bearer token of a call; None for a session, whose rights are the user's own."""
+    return request.auth if isinstance(request.auth, ApiToken) else None
 
 
 def has_scope(request: Request, scope: str) -> bool:
@@ -71,6 +77,15 @@ class AdminWrites(BasePermission):
         if request.method in SAFE_METHODS:
             return True
         return access.ADMIN in access.roles_of(request.user)
+
+
+class MaySubscribe(BasePermission):
+    """The user's roles allow endpoints of their own."""
+
+    message = "Integrators, operators and admins have webhooks; ask an admin for the role."
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        return access.may_subscribe(request.user)
 
 
 def require(allowed: object, message: str) -> None:

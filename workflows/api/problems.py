@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -18,7 +19,7 @@ from typing import Any
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.core.exceptions import ValidationError as DjangoValidationError
 from django.db import DataError
-from django.http import Http404
+from django.http import Http404, JsonResponse
 from rest_framework import exceptions as drf
 from rest_framework.response import Response
 
@@ -41,16 +42,27 @@ CODES = (
     "not_acceptable",
     "refused",
     "stale_version",
+    "precondition_failed",
+    "length_required",
     "too_large",
     "unsupported_media_type",
     "idempotency_mismatch",
     "throttled",
+    "internal_error",
 )
 
 
 class BodyTooLarge(drf.APIException):
     status_code = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     default_code = "too_large"
+
+
+class PreconditionFailed(drf.APIException):
+    """`If-Match` names a state that is not the present one."""
+
+    status_code = HTTPStatus.PRECONDITION_FAILED
+    default_code = "precondition_failed"
+    default_detail = "It was changed meanwhile. Read it again and send the ETag of that answer."
 
 
 class IdempotencyMismatch(drf.APIException):
@@ -117,18 +129,28 @@ def problem(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """One problem answer."""
-    body: dict[str, Any] = {
+    body = _body(status, code, detail)
+    listed = [{"path": e.path, "code": e.code, "message": e.message} for e in errors]
+    for key, value in (("reason", reason), ("errors", listed), ("state", state)):
+        if value:
+            body[key] = value
+    return Response(body, status=status, content_type=CONTENT_TYPE, headers=dict(headers or {}))
+
+
+def _body(status: int, code: str, detail: str) -> dict[str, Any]:
+    return {
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
         "status": status,
         "code": code,
         "detail": detail,
     }
-    listed = [{"path": e.path, "code": e.code, "message": e.message} for e in errors]
-    for key, value in (("reason", reason), ("errors", listed), ("state", state)):
-        if value:
-            body[key] = value
-    return Response(body, status=status, content_type=CONTENT_TYPE, headers=dict(headers or {}))
+
+
+def plain_problem(*, status: int, code: str, detail: str, **more: Any) -> JsonResponse:
+    """A problem answer outside the REST framework: no view was found, or a view broke."""
+    body = {**_body(status, code, detail), **more}
+    return JsonResponse(body, status=status, content_type=CONTENT_TYPE)
 
 
 def problem_handler(exc: Exception, context: Mapping[str, Any]) -> Response | None:
@@ -214,7 +236,7 @@ def _of_drf(exc: drf.APIException) -> Response:
     if getattr(exc, "auth_header", None):
         headers["WWW-Authenticate"] = str(getattr(exc, "auth_header", ""))
     if getattr(exc, "wait", None):
-        headers["Retry-After"] = str(int(getattr(exc, "wait", 0)))
+        headers["Retry-After"] = str(math.ceil(getattr(exc, "wait", 0)))
     if isinstance(exc, drf.ValidationError):
         errors = tuple(_flat(exc.detail, ""))
         detail = _detail(exc, _Kind(422, "invalid"), errors)

@@ -16,10 +16,15 @@ _WORDS = {
     401: "No valid token or session",
     403: "The role or the token's scope does not allow it",
     404: "There is no such thing, or it is not visible to the caller",
+    406: "Accept names nothing that can be written",
     409: "It has moved on, or the present state does not allow it",
+    411: "The body came without a Content-Length",
+    412: "It was changed since the state that If-Match names",
     413: "The body is too large",
     415: "The body is not JSON",
     422: "Fields are at fault; `errors` names them",
+    429: "Too many requests in a minute, or too many open streams",
+    500: "Our own fault; the log has it under `request_id`",
 }
 
 EXECUTION_ID = OpenApiParameter(
@@ -31,6 +36,20 @@ IDEMPOTENCY_KEY = OpenApiParameter(
     OpenApiParameter.HEADER,
     description="The same key with the same body gets the same answer, for 24 hours.",
 )
+
+IF_MATCH = OpenApiParameter(
+    "If-Match",
+    {"type": "string", "pattern": '^(\\*|"[0-9]{1,18}")$'},
+    OpenApiParameter.HEADER,
+    description="The ETag of what you saw; `*` for whatever is there.",
+)
+IF_NONE_MATCH = OpenApiParameter(
+    "If-None-Match",
+    str,
+    OpenApiParameter.HEADER,
+    description="The ETag you have; the answer is 304 while nothing has changed.",
+)
+ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=[200])
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
@@ -65,6 +84,7 @@ class ProblemSerializer(Plain):
     reason = serializers.CharField(required=False)
     errors = FaultSerializer(many=True, required=False)  # type: ignore[assignment]
     state = serializers.DictField(required=False)
+    request_id = serializers.CharField(required=False)
 
 
 def problems(*statuses: int) -> dict[Any, Any]:
@@ -73,6 +93,56 @@ def problems(*statuses: int) -> dict[Any, Any]:
         (status, CONTENT_TYPE): OpenApiResponse(ProblemSerializer, _WORDS[status])
         for status in sorted({401, *statuses})
     }
+
+
+def complete_problems(result: Any, **about: Any) -> Any:
+    """A spectacular hook: the refusals that any operation may answer with, where none is named."""
+    for path, item in result["paths"].items():
+        for operation in item.values():
+            if not isinstance(operation, dict) or "responses" not in operation:
+                continue
+            statuses = {401, 403, 406, 429, 500}
+            if "requestBody" in operation:
+                statuses |= {*BODY, 411}
+            if operation.get("parameters"):
+                statuses |= {404, 422} if "{" in path else {422}
+            for status in sorted(statuses):
+                operation["responses"].setdefault(str(status), _described(status))
+            operation["responses"] = dict(sorted(operation["responses"].items()))
+    return result
+
+
+def plain_any(result: Any, **about: Any) -> Any:
+    """A spectacular hook: "any value, or null" is any value.
+
+    As `oneOf` the two exclude each other, and null, which fits both, would fit neither.
+    """
+    _simplify(result)
+    return result
+
+
+def _simplify(node: Any) -> None:
+    if isinstance(node, dict):
+        choice = node.get("oneOf")
+        if isinstance(choice, list) and {} in choice:
+            del node["oneOf"]
+        node = list(node.values())
+    if isinstance(node, list):
+        for each in node:
+            _simplify(each)
+
+
+def _described(status: int) -> dict[str, Any]:
+    schema = {"$ref": "#/components/schemas/Problem"}
+    answer: dict[str, Any] = {
+        "description": _WORDS[status],
+        "content": {CONTENT_TYPE: {"schema": schema}},
+    }
+    if status == 429:
+        answer["headers"] = {
+            "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."}
+        }
+    return answer
 
 
 #: What an operation with a JSON body may say about it.

@@ -62,6 +62,8 @@ class FilterSerializer(Plain):
     created_by = serializers.CharField(
         max_length=150, required=False, help_text="A user name, or `me`."
     )
+    created_from = serializers.DateTimeField(required=False, help_text="Inclusive.")
+    created_to = serializers.DateTimeField(required=False, help_text="Exclusive.")
 
 
 class MessageSerializer(Strict):

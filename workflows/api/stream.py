@@ -6,26 +6,21 @@ once and in order, whatever becomes of a piece of news.  `task_started` alone li
 
 from __future__ import annotations
 
-import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from channels.db import database_sync_to_async
-from channels.layers import get_channel_layer
 from django.conf import settings
 from django.contrib.auth import get_user, get_user_model
 from django.http import HttpRequest
-from redis.exceptions import RedisError
 
 from workflows import access
 from workflows.engine.status import ExecutionStatus
-from workflows.starts import Starts
-from workflows.tokens import usable
+from workflows.listening import Ear, group_of
+from workflows.tokens import usable_token
 from workflows.wire import wire_events
 
 if TYPE_CHECKING:
@@ -36,10 +31,6 @@ HEARTBEAT_SECONDS = 15.0
 #: What a client waits before it comes back.
 _RETRY_MS = 2000
 _BATCH = 200
-#: What Redis may take to let a stream join.
-_LAYER_SECONDS = 3.0
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +44,7 @@ class Watcher:
     def user(self) -> User | None:
         """The active user whose credential still holds, or None."""
         if self.token_id is not None:
-            token = usable().filter(pk=self.token_id).select_related("user").first()
+            token = usable_token(self.token_id)
             return token.user if token is not None and "read" in token.scopes else None
         if self.session_key is not None:
             return self._session_user()
@@ -93,7 +84,7 @@ def _look(execution_id: int, after: int, watcher: Watcher) -> _News:
 async def follow(execution_id: int, *, after: int, watcher: Watcher) -> AsyncIterator[bytes]:
     """Server-sent events with seq > `after`, until the final one or until the rights are gone."""
     # It listens before the first look, so that nothing falls between replay and news.
-    async with _Ear(group_of(execution_id)) as ear:
+    async with Ear(group_of(execution_id)) as ear:
         yield f"retry: {_RETRY_MS}\n\n".encode()
         while True:
             news = await database_sync_to_async(_look)(execution_id, after, watcher)
@@ -109,64 +100,6 @@ async def follow(execution_id: int, *, after: int, watcher: Watcher) -> AsyncIte
                 yield _event(start)
             if len(news.events) < _BATCH and not await ear.heard(HEARTBEAT_SECONDS):
                 yield b": still here\n\n"
-
-
-class _Ear:
-    """Hears that a group was told something.  Deaf while Redis is away.
-
-    `starts` keeps what it heard of tasks that run.
-    """
-
-    def __init__(self, group: str) -> None:
-        self._group = group
-        self.starts = Starts()
-        self._listens = asyncio.Event()
-        self._told = asyncio.Event()
-
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._listen())
-        await self._listens.wait()
-        return self
-
-    async def __aexit__(self, *raised: object) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-
-    async def heard(self, timeout: float) -> bool:
-        """Wait for news that came since the last call; False when none came in `timeout` s."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._told.wait(), timeout)
-        told = self._told.is_set()
-        self._told.clear()
-        return told
-
-    async def _listen(self) -> None:
-        try:
-            await self._subscribed()
-        except (RedisError, OSError, TimeoutError) as error:
-            logger.warning("no news of %s, only the heartbeat: %s", self._group, error)
-        finally:
-            self._listens.set()
-
-    async def _subscribed(self) -> None:
-        layer = get_channel_layer()
-        async with asyncio.timeout(_LAYER_SECONDS):
-            channel = await layer.new_channel()
-        try:
-            async with asyncio.timeout(_LAYER_SECONDS):
-                await layer.group_add(self._group, channel)
-            self._listens.set()
-            # Cancelled only in here, where the layer then gives the channel up.
-            while True:
-                self.starts.hear(await layer.receive(channel))
-                self._told.set()
-        finally:
-            await layer.group_discard(self._group, channel)
-
-
-def group_of(execution_id: int | str) -> str:
-    """The channel layer's group that hears of an execution's moves."""
-    return f"execution.{execution_id}"
 
 
 def _event(event: dict[str, Any]) -> bytes:

@@ -13,14 +13,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from workflows import tokens
+from workflows import access, tokens
+from workflows.idempotency import Answer, json_text
 from workflows.models import ApiToken
 
+from . import examples
 from .executions import number_of
-from .pagination import CursorPages
-from .parsers import object_body
+from .once import once
+from .parsers import asked_for, object_body
 from .permissions import HasRole, HasScope, caller, has_scope, require
-from .schema import BODY, problems
+from .schema import BODY, IDEMPOTENCY_KEY, problems
 from .serializers import Strict
 
 if TYPE_CHECKING:
@@ -36,14 +38,19 @@ class TokenSerializer(TokenModel):
 
     id = serializers.CharField()
     scopes = serializers.ListField(child=serializers.ChoiceField(choices=list(tokens.SCOPES)))
+    workflows = serializers.SerializerMethodField()
 
     class Meta:
         model = ApiToken
         fields: tuple[str, ...] = (
-            "id", "name", "prefix", "scopes", "created_at", "expires_at", "revoked_at",
+            "id", "name", "prefix", "scopes", "workflows", "created_at", "expires_at", "revoked_at",
             "last_used_at",
         )  # fmt: skip
         read_only_fields = fields
+
+    def get_workflows(self, token: ApiToken) -> list[str] | None:
+        """Names of the workflows it is for; null for all that its user may see."""
+        return tokens.workflow_names(token)
 
 
 class NewTokenSerializer(TokenSerializer):
@@ -64,16 +71,25 @@ class TokenRequestSerializer(Strict):
         child=serializers.ChoiceField(choices=list(tokens.SCOPES)), min_length=1, max_length=20
     )
     expires_at = serializers.DateTimeField(allow_null=True, default=None)
+    workflows = serializers.ListField(
+        child=serializers.CharField(max_length=100),
+        min_length=1,
+        max_length=100,
+        allow_null=True,
+        default=None,
+        help_text="Names: the token sees and starts these alone.",
+    )
 
 
 class TokensView(ListAPIView[ApiToken]):
     """My tokens, and making one.  By token that takes the scope `admin`."""
 
     permission_classes = (HasRole, HasScope("admin"))
-    pagination_class = CursorPages
+    orderings = {"-created_at": ("-id",), "created_at": ("id",)}
     serializer_class = TokenSerializer
 
     def get_queryset(self) -> QuerySet[ApiToken]:
+        asked_for(self.request)
         return ApiToken.objects.filter(user=self.request.user.pk)
 
     @extend_schema(
@@ -88,18 +104,33 @@ class TokensView(ListAPIView[ApiToken]):
         operation_id="tokens_create",
         summary="Make a token",
         description="The answer holds the token. It is not shown again.",
+        parameters=[IDEMPOTENCY_KEY],
         request=TokenRequestSerializer,
+        examples=examples.TOKEN,
         responses={201: NewTokenSerializer, **problems(403, *BODY)},
     )
     def post(self, request: Request) -> Response:
+        made: list[str] = []
+        answer = once(request, lambda: self._make(request, made))
+        key = request.headers.get("Idempotency-Key", "")
+        # The token itself is nowhere kept, with the answers of keys neither.
+        answer.data["token"] = made[0] if made else tokens.text_of(answer.data["prefix"], key)
+        answer["Cache-Control"] = "no-store"
+        return answer
+
+    def _make(self, request: Request, made: list[str]) -> Answer:
         asked = TokenRequestSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
-        beyond = [each for each in asked.validated_data["scopes"] if not has_scope(request, each)]
+        wanted = asked.validated_data
+        beyond = [each for each in wanted["scopes"] if not has_scope(request, each)]
         require(not beyond, "A token makes tokens with its own scopes only.")
-        token, text = tokens.create_token(user=caller(request), **asked.validated_data)
+        whole = wanted["workflows"] is None and access.limit_of(caller(request)) is not None
+        require(not whole, "A token for certain workflows makes tokens for these only.")
+        key = request.headers.get("Idempotency-Key", "")
+        token, text = tokens.create_token(user=caller(request), key=key, **wanted)
+        made.append(text)
         token.refresh_from_db()
-        body = {**TokenSerializer(token).data, "token": text}
-        return Response(body, status=201, headers={"Cache-Control": "no-store"})
+        return Answer(201, json_text(TokenSerializer(token).data))
 
 
 class TokenView(APIView):

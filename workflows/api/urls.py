@@ -5,6 +5,7 @@ from django.urls import path
 from .capabilities import CapabilitiesView, CapabilityView
 from .commands import CommandsView
 from .definitions import WorkflowsView, WorkflowView
+from .deliveries import DeliveriesView, DeliveryView, PingView, RedeliverView
 from .events import EventsView
 from .executions import (
     CheckpointsView,
@@ -15,8 +16,11 @@ from .executions import (
 )
 from .grants import GrantsView, RevokeView
 from .tokens import TokensView, TokenView
+from .webhooks import ResumeView, RotateView, WebhooksView, WebhookView
 
 _ONE = "executions/<str:execution_id>/"
+_HOOK = "webhooks/<str:webhook_id>/"
+_DELIVERY = f"{_HOOK}deliveries/<str:delivery_id>/"
 
 urlpatterns = [
     path("executions/", ExecutionsView.as_view(), name="executions"),
@@ -34,4 +38,12 @@ urlpatterns = [
     path("grants/<str:grant_id>/revoke/", RevokeView.as_view(), name="grant-revoke"),
     path("tokens/", TokensView.as_view(), name="tokens"),
     path("tokens/<str:token_id>/", TokenView.as_view(), name="token"),
+    path("webhooks/", WebhooksView.as_view(), name="webhooks"),
+    path(_HOOK, WebhookView.as_view(), name="webhook"),
+    path(f"{_HOOK}rotate/", RotateView.as_view(), name="webhook-rotate"),
+    path(f"{_HOOK}resume/", ResumeView.as_view(), name="webhook-resume"),
+    path(f"{_HOOK}ping/", PingView.as_view(), name="webhook-ping"),
+    path(f"{_HOOK}deliveries/", DeliveriesView.as_view(), name="webhook-deliveries"),
+    path(_DELIVERY, DeliveryView.as_view(), name="webhook-delivery"),
+    path(f"{_DELIVERY}redeliver/", RedeliverView.as_view(), name="webhook-redeliver"),
 ]

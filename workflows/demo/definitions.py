@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .sandbox_tour import SANDBOX_TOUR
+from .work_ahead import WORK_AHEAD
 
 _REPO = {"$from": "inputs", "select": "repo"}
 
@@ -182,4 +183,4 @@ REPOSITORY_CHECK: dict[str, Any] = {
     },
 }
 
-WORKFLOWS = (RELEASE_NOTES, REPOSITORY_CHECK, SANDBOX_TOUR)
+WORKFLOWS = (RELEASE_NOTES, REPOSITORY_CHECK, SANDBOX_TOUR, WORK_AHEAD)

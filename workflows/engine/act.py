@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import singledispatch
 from typing import Any
 
 from . import events as ev
 from .answer import events_for
 from .commands import Abort, AddMessage, Replan
-from .dag import CapabilityTask, CodeTask, ToolTask
-from .dataflow import condition_holds
 from .decide import Facts, Refused, decide
-from .faults import PermissionEscalationNeeded, TaskFailed
+from .faults import PermissionEscalationNeeded, TaskFailed, attempt_words
 from .gates import opening
-from .inputs import sources, task_inputs
+from .inputs import skip_reason, task_inputs
 from .moves import (
     AskAgent,
     Begin,
@@ -27,11 +25,17 @@ from .moves import (
     StartLayer,
 )
 from .permissions import NAMED, admits
-from .ports import AgentAnswer, AgentQuestion, Failure, Ports, Run, Settled, TaskCall, TaskResult
+from .ports import (
+    AgentAnswer,
+    AgentQuestion,
+    Ahead,
+    Failure,
+    Ports,
+    Run,
+    TaskCall,
+    TaskResult,
+)
 from .state import SkipReason
-from .status import TaskStatus
-
-Spec = ToolTask | CodeTask | CapabilityTask
 
 
 def act(run: Run, move: Move, ports: Ports) -> None:
@@ -84,7 +88,7 @@ def _(move: StartLayer, run: Run, ports: Ports) -> None:
     leaves = run.revision.plan.leaves
     for task in tasks:
         try:
-            reason = _skip_reason(task, settled, run)
+            reason = skip_reason(task, settled, run)
         except TaskFailed as failure:
             is_leaf = task.id in leaves
             error = ev.TaskErrored(
@@ -106,23 +110,6 @@ def _(move: StartLayer, run: Run, ports: Ports) -> None:
     )
 
 
-_BAD = (TaskStatus.FAILED, TaskStatus.REJECTED)
-
-
-def _skip_reason(task: Spec, settled: Mapping[str, Settled], run: Run) -> SkipReason | None:
-    """Why the task will not run, by what it waits for and by its condition."""
-    mine = {need: settled[need] for need in task.needs if need in settled}
-    needs = mine.values()
-    if any(need.status in _BAD or need.skip is SkipReason.UPSTREAM_FAILED for need in needs):
-        return SkipReason.UPSTREAM_FAILED
-    # What a command skipped counts as done, without an output.
-    if any(need.skip not in (None, SkipReason.COMMAND) for need in needs):
-        return SkipReason.UPSTREAM_SKIPPED
-    if task.when is not None and not condition_holds(task.when, sources(mine, run)):
-        return SkipReason.CONDITION
-    return None
-
-
 # --- tasks --------------------------------------------------------------------------------------
 
 
@@ -139,7 +126,7 @@ def _(move: RunTasks, run: Run, ports: Ports) -> None:
     untold = True
     for batch in ports.runner.run(calls, run.watch):
         for result in batch:
-            run.record(_told(run, result))
+            run.record(_told(run, result), *_ahead(result))
         if len(batch) < len(calls):
             run.commit()
             if untold:
@@ -159,7 +146,8 @@ def call_for(run: Run, task_id: str) -> TaskCall:
     # Without the revision: a plan that changes between a crash and the repetition keeps what began.
     key = f"{run.execution_id}:{task_id}:{attempt}"
     ceiling = run.policy.permission_ceiling
-    return TaskCall(task, inputs, attempt, key, run.execution_id, grants, ceiling)
+    speculates = run.policy.speculation.enabled
+    return TaskCall(task, inputs, attempt, key, run.execution_id, grants, ceiling, speculates)
 
 
 def _told(run: Run, result: TaskResult) -> ev.Event:
@@ -190,9 +178,21 @@ def _told(run: Run, result: TaskResult) -> ev.Event:
     )
 
 
+def _ahead(result: TaskResult) -> tuple[ev.Event, ...]:
+    """What is told of a result that was worked out before its task began."""
+    task_id = result.call.task.id
+    match result.ahead:
+        case None:
+            return ()
+        case Ahead(hit=True, seconds=seconds):
+            return (ev.SpeculationHit(task_id=task_id, seconds=seconds),)
+        case Ahead(reason=reason, seconds=seconds):
+            return (ev.SpeculationMiss(task_id=task_id, seconds=seconds, reason=reason),)
+
+
 def _never_granted(run: Run, need: PermissionEscalationNeeded) -> str:
     """Why no decision can help: beyond the ceiling, or granted already; "" when one can."""
-    asked = f"it needs permission: {need.operation} {need.resource}"
+    asked = f"it needs permission to {attempt_words(need.operation, need.resource)}"
     missing = need.requested.difference(need.current)
     if missing.is_empty:
         return f"{asked}, which it has; granting it again would not help"

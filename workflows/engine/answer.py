@@ -25,7 +25,7 @@ def ask_planner(run: Run, planner: Planner, command: Replan) -> RevisePlan:
     revision, layer = run.revision, run.state.layer
     begun = [name for each in revision.layers[: layer + 1] for name in each]
     try:
-        plan = planner.replan(
+        found = planner.replan(
             plan=revision.plan,
             settled=run.settled(begun),
             begun=frozenset(begun),
@@ -37,6 +37,7 @@ def ask_planner(run: Run, planner: Planner, command: Replan) -> RevisePlan:
         return RevisePlan(requirement=command.new_requirement, error=failure.message)
     return RevisePlan(
         requirement=command.new_requirement,
-        plan=plan,
+        plan=found.plan,
+        why=dict(found.why),
         available_context=command.available_context,
     )

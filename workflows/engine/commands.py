@@ -5,7 +5,14 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    model_serializer,
+)
 
 from .dag import Plan, TaskSpec
 from .state import GrantScope
@@ -38,15 +45,31 @@ class Replan(_Command):
 class _Approval(_Command):
     hold: str = Field(min_length=1, max_length=100)
     approved: bool
+    # What is not said changes nothing; null that is said is an output of null.
     edits: Any = None
     feedback: str = Field(default="", max_length=10_000)
     # How far the grant of an approved escalation reaches; `until` takes its length in seconds.
     grant_scope: GrantScope = "task"
     grant_seconds: float | None = Field(default=None, gt=0, le=2_592_000)
 
+    @property
+    def has_edits(self) -> bool:
+        """Whether edits were given, if only null."""
+        return "edits" in self.model_fields_set
+
+    @model_serializer(mode="wrap")
+    def _without_what_was_not_given(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = plain(self)
+        if not self.has_edits:
+            written.pop("edits", None)
+        return written
+
 
 class ApprovalResponse(_Approval):
-    """Decide a hold.  `edits` follows its phase: keys laid over the inputs, or the whole output."""
+    """Decide a hold.  `edits` follows its phase: keys laid over the inputs, or the whole output.
+
+    Of a plan review they are `{"drop": [ids]}`: added tasks that shall stay away.
+    """
 
     kind: Literal["approval_response"] = "approval_response"
 
@@ -135,6 +158,8 @@ class RevisePlan(_Command):
     error: str = ""
     # What the new tasks may read; it joins the execution's context.
     available_context: dict[str, Any] = {}
+    # What speaks for each added task: {"tool", "confidence", "reasons"}.
+    why: dict[str, Any] = {}
 
 
 #: Commands that only Holdpoint itself gives.

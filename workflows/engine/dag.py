@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,7 +34,7 @@ class Retry(_Frozen):
         return float(min(self.backoff_seconds * 2 ** (attempt - 1), 3600.0))
 
 
-class _Task(_Frozen):
+class _Task(_Frozen, ABC):
     id: TaskId
     title: str = Field(default="", max_length=200)
     depends_on: tuple[TaskId, ...] = ()
@@ -46,9 +47,9 @@ class _Task(_Frozen):
     side_effects: bool | None = Field(default=None, alias="sideEffects", exclude=True)
 
     @property
+    @abstractmethod
     def values(self) -> Mapping[str, Any]:
         """The task's inputs as written, references unresolved."""
-        raise AttributeError("values")  # pragma: no cover - each kind of task has its own
 
     @property
     def label(self) -> str:

@@ -3,40 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any, Literal
 
 from . import commands as cmd
 from . import events as ev
-from .dag import CapabilityTask, CodeTask, Plan, Revision, ToolTask
+from .dag import CapabilityTask, CodeTask, Plan, ToolTask
+from .facts import Facts, Refused
 from .permissions import PermissionSet
-from .policy import Policy
+from .policy import TriggerPhase
+from .revising import accepted, check_replan, joined, proposed, revise
 from .state import ExecutionState, Hold, HoldReason
-from .structure import Problem, structure_problems
 
-
-class Refused(Exception):
-    """The command does not apply.  `code` is stable, `message` says what to do.
-
-    `problems` names fields, where fields are at fault.
-    """
-
-    def __init__(self, code: str, message: str, problems: Iterable[Problem] = ()) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.problems = tuple(problems)
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What a decision may look at besides the state.  `actor` is who commands, as text."""
-
-    revision: Revision
-    policy: Policy
-    actor: str
-    max_replans: int = 3
+__all__ = ["Facts", "Refused", "check_replan", "decide"]
 
 
 def decide(state: ExecutionState, command: object, facts: Facts) -> tuple[ev.Event, ...]:
@@ -89,12 +68,6 @@ def _(command: cmd.SkipLayer, state: ExecutionState, facts: Facts) -> Iterable[e
     return [ev.LayerSkipRequested(layer=wanted)]
 
 
-def _refuse_while_held(state: ExecutionState) -> None:
-    if state.holds:
-        names = ", ".join(hold.id for hold in state.holds)
-        raise Refused("held", f"Decide the open holds first: {names}.")
-
-
 # --- decisions on holds -------------------------------------------------------------------------
 
 
@@ -104,19 +77,31 @@ def _(
     command: cmd.ApprovalResponse | cmd.CheckpointResponse, state: ExecutionState, facts: Facts
 ) -> Iterable[ev.Event]:
     hold = _open_hold(state, command.hold)
-    if command.edits is not None and hold.reason is not HoldReason.NODE_REVIEW:
-        raise Refused("no_edits", "Only a node review takes edits.")
+    edited = _edits(command, hold)
+    if edited and hold.reason not in _EDITED:
+        raise Refused("no_edits", "Only a node review or a plan review takes edits.")
     if not command.approved:
         return _rejection(state, hold, facts, comment=command.feedback)
     if facts.actor in hold.approvals:
         raise Refused("already_voted", "You have approved this already; the quorum needs others.")
     if len(hold.approvals) + 1 < hold.quorum:
-        if command.edits is not None:
+        if edited:
             raise Refused("no_edits", "The last approval of the quorum may edit; this is not it.")
         return [ev.HoldVoted(hold_id=hold.id, voter=facts.actor, task_id=hold.task_id)]
     if hold.reason is HoldReason.ESCALATION:
         return _grant(state, hold, facts, command)
+    if hold.reason is HoldReason.REPLAN_REVIEW:
+        return _accept_change(state, hold, facts, command.edits, comment=command.feedback)
     return [_approval(state, hold, facts, command)]
+
+
+_EDITED = (HoldReason.NODE_REVIEW, HoldReason.REPLAN_REVIEW)
+
+
+def _edits(command: cmd.ApprovalResponse | cmd.CheckpointResponse, hold: Hold) -> bool:
+    """Whether the command changes something: null can stand for an output, never for inputs."""
+    takes_null = hold.phase is TriggerPhase.AFTER_EXECUTION
+    return command.has_edits and (takes_null or command.edits is not None)
 
 
 def _open_hold(state: ExecutionState, hold_id: str) -> Hold:
@@ -133,7 +118,7 @@ def _approval(
     command: cmd.ApprovalResponse | cmd.CheckpointResponse,
 ) -> ev.HoldDecided:
     event = _decided(state, hold, facts, decision="APPROVE", comment=command.feedback)
-    if command.edits is None:
+    if not _edits(command, hold):
         return event
     return event.model_copy(update={"edits": command.edits, "edited": True})
 
@@ -241,6 +226,8 @@ def _(command: cmd.ExpireHold, state: ExecutionState, facts: Facts) -> Iterable[
     match hold.on_timeout:
         case "keep_waiting":
             raise Refused("keeps_waiting", "This hold has no end.")
+        case "approve" if hold.reason is HoldReason.REPLAN_REVIEW:
+            return [expired, *_change_by_time(state, hold, facts, comment)]
         case "approve":
             return [expired, _decided_by_time(state, hold, facts, comment)]
         case "continue":
@@ -278,27 +265,60 @@ def _(command: cmd.Replan, state: ExecutionState, facts: Facts) -> Iterable[ev.E
     return []
 
 
-def check_replan(state: ExecutionState, facts: Facts) -> None:
-    """Raise Refused unless a replan may be tried now."""
-    if state.replans >= facts.max_replans:
-        raise Refused("replan_limit", f"A run is replanned at most {facts.max_replans} times.")
-    if any(hold.decider == "human" for hold in state.holds):
-        _refuse_while_held(state)
-
-
 @_decide.register
 def _(command: cmd.RevisePlan, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
     check_replan(state, facts)
     if command.plan is None:
         return [ev.ReplanFailed(requirement=command.requirement, error=command.error)]
-    revised = _revise(state, facts, command.plan, cause="replan", requirement=command.requirement)
-    events: list[ev.Event] = [revised]
-    if command.available_context:
-        events.insert(0, ev.ContextUpdated(updates=command.available_context))
+    revised = revise(
+        state,
+        facts,
+        command.plan,
+        cause="replan",
+        requirement=command.requirement,
+        why=command.why,
+    )
+    events: list[ev.Event]
+    if facts.policy.replan_review.enabled:
+        events = [proposed(facts, command, revised)]
+    else:
+        events = [*joined(command.available_context), revised]
     hold = _agent_hold(state)
     if hold is not None:
-        events.append(_decided(state, hold, facts, decision="APPROVE", comment="replanned"))
+        comment = f"replan: {command.requirement}"
+        events.append(_decided(state, hold, facts, decision="APPROVE", comment=comment))
     return events
+
+
+def _accept_change(
+    state: ExecutionState,
+    hold: Hold,
+    facts: Facts,
+    edits: Any,
+    *,
+    comment: str,
+    by_timeout: bool = False,
+) -> list[ev.Event]:
+    """The proposed change becomes a revision, without the tasks that the reviewer dropped."""
+    gone, events = accepted(state, facts, hold.id, edits)
+    decided = _decided(
+        state, hold, facts, decision="APPROVE", comment=comment, by_timeout=by_timeout
+    )
+    if gone:
+        changes = {"edits": {"drop": sorted(gone)}, "edited": True}
+        decided = decided.model_copy(update=changes)
+    return [decided, *events]
+
+
+def _change_by_time(
+    state: ExecutionState, hold: Hold, facts: Facts, comment: str
+) -> list[ev.Event]:
+    """What time accepts; a change that does not fit the plan any more is rejected by it."""
+    try:
+        return _accept_change(state, hold, facts, None, comment=comment, by_timeout=True)
+    except Refused as refusal:
+        told = f"{comment}; the change no longer fits: {refusal.message}"
+        return _rejection(state, hold, facts, comment=told, by_timeout=True)
 
 
 @_decide.register
@@ -306,8 +326,11 @@ def _(command: cmd.InjectTask, state: ExecutionState, facts: Facts) -> Iterable[
     plan = facts.revision.plan
     if command.task.id in plan.by_id:
         raise Refused("duplicate_task", f"There is a task {command.task.id} already.")
+    if state.proposal and command.task.id in {t["id"] for t in state.proposal.change["added"]}:
+        message = f"The plan change under review adds a task {command.task.id}."
+        raise Refused("duplicate_task", message)
     grown = plan.model_copy(update={"tasks": (*plan.tasks, command.task)})
-    return [_revise(state, facts, Plan(tasks=grown.tasks), cause="inject_task")]
+    return [revise(state, facts, Plan(tasks=grown.tasks), cause="inject_task")]
 
 
 @_decide.register
@@ -321,7 +344,7 @@ def _(command: cmd.ModifyArgs, state: ExecutionState, facts: Facts) -> Iterable[
         raise Refused("begun", f"{command.task_id} has run, or its layer has begun.")
     changed = _with_values(task, command.arguments)
     tasks = tuple(changed if each.id == task.id else each for each in plan.tasks)
-    return [_revise(state, facts, Plan(tasks=tasks), cause="modify_args")]
+    return [revise(state, facts, Plan(tasks=tasks), cause="modify_args")]
 
 
 def _with_values(
@@ -331,34 +354,3 @@ def _with_values(
     data = task.model_dump(mode="json", by_alias=True)
     data[name] = {**data[name], **values}
     return type(task).model_validate(data)
-
-
-def _revise(
-    state: ExecutionState,
-    facts: Facts,
-    plan: Plan,
-    *,
-    cause: Literal["replan", "inject_task", "modify_args"],
-    requirement: str = "",
-) -> ev.PlanRevised:
-    old = facts.revision
-    problems = structure_problems(plan)
-    begun = [name for layer in old.layers[: state.layer + 1] for name in layer]
-    lost = [name for name in begun if plan.by_id.get(name) != old.plan.by_id[name]]
-    if lost:
-        raise Refused("begun", f"A new plan must keep what has begun: {', '.join(lost)}.")
-    if problems:
-        raise Refused("invalid_plan", problems[0].message, problems)
-    revised = old.revised(plan, begun=state.layer + 1)
-    before, after = old.plan.by_id, plan.by_id
-    return ev.PlanRevised(
-        revision=revised.number,
-        total_layers=len(revised.layers),
-        cause=cause,
-        requirement=requirement,
-        added=tuple(sorted(after.keys() - before.keys())),
-        removed=tuple(sorted(before.keys() - after.keys())),
-        changed=tuple(sorted(k for k in before.keys() & after.keys() if before[k] != after[k])),
-        plan=plan,
-        layers=revised.layers,
-    )

@@ -81,6 +81,23 @@ class TaskEscalated(_Event):
     line: int | None = None
 
 
+class SpeculationHit(_Event):
+    """The task's result had been worked out while somebody decided; it saved so many seconds."""
+
+    kind: Literal["speculation_hit"] = "speculation_hit"
+    task_id: str
+    seconds: float
+
+
+class SpeculationMiss(_Event):
+    """What had been worked out ahead for the task was dropped, and the task ran."""
+
+    kind: Literal["speculation_miss"] = "speculation_miss"
+    task_id: str
+    seconds: float
+    reason: str
+
+
 class HoldOpened(_Event):
     """The execution waits.  `opening` carries the hold's row: payload, groups, texts, deadline."""
 
@@ -213,8 +230,23 @@ class PlanRevised(_Event):
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    # What speaks for each added task, and the review that let the change pass.
+    why: dict[str, Any] = {}
+    hold_id: str | None = None
     plan: Any = KeptApart
     layers: Any = KeptApart
+
+
+class PlanProposed(_Event):
+    """A planner's answer that a person has to accept first; `proposal` lives in the state."""
+
+    kind: Literal["plan_proposed"] = "plan_proposed"
+    requirement: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    why: dict[str, Any] = {}
+    proposal: Any = KeptApart
 
 
 class ReplanFailed(_Event):
@@ -271,6 +303,8 @@ Event = Annotated[
     | TaskSucceeded
     | TaskErrored
     | TaskEscalated
+    | SpeculationHit
+    | SpeculationMiss
     | HoldOpened
     | HoldVoted
     | HoldDecided
@@ -284,6 +318,7 @@ Event = Annotated[
     | AgentFailed
     | AgentRequested
     | PlanRevised
+    | PlanProposed
     | ReplanFailed
     | GraphUpdateFailed
     | ContextUpdated

@@ -161,8 +161,8 @@ def _agent_hold_decided(event: ev.HoldDecided, state: ExecutionState) -> Executi
     return replace(state, stage=Stage.VALIDATION, agent_requested=False)
 
 
-def _told(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
-    return state
+def _change_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
+    return replace(state, proposal=None)
 
 
 _DECIDED: dict[HoldReason, Callable[[ev.HoldDecided, ExecutionState], ExecutionState]] = {
@@ -171,7 +171,7 @@ _DECIDED: dict[HoldReason, Callable[[ev.HoldDecided, ExecutionState], ExecutionS
     HoldReason.LAYER_APPROVAL: _approval_decided,
     HoldReason.LAYER_VALIDATION: _validation_decided,
     HoldReason.AGENT_DECISION: _agent_hold_decided,
-    HoldReason.REPLAN_REVIEW: _told,
+    HoldReason.REPLAN_REVIEW: _change_decided,
 }
 
 
@@ -218,7 +218,8 @@ def _(event: ev.AgentFailed, state: ExecutionState) -> ExecutionState:
 
 @_apply.register
 def _(event: ev.PlanRevised, state: ExecutionState) -> ExecutionState:
-    replans = state.replans + (1 if event.cause == "replan" else 0)
+    # One that was reviewed counted when it was proposed.
+    replans = state.replans + (event.cause == "replan" and event.hold_id is None)
     # A new plan has other layers: a wish to skip one by its number no longer means anything, and a
     # signature was given for what its layer was.
     return replace(
@@ -233,6 +234,11 @@ def _(event: ev.PlanRevised, state: ExecutionState) -> ExecutionState:
 
 
 @_apply.register
+def _(event: ev.PlanProposed, state: ExecutionState) -> ExecutionState:
+    return replace(state, proposal=event.proposal, replans=state.replans + 1)
+
+
+@_apply.register
 def _(event: ev.ExecutionCompleted, state: ExecutionState) -> ExecutionState:
     return replace(state, status=_S.COMPLETED, tasks={})
 
@@ -244,4 +250,4 @@ def _(event: ev.ExecutionFailed, state: ExecutionState) -> ExecutionState:
 
 @_apply.register
 def _(event: ev.ExecutionAborted, state: ExecutionState) -> ExecutionState:
-    return replace(state, status=_S.ABORTED, holds=(), tasks={})
+    return replace(state, status=_S.ABORTED, holds=(), tasks={}, proposal=None)

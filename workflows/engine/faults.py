@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from .permissions import PermissionSet
+from typing import Final
+
+from .permissions import SCRATCH, PermissionSet
+
+_TRIED: Final = {
+    "net": "connect to",
+    "read": "read",
+    "write": "write",
+    "env": "read the environment variable",
+    "run": "start the program",
+}
+
+
+def attempt_words(operation: str, resource: str) -> str:
+    """What was tried, for people: "connect to api.example:443", "write working folder/x"."""
+    inside = resource.removeprefix(SCRATCH)
+    named = resource if inside == resource else f"working folder{inside}"
+    return f"{_TRIED.get(operation, operation)} {named}"
 
 
 class TaskFailed(Exception):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .changes import loaded, shown
 from .dag import CapabilityTask, CodeTask
 from .events import HoldOpened
+from .faults import attempt_words
 from .inputs import task_inputs
 from .moves import Gate, is_critical
 from .policy import ReviewPolicy, TriggerPhase
@@ -77,7 +79,7 @@ def _escalation(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
             "payload": payload,
             "groups": list(review.groups),
             "instructions": review.instructions,
-            "why": f"task {task_id} needs permission: {need.operation} {need.resource}",
+            "why": f"task {task_id} may not {attempt_words(need.operation, need.resource)}",
             "target": task.target,
             "layer": run.state.layer,
             "critical": True,
@@ -162,10 +164,42 @@ def _for_agent(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
     )
 
 
+def _plan_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
+    proposal, review = run.state.proposal, run.policy.replan_review
+    if proposal is None:
+        raise ValueError("no plan change is proposed")
+    change = loaded(proposal.change)
+    payload = {
+        "requirement": proposal.requirement,
+        "asked_by": proposal.actor,
+        "revision": run.revision.number,
+        **shown(run.revision.plan, change, proposal.why),
+        "context": proposal.context,
+    }
+    return HoldOpened(
+        hold_id=hold_id,
+        reason=gate.reason,
+        quorum=review.quorum,
+        on_reject="skip",
+        on_timeout=review.on_timeout if review.timeout_seconds else "keep_waiting",
+        timeout_seconds=None if review.on_timeout == "keep_waiting" else review.timeout_seconds,
+        opening={
+            "payload": payload,
+            "groups": list(review.groups),
+            "instructions": review.instructions,
+            "why": f"the plan is to be changed: {proposal.requirement[:300]}",
+            "target": f"plan revision {run.revision.number + 1}",
+            "layer": max(run.state.layer, 0),
+            "critical": any(is_critical(task) for task in (*change.added, *change.changed)),
+        },
+    )
+
+
 _OPENERS: dict[HoldReason, Callable[[Run, Gate, str, Ports], HoldOpened]] = {
     HoldReason.NODE_REVIEW: _node_review,
     HoldReason.ESCALATION: _escalation,
     HoldReason.LAYER_APPROVAL: _layer_approval,
     HoldReason.LAYER_VALIDATION: _for_agent,
     HoldReason.AGENT_DECISION: _for_agent,
+    HoldReason.REPLAN_REVIEW: _plan_review,
 }

@@ -1,16 +1,35 @@
-"""What a task works on: its inputs with every reference resolved."""
+"""What a task works on: its inputs with every reference resolved; and whether it works at all."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
-from .dag import references
-from .dataflow import resolve
+from .dag import CapabilityTask, CodeTask, ToolTask, references
+from .dataflow import condition_holds, resolve
 from .ports import Run, Settled
+from .state import ExecutionState, SkipReason
+from .status import TaskStatus
+
+Spec = ToolTask | CodeTask | CapabilityTask
+
+_BAD = (TaskStatus.FAILED, TaskStatus.REJECTED)
 
 
-def sources(settled: Mapping[str, Settled], run: Run) -> dict[str, Any]:
+class Known(Protocol):
+    """What of a run a task's inputs come from, besides other tasks."""
+
+    @property
+    def inputs(self) -> Mapping[str, Any]: ...
+
+    @property
+    def context(self) -> Mapping[str, Any]: ...
+
+    @property
+    def state(self) -> ExecutionState: ...
+
+
+def sources(settled: Mapping[str, Settled], run: Known) -> dict[str, Any]:
     outputs = {name: each.output for name, each in settled.items()}
     return {**outputs, "inputs": run.inputs, "context": run.context}
 
@@ -19,6 +38,28 @@ def task_inputs(run: Run, task_id: str) -> dict[str, Any]:
     """The task's inputs, references resolved, a reviewer's edits laid over them."""
     task = run.revision.plan.by_id[task_id]
     read = task.needs.intersection(references(task.values))
-    found = sources(run.settled(sorted(read)), run)
-    resolved = resolve(dict(task.values), found)
-    return {**resolved, **(run.state.tasks[task_id].edits or {})}
+    return inputs_from(run, task, run.settled(sorted(read)))
+
+
+def inputs_from(run: Known, task: Spec, settled: Mapping[str, Settled]) -> dict[str, Any]:
+    """The same, with what the task reads given; raises TaskFailed for a reference that fails."""
+    resolved = resolve(dict(task.values), sources(settled, run))
+    state = run.state.tasks.get(task.id)
+    return {**resolved, **((state.edits if state else None) or {})}
+
+
+def skip_reason(task: Spec, settled: Mapping[str, Settled], run: Known) -> SkipReason | None:
+    """Why the task will not run, by what it waits for and by its condition.
+
+    Raises TaskFailed when the condition cannot be worked out.
+    """
+    mine = {need: settled[need] for need in task.needs if need in settled}
+    needs = mine.values()
+    if any(need.status in _BAD or need.skip is SkipReason.UPSTREAM_FAILED for need in needs):
+        return SkipReason.UPSTREAM_FAILED
+    # What a command skipped counts as done, without an output.
+    if any(need.skip not in (None, SkipReason.COMMAND) for need in needs):
+        return SkipReason.UPSTREAM_SKIPPED
+    if task.when is not None and not condition_holds(task.when, sources(mine, run)):
+        return SkipReason.CONDITION
+    return None

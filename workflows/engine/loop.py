@@ -26,12 +26,16 @@ def step(execution_id: str, ports: Ports) -> bool:
             match move:
                 case Rest():
                     if run.rest(move.until):
+                        ports.at_rest(run)
                         return False
                 case ApplyCommands():
                     apply_queued(run, ports)
                 case _:
                     act(run, move, ports)
-        return not run.rest(None) or not run.state.status.is_final
+        if not run.rest(None):
+            return True
+        ports.at_rest(run)
+        return not run.state.status.is_final
 
 
 def submit(
@@ -50,6 +54,7 @@ def submit(
     with ports.journal.open(execution_id, expected_version=expected_version) as run:
         with run.speaks_as(actor, source):
             run.record(*events_for(run, command, ports.planner, actor, ports.max_replans))
+        run.answers(command, actor, source)
         run.commit()
         return run
 

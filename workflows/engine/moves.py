@@ -121,8 +121,8 @@ def _inside_layer(state: ExecutionState, revision: Revision, now: float) -> Move
     clear = tuple(task_id for task_id in pending if _is_due(state.tasks[task_id], now))
     if clear:
         return RunTasks(clear)
-    if gates:
-        return OpenHolds(gates)
+    if gates or state.proposal is not None:
+        return OpenHolds((*gates, *_plan_review(state)))
     if pending:
         return Rest(until=min(state.tasks[task_id].retry_at or now for task_id in pending))
     return CloseLayer()
@@ -146,7 +146,14 @@ def _gate(spec: object, task: TaskState) -> Gate | None:
     return Gate(HoldReason.NODE_REVIEW, task_id, phase) if before or after else None
 
 
+def _plan_review(state: ExecutionState) -> tuple[Gate, ...]:
+    """The hold for a proposed plan change: nothing behind the boundary is begun before it."""
+    return () if state.proposal is None else (Gate(HoldReason.REPLAN_REVIEW),)
+
+
 def _at_boundary(state: ExecutionState, revision: Revision, policy: Policy) -> Move:
+    if state.proposal is not None:
+        return OpenHolds(_plan_review(state))
     if state.stage is Stage.AGENT and _agent_due(state, policy):
         if policy.ail.agent != "external":
             return AskAgent(policy.ail.agent)

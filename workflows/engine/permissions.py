@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import unicodedata
 from collections.abc import Callable, Iterable
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 SCRATCH: Final = "$SCRATCH"
 ANY: Final = "*"
+MAX_PATH: Final = 4096
 
 Operation = Literal["net", "read", "write", "env", "run"]
 OPERATIONS: Final[tuple[Operation, ...]] = ("net", "read", "write", "env", "run")
@@ -30,7 +32,6 @@ OPERATIONS: Final[tuple[Operation, ...]] = ("net", "read", "write", "env", "run"
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)\Z")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}\Z")
 _PROGRAM = re.compile(r"[^\x00-\x20,\x7f]{1,4096}\Z")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _PRIVATE_SUFFIXES: Final = frozenset(
     ("localhost", "local", "localdomain", "internal", "intranet", "lan", "home", "corp", "private")
 )
@@ -183,10 +184,17 @@ def _host_meet(entry: str, other: str) -> str | None:
 # -- paths, names ----------------------------------------------------------------------------
 
 
+def _is_plain(character: str) -> bool:
+    # Cf turns text around or hides in it: what a reviewer reads has to be what is granted.
+    return unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
 def canonical_path(path: str) -> str:
     """`path` without empty and `.` parts. ValueError when relative, or with `..` or controls."""
-    if _CONTROL.search(path):
-        raise ValueError("a path may not hold control characters")
+    if len(path) > MAX_PATH:
+        raise ValueError(f"a path may not be longer than {MAX_PATH} characters")
+    if not all(map(_is_plain, path)):
+        raise ValueError("a path may not hold control characters, or such that change how it reads")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise ValueError(f"{path!r} may not climb with '..'")
@@ -408,7 +416,11 @@ def smallest_cover(operation: Operation, resource: str) -> PermissionSet:
     """
     if operation not in _FIELD_OF:
         raise ValueError(f"no permission exists for {operation!r}")
-    return PermissionSet(**{_FIELD_OF[operation]: (resource,)})
+    try:
+        return PermissionSet(**{_FIELD_OF[operation]: (resource,)})
+    except ValidationError as error:
+        reason = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+        raise ValueError(reason if len(reason) <= 300 else f"{reason[:300]}…") from None
 
 
 def cap(requested: PermissionSet, ceiling: PermissionSet) -> PermissionSet:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 
 class TriggerPhase(StrEnum):
@@ -57,11 +57,31 @@ class AgentDecisions(_Frozen):
     settings: dict[str, Any] = {}
 
 
-class Speculation(_Frozen):
-    """Work done ahead with read-only tools while somebody decides."""
+class PlanReview(_Frozen):
+    """`replan_review`: a person decides about a replan before it changes the plan.
+
+    `true` and `false` stand for it with and without `enabled`.  Rejected, by a person or by time,
+    the run goes on with the plan it has.
+    """
 
     enabled: bool = False
-    confidence: float | Literal["learned"] = 0.7
+    groups: tuple[str, ...] = ("reviewer",)
+    quorum: int = Field(default=1, ge=1, le=20)
+    timeout_seconds: float | None = Field(default=None, gt=0, le=31_536_000)
+    on_timeout: Literal["reject", "approve", "keep_waiting"] = "reject"
+    instructions: str = Field(default="", max_length=4000)
+
+
+class Speculation(_Frozen):
+    """Work done ahead with read-only tools while somebody decides.
+
+    `confidence` is how sure it has to be that a result will be used: a fixed share, or "learned"
+    for each pair of tools from its hits and misses, within 0.70 and 0.95.  `max_tasks` is how
+    many results may wait for one execution at a time.
+    """
+
+    enabled: bool = False
+    confidence: Annotated[float, Field(ge=0, le=1)] | Literal["learned"] = 0.7
     max_tasks: int = Field(default=8, ge=1, le=100)
 
 
@@ -74,15 +94,22 @@ class Policy(_Frozen):
     # None: the installation's time to live of an abandoned execution.
     validation_timeout_seconds: float | None = Field(default=None, gt=0, le=31_536_000)
     speculation: Speculation = Speculation()
-    replan_review: bool = False
+    replan_review: PlanReview = PlanReview()
     four_eyes: bool = True
     permission_ceiling: str = "trusted"
+
+    @field_validator("replan_review", mode="before")
+    @classmethod
+    def _flag(cls, value: Any) -> Any:
+        return {"enabled": value} if isinstance(value, bool) else value
 
     def overridden_by(self, override: Mapping[str, Any]) -> Policy:
         """This policy with the keys of `override` laid over it, one level deep."""
         merged = self.model_dump(mode="json")
         for key, value in override.items():
             old = merged.get(key)
+            if key == "replan_review" and isinstance(value, bool):
+                value = {"enabled": value}
             both = isinstance(old, dict) and isinstance(value, Mapping)
             merged[key] = {**old, **value} if both and old is not None else value
         return Policy.model_validate(merged)

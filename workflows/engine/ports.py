@@ -18,9 +18,11 @@ __all__ = [
     "AgentAnswer",
     "AgentQuestion",
     "Agents",
+    "Ahead",
     "Failure",
     "Journal",
     "LeaseLost",
+    "NewPlan",
     "PermissionEscalationNeeded",
     "Planner",
     "Ports",
@@ -69,6 +71,8 @@ class TaskCall:
     execution_id: str
     grants: tuple[dict[str, Any], ...] = ()
     ceiling: str = "trusted"
+    #: Whether the policy lets work be done ahead: there may be a result already.
+    speculates: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +91,23 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Ahead:
+    """What became of a result that was worked out while somebody decided.
+
+    `hit`: it is the task's result now, and saved `seconds`.  Otherwise `reason` says why it was
+    dropped, and the seconds were wasted.
+    """
+
+    hit: bool
+    seconds: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TaskResult:
     call: TaskCall
     outcome: Success | Failure | PermissionEscalationNeeded
+    ahead: Ahead | None = None
 
 
 class Watch(Protocol):
@@ -143,6 +161,14 @@ class Agents(Protocol):
     def ask(self, question: AgentQuestion, watch: Watch) -> AgentAnswer: ...
 
 
+@dataclass(frozen=True, slots=True)
+class NewPlan:
+    """A planner's answer.  `why`: added task → {"tool", "confidence", "reasons"}."""
+
+    plan: Plan
+    why: Mapping[str, Any] = field(default_factory=dict)
+
+
 class Planner(Protocol):
     """Makes a new plan out of a running one."""
 
@@ -155,7 +181,7 @@ class Planner(Protocol):
         requirement: str,
         context: Mapping[str, Any],
         inputs: Mapping[str, Any],
-    ) -> Plan:
+    ) -> NewPlan:
         """A plan that keeps every task in `begun`; raises TaskFailed with the reason if none."""
 
 
@@ -199,6 +225,12 @@ class Run(Protocol):
 
     def commit(self) -> None:
         """Make everything recorded durable, in one transaction; raises LeaseLost/StaleVersion."""
+
+    def answers(self, command: object, actor: str, source: str) -> None:
+        """Have the next commit log that this command came and was applied."""
+
+    def tell(self, *, at_once: bool) -> None:
+        """Send word of what is committed; a command's sender does so once a worker is sent for."""
 
     def tell_started(self, task_ids: Sequence[str]) -> None:
         """Let whoever watches know that these tasks are running; nothing is recorded."""
@@ -248,6 +280,10 @@ class Program:
     code: str
 
 
+def nothing_at_rest(run: Run) -> None:
+    """For surroundings in which nobody works ahead."""
+
+
 def no_program(capability: str) -> Program | None:
     """For surroundings without capabilities."""
     return None
@@ -265,3 +301,5 @@ class Ports:
     max_replans: int = 3
     abandoned_ttl_seconds: float = 3600
     program: Callable[[str], Program | None] = no_program
+    #: Called when the lease is given back; must not raise, and holds nobody up.
+    at_rest: Callable[[Run], None] = nothing_at_rest

@@ -96,6 +96,21 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
+class Proposal:
+    """A plan change that waits for a person: asked for by whom, for what, and the change itself.
+
+    `change` is `changes.written`; `why` says for each added task what speaks for it (`confidence`,
+    `reasons`); `context` joins the execution's context with the change.
+    """
+
+    requirement: str
+    actor: str
+    change: dict[str, Any]
+    context: dict[str, Any] = field(default_factory=dict)
+    why: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutionState:
     """What `evolve` folds events into; `next_move` and `decide` read nothing else."""
 
@@ -114,6 +129,7 @@ class ExecutionState:
     replans: int = 0
     skips: frozenset[int] = frozenset()
     agent_requested: bool = False
+    proposal: Proposal | None = None
     grants: tuple[dict[str, Any], ...] = ()
 
     def hold(self, hold_id: str) -> Hold | None:

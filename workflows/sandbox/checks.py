@@ -1,4 +1,4 @@
-"""System checks: does this machine have what the sandbox stands on?"""
+"""System checks: does this machine have what the sandbox stands on, and are its names known?"""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 
+from workflows.engine.permissions import NAMED
+
 from . import deno_setup, landlock, monty_pool
 
 
@@ -18,9 +20,24 @@ def check_sandbox(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Chec
 
     The warnings are about the process that runs code, so only a worker gives them.
     """
+    found = [*_runtimes(), *_ceilings()]
     if settings.HOLDPOINT_ROLE != "worker":
-        return _runtimes()
-    return [*_runtimes(), *_second_wall(), *_user()]
+        return found
+    return [*found, *_second_wall(), *_user()]
+
+
+def _ceilings() -> list[CheckMessage]:
+    """A ceiling that no set has the name of lets nothing pass; somebody should be told."""
+    return [
+        Error(
+            f"The grant ceiling of {group!r} is {name!r}, and there is no such permission set: "
+            "its members can grant nothing.",
+            hint=f"Make it one of {', '.join(NAMED)}.",
+            id="workflows.E104",
+        )
+        for group, name in settings.HOLDPOINT["grant_ceilings"].items()
+        if name not in NAMED
+    ]
 
 
 def _runtimes() -> list[CheckMessage]:

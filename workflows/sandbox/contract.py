@@ -23,7 +23,8 @@ class SandboxConfig:
     """Bounds and places that belong to the installation, not to one request.
 
     `temp_root` holds the folder of each run (the system's default when None). Output beyond
-    `max_output_bytes` is dropped; a program that goes on to `flood_bytes` is ended.
+    `max_output_bytes` is dropped; a program that goes on to `flood_bytes` is ended. A program
+    writes `max_file_bytes` to disk, over all its files, and has `max_files` in its working folder.
     """
 
     temp_root: Path | None = None
@@ -31,6 +32,7 @@ class SandboxConfig:
     max_output_bytes: int = 256 << 10
     flood_bytes: int = 32 << 20
     max_file_bytes: int = 64 << 20
+    max_files: int = 10_000
     max_fetches: int = 200
     net: NetLimits = field(default_factory=NetLimits)
     resolver: Resolver = system_resolver

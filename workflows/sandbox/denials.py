@@ -29,7 +29,7 @@ def storable(text: str) -> str:
 
 
 def is_never(path: Path) -> bool:
-    """Whether no grant reaches `path` (resolved)."""
+    """Whether no grant reaches `path` (without `..`)."""
     return any(path.is_relative_to(root) for root in NEVER_PATHS)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import os
 import re
 import secrets
 import time
@@ -27,7 +28,7 @@ from .child import Child, Limits
 from .contract import CodeRequest, CodeResult, Surroundings, one_text
 from .denials import denied, denied_path, failed, is_never
 from .fetching import Fetcher, NetworkFailed
-from .rundir import note_child, run_folder
+from .rundir import is_overgrown, note_child, run_folder
 from .streams import FrameReader, LineReader
 from .values import Printed, parsed_result
 
@@ -35,7 +36,11 @@ _RUNTIME_DATA_BYTES: Final = 640 << 20
 # V8 reserves this much before it runs anything; less makes it fail at the start.
 _LEAST_DATA_BYTES: Final = 768 << 20
 _POLL_SECONDS: Final = 0.05
+_COUNT_SECONDS: Final = 0.25
+# What the runtime itself writes: the code it makes of TypeScript, and wake-ups of its threads.
+_OWN_BYTES: Final = 8 << 20
 # Deno's Node layer looks these up by itself; asking for them is not the program's doing.
+_SOME_TEMPORARY: Final = "<TMP>"
 _OWN_ENV: Final = "NODE_"
 _NOT_CAPABLE: Final = re.compile(r'Requires (\w+) access(?: to "([^"]*)")?')
 _MEMORY_SIGNS: Final = ("out of memory", "memory allocation of", "heap limit", "bad_alloc")
@@ -80,6 +85,9 @@ class _Run:
         self.frames = FrameReader(self.marker, self.stdout)
         self.audit = LineReader()
         self.offset = 0
+        self.last_line = request.code.count("\n") + 1
+        self.received = 0
+        self.counted = self.started
         self.fetcher = Fetcher(self.around, self.deadline, self.should_stop)
 
     def start(self, home: Path) -> Child:
@@ -118,6 +126,7 @@ class _Run:
         """Serve the child until it has a result; returns the value or raises."""
         while True:
             self._check_clock()
+            self._check_disk(child)
             ended = child.exit_code() is not None
             for stream, data in child.pump(0 if ended else self._patience()):
                 frame = self._take(child, stream, data)
@@ -136,8 +145,21 @@ class _Run:
             seconds = self.around.request.timeout_seconds
             raise failed(f"The program did not end within {seconds:g} seconds")
 
+    def _check_disk(self, child: Child) -> None:
+        """A limit for each file is the kernel's; what all of them take together is watched here."""
+        config = self.around.request.config
+        if child.written() - self.received > config.max_file_bytes + _OWN_BYTES:
+            raise failed("The program wrote more to disk than it may")
+        now = time.monotonic()
+        if self.around.keeps_scratch or now - self.counted < _COUNT_SECONDS:
+            return
+        self.counted = now
+        if is_overgrown(self.around.scratch, config.max_files):
+            raise failed(f"The program made over {config.max_files} files, or folders too deep")
+
     def _take(self, child: Child, stream: str, data: bytes) -> dict[str, Any] | None:
         """Use what arrived; a frame that ends the run is returned."""
+        self.received += len(data)
         if stream == "audit":
             self._check_audit(data)
         elif stream == "stderr":
@@ -157,7 +179,7 @@ class _Run:
         self._finish_reading(child)
         if frame.get("kind") == "result":
             return parsed_result(str(frame.get("json")))
-        line = javascript.line_of(str(frame.get("stack")), self.offset)
+        line = javascript.line_of(str(frame.get("stack")), self.offset, self.last_line)
         name, message = str(frame.get("name")), str(frame.get("message"))
         wanted = _NOT_CAPABLE.match(message) if name == "NotCapable" else None
         if wanted is not None:
@@ -198,7 +220,7 @@ class _Run:
         """The exception for a permission the program asked for and does not have."""
         operation, value = str(entry.get("permission")), entry.get("value")
         stack = "\n".join(map(str, entry.get("stack") or ()))
-        line = javascript.line_of(stack, self.offset)
+        line = javascript.line_of(stack, self.offset, self.last_line)
         if operation in ("read", "write") and value is not None:
             return self._path_refusal(operation, str(value), line)  # type: ignore[arg-type]
         if operation == "env" and value is not None:
@@ -209,8 +231,14 @@ class _Run:
         return denied(self.around, operation, value if value is None else str(value), line)
 
     def _path_refusal(self, operation: Operation, value: str, line: int | None) -> Exception | None:
+        if value == _SOME_TEMPORARY:
+            return failed("A temporary file needs its folder: `makeTempFile({ dir: '.' })`", line)
+        named = self.around.scratch / value.removeprefix("file://")
+        if is_never(Path(os.path.normpath(named))):
+            # Not resolved: there are links in there that mean the worker.
+            return denied_path(self.around, operation, Path(os.path.normpath(named)), line)
         try:
-            path = (self.around.scratch / value.removeprefix("file://")).resolve()
+            path = named.resolve()
         except (OSError, RuntimeError, ValueError):
             return failed(f"{value[:200]!r} is not a path that can be followed", line)
         if self.around.permissions.allows(operation, str(path)) and not is_never(path):
@@ -219,7 +247,7 @@ class _Run:
 
     def _answer(self, frame: dict[str, Any]) -> bytes:
         """The worker's reply to one `fetch`, as a line for the harness."""
-        line = javascript.line_of(str(frame.get("stack")), self.offset)
+        line = javascript.line_of(str(frame.get("stack")), self.offset, self.last_line)
         try:
             body = frame.get("body")
             response = self.fetcher.fetch(

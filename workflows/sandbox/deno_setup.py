@@ -85,13 +85,26 @@ def fence(around: Surroundings, home: Path) -> landlock.Fence | None:
     if not landlock.abi():
         return None
     permissions = around.permissions
+    made = [path for path in permissions.read_paths if permissions.allows("write", path)]
     return landlock.Fence(
         execute=(binary(), *_LIBRARIES),
-        read=(HARNESS, *_DEVICES, str(home), *permissions.read_paths),
-        write=("/dev/null", str(home / EMITTED), *map(_existing, permissions.write_paths)),
+        read=(
+            *(HARNESS, *_DEVICES, str(home), *permissions.read_paths),
+            *(_existing(path, around.scratch) for path in made),
+        ),
+        write=(
+            *("/dev/null", str(home / EMITTED)),
+            *(_existing(path, around.scratch) for path in permissions.write_paths),
+        ),
     )
 
 
-def _existing(path: str) -> str:
-    """`path`, or the folder it would be made in: Landlock can only name what exists."""
-    return path if Path(path).exists() else str(Path(path).parent)
+def _existing(path: str, scratch: Path) -> str:
+    """`path`, or the folder it would be made in: Landlock can only name what exists.
+
+    In the working folder the folders on the way may have to be made too.
+    """
+    wanted = Path(path)
+    if wanted.exists():
+        return path
+    return str(scratch if wanted.is_relative_to(scratch) else wanted.parent)

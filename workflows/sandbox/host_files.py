@@ -1,8 +1,8 @@
 """The file system as the Python sandbox sees it: real files, each call checked first.
 
 The interpreter never opens anything; it asks for one operation at a time and the worker does it
-here. A path is resolved through every link before it is checked, and the opened file is checked
-again to be the one that was named.
+here. A path is resolved through every link before it is checked, and walked without links when it
+is used.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -18,11 +18,12 @@ from pydantic_monty import MontyFileHandle, ScanEntry, StatResult
 
 from workflows.engine.permissions import Operation
 
+from . import pinned
 from .contract import Surroundings
 from .denials import denied_path, failed, is_never
 
 _MAX_READ_BYTES: Final = 16 << 20
-_MAX_SCAN: Final = 10_000
+_MAX_ENTRIES: Final = 10_000
 
 
 class HostFiles:
@@ -34,10 +35,10 @@ class HostFiles:
         self.line: int | None = None
         self.operations: dict[str, Callable[..., Any]] = {
             "open": self._open,
-            "Path.exists": lambda path: self._seen(path).exists(),
-            "Path.is_file": lambda path: self._seen(path).is_file(),
-            "Path.is_dir": lambda path: self._seen(path).is_dir(),
-            "Path.is_symlink": lambda path: self._entry("read", path).is_symlink(),
+            "Path.exists": lambda path: self._kind(path) is not None,
+            "Path.is_file": lambda path: stat.S_ISREG(self._kind(path) or 0),
+            "Path.is_dir": lambda path: stat.S_ISDIR(self._kind(path) or 0),
+            "Path.is_symlink": self._is_symlink,
             "Path.read_text": lambda path: self._read(path).decode("utf-8"),
             "Path.read_bytes": self._read,
             "Path.write_text": lambda path, text: self._write_text(path, text, os.O_TRUNC),
@@ -45,8 +46,8 @@ class HostFiles:
             "Path.append_text": lambda path, text: self._write_text(path, text, os.O_APPEND),
             "Path.append_bytes": lambda path, data: self._write(path, data, os.O_APPEND),
             "Path.mkdir": self._mkdir,
-            "Path.unlink": lambda path: self._entry("write", path).unlink(),
-            "Path.rmdir": lambda path: self._entry("write", path).rmdir(),
+            "Path.unlink": lambda path: pinned.remove_file(self._entry("write", path)),
+            "Path.rmdir": lambda path: pinned.remove_folder(self._entry("write", path)),
             "Path.iterdir": self._iterdir,
             "Path.scan": self._scan,
             "Path.stat": self._stat,
@@ -61,32 +62,50 @@ class HostFiles:
             raise denied_path(self._around, operation, path, self.line)
         return path
 
+    def _resolved(self, operation: Operation, path: Path) -> Path:
+        """`path` through every link; a relative one lies in the working folder."""
+        named = Path(os.path.normpath(self._around.scratch / path))
+        if is_never(named):
+            # Not resolved: there are links in there that mean the worker.
+            raise denied_path(self._around, operation, named, self.line)
+        try:
+            return (self._around.scratch / path).resolve()
+        except RuntimeError:
+            raise OSError(errno.ELOOP, "Too many levels of symbolic links", str(path)) from None
+
     def _target(self, operation: Operation, path: PurePosixPath | MontyFileHandle) -> Path:
         """Where `path` leads, links followed, checked for `operation`."""
         text = path.path if isinstance(path, MontyFileHandle) else str(path)
-        return self._check(operation, _resolved(Path(text)))
+        return self._check(operation, self._resolved(operation, Path(text)))
 
     def _entry(self, operation: Operation, path: PurePosixPath) -> Path:
         """The directory entry itself: links followed in its folder, not in its own name."""
-        return self._check(operation, _resolved(Path(path.parent)) / path.name)
+        return self._check(operation, self._resolved(operation, Path(path.parent)) / path.name)
 
-    def _seen(self, path: PurePosixPath) -> Path:
-        return self._target("read", path)
+    def _kind(self, path: PurePosixPath) -> int | None:
+        """The mode of what `path` leads to; None when there is nothing."""
+        target = self._target("read", path)
+        try:
+            return pinned.entry(target).st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def _is_symlink(self, path: PurePosixPath) -> bool:
+        try:
+            return stat.S_ISLNK(pinned.entry(self._entry("read", path)).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
     def _file(self, operation: Operation, path: Path, flags: int) -> int:
-        """An open regular file that is surely `path` (resolved, checked)."""
-        safe = flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+        """An open regular file at `path` (resolved, checked)."""
         # Truncation waits until the opened file is known to be the right one.
-        handle = os.open(path, safe & ~os.O_TRUNC, 0o600)
+        handle = pinned.opened(path, flags & ~os.O_TRUNC)
         try:
             kind = os.fstat(handle).st_mode
             if stat.S_ISDIR(kind):
                 raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
             if not stat.S_ISREG(kind):
                 raise PermissionError(errno.EACCES, "Not a regular file", str(path))
-            opened = Path(f"/proc/self/fd/{handle}")
-            if opened.exists() and opened.readlink() != path:
-                self._check(operation, opened.readlink())
             if flags & os.O_TRUNC:
                 os.ftruncate(handle, 0)
         except BaseException:
@@ -123,13 +142,29 @@ class HostFiles:
             return file.write(data)
 
     def _mkdir(self, path: PurePosixPath, *, parents: bool = False, exist_ok: bool = False) -> None:
-        self._target("write", path).mkdir(parents=parents, exist_ok=exist_ok)
+        target = self._target("write", path)
+        try:
+            if parents:
+                self._make_parents(target)
+            pinned.make_folder(target)
+        except FileExistsError:
+            if not exist_ok or not stat.S_ISDIR(pinned.entry(target).st_mode):
+                raise
+
+    def _make_parents(self, target: Path) -> None:
+        """The folders above that are missing; each is a write of its own."""
+        for folder in reversed(target.parents):
+            try:
+                pinned.entry(folder)
+            except FileNotFoundError:
+                pinned.make_folder(self._check("write", folder))
 
     def _iterdir(self, path: PurePosixPath) -> list[PurePosixPath]:
-        return [path / child.name for child in self._seen(path).iterdir()]
+        with pinned.listed(self._target("read", path)) as entries:
+            return [path / child.name for child in _bounded(entries, _MAX_ENTRIES, path)]
 
     def _stat(self, path: PurePosixPath) -> StatResult:
-        found = self._seen(path).stat()
+        found = pinned.entry(self._target("read", path))
         if stat.S_ISDIR(found.st_mode):
             return StatResult.dir_stat(found.st_mode, found.st_mtime)
         return StatResult.file_stat(found.st_size, found.st_mode, found.st_mtime)
@@ -137,7 +172,7 @@ class HostFiles:
     def _rename(self, source: PurePosixPath, target: PurePosixPath) -> None:
         # Moving a file into a readable folder reads it.
         self._entry("read", source)
-        self._entry("write", source).rename(self._entry("write", target))
+        pinned.move(self._entry("write", source), self._entry("write", target))
 
     def _scan(
         self,
@@ -148,33 +183,30 @@ class HostFiles:
         **_hints: object,
     ) -> list[ScanEntry]:
         """The folder and what lies below it; links inside are listed and never entered."""
-        top = self._seen(path)
-        if not top.exists():
-            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
-        entries = [_scan_entry("", top)]
-        pending = [(top, "", 0)] if top.is_dir() else []
+        top = self._target("read", path)
+        mode = pinned.entry(top).st_mode
+        found = [ScanEntry("", stat.S_ISDIR(mode), stat.S_ISREG(mode), stat.S_ISLNK(mode))]
+        pending = [(top, "", 0)] if stat.S_ISDIR(mode) else []
         while pending:
             folder, prefix, depth = pending.pop()
             if max_depth is not None and depth >= max_depth:
                 continue
-            for child in sorted(folder.iterdir()):
+            with pinned.listed(folder) as entries:
+                children = list(_bounded(entries, _MAX_ENTRIES - len(found), path))
+            for child in sorted(children, key=lambda each: each.name):
                 name = f"{prefix}/{child.name}" if prefix else child.name
-                entries.append(_scan_entry(name, child))
-                if len(entries) > _MAX_SCAN:
-                    raise OSError(errno.E2BIG, f"More than {_MAX_SCAN} entries", str(path))
-                if child.is_dir() and not child.is_symlink():
-                    pending.append((child, name, depth + 1))
-        return entries
+                is_dir = child.is_dir(follow_symlinks=False)
+                is_file = child.is_file(follow_symlinks=False)
+                found.append(ScanEntry(name, is_dir, is_file, child.is_symlink()))
+                if is_dir:
+                    pending.append((folder / child.name, name, depth + 1))
+        return found
 
 
-def _resolved(path: Path) -> Path:
-    try:
-        return path.resolve()
-    except RuntimeError:
-        raise OSError(errno.ELOOP, "Too many levels of symbolic links", str(path)) from None
-
-
-def _scan_entry(name: str, path: Path) -> ScanEntry:
-    is_link = path.is_symlink()
-    is_dir = not is_link and path.is_dir()
-    return ScanEntry(name, is_dir, not is_link and path.is_file(), is_link)
+def _bounded(
+    entries: Iterable[os.DirEntry[str]], most: int, path: PurePosixPath
+) -> Iterator[os.DirEntry[str]]:
+    for number, each in enumerate(entries):
+        if number >= most:
+            raise OSError(errno.E2BIG, f"More than {_MAX_ENTRIES} entries", str(path))
+        yield each

@@ -25,7 +25,7 @@ _RESERVED: Final = frozenset(
     """.split()  # noqa: SIM905 - a list of words reads better without forty pairs of quotes
 )
 _MEDIA: Final = {"typescript": "application/typescript", "javascript": "text/javascript"}
-_LINE = re.compile(r"data:[a-z]+/[a-z]+;base64,[^\s:]*:(\d+):\d+")
+_LINE = re.compile(r"data:[a-z]+/[a-z]+;base64,[^\s:]*:(\d{1,9}):\d+")
 
 NO_VALUE: Final = (
     "The program gives no value: write one expression, end it with `return ...`, "
@@ -76,7 +76,11 @@ def _form(name: FormName, source: str, offset: int, media: str, refusal: str | N
     return Form(name, f"data:{media};base64,{data}", offset, refusal)
 
 
-def line_of(stack: str, offset: int) -> int | None:
-    """The first line of the user's code in a stack trace."""
+def line_of(stack: str, offset: int, last: int) -> int | None:
+    """The first line of the user's code in a stack trace; None when it is not one of 1 to `last`.
+
+    The program can write its own stack traces.
+    """
     found = _LINE.search(stack)
-    return max(int(found[1]) - offset, 1) if found else None
+    line = max(int(found[1]) - offset, 1) if found else 0
+    return line if 1 <= line <= last else None

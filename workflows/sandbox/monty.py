@@ -145,7 +145,7 @@ class _Run:
             raise failed("The program waits for something that never comes", self._line)
         try:
             result = self._call(snapshot.function_name, snapshot.args, snapshot.kwargs)
-        except (OSError, UnicodeError, TypeError, ValueError) as error:
+        except (OSError, UnicodeError, TypeError, ValueError, ArithmeticError) as error:
             return snapshot.resume({"exception": _plain(error)})
         if result is not _NOT_HANDLED:
             return snapshot.resume({"return_value": result})
@@ -177,6 +177,8 @@ class _Run:
             raise self.too_late()
 
     def _getenv(self, name: str, default: str | None = None) -> str | None:
+        if default is not None and not isinstance(default, str):
+            raise TypeError("the default of getenv must be a str")
         if name not in self._around.permissions.env_names:
             raise denied(self._around, "env", name, self._line)
         return self._around.granted_env().get(name, default)
@@ -188,6 +190,7 @@ class _Run:
         headers: Mapping[str, str] | None = None,
         body: str | bytes | None = None,
     ) -> dict[str, Any]:
+        _check_fetch(url, method, headers, body)
         data = body.encode() if isinstance(body, str) else body
         try:
             pairs = (headers or {}).items()
@@ -232,6 +235,20 @@ class _Run:
 
 def _placeholder(*_: Any, **__: Any) -> None:
     """Stands for `fetch` where the program names it; calls are answered in `_call`."""
+
+
+def _check_fetch(url: object, method: object, headers: object, body: object) -> None:
+    """TypeError unless the program's arguments are what `fetch` is declared with."""
+    if not isinstance(url, str) or not isinstance(method, str):
+        raise TypeError("fetch: url and method must be str")
+    if body is not None and not isinstance(body, str | bytes):
+        raise TypeError("fetch: body must be str or bytes")
+    if headers is None:
+        return
+    if not isinstance(headers, Mapping):
+        raise TypeError("fetch: headers must be a dict")
+    if not all(isinstance(text, str) for pair in headers.items() for text in pair):
+        raise TypeError("fetch: names and values of headers must be str")
 
 
 def _plain(error: Exception) -> Exception:

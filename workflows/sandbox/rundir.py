@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import Final
 _PREFIX: Final = "holdpoint-sandbox-"
 _NAME: Final = re.compile(rf"{_PREFIX}(\d+-\d+)-[^-]+")
 _CHILD_FILE: Final = "child"
+_DEEPEST: Final = 100
 
 
 @contextlib.contextmanager
@@ -73,11 +73,87 @@ def _is_alive(stamp: str) -> bool:
     return pid.isdigit() and Path(f"/proc/{pid}").exists() and _stamp(int(pid)) == stamp
 
 
-def _remove(folder: Path) -> None:
-    def open_up(function: object, path: str, _: object) -> None:
-        with contextlib.suppress(OSError):
-            Path(path).parent.chmod(0o700)
-            Path(path).chmod(0o700)
-            shutil.rmtree(path) if Path(path).is_dir() else Path(path).unlink()
+def is_overgrown(folder: Path, most: int) -> bool:
+    """Whether more than `most` entries lie below `folder`, or some very deep inside.
 
-    shutil.rmtree(folder, onerror=open_up)
+    The program may be at work there: what vanishes meanwhile does not count.
+    """
+    pending, count = [(str(folder), 0)], 0
+    while pending:
+        path, depth = pending.pop()
+        with contextlib.suppress(OSError), os.scandir(path) as entries:
+            for each in entries:
+                count += 1
+                if count > most or depth > _DEEPEST:
+                    return True
+                if each.is_dir(follow_symlinks=False):
+                    pending.append((each.path, depth + 1))
+    return False
+
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def _remove(folder: Path) -> None:
+    """Delete `folder`, however deep it is: there may be no path that names all of it.
+
+    Another worker may be at the same: what is gone already is passed over.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        folder.chmod(0o700)
+        with _Place(folder) as place:
+            _clear(place)
+        folder.rmdir()
+
+
+class _Place:
+    """The one folder that is open."""
+
+    def __init__(self, folder: Path) -> None:
+        self.handle = os.open(folder, _FOLDER)
+
+    def go(self, name: str) -> None:
+        """Be in the folder `name` of this one, ".." for the one above."""
+        there = os.open(name, _FOLDER, dir_fd=self.handle)
+        os.close(self.handle)
+        self.handle = there
+
+    def __enter__(self) -> _Place:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.handle)
+
+
+def _clear(place: _Place) -> None:
+    """Delete all that is in a folder, one step down or up at a time."""
+    way: list[tuple[str, list[str]]] = []
+    left = _unlink_files(place.handle)
+    while left or way:
+        if left:
+            name = left.pop()
+            with contextlib.suppress(FileNotFoundError):
+                place.go(name)
+                way.append((name, left))
+                left = _unlink_files(place.handle)
+        else:
+            place.go("..")
+            name, left = way.pop()
+            with contextlib.suppress(FileNotFoundError):
+                os.rmdir(name, dir_fd=place.handle)
+
+
+def _unlink_files(handle: int) -> list[str]:
+    """Delete what is no folder; returns the folders, now with every right for this user."""
+    folders = []
+    with os.scandir(handle) as entries:
+        children = list(entries)
+    for each in children:
+        with contextlib.suppress(FileNotFoundError):
+            if each.is_dir(follow_symlinks=False):
+                # A folder without rights can be neither read nor moved.
+                os.chmod(each.name, 0o700, dir_fd=handle)
+                folders.append(each.name)
+            else:
+                os.unlink(each.name, dir_fd=handle)
+    return folders

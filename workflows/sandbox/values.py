@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from workflows.engine.bounded_json import JSON, BoundedJSONError, parse
+from workflows.engine.bounded_json import DEFAULT, JSON, BoundedJSONError, parse
 
 from .denials import failed, storable
 
@@ -21,12 +21,11 @@ def parsed_result(text: str) -> JSON:
 
 def python_result(value: Any) -> JSON:
     """A value of the Python sandbox as JSON. Tuples become lists; anything else foreign fails."""
+    _measure(value)
     try:
         text = json.dumps(value, allow_nan=False, default=_refuse)
     except (TypeError, ValueError, RecursionError) as error:
         raise failed(f"The result is not JSON: {error}") from None
-    if not _has_text_keys(value):
-        raise failed("The result is not JSON: every key of a dict must be a str")
     return parsed_result(text)
 
 
@@ -35,17 +34,25 @@ def _refuse(value: Any) -> Any:
     raise TypeError(f"a {name or type(value).__name__} has no JSON form")
 
 
-def _has_text_keys(value: Any) -> bool:
-    pending = [value]
+def _measure(value: Any) -> None:
+    """Refuse what would be too large when written out, before it is: parts may be shared, and a
+    list of a few lines then stands for more text than any machine holds.
+    """
+    pending, count, characters = [value], 0, 0
     while pending:
         item = pending.pop()
+        count += 1
         if isinstance(item, Mapping):
             if not all(isinstance(key, str) for key in item):
-                return False
+                raise failed("The result is not JSON: every key of a dict must be a str")
+            characters += sum(map(len, item))
             pending.extend(item.values())
         elif isinstance(item, list | tuple):
             pending.extend(item)
-    return True
+        elif isinstance(item, str):
+            characters += len(item)
+        if count > DEFAULT.nodes or characters > DEFAULT.max_bytes:
+            raise failed("The result is too large")
 
 
 class Printed:

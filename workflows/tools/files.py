@@ -6,14 +6,17 @@ import fnmatch
 import hashlib
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 from django.conf import settings
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
 from workflows.engine.permissions import SCRATCH, Operation, smallest_cover
-from workflows.engine.ports import PermissionEscalationNeeded
+from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
 
 from .context import ToolContext
 from .registry import tool
@@ -27,7 +30,31 @@ MAX_ENTRIES = 2_000
 #: For calls from Python: nobody keeps grants for them.
 _NOBODY = ToolContext()
 
-FilePath = Annotated[str, Field(description="Path below the allowed root, with forward slashes.")]
+
+def _inside(path: str) -> str:
+    """Refuse early what the tool will refuse when it runs: a path that leaves the root."""
+    with _said_of_the_field():
+        file_root().parts(path)
+    return path
+
+
+def _writable(path: str) -> str:
+    with _said_of_the_field():
+        Root.check_writable(file_root().parts(path))
+    return path
+
+
+@contextmanager
+def _said_of_the_field() -> Iterator[None]:
+    try:
+        yield
+    except TaskFailed as failure:
+        raise PydanticCustomError("path", "{why}", {"why": failure.message}) from None
+
+
+_PATH = Field(description="Path below the allowed root, with forward slashes.")
+FilePath = Annotated[str, _PATH, AfterValidator(_inside)]
+WritePath = Annotated[str, _PATH, AfterValidator(_writable)]
 
 
 class Listing(TypedDict):
@@ -165,7 +192,7 @@ def read_file(path: FilePath, ctx: ToolContext = _NOBODY) -> FileText:
 
 @tool(idempotent=True, permission_set="filesystem", title="Write a file")
 def write_file(
-    path: FilePath,
+    path: WritePath,
     content: Annotated[str, Field(description="The whole new text of the file.")],
     *,
     overwrite: Annotated[bool, Field(description="Replace a file that is there.")] = True,

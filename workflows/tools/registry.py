@@ -6,7 +6,7 @@ import importlib
 import inspect
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from django.apps import apps
 from django.conf import settings
 
 from workflows.engine.permissions import named
+from workflows.schemas import FieldError
 
 from .signatures import Signature
 
@@ -171,6 +172,18 @@ def get(name: str) -> PythonTool | None:
     """The Python tool called `name` ("server.tool"), or None; finds the tools on first use."""
     discover()
     return _registry.get(name)
+
+
+def argument_errors(name: str, arguments: Any) -> tuple[FieldError, ...]:
+    """What the Python tool called `name` would refuse of these arguments; () for other tools.
+
+    A tool says more than its schema with validators in its hints (`AfterValidator`); they run
+    here before anybody approves, and again when the tool is called.
+    """
+    found = get(name)
+    if found is None or not isinstance(arguments, Mapping):
+        return ()
+    return found.signature.errors(arguments)
 
 
 def all_tools() -> tuple[PythonTool, ...]:

@@ -62,6 +62,15 @@ class Root:
         """How a resolved path is written in results."""
         return PurePosixPath(*parts).as_posix() if parts else "."
 
+    @classmethod
+    def check_writable(cls, parts: tuple[str, ...]) -> None:
+        """Raise TaskFailed where no file is ever written: the root, the inside of a repository."""
+        if not parts:
+            raise refuse("'.' is a directory, not a file")
+        if ".git" in parts:
+            shown = PurePosixPath(*parts).as_posix()
+            raise refuse(f"{shown!r} lies in a .git directory, which runs code")
+
     @contextmanager
     def directory(self, parts: tuple[str, ...], *, create: bool = False) -> Iterator[int]:
         """An open descriptor of the directory `parts`, made with its parents if `create`."""
@@ -100,10 +109,7 @@ class Root:
     def put(self, parts: tuple[str, ...], data: bytes, *, overwrite: bool) -> None:
         """Put `data` at `parts` in one step: readers see the old file or the new one."""
         shown = self.relative(parts)
-        if not parts:
-            raise refuse(f"{shown!r} is a directory, not a file")
-        if ".git" in parts:
-            raise refuse(f"{shown!r} lies in a .git directory, which runs code")
+        self.check_writable(parts)
         with self.directory(parts[:-1], create=True) as parent:
             mode = _mode_of(parent, parts[-1], shown)
             temporary = f".{secrets.token_hex(8)}.tmp"

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, NotRequired, Required, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic_core import to_jsonable_python
+from pydantic_core import ErrorDetails, to_jsonable_python
 from typing_extensions import TypedDict
 
 from workflows.engine.bounded_json import BoundedJSONError, check_value, path_text
 from workflows.engine.ports import TaskFailed
-from workflows.schemas import schema_from_callable
+from workflows.schemas import FieldError, schema_from_callable
 
 from .context import ToolContext
 
@@ -50,6 +50,14 @@ class Signature:
             input_schema=inputs,
             output_schema=output,
         )
+
+    def errors(self, arguments: Mapping[str, Any]) -> tuple[FieldError, ...]:
+        """What is wrong with these arguments by the hints, their validators included."""
+        try:
+            self.arguments.validate_python(dict(arguments))
+        except ValidationError as error:
+            return tuple(FieldError(path_text(item["loc"]), item["msg"]) for item in _items(error))
+        return ()
 
     def bind(self, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
         """Keyword arguments for the function, converted to the hints.
@@ -99,10 +107,11 @@ def _arguments_adapter(fields: dict[str, Any]) -> TypeAdapter[dict[str, Any]]:
     return adapter
 
 
+def _items(error: ValidationError) -> list[ErrorDetails]:
+    return error.errors(include_url=False, include_input=False, include_context=False)
+
+
 def _complaint(error: ValidationError) -> str:
-    found = [
-        f"argument {path_text(item['loc'])!r}: {item['msg']}"
-        for item in error.errors(include_url=False, include_input=False, include_context=False)
-    ]
+    found = [f"argument {path_text(item['loc'])!r}: {item['msg']}" for item in _items(error)]
     more = f" (and {len(found) - 5} more)" if len(found) > 5 else ""
     return "; ".join(found[:5]) + more

@@ -3,17 +3,21 @@
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from tests.integration.api.conftest import plain_plan
 from tests.integration.api.people import ROLES
 from tests.integration.api.routes import api_routes
 from workflows.models import Capability, Execution, Grant, Hold
+from workflows.models_ops import WebhookDelivery, WebhookEndpoint
 from workflows.tokens import create_token
+from workflows.webhooks.sealing import new_secret, seal
 
 pytestmark = pytest.mark.django_db
 
 ONE = "executions/{execution_id}/"
+HOOK = "webhooks/{webhook_id}/"
 #: Statuses for reviewer, auditor, operator, integrator, admin.  `others` is an execution that the
 #: operator started and that stops for nobody; `own` is the caller's.
 TABLE: dict[tuple[str, str], dict[str, tuple[int, ...]]] = {
@@ -39,6 +43,7 @@ TABLE: dict[tuple[str, str], dict[str, tuple[int, ...]]] = {
     ("POST", "workflows/"): {"any": (403, 403, 403, 403, 422)},
     ("GET", "workflows/{name}/"): {"any": (200,) * 5},
     ("PUT", "workflows/{name}/"): {"any": (403, 403, 403, 403, 422)},
+    ("PATCH", "workflows/{name}/"): {"any": (403, 403, 403, 403, 200)},
     ("DELETE", "workflows/{name}/"): {"any": (403, 403, 403, 403, 204)},
     ("GET", "tokens/"): {"any": (200,) * 5},
     ("POST", "tokens/"): {"any": (422,) * 5},
@@ -52,6 +57,35 @@ TABLE: dict[tuple[str, str], dict[str, tuple[int, ...]]] = {
     ("GET", "capabilities/"): {"any": (200,) * 5},
     ("POST", "capabilities/"): {"any": (422,) * 5},
     ("GET", "capabilities/{name}/"): {"any": (200,) * 5},
+    ("GET", "webhooks/"): {"any": (403, 403, 200, 200, 200)},
+    ("POST", "webhooks/"): {"any": (403, 403, 422, 422, 422)},
+    ("GET", HOOK): {"others": (403, 403, 404, 404, 200), "own": (403, 403, 200, 200, 200)},
+    ("PATCH", HOOK): {"others": (403, 403, 404, 404, 200), "own": (403, 403, 200, 200, 200)},
+    ("DELETE", HOOK): {"others": (403, 403, 404, 404, 204), "own": (403, 403, 204, 204, 204)},
+    ("POST", f"{HOOK}rotate/"): {
+        "others": (403, 403, 404, 404, 200),
+        "own": (403, 403, 200, 200, 200),
+    },
+    ("POST", f"{HOOK}resume/"): {
+        "others": (403, 403, 404, 404, 200),
+        "own": (403, 403, 200, 200, 200),
+    },
+    ("POST", f"{HOOK}ping/"): {
+        "others": (403, 403, 404, 404, 409),
+        "own": (403, 403, 202, 202, 202),
+    },
+    ("GET", f"{HOOK}deliveries/"): {
+        "others": (403, 403, 404, 404, 200),
+        "own": (403, 403, 200, 200, 200),
+    },
+    ("GET", f"{HOOK}deliveries/{{delivery_id}}/"): {
+        "others": (403, 403, 404, 404, 200),
+        "own": (403, 403, 200, 200, 200),
+    },
+    ("POST", f"{HOOK}deliveries/{{delivery_id}}/redeliver/"): {
+        "others": (403, 403, 404, 404, 409),
+        "own": (403, 403, 202, 202, 202),
+    },
 }
 
 
@@ -77,9 +111,22 @@ def arguments(people, start, workflow) -> Any:
             "execution_id": str(execution.pk),
             "name": workflow.name,
             "token_id": str(token.pk),
+            **delivered(user, execution),
         }
 
     return make
+
+
+def delivered(owner: User, execution: Execution) -> dict[str, str]:
+    """An endpoint of `owner`; `nobody` has no role that would let it be sent anything."""
+    endpoint = WebhookEndpoint.objects.create(
+        owner=owner, name="e", url="https://example.com/", secret=seal(new_secret())
+    )
+    event = execution.events.earliest("seq")
+    delivery = WebhookDelivery.objects.create(
+        endpoint=endpoint, event=event, execution=execution, message_id="evt", status="DELIVERED"
+    )
+    return {"webhook_id": str(endpoint.pk), "delivery_id": str(delivery.pk)}
 
 
 def granted(execution: Execution) -> Grant:
@@ -139,6 +186,7 @@ SCOPE = {
     "GET": "read",
     "POST workflows/": "admin",
     "PUT workflows/{name}/": "admin",
+    "PATCH workflows/{name}/": "admin",
     "DELETE workflows/{name}/": "admin",
     "POST tokens/": "admin",
     "POST grants/{grant_id}/revoke/": "decide",

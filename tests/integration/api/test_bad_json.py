@@ -8,6 +8,7 @@ from django.contrib.auth.models import Group
 from rest_framework.test import APIClient
 
 from tests.integration.api.routes import Route, api_routes
+from workflows.models_ops import WebhookEndpoint
 
 pytestmark = pytest.mark.django_db
 
@@ -31,7 +32,7 @@ BAD = {
 }
 NO_OBJECT = (b"[1]", b'"text"', b"12", b"null")
 #: They ask for no body and do not look at one.
-BODILESS = ("claim/", "release/", "/revoke/")
+BODILESS = ("claim/", "release/", "/revoke/", "/rotate/", "/ping/", "/redeliver/")
 
 
 @pytest.fixture
@@ -44,12 +45,15 @@ def somebody(people, bearer) -> APIClient:
 @pytest.fixture
 def arguments(start, workflow, people) -> dict[str, str]:
     execution = start("operator")
+    endpoint = WebhookEndpoint.objects.create(owner=people["admin"], name="e", secret="x")
     return {
         "execution_id": str(execution.pk),
         "hold_id": execution.holds.get().id,
         "name": workflow.name,
         "token_id": "1",
         "grant_id": "1",
+        "webhook_id": str(endpoint.pk),
+        "delivery_id": "1",
         "pk": "1",
     }
 
@@ -156,6 +160,13 @@ WRONG_TYPES = [
     ("executions/{execution_id}/fork/", {"checkpoint": "x", "edits": {"a": 1}}, "edits.a"),
     ("workflows/", {"name": "a b", "title": "T", "plan": {"tasks": []}}, "name"),
     ("workflows/", {"name": "echo", "title": "T", "plan": {"tasks": []}}, "plan.tasks"),
+    ("webhooks/", {"url": "https://example.com/"}, "name"),
+    ("webhooks/", {"name": "x", "url": "ftp://example.com/"}, "url"),
+    ("webhooks/", {"name": "x", "url": "http://example.com/"}, "url"),
+    ("webhooks/", {"name": "x", "url": "https://10.0.0.1/"}, "url"),
+    ("webhooks/", {"name": "x", "url": "https://localhost/"}, "url"),
+    ("webhooks/", {"name": "x", "url": "https://example.com/", "events": ["all"]}, "events[0]"),
+    ("webhooks/{webhook_id}/resume/", {"skip": "perhaps"}, "skip"),
     ("tokens/", {"scopes": "read"}, "scopes"),
     ("tokens/", {"scopes": []}, "scopes"),
     ("tokens/", {"scopes": ["read", "root"]}, "scopes[1]"),
@@ -188,18 +199,57 @@ def test_an_empty_body_is_an_empty_object(somebody) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["workflow=%00", "created_by=%00", "status=NOPE", "status=%ED%A0%80"]
+    ("path", "query"),
+    [
+        ("executions/", "workflow=%00"),
+        ("executions/", "created_by=%00"),
+        ("executions/", "status=NOPE"),
+        ("executions/", "status=%ED%A0%80"),
+        ("executions/", "created_from=yesterday"),
+        ("executions/", "stauts=RUNNING"),
+        ("executions/", "page_size=0"),
+        ("executions/", "page_size=201"),
+        ("executions/", "page_size=x"),
+        ("executions/", "page_size=99999999999"),
+        ("executions/", "ordering=error"),
+        ("executions/1/events/", "after=-1"),
+        ("workflows/", "enabled=perhaps"),
+        ("workflows/", "order=name"),
+        ("tokens/", "page_size=%00"),
+        ("grants/", "in_force=x"),
+        ("capabilities/", "ordering=-"),
+        ("tools/", "kind=other"),
+        ("tools/", "read_only=x"),
+        ("tools/", "ordering=input_schema"),
+        ("tools/", "surprise=1"),
+        ("reviews/pending/", "tab=decided"),
+        ("reviews/pending/", "taab=me"),
+        ("reviews/history/", "from=soon"),
+        ("reviews/history/", "execution=x"),
+        ("reviews/history/", "who=me"),
+    ],
 )
-def test_a_bad_filter_is_named(somebody, query) -> None:
-    response = somebody.get(f"/api/v1/executions/?{query}")
-    assert response.status_code == 422
+def test_a_bad_parameter_is_named(somebody, start, path, query) -> None:
+    path = path.replace("1", str(start("operator").pk))
+    response = somebody.get(f"/api/v1/{path}?{query}")
+    assert response.status_code == 422, response.content
+    assert response["Content-Type"] == "application/problem+json"
     assert response.json()["errors"][0]["path"] == query.split("=")[0]
 
 
 @pytest.mark.parametrize(
     "cursor", ["x", "%00", "cD0lMDA=", "cD1hYmM=", "cD05OTk5OTk5OTk5OTk5OTk5OTk5OTk5", "bz0tMQ=="]
 )
-def test_a_forged_cursor_is_no_error_of_ours(somebody, arguments, cursor) -> None:
-    for path in ("executions/", "workflows/", "tokens/", "executions/{execution_id}/messages/"):
+def test_a_forged_cursor_is_named(somebody, arguments, cursor) -> None:
+    lists = ("executions/", "tokens/", "executions/{execution_id}/messages/", "tools/", "grants/")
+    for path in lists:
         response = somebody.get(f"/api/v1/{path.format(**arguments)}?cursor={cursor}")
-        assert response.status_code in (200, 404), response.content
+        # A position that could be one is none to complain about: the page behind it is empty.
+        if response.status_code != 200:
+            assert response.status_code == 422, response.content
+            assert response.json()["errors"][0]["path"] == "cursor"
+
+
+@pytest.mark.parametrize("cursor", ["x", "%FF", "cD1hYmM="])
+def test_a_cursor_that_cannot_be_one_is_422(somebody, arguments, cursor) -> None:
+    assert somebody.get(f"/api/v1/executions/?cursor={cursor}").status_code == 422

@@ -1,5 +1,6 @@
 """The OpenAPI document: complete, valid, without a warning."""
 
+import json
 import re
 from typing import Any
 
@@ -46,3 +47,34 @@ def test_every_operation_says_how_it_refuses(schema) -> None:
             refusal = operation["responses"]["401"]["content"]
             assert list(refusal) == ["application/problem+json"]
             assert {"token": []} in operation["security"]
+
+
+SENT = {
+    "POST /api/v1/executions/": (201, 422),  # 422: the example's workflow is not there
+    "POST /api/v1/executions/{execution_id}/commands/": (200, 202, 409),
+    "POST /api/v1/reviews/resume/": (404,),
+    "POST /api/v1/workflows/": (201,),
+    "POST /api/v1/tokens/": (201, 422),
+}
+
+
+@pytest.mark.django_db
+def test_the_examples_are_requests_that_are_understood(schema, bearer, start) -> None:
+    client = bearer("admin")
+    execution = start("operator")
+    sent = set()
+    for path, item in schema["paths"].items():
+        for method, operation in item.items():
+            content = operation.get("requestBody", {}).get("content", {})
+            for name, example in content.get("application/json", {}).get("examples", {}).items():
+                label = f"{method.upper()} {path}"
+                url = path.format(execution_id=execution.pk)
+                response = client.generic(
+                    method.upper(), url, json.dumps(example["value"]), "application/json"
+                )
+                assert response.status_code in SENT[label], (name, response.content)
+                if response.status_code == 422:
+                    codes = {each["code"] for each in response.json()["errors"]}
+                    assert codes == {"unknown_workflow"}
+                sent.add(label)
+    assert sent == set(SENT)

@@ -16,6 +16,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from workflows import services, tokens
 from workflows.api import stream
+from workflows.connections import open_now
 from workflows.jobs import run_to_rest
 from workflows.models import ApiToken, Execution
 from workflows.planning import sync_python_tools
@@ -245,3 +246,22 @@ async def test_without_redis_the_heartbeat_finds_the_news(
     await database_sync_to_async(abort)(paused)
     found = [chunk async for chunk in following]
     assert b"event: workflow_aborted" in found[-1]
+
+
+async def test_one_stream_too_many_is_429_and_a_closed_one_makes_room(
+    paused, finished, headers, settings
+) -> None:
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "connections_each": 2}
+    query = f"?after={paused.version}"
+    first, second = [await opened(paused, headers, query) for _ in range(2)]
+    refused = await opened(paused, headers, query)
+    assert (refused.status_code, refused["Retry-After"]) == (429, "5")
+    assert refused.json()["code"] == "throttled"
+    # What the server does with a response when its client is gone, read from or not.
+    before = open_now()
+    await database_sync_to_async(first.close)()
+    assert open_now() == before - 1
+    assert seqs(await rest(blocks(await opened(finished, headers))))[-1] == finished.version
+    assert open_now() == before - 1
+    await database_sync_to_async(second.close)()
+    assert open_now() == before - 2

@@ -9,6 +9,7 @@ import pytest
 from reviews.models import HumanReviewRecord
 from tests.unit.net.server import Server
 from workflows.models import Execution, Grant
+from workflows.services import parse_command, submit_command
 
 from .conftest import ANSWER, LANGUAGES, Desk, address, echo, fetch, page, use
 
@@ -85,3 +86,21 @@ def test_rejected_it_fails_and_the_rest_goes_on(
     assert desk.error(execution, "ask") == "reviewer refused the permission: not today"
     assert web.seen[asked:] == []
     assert not Grant.objects.filter(execution=execution).exists()
+
+
+def test_a_run_fails_only_when_a_leaf_does(desk: Desk, web: Server) -> None:
+    """What would have read from the refused task was taken out of the run before."""
+    execution = desk.run(fetch("ask", web), echo("after", {"$from": "ask"}), echo("apart"))
+    submit_command(
+        execution_id=execution.pk,
+        command=parse_command({"kind": "skip_layer", "layer": 1}),
+        actor="operator",
+        source="test",
+    )
+    execution = desk.reject(execution)
+    assert desk.statuses(execution) == {
+        "ask": "FAILED",
+        "after": "SKIPPED",
+        "apart": "SUCCEEDED",
+    }
+    assert execution.status == "COMPLETED"

@@ -165,7 +165,7 @@ def test_beyond_the_runs_ceiling_there_is_no_hold(desk: Desk, web: Server, ceili
     assert execution.status == "FAILED"
     assert not execution.holds.exists()
     assert desk.error(execution, "one") == (
-        f"it needs permission: net {address(web)}, which is above the ceiling of this run "
+        f"it needs permission to connect to {address(web)}, which is above the ceiling of this run "
         f"({ceiling}); nobody can grant it"
     )
     assert desk.statuses(execution)["apart"] == "SUCCEEDED"

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -158,3 +159,42 @@ def test_a_missing_package_is_named(holdpoint: Callable[..., None], monkeypatch:
     holdpoint(embedder="sentence-transformers:some-model")
     with pytest.raises(embedding.EmbedderError, match="not installed"):
         embedding.current().embed_query("x")
+
+
+@pytest.fixture
+def local_model(tmp_path: Path) -> str:
+    """A real model in a folder: a table of word vectors, as untrained as it was made."""
+    package = pytest.importorskip("sentence_transformers", reason="an extra of one's own choice")
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    words = ["[UNK]", "read", "files", "send", "mail", "list", "folders"]
+    tokenizer = Tokenizer(WordLevel({word: at for at, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    table = np.random.default_rng(7).normal(size=(len(words), 128)).astype(np.float32)
+    model = package.SentenceTransformer(
+        modules=[StaticEmbedding(tokenizer, embedding_weights=table)], device="cpu"
+    )
+    model.save(str(tmp_path / "model"))
+    return str(tmp_path / "model")
+
+
+@pytest.mark.django_db
+@pytest.mark.filterwarnings("default")  # the packages below it warn of each other
+def test_a_local_model_is_loaded_from_its_folder(
+    local_model: str, holdpoint: Callable[..., None]
+) -> None:
+    ingest.upsert_tools([make_tool("s.read", "read files"), make_tool("s.send", "send mail")])
+    holdpoint(embedder=f"sentence-transformers:{local_model}")
+    assert ingest.reembed() == 2
+    assert set(Tool.objects.values_list("embedder", flat=True)) == {
+        f"sentence-transformers:{local_model}"
+    }
+    vector = embedding.current().embed_query("read files")
+    assert vector.shape == (DIMENSIONS,)
+    assert np.linalg.norm(vector) == pytest.approx(1.0, abs=1e-5)
+    found = retrieval.search("send mail").found
+    assert found[0].tool.name == "s.send"
+    assert found[0].cosine > (found[1].cosine if len(found) > 1 else 0.0)

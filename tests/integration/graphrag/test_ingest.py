@@ -49,11 +49,11 @@ def test_records_come_back_as_they_went_in() -> None:
 
 def test_only_a_changed_text_is_embedded_again() -> None:
     ingest.upsert_tools(BOTH)
-    moved = [replace(LOG, description="Shows who changed what"), replace(DIFF, read_only=True)]
+    moved = [replace(LOG, description="Shows the authors"), replace(DIFF, read_only=True)]
     result = ingest.upsert_tools(moved)
     assert result.updated == ("git.log", "git.diff")
     assert result.embedded == 1
-    (best, *_) = retrieval.search("who changed it").found
+    (best, *_) = retrieval.search("the authors").found
     assert best.tool.name == "git.log"
 
 

@@ -95,7 +95,7 @@ def test_nothing_found_is_a_warning_with_what_is_near(files_catalogue: list[Tool
 def test_an_empty_catalogue_is_a_warning(db: None) -> None:
     found = replan("parse XML files")
     assert found.plan is None
-    assert "the catalogue has nothing near" in found.warnings[0]
+    assert "The catalogue has no enabled tool" in found.warnings[0]
 
 
 @pytest.mark.parametrize(

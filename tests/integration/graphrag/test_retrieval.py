@@ -1,9 +1,14 @@
 """Hybrid search on PostgreSQL: filters, exactness of the index, odd queries."""
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 import pytest
 from django.db import connection
 
-from graphrag import ingest, lexicon, retrieval
+from graphrag import embedding, ingest, lexicon, retrieval
+from graphrag.models import Tool
 from graphrag.retrieval import Filters
 from tests.integration.graphrag import fixtures
 from tests.integration.graphrag.conftest import make_tool
@@ -83,6 +88,58 @@ def test_the_lexicon_follows_the_catalogue(mixed: None) -> None:
     assert lexicon.current() is after
 
 
+def store_vectors(server: str, vectors: Sequence[Any], *, read_only_every: int = 1) -> None:
+    Tool.objects.bulk_create(
+        Tool(
+            name=f"{server}.t{at}",
+            server=server,
+            kind="python",
+            embedding=vector / np.linalg.norm(vector),
+            embedder="hashing:2",
+            read_only=at % read_only_every == 0,
+        )
+        for at, vector in enumerate(vectors)
+    )
+
+
+def only_the_index() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute("SET LOCAL enable_bitmapscan = off")
+
+
+def anywhere(count: int) -> Any:
+    return np.random.default_rng(5).normal(size=(count, 384)).astype(np.float32)
+
+
+def test_a_filter_that_few_pass_still_finds_them_through_the_index(db: None) -> None:
+    """The index filters after its scan: without an iterative scan most would be missed."""
+    store_vectors("s", anywhere(1_500), read_only_every=100)
+    words = lexicon.current()
+    only_the_index()
+    found = retrieval.vector_search("read page", words, limit=10, filters=Filters(read_only=True))
+    assert len(found) == 10
+    cosines = [candidate.cosine or 0.0 for candidate in found]
+    assert cosines == sorted(cosines, reverse=True)
+
+
+@pytest.mark.parametrize("only_reading", [True, None])
+def test_dead_copies_of_one_vector_do_not_hide_the_living(
+    db: None, only_reading: bool | None
+) -> None:
+    """What was updated or rolled back stays in the index until vacuum: here 400 copies of the
+    question itself, which are each other's neighbours and lead nowhere else."""
+    words = lexicon.current()
+    copies = [embedding.current().embed_query("read page", words.rarity)] * 400
+    store_vectors("gone", copies)
+    Tool.objects.filter(server="gone").delete()
+    store_vectors("s", anywhere(300), read_only_every=20)
+    only_the_index()
+    filters = Filters(read_only=only_reading)
+    found = retrieval.vector_search("read page", words, limit=10, filters=filters)
+    assert len(found) == 10
+
+
 def nearest(query: str, words: lexicon.Lexicon) -> list[float]:
     """Cosines of the ten nearest tools: tools that are equally near stand for each other."""
     return [found.cosine or 0.0 for found in retrieval.vector_search(query, words, limit=10)]
@@ -105,3 +162,19 @@ def test_the_index_is_used_and_finds_what_an_exact_search_finds(public_catalogue
         exact += len(truth)
         found += sum(cosine >= min(truth) - 1e-6 for cosine in got)
     assert found / exact >= 0.95
+
+
+def test_a_new_rank_leaves_nothing_behind_in_the_index(public_catalogue: None) -> None:
+    """New versions of the rows fit beside the old ones, so no index gets an entry for them."""
+    counted = (
+        "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_xact_user_tables"
+        " WHERE relname = 'graphrag_tool'"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(counted)
+        updated, in_place = cursor.fetchone()
+        ranked = Tool.objects.update(pagerank=1.5)
+        cursor.execute(counted)
+        updated_now, in_place_now = cursor.fetchone()
+    assert updated_now - updated == ranked > 200
+    assert in_place_now - in_place >= 0.95 * ranked

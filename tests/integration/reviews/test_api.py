@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.test import Client
+from rest_framework.renderers import JSONRenderer
 
+from reviews import claims, selectors
+from reviews.api.serializers import HoldRowSerializer, hold_row
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from workflows.models import Execution
@@ -113,6 +116,15 @@ def test_stale_is_409_with_the_present_state(paused: Execution, reviewer: User) 
     assert problem["state"]["version"] == paused.version
     assert problem["state"]["status"] == "PAUSED_FOR_REVIEW"
     assert problem["state"]["holds"][0]["node_id"] == "w"
+
+
+def test_null_is_an_output_and_left_out_is_no_change(start: Start, reviewer: User) -> None:
+    api = Api(reviewer)
+    for edits, edited in (({}, False), ({"edits": None}, True), ({"edits": "x"}, True)):
+        answer = api.resume(start(echo("a", "text", phase="AFTER_EXECUTION")), **edits)
+        assert (answer.status_code, answer.json()["edited"]) == (200, edited)
+    kept = list(HumanReviewRecord.objects.order_by("id").values_list("modified_data", flat=True))
+    assert kept == [None, None, "x"]
 
 
 def test_a_bad_edit_is_422_with_its_path(paused: Execution, reviewer: User) -> None:
@@ -274,6 +286,39 @@ def test_filters_that_cannot_be_read_are_422(reviewer: User, query: str) -> None
     assert answer.json()["errors"][0]["path"] == query.partition("=")[0]
 
 
+def test_a_light_row_says_what_the_serializer_says(
+    start: Start, reviewer: User, reviewer2: User
+) -> None:
+    runs = [
+        start(echo("a", phase="BEFORE_EXECUTION")),
+        start(echo("a", phase="AFTER_EXECUTION", quorum=2, timeout_seconds=600)),
+        start(echo("a"), policy={"hil": {"enabled": True}}),
+    ]
+    claims.claim(hold_id=only_hold(runs[0]).id, user=reviewer2)
+    holds = selectors.pending(reviewer)
+    rows = [hold_row(each) for each in selectors.light_rows(holds)]
+    slow = [dict(HoldRowSerializer(each).data) for each in holds]
+    assert json.loads(JSONRenderer().render(rows)) == json.loads(JSONRenderer().render(slow))
+    assert len(rows) == 3
+
+
+def test_who_is_asked_sees_the_run_whatever_the_tab(
+    start: Start, reviewer: User, reviewer2: User, make_user: MakeUser
+) -> None:
+    """The tabs that leave the question of visibility out give the same answer with it."""
+    start(echo("a", phase="BEFORE_EXECUTION"))
+    start(echo("a", phase="BEFORE_EXECUTION", groups=["admin"]))
+    start(echo("a", phase="BEFORE_EXECUTION"), actor=reviewer)
+    people = [reviewer, reviewer2, make_user("x"), make_user("boss", "admin")]
+    people += [make_user("gone", "reviewer", is_active=False)]
+    for person in people:
+        viewer = selectors.Viewer(person)
+        for tab in ("me", "groups"):
+            asked = selectors.pending(person).filter(viewer.tab(tab))
+            assert list(selectors.queue(viewer, tab)) == list(asked), (person, tab)
+    assert len(selectors.queue(selectors.Viewer(reviewer), "groups")) == 2
+
+
 def test_the_queue_takes_the_same_number_of_queries_for_any_length(
     start: Start, reviewer: User, django_assert_max_num_queries: Any
 ) -> None:
@@ -282,3 +327,60 @@ def test_the_queue_takes_the_same_number_of_queries_for_any_length(
     api = Api(reviewer)
     with django_assert_max_num_queries(8):
         assert len(api.get("pending/").json()["results"]) == 6
+
+
+# --- in other words -------------------------------------------------------------------------------
+
+
+def answer(api: Api, execution: Execution, said: dict[str, Any], **headers: str) -> Any:
+    named = {"execution_id": execution.pk, "hold_id": only_hold(execution).id}
+    return api.post("resume/", {**named, "version": execution.version, **said})
+
+
+def test_an_edit_in_the_words_of_others_is_an_edit_here(paused: Execution, reviewer: User) -> None:
+    api = Api(reviewer)
+    call = {"name": "wait", "args": {"seconds": 0.01}}
+    wrong = answer(api, paused, {"type": "edit", "edited_action": {**call, "name": "other"}})
+    assert (wrong.status_code, wrong.json()["errors"][0]["code"]) == (422, "another_tool")
+    bad = answer(api, paused, {"type": "edit", "edited_action": {**call, "args": {"seconds": -1}}})
+    assert (bad.status_code, bad.json()["errors"][0]["path"]) == (422, "edits.seconds")
+    early = answer(api, paused, {"type": "respond", "message": "done"})
+    assert (early.status_code, early.json()["errors"][0]["code"]) == (422, "no_output_yet")
+    cancelled = answer(api, paused, {"action": "cancel"})
+    assert (cancelled.status_code, cancelled.json()["errors"][0]["code"]) == (422, "no_decision")
+    assert only_hold(paused).status == "OPEN"
+    done = answer(api, paused, {"type": "edit", "edited_action": call, "comment": "slower"})
+    assert (done.status_code, done.json()["edited"]) == (200, True)
+    record = HumanReviewRecord.objects.get()
+    assert (record.modified_data, record.comment) == ({"seconds": 0.01}, "slower")
+
+
+def test_a_response_stands_in_for_the_output(start: Start, reviewer: User) -> None:
+    execution = start(echo("w", phase="AFTER_EXECUTION"))
+    done = answer(Api(reviewer), execution, {"type": "response", "args": "42"})
+    assert done.status_code == 200, done.content
+    assert HumanReviewRecord.objects.get().modified_data == "42"
+
+
+def test_the_version_may_stand_in_if_match(paused: Execution, reviewer: User) -> None:
+    _, text = create_token(user=reviewer, name="t", scopes=["decide"])
+    client = Client()
+    body = {"execution_id": paused.pk, "node_id": "w", "approved": False, "message": "no"}
+
+    def send(**headers: str) -> Any:
+        return client.post(
+            "/api/v1/reviews/resume/",
+            json.dumps(body),
+            content_type="application/json",
+            headers={"Authorization": f"Bearer {text}", **headers},
+        )
+
+    without = send()
+    assert (without.status_code, without.json()["errors"][0]["path"]) == (422, "version")
+    assert send(**{"If-Match": f'"{paused.version - 1}"'}).status_code == 409
+    once = {"If-Match": f'"{paused.version}"', "Idempotency-Key": "decide-1"}
+    first, second = send(**once), send(**once)
+    assert (first.status_code, first.json()["status"]) == (200, "ABORTED")
+    assert second.content == first.content
+    assert second["Idempotent-Replayed"] == "true"
+    assert HumanReviewRecord.objects.get().comment == "no"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.db import connection
 
 from reviews import services
 from reviews.conflicts import Conflict
@@ -16,7 +18,7 @@ from reviews.rights import NotAllowed
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from workflows.engine.bounded_json import digest
 from workflows.jobs import run_to_rest
-from workflows.models import Execution, Hold, TaskAttempt
+from workflows.models import CommandLog, Execution, Hold, TaskAttempt
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -77,6 +79,117 @@ def test_an_edit_after_changes_what_later_tasks_read(start: Start, reviewer: Use
     assert output(execution, "b") == "better"
     record = HumanReviewRecord.objects.get()
     assert (record.original_data, record.modified_data) == ("text", "better")
+
+
+def test_an_output_may_be_edited_to_null(start: Start, reviewer: User) -> None:
+    execution = start(echo("a", phase=AFTER), echo("b", {"$from": "a"}))
+    result = decide(only_hold(execution), reviewer, edits=None)
+    assert result.edited
+    run_to_rest(execution.pk)
+    record = HumanReviewRecord.objects.get()
+    assert (record.original_data, record.modified_data, record.is_edited) == ("text", None, True)
+    assert record.decided_digest == digest(None)
+    assert output(execution, "b") is None
+    assert verify_chain(HumanReviewRecord.objects.order_by("id"), text_of=text_of).is_intact
+
+
+def test_null_is_no_edit_of_inputs_and_none_of_a_rejection(start: Start, reviewer: User) -> None:
+    assert not decide(only_hold(start(echo("a", phase=BEFORE))), reviewer, edits=None).edited
+    rejected = decide(only_hold(start(echo("a", phase=AFTER))), reviewer, "REJECT", edits=None)
+    assert not rejected.edited
+
+
+def test_an_output_whose_schema_forbids_null_stays(start: Start, reviewer: User) -> None:
+    wait = {**echo("a", phase=AFTER), "tool": "builtin.wait", "arguments": {"seconds": 0}}
+    execution = start(wait)
+    with pytest.raises(ReviewInvalid) as caught:
+        decide(only_hold(execution), reviewer, edits=None)
+    assert [each.path for each in caught.value.errors] == ["edits"]
+    assert only_hold(execution).status == "OPEN"
+
+
+@pytest.mark.parametrize(
+    ("tool", "path"),
+    [
+        ("write_file", "../x"),
+        ("write_file", "/etc/passwd"),
+        ("write_file", "a/.git/config"),
+        ("write_file", "."),
+        ("write_file", "a\nb"),
+        ("read_file", "../x"),
+        ("list_directory", "../../x"),
+        ("list_directory", ""),
+    ],
+)
+def test_a_path_that_the_tool_would_refuse_is_refused_at_once(
+    start: Start, reviewer: User, tool: str, path: str
+) -> None:
+    arguments = {"path": "kept.txt", **({"content": "x"} if tool == "write_file" else {})}
+    execution = start(
+        {
+            "id": "a",
+            "type": "tool",
+            "tool": f"builtin.{tool}",
+            "arguments": arguments,
+            "human_review": {"trigger_phase": BEFORE},
+        }
+    )
+    with pytest.raises(ReviewInvalid) as caught:
+        decide(only_hold(execution), reviewer, edits={"path": path})
+    assert [each.path for each in caught.value.errors] == ["edits.path"]
+    assert only_hold(execution).status == "OPEN"
+    assert not HumanReviewRecord.objects.exists()
+
+
+def logged(execution: Execution) -> list[tuple[str, str, str, str]]:
+    """What the command log says of an execution, oldest first, without its reasons."""
+    rows = CommandLog.objects.filter(execution=execution).order_by("id")
+    return list(rows.values_list("kind", "actor", "source", "outcome"))
+
+
+def test_every_refused_decision_is_logged_with_who_from_where_and_why(
+    start: Start, reviewer: User, auditor: User, make_user: MakeUser
+) -> None:
+    execution = start(echo("a", phase=AFTER))
+    hold = only_hold(execution)
+    stranger = make_user("stranger")
+    refused = (
+        (reviewer, {"version": execution.version + 1}, "moved on", "refused"),
+        (reviewer, {"decision": "PERHAPS"}, "APPROVE or REJECT", "invalid"),
+        (reviewer, {"decision": "REJECT", "edits": 1}, "takes no edits", "invalid"),
+        (reviewer, {"edits": float("nan")}, "edits", "invalid"),
+        (reviewer, {}, "", "applied"),
+        (reviewer, {}, "not open any more", "refused"),
+        (auditor, {}, "Auditors", "refused"),
+        (stranger, {}, "not visible", "refused"),
+    )
+    for person, more, _why, outcome in refused:
+        if outcome == "applied":
+            decide(hold, person, **more)
+        else:
+            with pytest.raises((Conflict, ReviewInvalid, NotAllowed, services.HoldNotFound)):
+                decide(hold, person, **more)
+    assert logged(execution) == [
+        ("approval_response", person.username, "test", outcome) for person, _, _, outcome in refused
+    ]
+    details = CommandLog.objects.order_by("id").values_list("detail", flat=True)
+    for (_, _, why, _), detail in zip(refused, details, strict=True):
+        assert re.search(why, detail), (why, detail)
+
+
+def test_an_applied_decision_is_logged_in_the_transaction_that_records_it(
+    start: Start, reviewer: User
+) -> None:
+    execution = start(echo("a", phase=BEFORE))
+    result = decide(only_hold(execution), reviewer)
+    row = CommandLog.objects.get()
+    assert (row.outcome, row.version, row.actor) == ("applied", result.version, "reviewer")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT (SELECT xmin::text FROM workflows_commandlog),"
+            " (SELECT xmin::text FROM reviews_humanreviewrecord)"
+        )
+        assert len(set(cursor.fetchone())) == 1
 
 
 def test_an_edit_that_changes_nothing_is_none(start: Start, reviewer: User) -> None:

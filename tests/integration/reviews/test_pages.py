@@ -173,6 +173,19 @@ def test_json_mode_takes_the_whole_value(start: Start, reviewer: User) -> None:
     assert HumanReviewRecord.objects.get().modified_data == {"n": 12345678901234567891}
 
 
+def test_an_output_becomes_null_as_json(start: Start, reviewer: User) -> None:
+    hold = only_hold(start(echo("a", {"n": 1}, phase=AFTER)))
+    sent = {"decision": "APPROVE", "mode": "json", "edits_json": "null"}
+    asked = post(browser(reviewer), hold, **sent, confirmed="")
+    assert (asked.status_code, HumanReviewRecord.objects.count()) == (200, 0)
+    answer = post(browser(reviewer), hold, **sent, confirmed="yes")
+    assert answer.status_code == 303
+    record = HumanReviewRecord.objects.get()
+    assert (record.is_edited, record.modified_data) == (True, None)
+    assert browser(reviewer).get(page_of(hold)).status_code == 200
+    assert browser(reviewer).get(f"/history/{record.pk}/").status_code == 200
+
+
 @pytest.mark.parametrize(
     "text", ["{", '{"n": 1e400}', r'{"n": "\u0000"}', "[" * 5000, '{"n": 1, "n": 2}']
 )
@@ -222,7 +235,7 @@ def test_a_decision_that_comes_late_keeps_its_text(
     html = answer.content.decode()
     assert "reviewer2 approved this" in html
     assert "my words" in html
-    assert "What you had written" in html
+    assert "You had written" in html
     assert HumanReviewRecord.objects.count() == 1
 
 

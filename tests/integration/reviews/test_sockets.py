@@ -298,3 +298,22 @@ async def test_without_redis_a_socket_still_tells(
         await in_thread(approve, execution, reviewer)
         async with asyncio.timeout(5):
             assert (await take(one, 1))[0]["type"] == "workflow_resumed"
+
+
+async def test_one_socket_too_many_is_closed_with_4429(
+    start: Start, reviewer: User, settings: Any
+) -> None:
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "connections_each": 1}
+    header = await in_thread(bearer, reviewer)
+    async with socket("/ws/reviews/", header) as first:
+        await ponged(first)  # it has its place now
+        async with socket("/ws/reviews/", header) as second:
+            assert await close_code(second) == 4429
+        await ponged(first)
+    async with socket("/ws/reviews/", header) as again:
+        await ponged(again)
+
+
+async def ponged(one: WebsocketCommunicator) -> None:
+    await one.send_to(text_data=json.dumps({"type": "ping"}))
+    assert json.loads(await one.receive_from(timeout=10)) == {"type": "pong"}

@@ -13,6 +13,7 @@ from django.test import Client
 
 from reviews import claims, selectors, services
 from reviews.conflicts import Conflict
+from reviews.filters import QueueFilters
 from reviews.models import HumanReviewRecord, ReviewClaim
 from reviews.rights import NotAllowed
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
@@ -169,7 +170,8 @@ def test_tabs(start: Start, reviewer: User, reviewer2: User, auditor: User) -> N
     assert selectors.after(reviewer, own) == free
     watcher = selectors.Viewer(auditor)
     assert selectors.tab_counts(watcher) == {"me": 0, "groups": 0, "claimed": 0, "open": 5}
-    assert [hold.task_id for hold in selectors.queue(viewer, "open", "OWN")] == ["own"]
+    found = selectors.queue(viewer, "open", QueueFilters(q="OWN"))
+    assert [hold.task_id for hold in found] == ["own"]
 
 
 # --- the other doors ------------------------------------------------------------------------------

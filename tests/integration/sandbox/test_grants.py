@@ -146,6 +146,29 @@ def test_a_write_is_granted_by_its_exact_path(bench: Bench, language: str) -> No
     assert target.with_name("other.txt").read_text() == "kept"
 
 
+STEPS = {
+    "typescript": "Deno.mkdirSync('a/b', {recursive: true}); Deno.writeTextFileSync('a/b/c', 'x');"
+    "return Deno.readTextFileSync('a/b/c')",
+    "python": "import os\nos.makedirs('a/b')\nopen('a/b/c', 'w').write('x')\nopen('a/b/c').read()",
+}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_grants_one_after_the_other_are_enough(bench: Bench, language: str) -> None:
+    """What is made on the way is not there yet when the walls go up."""
+    permissions, resources = PermissionSet(), []
+    for _ in range(6):
+        try:
+            assert bench.run(language, STEPS[language], permissions=permissions).value == "x"
+            break
+        except PermissionEscalationNeeded as need:
+            permissions = need.requested
+            resources.append(f"{need.operation} {need.resource}")
+    else:
+        pytest.fail(f"still asks: {resources}")
+    assert resources[-1] == "read $SCRATCH/a/b/c"
+
+
 def test_a_path_with_a_comma_grants_nothing_else(bench: Bench) -> None:
     permissions = PermissionSet(read_paths=(f"{bench.scratch}/a,/",))
     code = f"Deno.readTextFileSync('{bench.secret}')"

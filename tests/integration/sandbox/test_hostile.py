@@ -13,10 +13,12 @@ from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
 
 from .conftest import SECRET, Bench
 from .programs import Hostile
+from .programs_calls import CALLS
+from .programs_doors import DOORS
 from .programs_javascript import JAVASCRIPT
 from .programs_python import PYTHON
 
-PROGRAMS = JAVASCRIPT + PYTHON
+PROGRAMS = JAVASCRIPT + DOORS + PYTHON + CALLS
 
 
 def _filled(text: str, bench: Bench, port: int) -> str:
@@ -66,7 +68,7 @@ def test_hostile(program: Hostile, bench: Bench, web_server: Server) -> None:
 
 
 def test_there_are_enough_of_them() -> None:
-    assert len(PROGRAMS) >= 100
+    assert len(PROGRAMS) >= 180
     assert len({(program.language, program.name, program.code) for program in PROGRAMS}) == len(
         PROGRAMS
     )

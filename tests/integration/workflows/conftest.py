@@ -50,9 +50,9 @@ class Engine:
         )
 
     def decide(
-        self, hold: Hold, *, approved: bool = True, edits: Any = None, actor: str = "somebody"
+        self, hold: Hold, *, approved: bool = True, actor: str = "somebody", **edits: Any
     ) -> CommandResult:
-        command = ApprovalResponse(hold=hold.pk, approved=approved, edits=edits)
+        command = ApprovalResponse(hold=hold.pk, approved=approved, **edits)
         return submit_command(
             execution_id=hold.execution_id, command=command, actor=actor, source="test"
         )

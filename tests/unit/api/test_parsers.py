@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from workflows.api.parsers import BoundedJSONParser, DecisionJSONParser, object_body
@@ -30,6 +30,7 @@ class Counting(io.BytesIO):
         return super().read(size)
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(values)
 def test_what_json_can_hold_comes_through(value: Any) -> None:
     assert BoundedJSONParser().parse(io.BytesIO(json.dumps(value).encode())) == value

@@ -89,9 +89,10 @@ class World:
     def decide(self, hold: Hold, *, approved: bool, edits: Any = None, actor: str = "ann") -> None:
         """Answer a hold, and remember the answer if it completes the decision."""
         complete = not approved or len(hold.approvals) + 1 >= hold.quorum
-        self.submit(cmd.ApprovalResponse(hold=hold.id, approved=approved, edits=edits), actor=actor)
+        given = {} if edits is None else {"edits": edits}
+        self.submit(cmd.ApprovalResponse(hold=hold.id, approved=approved, **given), actor=actor)
         if complete:
-            self.remember(hold, Verdict(approved, edits))
+            self.remember(hold, Verdict(approved, edits, edits is not None))
 
     def expire(self, hold: Hold) -> None:
         """Move the clock to the hold's deadline and let time decide."""

@@ -54,6 +54,17 @@ def test_an_input_of_the_name_and_type_is_taken_optional_ones_too() -> None:
     assert not found.uses
 
 
+def test_a_file_that_the_words_name_wins_over_found_ones() -> None:
+    lister = gives({"path": STRING})
+    reader = tool({"path": STRING}, "path")
+    (named,) = fill(reader, "read the file 'data.json'", earlier={"list": lister})
+    assert named.values == {"path": "data.json"}
+    (found,) = fill(reader, "read the file", earlier={"list": lister})
+    assert found.values == {"path": {"$from": "list", "select": "path"}}
+    (given,) = fill(reader, "read the file 'data.json'", inputs={"path": "a"})
+    assert given.values == {"path": {"$from": "inputs", "select": "path"}}
+
+
 def test_a_like_name_serves_a_required_argument_alone() -> None:
     record = tool({"repo_path": STRING, "max_repo": STRING}, "repo_path")
     (found,) = fill(record, inputs={"repo": "."})

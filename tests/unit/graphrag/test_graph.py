@@ -3,7 +3,7 @@
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from graphrag.graph import DAMPING, Edge, ToolGraph
@@ -23,6 +23,7 @@ def ranks_of(graph: ToolGraph, restart: dict[str, float] | None = None) -> dict[
     return dict(zip(graph.names, graph.pagerank(restart), strict=True))
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(edge_lists)
 def test_pagerank_is_what_networkx_says(edges: list[Edge]) -> None:
     graph = ToolGraph(TOOLS, edges)

@@ -42,6 +42,12 @@ def test_literals_are_found_by_their_kind() -> None:
     assert found.extension == "csv"
 
 
+def test_a_quoted_file_is_a_file() -> None:
+    found = intents.literals("list '.' and write 'done' to 'out/notes.md'")
+    assert found.quoted == ("done",)
+    assert found.paths == (".", "out/notes.md")
+
+
 def test_the_query_names_no_values() -> None:
     (step,) = intents.steps("write 'some text' to out/notes.md")
     assert "some" not in step.query

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reviews.edits import ReviewInvalid, below, checked_edit, edits_for
+from reviews.edits import UNCHANGED, ReviewInvalid, below, checked_edit, edits_for
 from workflows.engine.bounded_json import canonical
 from workflows.models import Hold
 
@@ -46,7 +46,16 @@ def test_an_output_is_replaced_as_a_whole() -> None:
     assert edit.whole == {"n": 2}
 
 
-@pytest.mark.parametrize("edits", [None, {}, {"n": 1}, {"n": 1.0}])
+def test_an_output_may_become_null_where_its_schema_allows() -> None:
+    edit = checked_edit(hold({"n": 1}, AFTER), None, {"type": ["object", "null"]})
+    assert edit is not None
+    assert (edit.sent, edit.whole) == (None, None)
+    assert paths(lambda: checked_edit(hold({"n": 1}, AFTER), None, SCHEMA)) == ["edits"]
+    assert checked_edit(hold(None, AFTER), None, None) is None
+    assert checked_edit(hold({"n": 1}, AFTER), UNCHANGED, SCHEMA) is None
+
+
+@pytest.mark.parametrize("edits", [UNCHANGED, None, {}, {"n": 1}, {"n": 1.0}])
 def test_what_changes_nothing_is_no_edit(edits: Any) -> None:
     assert checked_edit(hold({"n": 1}), edits, SCHEMA) is None
 
@@ -62,7 +71,6 @@ def test_every_fault_has_its_path() -> None:
 def test_what_no_edit_can_say() -> None:
     assert paths(lambda: edits_for(hold({"n": 1, "s": "x"}), {"n": 1})) == ["edits.s"]
     assert paths(lambda: edits_for(hold({"n": 1}), 5)) == ["edits"]
-    assert paths(lambda: edits_for(hold("x", AFTER), None)) == ["edits"]
 
 
 def test_below() -> None:
@@ -87,7 +95,7 @@ def test_edits_lead_to_the_value_they_were_made_of(before: Any, more: Any) -> No
     value = {**before, **more}
     of = hold(before)
     edits = edits_for(of, value)
-    made = before if edits is None else {**before, **edits}
+    made = before if edits is UNCHANGED else {**before, **edits}
     assert canonical(made) == canonical(value)
     edit = checked_edit(of, edits, None)
     assert (edit is None) == (canonical(before) == canonical(value))

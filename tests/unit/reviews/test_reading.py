@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reviews.history import parse_filters
-from reviews.selectors import BadCursor, _before, _cursor_of
+from reviews.selectors import BadCursor, _beyond, _cursor_of
 from workflows.models import Execution, Hold
 
 
@@ -73,8 +73,8 @@ def test_a_cursor_leads_on_from_its_row() -> None:
     moment = datetime(2026, 1, 1, 12, tzinfo=UTC)
     text = _cursor_of(Hold(id="7-1", opened_at=moment), "opened_at")
     later = Q(opened_at__lt=moment) | Q(opened_at=moment, pk__lt="7-1")
-    assert _before(text, "opened_at") == later
-    assert _before(_cursor_of(Execution(pk=41), ""), "") == Q(pk__lt=41)
+    assert _beyond(text, "opened_at", "lt") == later
+    assert _beyond(_cursor_of(Execution(pk=41), ""), "", "lt") == Q(pk__lt=41)
 
 
 def _encoded(value: Any) -> str:
@@ -99,13 +99,13 @@ def _encoded(value: Any) -> str:
 )
 def test_a_forged_cursor_is_refused(text: str, time: str) -> None:
     with pytest.raises(BadCursor):
-        _before(text, time)
+        _beyond(text, time, "lt")
 
 
 @given(st.text())
 def test_no_cursor_breaks_the_reader(text: str) -> None:
     for time in ("", "opened_at"):
         try:
-            _before(text, time)
+            _beyond(text, time, "lt")
         except BadCursor:
             continue

@@ -37,6 +37,7 @@ SAMPLES: list[ev.Event] = [
     ev.AgentFailed(agent="rules", error="late"),
     ev.AgentRequested(),
     ev.PlanRevised(revision=2, total_layers=2, cause="inject_task", added=("x",)),
+    ev.PlanProposed(requirement="r", added=("x",)),
     ev.ReplanFailed(requirement="r", error="none"),
     ev.ContextUpdated(updates={"k": 1}),
     ev.MessageAdded(role="user", content="hello", author="ann"),
@@ -44,6 +45,8 @@ SAMPLES: list[ev.Event] = [
     ev.ExecutionCompleted(),
     ev.ExecutionFailed(error="x"),
     ev.ExecutionAborted(reason="stop"),
+    ev.SpeculationHit(task_id="a", seconds=1.5),
+    ev.SpeculationMiss(task_id="a", seconds=0.5, reason="its inputs or permissions changed"),
 ]
 
 

@@ -22,6 +22,9 @@ class Command(BaseCommand):
             "--scopes", default="read", help=f"comma-separated: {', '.join(SCOPES)} (default: read)"
         )
         parser.add_argument("--name", default="", help="what it is for")
+        parser.add_argument(
+            "--workflows", default="", help="comma-separated names: these alone (default: all)"
+        )
         parser.add_argument("--days", type=int, help="valid for so many days (default: no end)")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -33,11 +36,13 @@ class Command(BaseCommand):
         if days is not None and not 1 <= days <= 36_500:
             raise CommandError("--days must be between 1 and 36500.")
         scopes = [scope.strip() for scope in options["scopes"].split(",") if scope.strip()]
+        names = [name.strip() for name in options["workflows"].split(",") if name.strip()]
         try:
             _, text = create_token(
                 user=user,
                 name=options["name"],
                 scopes=scopes,
+                workflows=names or None,
                 expires_at=timezone.now() + timedelta(days=days) if days else None,
             )
         except InvalidRequest as error:

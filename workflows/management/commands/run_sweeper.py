@@ -1,4 +1,4 @@
-"""`manage.py run_sweeper`: the sweeper's own small process."""
+"""`manage.py run_sweeper`: the sweeper's own small process, which also follows the catalogue."""
 
 from __future__ import annotations
 
@@ -11,15 +11,20 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import Error, close_old_connections, connection
 from redis.exceptions import RedisError
 
-from workflows import conf
+from workflows import background, conf
+from workflows.catalogue import Follower
 from workflows.heartbeat import beat
 from workflows.recovery import sweep
+from workflows.webhooks.sender import Sender
 
 logger = logging.getLogger(__name__)
 
 
 class Command(BaseCommand):
-    help = "Puts lost work back on the queue and expires holds, every few seconds."
+    help = (
+        "Puts lost work back on the queue and expires holds, every few seconds; keeps the"
+        " catalogue in step with the MCP servers; sends webhooks."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--once", action="store_true", help="one round, then stop")
@@ -31,9 +36,28 @@ class Command(BaseCommand):
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        while not stop.is_set():
-            _round()
-            stop.wait(conf.sweep_seconds())
+        follower = Follower()
+        follower.start()
+        sender = _start_sender(stop)
+        try:
+            while not stop.is_set():
+                _round()
+                stop.wait(conf.sweep_seconds())
+        finally:
+            stop.set()
+            follower.stop()
+            if sender is not None:
+                sender.join()
+            background.shutdown()
+
+
+def _start_sender(stop: threading.Event) -> threading.Thread | None:
+    """Webhooks go out beside the rounds, in threads of their own; None when switched off."""
+    if not conf.webhook_concurrency():
+        return None
+    thread = threading.Thread(target=Sender(stop).run, name="webhooks")
+    thread.start()
+    return thread
 
 
 def _round() -> None:

@@ -2,6 +2,7 @@
 import { DecisionForm } from "./form.js";
 import { saveDraft } from "./drafts.js";
 import { onKey } from "./keys.js";
+import { startPresence } from "./presence.js";
 import { announce, toast } from "./toast.js";
 
 const SETTLE_MS = 150;
@@ -36,8 +37,9 @@ function guard(here) {
 }
 
 function afterSwap(event) {
-  // The deadline moves while its reader stays where they are.
-  if (event.target.id === "deadline") return;
+  // The deadline and the banner move while their reader stays where they are.
+  if (event.target.id === "deadline" || event.target.id === "decision-status") return;
+  if (event.target.closest(".decision-aside")) return;
   adopt();
   const here = article();
   if (!here || !(here === event.target || event.target.contains(here) || here.contains(event.target))) return;
@@ -64,6 +66,7 @@ function take(here, told) {
   if (state === "open" && digest !== here.dataset.digest) return overtaken(here);
   if (form && state === "open") form.form.elements.version.value = version;
   if (state !== "open" && here.dataset.state === "open") {
+    if (state === "decided" && form?.hasEdits) return form.compare();
     form?.freeze();
     here.querySelector(".outcomes")?.remove();
     announce("This review was settled. Your text is kept.");
@@ -164,9 +167,19 @@ async function copyMine(event) {
   }
 }
 
+function reuse(event) {
+  const button = event.target.closest("[data-reuse]");
+  if (!button || !current?.form?.canDecide) return;
+  current.form.use(button.parentElement.querySelector("[data-reuse-value]").textContent);
+  announce("The edit is in the form; look at it before you approve.");
+  go("[data-changes]");
+}
+
+document.addEventListener("click", reuse);
 document.addEventListener("htmx:afterSwap", afterSwap);
 document.addEventListener("click", copyMine);
 document.body.addEventListener("holdpoint:news", onNews);
 document.body.addEventListener("holdpoint:poll", onNews);
 startKeys();
 adopt();
+startPresence(article);

@@ -15,7 +15,7 @@ export class DecisionForm {
     this.comment = form.querySelector("[data-comment]");
     this.originalText = form.querySelector("[data-original]").textContent;
     this.original = parse(this.originalText);
-    this.approveLabel = "Approve";
+    this.approveLabel = form.querySelector("[data-approve]")?.dataset.label || "Approve";
     this.blocked = form.querySelector("[data-approve]")?.disabled ?? true;
     this.digest = form.elements.shown.value;
   }
@@ -178,6 +178,27 @@ export class DecisionForm {
     const written = this.comment.value.trim();
     if (!written.includes(text)) this.comment.value = written ? `${text}. ${written}` : text;
     this.comment.focus();
+    this.update();
+  }
+
+  get hasEdits() {
+    return this.canDecide && (this.changes()?.length ?? 0) > 0;
+  }
+
+  /** Somebody else decided: have the server show both edits side by side.  Unconfirmed, so nothing is sent. */
+  compare() {
+    window.htmx.ajax("POST", this.form.action, {
+      source: this.form,
+      target: "#decision",
+      swap: "outerHTML",
+      values: { decision: "APPROVE", confirmed: "" },
+    });
+  }
+
+  /** Take a whole payload as the edit; the form shows it, or the JSON view where the form cannot. */
+  use(text) {
+    this.edits.value = stringify(parse(text));
+    this.showMode(this.fillForm() ? "form" : "json");
     this.update();
   }
 

@@ -9,6 +9,7 @@ const SHEET = [
   ["E", "edit the payload"],
   ["R", "reject, with a reason"],
   ["C", "comment"],
+  ["X", "choose, to answer several at once"],
   ["/", "search or filter"],
   ["?", "this list"],
   ["Esc", "leave a field, close a panel"],

@@ -30,7 +30,10 @@ function open(row) {
   const address = new URL(location.href);
   address.searchParams.set("hold", row.dataset.hold);
   history.replaceState(null, "", address);
-  window.htmx.ajax("GET", link.href, { target: "#detail", swap: "innerHTML show:none" });
+  const detail = document.getElementById("detail");
+  detail.setAttribute("aria-busy", "true");
+  const done = () => detail.removeAttribute("aria-busy");
+  window.htmx.ajax("GET", link.href, { target: "#detail", swap: "innerHTML show:none" }).then(done, done);
 }
 
 function clicked(event) {
@@ -76,6 +79,7 @@ function take(told) {
   fresh = new Map([...arrived].filter(([hold]) => !known.has(hold)));
   if (fresh.size && !live().length) showNew();
   else showLine();
+  document.dispatchEvent(new CustomEvent("holdpoint:rows"));
 }
 
 /** Change a row's words in place; its link keeps focus and mark. */
@@ -84,6 +88,7 @@ function update(row, now) {
   const inner = linkOf(now).innerHTML;
   if (link.innerHTML !== inner) link.replaceChildren(...document.importNode(linkOf(now), true).childNodes);
   row.className = now.className;
+  row.dataset.version = now.dataset.version;
 }
 
 function takeTabs(tabs) {

@@ -7,12 +7,13 @@ const POLL_MS = 20000;
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 30000;
 const POLLS_AFTER_TRIES = 3;
-const WORDS = { live: "live", reconnecting: "reconnecting", polling: "polling" };
-const SHAPES = { live: "●", reconnecting: "◐", polling: "○" };
+const WORDS = { live: "live", reconnecting: "reconnecting", polling: "polling", offline: "offline" };
+const SHAPES = { live: "●", reconnecting: "◐", polling: "○", offline: "✕" };
 const TITLES = {
   live: "News arrives as it happens",
   reconnecting: "The connection was lost; trying again",
   polling: "No live connection; looking for news every 20 seconds",
+  offline: "This computer is offline; what you write is kept in this tab",
 };
 
 function tell(name, detail = {}) {
@@ -107,7 +108,7 @@ export class NewsSocket {
     // 4401, 4403, 4404: the server said no; asking again will not change its mind, polling says it in words.
     const refused = code >= 4401 && code <= 4404;
     const polling = refused || this.#tries >= POLLS_AFTER_TRIES;
-    showState(polling ? "polling" : "reconnecting");
+    showState(navigator.onLine === false ? "offline" : polling ? "polling" : "reconnecting");
     if (polling) this.#startPolling();
     if (refused) return;
     const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (this.#tries - 1));
@@ -130,5 +131,10 @@ export function startSocket(element) {
   const after = Number.parseInt(element.dataset.after ?? "", 10);
   const socket = new NewsSocket(element.dataset.socket, Number.isNaN(after) ? null : after);
   socket.open();
+  window.addEventListener("offline", () => showState("offline"));
+  window.addEventListener("online", () => {
+    if (document.getElementById("connection")?.dataset.state === "offline") showState("reconnecting");
+    tell("holdpoint:poll");
+  });
   return socket;
 }

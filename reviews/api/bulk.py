@@ -1,0 +1,113 @@
+"""Several holds in one call, and giving a hold to somebody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from reviews import bulk, claims
+from workflows.api.parsers import DecisionJSONParser, object_body
+from workflows.api.permissions import HasScope, caller, token_of
+from workflows.api.serializers import Strict
+
+from .serializers import ClaimSerializer
+
+_PROBLEM = OpenApiResponse(description="application/problem+json")
+
+
+class AssignSerializer(Strict):
+    """`to`: the user name of somebody who may decide the hold."""
+
+    to = serializers.CharField(max_length=150)
+
+
+class ChosenSerializer(Strict):
+    """One hold, and the version of its execution as you saw it."""
+
+    hold_id = serializers.CharField(max_length=40)
+    version = serializers.IntegerField(min_value=0)
+
+
+class BulkSerializer(Strict):
+    """`comment` goes into each record, and a rejection needs one; `to` is for assign."""
+
+    action = serializers.ChoiceField(choices=bulk.ACTIONS)
+    holds = serializers.ListField(child=ChosenSerializer(), min_length=1, max_length=bulk.MOST)
+    comment = serializers.CharField(required=False, default="", allow_blank=True, max_length=4000)
+    to = serializers.CharField(required=False, default="", allow_blank=True, max_length=150)
+
+
+class BulkOutcomeSerializer(serializers.Serializer[Any]):
+    """`code` is done, or why this one was left as it is."""
+
+    hold_id = serializers.CharField()
+    done = serializers.BooleanField()
+    code = serializers.CharField()
+    message = serializers.CharField()
+    record_id = serializers.IntegerField(allow_null=True)
+
+
+class BulkResultSerializer(serializers.Serializer[Any]):
+    """A result per hold, in the order they were named."""
+
+    results = BulkOutcomeSerializer(many=True)
+
+
+class AssignView(APIView):
+    """Give a hold to somebody."""
+
+    permission_classes = [HasScope("decide")]
+    parser_classes = [DecisionJSONParser]
+
+    @extend_schema(
+        operation_id="reviews_assign",
+        request=AssignSerializer,
+        responses={200: ClaimSerializer, **dict.fromkeys((400, 403, 404, 409, 422), _PROBLEM)},
+    )
+    def post(self, request: Request, hold_id: str) -> Response:
+        """Claim a hold for somebody else, whoever had it before."""
+        asked = AssignSerializer(data=object_body(request.data))
+        asked.is_valid(raise_exception=True)
+        found = claims.assign(
+            hold_id=hold_id,
+            user=caller(request),
+            to=asked.validated_data["to"],
+            token=token_of(request),
+        )
+        return Response(ClaimSerializer(found).data)
+
+
+class BulkView(APIView):
+    """One answer to many holds."""
+
+    permission_classes = [HasScope("decide")]
+    parser_classes = [DecisionJSONParser]
+
+    @extend_schema(
+        operation_id="reviews_bulk",
+        request=BulkSerializer,
+        responses={200: BulkResultSerializer, **dict.fromkeys((400, 403, 422), _PROBLEM)},
+    )
+    def post(self, request: Request) -> Response:
+        """Claim, release, assign, approve or reject each; one record per decision.
+
+        Each hold is answered by itself: some may be done while others are left as they were. High
+        risk is never approved in bulk.
+        """
+        asked = BulkSerializer(data=object_body(request.data))
+        asked.is_valid(raise_exception=True)
+        wanted = asked.validated_data
+        outcomes = bulk.apply_to_all(
+            chosen=[bulk.Chosen(**each) for each in wanted["holds"]],
+            request=bulk.Request(
+                action=wanted["action"], comment=wanted["comment"], to=wanted["to"]
+            ),
+            user=caller(request),
+            token=token_of(request),
+        )
+        return Response(BulkResultSerializer({"results": outcomes}).data)

@@ -1,0 +1,150 @@
+"""One answer to many holds: each by itself, each with its own result and its own record.
+
+What is risky is left out of an approval on purpose: it has to be opened and read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from workflows.schemas import FieldError
+
+from . import claims, services
+from .conflicts import Conflict
+from .edits import ReviewInvalid
+from .filters import risk_of
+from .history import BULK
+from .models import Decision
+from .rights import NotAllowed
+from .services import HoldNotFound, Token, visible_hold
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+Action = Literal["claim", "release", "assign", "approve", "reject"]
+ACTIONS: Final[tuple[Action, ...]] = ("claim", "release", "assign", "approve", "reject")
+#: Holds of one call.
+MOST: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """One hold, and the version of its execution as the person saw it."""
+
+    hold_id: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one hold.
+
+    `code` is done, or why not: not_found, not_allowed, high_risk, invalid, or a conflict's code.
+    """
+
+    hold_id: str
+    done: bool
+    code: str
+    message: str
+    record_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is done with each hold; `to` names who gets them when they are assigned."""
+
+    action: Action
+    comment: str = ""
+    to: str = ""
+
+
+def apply_to_all(
+    *, chosen: Sequence[Chosen], request: Request, user: User, token: Token | None = None
+) -> list[Outcome]:
+    """Do it to each hold in turn; an outcome per hold, in their order.
+
+    Raises ReviewInvalid when the call itself makes no sense, and does nothing then.
+    """
+    _check(chosen, request)
+    bulk = _Bulk(request, user, token)
+    return [bulk.apply(each) for each in chosen]
+
+
+def _check(chosen: Sequence[Chosen], request: Request) -> None:
+    errors = []
+    if request.action not in ACTIONS:
+        errors.append(FieldError("action", f"must be one of {', '.join(ACTIONS)}"))
+    if not 1 <= len(chosen) <= MOST:
+        errors.append(FieldError("holds", f"must name between 1 and {MOST} reviews"))
+    if len({each.hold_id for each in chosen}) != len(chosen):
+        errors.append(FieldError("holds", "names one review twice"))
+    if request.action == "assign" and not request.to:
+        errors.append(FieldError("to", "must name a person"))
+    if request.action == "reject" and not request.comment.strip():
+        errors.append(FieldError("comment", "must say why; it goes into every record"))
+    if errors:
+        raise ReviewInvalid(errors)
+
+
+class _Bulk:
+    def __init__(self, request: Request, user: User, token: Token | None) -> None:
+        self._request = request
+        self._user = user
+        self._token = token
+        # My own decision moves its run on; the next hold of that run was still seen by me.
+        self._moved: dict[int, tuple[int, int]] = {}
+
+    def apply(self, chosen: Chosen) -> Outcome:
+        try:
+            return self._do(chosen)
+        except HoldNotFound:
+            return Outcome(chosen.hold_id, done=False, code="not_found", message="Not found.")
+        except NotAllowed as denied:
+            return Outcome(chosen.hold_id, done=False, code="not_allowed", message=denied.message)
+        except Conflict as late:
+            return Outcome(chosen.hold_id, done=False, code=late.code, message=late.message)
+        except ReviewInvalid as invalid:
+            first = invalid.errors[0]
+            message = f"{first.path} {first.message}".strip()
+            return Outcome(chosen.hold_id, done=False, code="invalid", message=message)
+
+    def _do(self, chosen: Chosen) -> Outcome:
+        who = {"hold_id": chosen.hold_id, "user": self._user, "token": self._token}
+        match self._request.action:
+            case "claim":
+                claims.claim(**who)  # type: ignore[arg-type]
+                return _done(chosen, "Claimed.")
+            case "release":
+                gone = claims.release(**who)  # type: ignore[arg-type]
+                return _done(chosen, "Released." if gone else "You had not claimed it.")
+            case "assign":
+                given = claims.assign(**who, to=self._request.to)  # type: ignore[arg-type]
+                return _done(chosen, f"Given to {given.user.get_username()}.")
+        return self._decide(chosen)
+
+    def _decide(self, chosen: Chosen) -> Outcome:
+        hold = visible_hold(self._user, chosen.hold_id)
+        approves = self._request.action == "approve"
+        if approves and risk_of(hold) == "high":
+            message = "High risk: open it and decide about it by itself."
+            return Outcome(hold.id, done=False, code="high_risk", message=message)
+        seen, now = self._moved.get(hold.execution_id, (chosen.version, chosen.version))
+        result = services.decide(
+            hold_id=hold.id,
+            user=self._user,
+            decision=(Decision.APPROVE if approves else Decision.REJECT).value,
+            version=now if seen == chosen.version else chosen.version,
+            comment=self._request.comment,
+            source=BULK,
+            token=self._token,
+        )
+        self._moved[hold.execution_id] = (seen, result.version)
+        word = "Approved" if approves else "Rejected"
+        message = f"{word}." if result.complete else f"{word}; more approvals are needed."
+        return Outcome(hold.id, done=True, code="done", message=message, record_id=result.record.pk)
+
+
+def _done(chosen: Chosen, message: str) -> Outcome:
+    return Outcome(chosen.hold_id, done=True, code="done", message=message)

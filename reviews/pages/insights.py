@@ -1,0 +1,234 @@
+"""The insights page: five figures, three charts, and the same numbers in tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from django.urls import reverse
+
+from reviews import insights
+from reviews.charts import Series, line_chart, shares
+from reviews.insights import Period, Scope, Tally
+from reviews.templatetags.desk import duration_words, elapsed_words
+from workflows.access import visible_to
+
+from . import words
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+PERIODS = (7, 30, 90)
+_KINDS = (
+    ("approved", "as shown", {"decision": "APPROVE", "edited": "false", "expired": "false"}),
+    ("edited", "with changes", {"edited": "true"}),
+    ("rejected", "rejected", {"decision": "REJECT", "expired": "false"}),
+    ("expired", "decided by time", {"expired": "true"}),
+)
+_GROUP_WORDS = {
+    "tool": "Tool",
+    "workflow": "Workflow",
+    "reason": "Why it stopped",
+    "reviewer": "Who decided",
+}
+
+
+def insights_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
+    """The context of the page; `days` and `workflow` of the address narrow it."""
+    days = _days(query.get("days", ""))
+    titles = _titles(user)
+    workflow = query.get("workflow", "")
+    scope = Scope(
+        user,
+        Period.of(days, today=datetime.now(UTC).date()),
+        workflow if workflow in titles else "",
+    )
+    now, before = insights.tally(scope), insights.tally(_earlier(scope))
+    return {
+        "days": days,
+        "periods": tuple((n, f"{n} days", _url(n, scope.workflow)) for n in PERIODS),
+        "workflow": scope.workflow,
+        "workflows": titles,
+        "is_empty": not now.total and not insights.waiting(scope).count,
+        "figures": _figures(scope, now, before),
+        "charts": _charts(scope),
+        "tables": _tables(scope),
+        "history_url": _history(scope),
+    }
+
+
+def _earlier(scope: Scope) -> Scope:
+    return Scope(scope.user, scope.period.before, scope.workflow)
+
+
+def _days(text: str) -> int:
+    return int(text) if text in {str(each) for each in PERIODS} else 30
+
+
+def _titles(user: User) -> list[str]:
+    titles = visible_to(user).exclude(workflow=None).order_by()
+    return sorted(titles.values_list("workflow__title", flat=True).distinct()[:100])
+
+
+def _url(days: int, workflow: str) -> str:
+    query = {"days": str(days)} | ({"workflow": workflow} if workflow else {})
+    return f"{reverse('reviews:insights')}?{urlencode(query)}"
+
+
+def _history(scope: Scope, **more: str) -> str:
+    """The history with what a number counts."""
+    query = {"from": scope.period.first.isoformat(), "to": scope.period.last.isoformat()}
+    if scope.workflow:
+        query["workflow"] = scope.workflow
+    return f"{reverse('reviews:history')}?{urlencode(query | more)}"
+
+
+# --- figures --------------------------------------------------------------------------------------
+
+
+def _figures(scope: Scope, now: Tally, before: Tally) -> tuple[dict[str, Any], ...]:
+    waiting = insights.waiting(scope)
+    claimed, _ = insights.claim_times(scope)
+    oldest = (
+        duration_words((datetime.now(UTC) - waiting.oldest).total_seconds())
+        if waiting.oldest
+        else ""
+    )
+    return (
+        {
+            "label": "Open now",
+            "value": f"{waiting.count:,}",
+            "note": f"the oldest waits for {oldest}" if oldest else "nothing waits",
+            "url": f"{reverse('reviews:queue')}?tab=open&sort=oldest",
+        },
+        {
+            "label": "Decided",
+            "value": f"{now.total:,}",
+            "note": _change(now.total, before.total),
+            "url": _history(scope),
+        },
+        {
+            "label": "Median time to decide",
+            "value": _span(now.median),
+            "note": f"before: {_span(before.median)}; to claim: {_span(claimed)}",
+            "url": "",
+        },
+        {
+            "label": "Edited",
+            "value": f"{now.rate('edited'):.0%}",
+            "note": f"before: {before.rate('edited'):.0%}",
+            "url": _history(scope, edited="true"),
+        },
+        {
+            "label": "Rejected",
+            "value": f"{now.rate('rejected'):.0%}",
+            "note": f"before: {before.rate('rejected'):.0%}; by time: {now.rate('expired'):.0%}",
+            "url": _history(scope, decision="REJECT", expired="false"),
+        },
+    )
+
+
+def _change(now: int, before: int) -> str:
+    if not before:
+        return "none in the days before"
+    change = (now - before) / before
+    if abs(change) < 0.005:
+        return f"as many as in the {words.counted(before, 'decision')} before"
+    return f"{change:+.0%} against the {before:,} before"
+
+
+def _span(seconds: float | None) -> str:
+    return "-" if seconds is None else _duration(seconds)
+
+
+def _duration(seconds: float) -> str:
+    return duration_words(seconds) if seconds >= 1 else f"{seconds:.1f} s".replace("0.0 s", "0 s")
+
+
+def _exact(seconds: float) -> str:
+    """As an axis says it: `1 h 30 min`, `20 s`, without parts that are nothing."""
+    return elapsed_words(seconds).replace(" 0 min", "").replace(" 0 s", "")
+
+
+# --- charts ---------------------------------------------------------------------------------------
+
+
+def _charts(scope: Scope) -> dict[str, Any]:
+    days = scope.period.days
+    labels = [f"{day.day} {day:%b}" for day in days]
+    by_day = insights.tally_by_day(scope)
+    links = [_day_url(scope, day) for day in days]
+    opened = insights.open_by_day(scope)
+    return {
+        "open": line_chart(
+            labels, [Series("open", "waiting", opened)], words=lambda value: f"{value:,.0f}"
+        ),
+        "times": line_chart(
+            labels,
+            [
+                Series(name, kind, [_of(by_day.get(day), field) for day in days], links)
+                for name, kind, field in (
+                    ("median", "good", "median"),
+                    ("9 of 10", "running", "p90"),
+                )
+            ],
+            words=_exact,
+            is_time=True,
+        ),
+        "days": tuple(
+            {
+                "label": label,
+                "open": opened[index],
+                "url": links[index],
+                "total": by_day[day].total if day in by_day else 0,
+                "median": _span(_of(by_day.get(day), "median")),
+                "p90": _span(_of(by_day.get(day), "p90")),
+            }
+            for index, (day, label) in enumerate(zip(days, labels, strict=True))
+        ),
+        "kinds": tuple((kind, name) for kind, name, _ in _KINDS),
+    }
+
+
+def _of(tally: Tally | None, field: str) -> float | None:
+    return getattr(tally, field) if tally else None
+
+
+def _day_url(scope: Scope, day: date) -> str:
+    text = day.isoformat()
+    return _history(scope, **{"from": text, "to": text})
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def _tables(scope: Scope) -> tuple[dict[str, Any], ...]:
+    return tuple(
+        {"key": group, "title": title, "rows": _rows(scope, group)}
+        for group, title in _GROUP_WORDS.items()
+    )
+
+
+def _rows(scope: Scope, group: str) -> tuple[dict[str, Any], ...]:
+    found = insights.tally_by(scope, group)
+    most = max((tally.total for _, tally in found), default=1)
+    return tuple(
+        {
+            "name": name.replace("_", " ") if group == "reason" else name,
+            "url": _history(scope, **{group: name}),
+            "tally": tally,
+            "median": _span(tally.median),
+            "p90": _span(tally.p90),
+            "parts": shares(
+                [
+                    (kind, said, getattr(tally, kind), _history(scope, **{group: name}, **query))
+                    for kind, said, query in _KINDS
+                ],
+                of=tally.total,
+                most=most,
+            ),
+        }
+        for name, tally in found
+    )

@@ -1,0 +1,126 @@
+"""A plan change as its reviewer sees it, and what the reviewer's form makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from workflows.engine.changes import Change, changed_plan, dropped_with, in_payload, without
+from workflows.engine.dag import Revision
+from workflows.engine.state import HoldReason
+from workflows.journal import load_revision
+from workflows.models import Hold
+from workflows.schemas import FieldError
+from workflows.selectors import settled_ids
+
+from . import words
+from .plan_diff import PlanDiff, diff_context
+
+if TYPE_CHECKING:
+    from django.http import QueryDict
+
+REJECT_PRESETS = ("Not needed", "Too much at once", "Wrong tool")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a posted form keeps: `gone` is what it drops, with everything that waits for it.
+
+    `confirmed` is True when the person has seen exactly that.
+    """
+
+    gone: frozenset[str] = frozenset()
+    confirmed: bool = False
+    errors: tuple[FieldError, ...] = ()
+
+    @property
+    def edits(self) -> dict[str, list[str]] | None:
+        """As a decision takes them; None when all of the change is kept."""
+        return {"drop": sorted(self.gone)} if self.gone else None
+
+
+#: For a page that nobody has answered yet.
+ALL_KEPT = Kept()
+
+
+def is_plan_review(hold: Hold) -> bool:
+    """Whether the hold is about a plan change."""
+    return hold.reason == HoldReason.REPLAN_REVIEW
+
+
+def _payload(hold: Hold) -> dict[str, Any]:
+    return dict(hold.payload or {})
+
+
+def kept_by(data: QueryDict, hold: Hold) -> Kept:
+    """What the form of a plan review says; everything is kept for every other hold."""
+    if not is_plan_review(hold):
+        return ALL_KEPT
+    change = in_payload(_payload(hold))
+    kept = data.getlist("keep")
+    gone = dropped_with(change, [task.id for task in change.added if task.id not in kept])
+    gone &= {task.id for task in (*change.added, *change.changed)}
+    errors: tuple[FieldError, ...] = ()
+    if without(change, gone).is_empty:
+        message = "Nothing of the change is left. Keep at least one task, or reject the change."
+        errors = (FieldError("", message),)
+    confirmed = frozenset(data.get("confirmed_drop", "").split()) == gone
+    return Kept(gone, confirmed, errors)
+
+
+def plan_review_context(hold: Hold, kept: Kept, decided: Any) -> dict[str, Any] | None:
+    """`d.plan_review` of the templates; None for every other kind of hold.
+
+    `decided` is the payload as it was approved, None while nobody has.
+    """
+    if not is_plan_review(hold):
+        return None
+    payload = _payload(hold)
+    change = in_payload(payload)
+    gone = _gone_from(payload, decided) if decided is not None else kept.gone
+    shown = _diff(hold, change, gone)
+    return {
+        "requirement": payload["requirement"],
+        "asked_by": str(payload["asked_by"]).removeprefix("agent:"),
+        "by_agent": str(payload["asked_by"]).startswith("agent:"),
+        "context": payload["context"],
+        "gone": " ".join(sorted(gone)),
+        "gone_words": ", ".join(sorted(gone)),
+        "label": _label(gone),
+        "moved": hold.status == Hold.Status.OPEN and hold.execution.revision != payload["revision"],
+        **diff_context(shown),
+    }
+
+
+def _gone_from(payload: dict[str, Any], decided: Any) -> frozenset[str]:
+    left = decided if isinstance(decided, dict) else {}
+    return frozenset(payload["added"]) - frozenset(left.get("added", ()))
+
+
+def _label(gone: frozenset[str]) -> str:
+    if not gone:
+        return "Approve the change"
+    names: Sequence[str] = sorted(gone)
+    return f"Approve without {names[0] if len(names) == 1 else words.counted(len(names), 'task')}"
+
+
+def _diff(hold: Hold, change: Change, gone: frozenset[str]) -> PlanDiff:
+    """Against the plan as it is; once it is decided, as it was then."""
+    execution, payload = hold.execution, _payload(hold)
+    is_open = hold.status == Hold.Status.OPEN
+    before = load_revision(execution.pk, execution.revision if is_open else payload["revision"])
+    begun = (execution.layer if is_open else hold.layer) + 1
+    return PlanDiff(
+        before=before.plan,
+        old_layers=before.layers,
+        layers=_layers(before, change, begun),
+        change=change,
+        why={name: each["why"] for name, each in payload["added"].items()},
+        gone=gone,
+        done=settled_ids(execution, before.layers[:begun]),
+    )
+
+
+def _layers(before: Revision, change: Change, begun: int) -> tuple[tuple[str, ...], ...]:
+    return before.revised(changed_plan(before.plan, change), begun=begun).layers

@@ -1,0 +1,38 @@
+"""Past decisions beside the present one, a line each."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from django.urls import reverse
+
+from reviews.precedents import precedents
+from reviews.rights import right_now
+from workflows.models import Hold
+
+from . import words
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+def precedents_context(user: User, hold: Hold) -> dict[str, Any]:
+    """precedents: sentence, subject, alike (words), at, url, comment, reuse (JSON text or "")."""
+    may_edit = right_now(user, hold).approve
+    return {
+        "precedents": tuple(
+            {
+                "sentence": words.record_sentence(each.record, short=True),
+                "subject": words.record_subject(each.record),
+                "alike": f"{each.alike:.0%} alike",
+                "at": each.record.reviewed_at,
+                "url": reverse("reviews:record", args=(each.record.pk,)),
+                "comment": each.record.comment,
+                "reuse": json.dumps(each.reuse[0], ensure_ascii=False)
+                if each.reuse and may_edit
+                else "",
+            }
+            for each in precedents(user, hold)
+        )
+    }

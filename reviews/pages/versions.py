@@ -1,0 +1,46 @@
+"""An edit that came too late: what was shown, what was decided, what one wrote, side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reviews.diffs import MISSING
+from reviews.merge import MergeRow, merge
+from reviews.models import HumanReviewRecord
+from workflows.models import Hold
+
+_WORDS = {
+    "theirs": "only the decision changed it",
+    "mine": "only you changed it",
+    "both": "you both made the same change",
+    "conflict": "you changed it differently",
+}
+
+
+def versions_context(
+    hold: Hold, state: str, records: list[HumanReviewRecord], mine: Any
+) -> dict[str, Any] | None:
+    """rows of path, base, theirs, mine, outcome, words; None when there is nothing to compare.
+
+    `mine` is the whole payload as the person made it, `records` are the hold's.
+    """
+    if state != "decided" or not records:
+        return None
+    record = records[-1]
+    theirs = record.modified_data if record.is_edited else record.original_data
+    rows = merge(hold.payload, theirs, mine).rows
+    if not any(row.outcome in ("mine", "conflict") for row in rows):
+        return None
+    return {"by": record.actor, "rows": tuple(_row(row) for row in rows)}
+
+
+def _row(row: MergeRow) -> dict[str, Any]:
+    return {
+        "path": row.dotted or "the whole value",
+        "cells": tuple(
+            {"is_missing": value is MISSING, "value": "" if value is MISSING else value}
+            for value in (row.base, row.theirs, row.mine)
+        ),
+        "outcome": row.outcome,
+        "words": _WORDS[row.outcome],
+    }

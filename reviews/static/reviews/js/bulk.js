@@ -1,0 +1,145 @@
+// Several reviews at once: chosen with a box or X, answered together, each with its own result.
+import { onKey } from "./keys.js";
+import { announce, toast } from "./toast.js";
+
+const bar = document.querySelector("[data-bulk]");
+const dialog = document.getElementById("bulk-dialog");
+const WORDS = {
+  approve: ["Approve", "Approve"],
+  reject: ["Reject", "Reject"],
+};
+const counted = (number) => `${number} review${number === 1 ? "" : "s"}`;
+
+const rows = () => [...document.querySelectorAll("#queue-list [data-hold]:not(.gone)")];
+const boxOf = (row) => row.querySelector("[data-pick]");
+const chosen = () => rows().filter((row) => boxOf(row)?.checked);
+
+function show() {
+  const count = chosen().length;
+  bar.hidden = count === 0;
+  bar.querySelector("[data-bulk-count]").textContent = `${count} chosen`;
+}
+
+function chooseAll(on) {
+  for (const row of rows()) if (boxOf(row)) boxOf(row).checked = on;
+  show();
+}
+
+/** Turn the box of the row that is open or has the focus. */
+function toggle() {
+  const row =
+    document.activeElement?.closest?.("#queue-list [data-hold]") ??
+    document.querySelector("#queue-list [data-open][aria-current]")?.closest("[data-hold]");
+  const box = row && boxOf(row);
+  if (!box) return false;
+  box.checked = !box.checked;
+  announce(box.checked ? "Chosen." : "Not chosen any more.");
+  show();
+  return true;
+}
+
+// --- sending --------------------------------------------------------------------------------------
+
+async function send(action, picked, comment) {
+  const body = new FormData(bar);
+  body.set("action", action);
+  body.set("comment", comment);
+  for (const row of picked) body.append("hold", `${row.dataset.hold}@${row.dataset.version}`);
+  const response = await fetch(bar.action, { method: "POST", body, headers: { "HX-Request": "true" } });
+  if (!response.ok && response.status !== 422) throw new Error(String(response.status));
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  return { ok: response.ok, page };
+}
+
+function news() {
+  chooseAll(false);
+  document.body.dispatchEvent(new CustomEvent("holdpoint:news"));
+}
+
+async function sendAtOnce(action) {
+  const { page } = await send(action, chosen(), "");
+  const failed = [...page.querySelectorAll("[data-done=no]")];
+  const said = page.querySelector("[data-bulk-summary]")?.textContent ?? "Nothing was sent.";
+  toast(failed.length ? `${said} ${failed[0].querySelector(".muted").textContent}` : said);
+  news();
+}
+
+// --- the dialog, where a decision is confirmed ----------------------------------------------------
+
+const part = (name) => dialog.querySelector(`[data-bulk-${name}]`);
+let pending = null;
+
+function ask(action) {
+  const all = chosen();
+  const risky = action === "approve" ? all.filter((row) => row.dataset.risk === "high") : [];
+  const picked = all.filter((row) => !risky.includes(row));
+  pending = { action, picked };
+  dialog.querySelector("h2").textContent = `${WORDS[action][0]} ${counted(picked.length)}?`;
+  part("list").replaceChildren(...picked.map(line));
+  part("left-out").hidden = risky.length === 0;
+  part("left-out").textContent = `${counted(risky.length)} with high risk left out: open each and read it.`;
+  part("comment").value = "";
+  part("comment").required = action === "reject";
+  part("body").hidden = false;
+  part("result").replaceChildren();
+  part("close").textContent = "Cancel";
+  const button = part("send");
+  button.hidden = false;
+  button.disabled = picked.length === 0;
+  button.className = action === "reject" ? "button danger" : "button primary";
+  button.textContent = `${WORDS[action][1]} ${counted(picked.length)}`;
+  dialog.showModal();
+  part("comment").focus();
+}
+
+function line(row) {
+  const item = document.createElement("li");
+  const says = row.querySelector(".says");
+  item.append(...document.importNode(says, true).childNodes);
+  const why = document.createElement("span");
+  why.className = "muted";
+  why.textContent = ` ${row.querySelector(".facts").textContent.replace(/\s+/g, " ").trim()}`;
+  item.append(why);
+  return item;
+}
+
+async function confirm() {
+  const comment = part("comment").value.trim();
+  if (part("comment").required && !comment) {
+    part("comment").reportValidity();
+    return;
+  }
+  part("send").disabled = true;
+  try {
+    const { ok, page } = await send(pending.action, pending.picked, comment);
+    part("result").replaceChildren(...page.body.childNodes);
+    part("send").disabled = ok;
+    if (!ok) return;
+    part("body").hidden = true;
+    dialog.querySelector("h2").textContent = "What became of them";
+    part("send").hidden = true;
+    part("close").textContent = "Done";
+    part("close").focus();
+    news();
+  } catch {
+    part("send").disabled = false;
+    toast("The answer did not arrive. What was decided shows in the list; look before you send again.");
+  }
+}
+
+if (bar) {
+  document.addEventListener("change", (event) => event.target.matches("[data-pick]") && show());
+  document.addEventListener("holdpoint:rows", show);
+  bar.addEventListener("submit", (event) => event.preventDefault());
+  bar.addEventListener("click", ({ target }) => {
+    if (target.closest("[data-bulk-all]")) return chooseAll(true);
+    if (target.closest("[data-bulk-none]")) return chooseAll(false);
+    const action = target.closest("[data-bulk-do]")?.dataset.bulkDo;
+    if (action in WORDS) return ask(action);
+    if (action) return sendAtOnce(action).catch(() => toast("No connection. Try again."));
+    return undefined;
+  });
+  part("send").addEventListener("click", () => confirm());
+  part("close").addEventListener("click", () => dialog.close());
+  onKey("x", toggle);
+}

@@ -1,0 +1,16 @@
+// A button with data-copy puts the text of the field it names on the clipboard.
+import { toast } from "./toast.js";
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  const field = document.getElementById(button.dataset.copy);
+  try {
+    await navigator.clipboard.writeText(field.value);
+    toast("Copied.");
+  } catch {
+    // Without leave to write the text is selected, so that a keystroke copies it.
+    field.select();
+    toast("Press Ctrl+C to copy.");
+  }
+});

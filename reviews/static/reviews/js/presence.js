@@ -1,0 +1,46 @@
+// Says that a review is open on this screen, keeps one's own claim alive, and says when it closes.
+
+const LOOK_MS = 20000;
+const CLAIM_MS = 60000;
+let at = null;
+let claimedAt = 0;
+
+const token = () => document.querySelector("[name=csrfmiddlewaretoken]")?.value ?? "";
+
+function post(url, fields = {}) {
+  const body = new FormData();
+  body.set("csrfmiddlewaretoken", token());
+  for (const [name, value] of Object.entries(fields)) body.set(name, value);
+  return fetch(url, { method: "POST", body, keepalive: true }).catch(() => {});
+}
+
+function leave() {
+  if (at) post(at, { leave: "yes" });
+  at = null;
+}
+
+function look(here) {
+  const url = here?.dataset.state === "open" ? here.dataset.lookingUrl : "";
+  if (at && at !== url) leave();
+  if (!url || document.hidden) return;
+  at = url;
+  post(url);
+  const claim = here.querySelector("[data-claim=mine]");
+  if (claim && Date.now() - claimedAt > CLAIM_MS) {
+    claimedAt = Date.now();
+    post(claim.dataset.claimUrl, { action: "claim" });
+  }
+}
+
+/** Keep telling for as long as `article()` gives a review that is open and seen. */
+export function startPresence(article) {
+  const now = () => look(article());
+  setInterval(now, LOOK_MS);
+  document.addEventListener("htmx:afterSettle", () => {
+    const url = article()?.dataset.lookingUrl;
+    if (url !== at) now();
+  });
+  document.addEventListener("visibilitychange", () => (document.hidden ? leave() : now()));
+  window.addEventListener("pagehide", leave);
+  now();
+}

@@ -1,0 +1,79 @@
+"""One answer to many reviews, and views of the queue kept under a name."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from reviews import bulk as many
+from reviews import saved
+from reviews.edits import ReviewInvalid
+from reviews.pages.bulk import bulk_context
+
+from .common import SeeOther, fragment, person
+
+
+@login_required
+@require_POST
+def bulk(request: HttpRequest) -> HttpResponse:
+    """`hold` is repeated as `<id>@<version>`; answers with a result per hold, as a fragment."""
+    wanted = many.Request(
+        action=cast("many.Action", request.POST.get("action", "")),
+        comment=request.POST.get("comment", "").replace("\r\n", "\n").strip(),
+        to=request.POST.get("to", "").replace("\0", "").strip(),
+    )
+    try:
+        outcomes = many.apply_to_all(
+            chosen=[_chosen(text) for text in request.POST.getlist("hold")],
+            request=wanted,
+            user=person(request),
+        )
+    except ReviewInvalid as invalid:
+        context = {"errors": invalid.errors, "url": reverse("reviews:queue")}
+        return fragment(request, "reviews/_bulk_result.html", context, status=422)
+    context = bulk_context(person(request), wanted.action, outcomes)
+    return fragment(request, "reviews/_bulk_result.html", context)
+
+
+def _chosen(text: str) -> many.Chosen:
+    """`12-1@7` as a hold and a version; what is no number is a version nobody has seen."""
+    hold_id, _, version = text.replace("\0", "").rpartition("@")
+    known = version.isascii() and version.isdigit() and len(version) < 19
+    return many.Chosen(hold_id, int(version) if known else -1)
+
+
+@login_required
+@require_POST
+def save(request: HttpRequest) -> HttpResponse:
+    """Keep the queue as it is shown (`query`) under `name`; 303 back to it."""
+    query = saved.canonical_query(request.POST.get("query", ""))
+    back = f"{reverse('reviews:queue')}?{query}" if query else reverse("reviews:queue")
+    try:
+        view = saved.save_view(
+            user=person(request),
+            name=request.POST.get("name", ""),
+            query=query,
+            shared=request.POST.get("shared") == "yes",
+        )
+    except ReviewInvalid as invalid:
+        messages.error(request, f"The view was not saved: its name {invalid.errors[0].message}.")
+    else:
+        messages.success(request, f"Saved as “{view.name}”.")
+    return SeeOther(back)
+
+
+@login_required
+@require_POST
+def remove(request: HttpRequest, view_id: int) -> HttpResponse:
+    """Forget a view of one's own; the queue stays as it shows."""
+    try:
+        view = saved.remove_view(user=person(request), view_id=view_id)
+    except saved.ViewNotFound:
+        raise Http404 from None
+    messages.success(request, f"“{view.name}” is no longer among the views.")
+    return SeeOther(f"{reverse('reviews:queue')}?{view.query}")

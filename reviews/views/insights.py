@@ -1,0 +1,20 @@
+"""How reviewing goes."""
+
+from __future__ import annotations
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+
+from reviews.pages.insights import insights_context
+
+from .common import page, person
+
+
+@login_required
+@require_safe
+def insights(request: HttpRequest) -> HttpResponse:
+    """Figures, charts and tables over `?days=` of `?workflow=`."""
+    query = {name: str(value) for name, value in request.GET.items()}
+    context = insights_context(person(request), query)
+    return page(request, "reviews/insights.html", context, section="insights")

@@ -1,0 +1,56 @@
+"""API tokens: the list, making one (shown once), taking one back."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.views.decorators.debug import sensitive_variables
+from django.views.decorators.http import require_http_methods, require_POST
+
+from reviews import selectors
+from reviews.pages.tokens import make, sent_form, tokens_context
+from workflows.models import ApiToken
+from workflows.services import InvalidRequest
+from workflows.tokens import revoke
+
+from .common import SeeOther, page, person
+
+TEMPLATE, SECTION = "reviews/tokens.html", "tokens"
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+@sensitive_variables("made")
+def tokens(request: HttpRequest) -> HttpResponse:
+    """My tokens.  A POST makes one; its answer is the only one that holds it."""
+    user = person(request)
+    if request.method != "POST":
+        try:
+            context = tokens_context(user, cursor=request.GET.get("cursor", ""))
+        except selectors.BadCursor:
+            raise Http404 from None
+        return page(request, TEMPLATE, context, section=SECTION)
+    sent = sent_form(request.POST)
+    try:
+        made = make(user, sent)
+    except InvalidRequest as invalid:
+        context = tokens_context(user, errors=invalid.problems, sent=sent)
+        return page(request, TEMPLATE, context, section=SECTION, status=422)
+    return page(request, TEMPLATE, tokens_context(user, made=made), section=SECTION)
+
+
+@login_required
+@require_POST
+def revoke_token(request: HttpRequest, token_id: int) -> HttpResponse:
+    """Switch one of my tokens off for good."""
+    mine = ApiToken.objects.filter(user=person(request).pk, pk=token_id)
+    token = mine.first()
+    if token is None:
+        raise Http404
+    if revoke(tokens=mine):
+        messages.success(request, f"Revoked: {token.name or token.prefix}. It opens nothing now.")
+    else:
+        messages.success(request, f"{token.name or token.prefix} was revoked before.")
+    return SeeOther(reverse("reviews:tokens"))

@@ -1,0 +1,94 @@
+"""Words become a plan, the plan is edited and started, and a replan waits for a reviewer."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import Browser, Page, expect
+
+from tests.e2e.product import Product
+from tests.e2e.test_review import Api, sign_in
+
+INTENT = "List the directory '.', then read the file 'data.json'"
+
+
+def until(page: Page, condition: Callable[[], bool], what: str) -> None:
+    for _ in range(200):
+        if condition():
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError(f"gave up waiting: {what}")
+
+
+def plan_and_start(page: Page, product: Product) -> str:
+    """Intent, suggestion, edits, start; the run's number."""
+    page.goto(f"{product.address}/runs/")
+    page.get_by_role("link", name="Plan from words").click()
+    page.get_by_label("What is to be done?").fill(INTENT)
+    page.get_by_role("button", name="Suggest a plan").click()
+    expect(page.locator("svg.dag .node")).to_have_count(2)
+    page.get_by_label("A tool of the catalogue").fill("builtin.parse_json")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.get_by_text("1 value has to be put right first")).to_be_visible()
+    page.get_by_label("Where text of parse_json comes from").select_option("read_file")
+    page.get_by_label("Which part of it for text of parse_json").fill("content")
+    page.get_by_role("button", name="Show the plan as edited").click()
+    expect(page.locator("svg.dag .edge")).to_have_count(2)
+    page.get_by_label("Somebody approves").select_option(label="before no layer")
+    page.get_by_label("Somebody decides before a replan").check()
+    page.get_by_label("After each layer it waits").check()
+    page.get_by_label("Name", exact=True).fill("Looking around")
+    page.get_by_role("button", name="Start the run").click()
+    page.wait_for_url("**/runs/*/")
+    return page.url.rstrip("/").rpartition("/")[2]
+
+
+def test_a_replan_of_a_planned_run_is_reviewed_in_part(
+    page: Page, product: Product, browser: Browser
+) -> None:
+    violations: list[str] = []
+    page.on("console", lambda m: violations.append(m.text) if "Security Policy" in m.text else None)
+    folder = product.home / "files"
+    folder.mkdir(exist_ok=True)
+    (folder / "data.json").write_text('{"n": 1}')
+    (folder / "notes.xml").write_text("<notes><note>first</note></notes>")
+    api = Api(product, "operator", "read,run")
+
+    def status() -> str:
+        return str(api(f"executions/{run}/")[1]["status"])
+
+    sign_in(page, product, "operator")
+    run = plan_and_start(page, product)
+    until(page, lambda: status() == "AWAITING_AGENT", "the first layer ends")
+
+    page.goto(f"{product.address}/runs/{run}/")
+    page.get_by_text("Ask for more…").click()
+    page.get_by_label("What else is to be done?").fill("parse XML files")
+    page.get_by_role("button", name="Change the plan").click()
+    until(page, lambda: status() == "PAUSED_FOR_REVIEW", "the plan change waits")
+
+    other = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+    sign_in(other, product, "reviewer")
+    hold = api(f"executions/{run}/")[1]["holds"][-1]["id"]
+    other.goto(f"{product.address}/review/{run}/{hold}/")
+    expect(other.get_by_role("heading", name="The plan is to be changed")).to_be_visible()
+    expect(other.locator("svg.dag .node.good")).to_have_count(2)
+    other.get_by_label("Keep parse_xml").uncheck()
+    other.get_by_role("button", name="Approve the change").click()
+    expect(other.get_by_text("You drop parse_xml")).to_be_visible()
+    other.get_by_role("button", name="Approve without parse_xml").click()
+    expect(other.get_by_text("reviewer approved this with 1 change")).to_be_visible()
+    other.context.close()
+
+    def finished() -> bool:
+        if status() == "AWAITING_AGENT":
+            api(f"executions/{run}/commands/", {"kind": "continue"})
+        return status() == "COMPLETED"
+
+    until(page, finished, "the run completes")
+    page.goto(f"{product.address}/runs/{run}/")
+    page.get_by_role("link", name="See what changed").click()
+    expect(page.get_by_role("heading", name="A replan changed the plan")).to_be_visible()
+    expect(page.locator("svg.dag .node.good")).to_have_count(1)
+    tasks = {task["id"]: task["status"] for task in api(f"executions/{run}/")[1]["tasks"]}
+    assert "parse_xml" not in tasks
+    assert tasks["parse_json"] == "SUCCEEDED"
+    assert violations == []

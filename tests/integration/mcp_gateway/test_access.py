@@ -1,0 +1,146 @@
+"""Who gets what from each tool: role by tool, own or another's run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.integration.api.people import ROLES
+from tests.integration.mcp_gateway.conftest import VALIDATED, Call, at_rest, chain, reviewed
+from tests.integration.mcp_gateway.web import refused
+from workflows import services
+from workflows.mcp.gateway.tools import TOOLS
+from workflows.tokens import SCOPES
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+#: Answers for reviewer, auditor, operator, integrator, admin.  `others` is a run that nobody of
+#: them started and that stops for nobody.
+TABLE: dict[str, dict[str, tuple[str, ...]]] = {
+    "execute": {"any": ("ok", "forbidden", "ok", "ok", "ok")},
+    "continue": {
+        "others": ("not_found", "forbidden", "ok", "not_found", "ok"),
+        "own": ("ok", "forbidden", "ok", "ok", "ok"),
+    },
+    "abort": {
+        "others": ("not_found", "forbidden", "ok", "not_found", "ok"),
+        "own": ("ok", "forbidden", "ok", "ok", "ok"),
+    },
+    "replan": {
+        "others": ("not_found", "forbidden", "not_done", "not_found", "not_done"),
+        "own": ("not_done", "forbidden", "not_done", "not_done", "not_done"),
+    },
+    "approval_response": {
+        "others": ("not_found", "invalid", "invalid", "not_found", "invalid"),
+        "own": ("invalid",) * 5,
+    },
+    "get_execution": {"others": ("not_found", "ok", "ok", "not_found", "ok"), "own": ("ok",) * 5},
+    "list_pending": {
+        "others": ("not_found", "ok", "ok", "not_found", "ok"),
+        "own": ("ok",) * 5,
+    },
+    "search_tools": {"any": ("ok",) * 5},
+}
+SCOPE = {"get_execution": "read", "list_pending": "read"}
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "execute": {"plan": chain("a"), "config": {"wait_seconds": 0}},
+    "replan": {"new_requirement": "fold the laundry of the neighbour"},
+    "approval_response": {"approved": True},
+    "search_tools": {"query": "x"},
+}
+
+
+def test_every_tool_has_a_row() -> None:
+    assert set(TOOLS) == set(TABLE)
+
+
+def arguments(tool: str, owner: User) -> dict[str, Any]:
+    """What the tool takes, about a run of `owner` that waits for an agent."""
+    given = dict(ARGUMENTS.get(tool, {}))
+    if "any" not in TABLE[tool]:
+        execution = services.start_execution(actor=owner, plan=chain("a", "b"), policy=VALIDATED)
+        given["workflow_id"] = str(at_rest(execution).pk)
+    if tool in ("continue", "abort", "approval_response"):
+        given["wait_seconds"] = 0
+    return given
+
+
+def outcome(result: Any) -> str:
+    return str(refused(result)["code"]) if result.is_error else "ok"
+
+
+@pytest.mark.parametrize("tool", TABLE)
+def test_each_role_gets_its_answer(call: Call, people: dict[str, User], tool: str) -> None:
+    for whose, expected in TABLE[tool].items():
+        found = []
+        for role in ROLES:
+            owner = people["nobody"] if whose == "others" else people[role]
+            scopes = tuple(scope for scope in SCOPES if scope != "admin")
+            found.append(outcome(call(role, tool, scopes=scopes, **arguments(tool, owner))))
+        assert tuple(found) == expected, whose
+
+
+@pytest.mark.parametrize("tool", TABLE)
+def test_a_token_without_the_scope_is_told_which(
+    call: Call, people: dict[str, User], tool: str
+) -> None:
+    given = arguments(tool, people["admin"])
+    needed = SCOPE.get(tool, "run")
+    if tool in ("search_tools", "approval_response"):
+        needed = "read"
+    told = refused(call("admin", tool, scopes=("admin",), **given))
+    assert told["code"] == "forbidden"
+    assert told["text"] == f"This token does not have the scope '{needed}'."
+    assert outcome(call("admin", tool, scopes=(needed,), **given)) != "forbidden"
+
+
+@pytest.mark.parametrize("tool", TABLE)
+def test_an_account_without_a_role_gets_nothing(
+    call: Call, people: dict[str, User], tool: str
+) -> None:
+    told = refused(call("nobody", tool, **arguments(tool, people["nobody"])))
+    assert (told["code"], "no role" in told["text"]) == ("forbidden", True)
+
+
+def test_what_is_not_visible_and_what_is_not_there_read_the_same(
+    call: Call, people: dict[str, User]
+) -> None:
+    execution = services.start_execution(actor=people["operator"], plan=chain("a"))
+    hidden = refused(call("integrator", "get_execution", workflow_id=str(execution.pk)))
+    missing = refused(call("integrator", "get_execution", workflow_id="987654321"))
+    assert hidden == missing
+
+
+def test_lists_hold_what_is_visible_and_nothing_else(call: Call, people: dict[str, User]) -> None:
+    for role in ("operator", "integrator"):
+        for plan in (chain("a", "b"), reviewed()):
+            execution = services.start_execution(actor=people[role], plan=plan, policy=VALIDATED)
+            at_rest(execution)
+
+    def seen(role: str, **more: Any) -> list[str]:
+        answer = call(role, "list_pending", **more).structured_content
+        return [each["decider"] for each in answer["pending"]]
+
+    assert seen("operator") == ["agent", "human"] * 2
+    assert seen("integrator") == ["agent", "human"]
+    assert seen("reviewer") == ["human", "human"]
+    assert seen("operator", decider="human") == ["human", "human"]
+
+
+def test_pages_of_what_waits_follow_each_other(call: Call, people: dict[str, User]) -> None:
+    for _ in range(3):
+        execution = services.start_execution(actor=people["operator"], plan=reviewed())
+        at_rest(execution)
+    found: list[str] = []
+    cursor = ""
+    for _ in range(3):
+        page = call("operator", "list_pending", limit=1, cursor=cursor).structured_content
+        found += [each["hold_id"] for each in page["pending"]]
+        cursor = page["next"]
+    assert cursor is None
+    assert len(set(found)) == 3
+    assert found == sorted(found)

@@ -1,0 +1,318 @@
+"""The auditor's room: full text, exports that verify anywhere, noted heads, denied attempts."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.contrib.staticfiles import finders
+from django.core.management import CommandError, call_command
+from django.db import DatabaseError, connection, transaction
+from django.test import Client
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reviews import heads, services
+from reviews.history import counted_up_to, records
+from reviews.models import DeniedAttempt, HumanReviewRecord
+from reviews.rights import NotAllowed
+from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from workflows.engine.bounded_json import canonical
+from workflows.models import Hold
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+BEFORE = "BEFORE_EXECUTION"
+VERIFIER = Path(str(finders.find("reviews/verify_history.py")))
+Decide = Callable[..., HumanReviewRecord]
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def decide(start: Start, reviewer: User) -> Decide:
+    """Start a run that stops, and decide its hold."""
+
+    def go(name: str = "a", **answer: Any) -> HumanReviewRecord:
+        hold = only_hold(start(echo(name, phase=BEFORE)))
+        answer = {"decision": "APPROVE", "source": "web", **answer}
+        result = services.decide(
+            hold_id=hold.id, user=reviewer, version=hold.execution.version, **answer
+        )
+        return result.record
+
+    return go
+
+
+def browser(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def body(answer: Any) -> str:
+    return b"".join(answer.streaming_content).decode()
+
+
+def export(user: User, **query: str) -> str:
+    return body(browser(user).get("/history/export/", query))
+
+
+# --- full text and filters ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("q", "found"),
+    [
+        ("write_file", {"write_file"}),
+        ("WRITE", {"write_file"}),
+        ("builtin echo", {"write_file", "other"}),
+        ("builtin.echo", {"write_file", "other"}),
+        ("because of Zoë", {"other"}),
+        ("bec zo", {"other"}),
+        ("reviewer", {"write_file", "other"}),
+        ("'; DROP TABLE x; --", set()),
+        ("!!!", set()),
+        ("other & !write", set()),
+    ],
+)
+def test_every_word_has_to_begin_one_of_the_records(
+    decide: Decide, auditor: User, q: str, found: set[str]
+) -> None:
+    decide("write_file")
+    decide("other", comment="because of Zoë")
+    rows = browser(auditor).get("/history/", {"q": q}).context["rows"]
+    assert {row["subject"] for row in rows} <= {"echo"}
+    nodes = records(auditor).filter(pk__in=[int(row["url"].split("/")[-2]) for row in rows])
+    assert set(nodes.values_list("node_id", flat=True)) == found
+
+
+def test_bulk_answers_can_be_told_apart(decide: Decide, auditor: User) -> None:
+    single, many = decide("one"), decide("two", source="bulk")
+    for wanted, record in (("true", many), ("false", single)):
+        rows = browser(auditor).get("/history/", {"bulk": wanted}).context["rows"]
+        assert [row["url"] for row in rows] == [f"/history/{record.pk}/"]
+
+
+def test_a_page_does_not_count_without_end(decide: Decide, auditor: User) -> None:
+    for name in "abc":
+        decide(name)
+    assert counted_up_to(records(auditor), most=2) == 3
+    assert counted_up_to(records(auditor), most=3) == 3
+
+
+# --- exports --------------------------------------------------------------------------------------
+
+
+def test_an_export_repeats_its_filter_and_honours_it(decide: Decide, auditor: User) -> None:
+    decide("kept", comment="=1+1")
+    decide("dropped", decision="REJECT", comment="no")
+    page = browser(auditor).get("/history/", {"decision": "APPROVE"})
+    links = {link["label"]: link["url"] for link in page.context["exports"]}
+    assert set(links) == {"Export 1 as CSV", "Export 1 as JSON Lines"}
+    told = [
+        json.loads(line)
+        for line in body(browser(auditor).get(links["Export 1 as JSON Lines"])).splitlines()
+    ]
+    header, (row,) = told[0], told[1:]
+    assert header["filters"] == {"decision": "APPROVE"}
+    assert (header["rows"], header["complete"], header["exported_by"]) == (1, False, "auditor")
+    assert (row["node_id"], row["original_data"]) == ("kept", {"value": "text"})
+    table = list(csv.reader(io.StringIO(body(browser(auditor).get(links["Export 1 as CSV"])))))
+    assert "APPROVE" in "".join(table[0])
+    kept = dict(zip(table[1], table[2], strict=True))
+    assert (kept["node_id"], kept["comment"]) == ("kept", "'=1+1")
+
+
+def test_an_export_has_what_its_reader_may_see(
+    decide: Decide, auditor: User, make_user: MakeUser
+) -> None:
+    decide()
+    stranger = make_user("stranger", "legal")
+    header, *rows = export(stranger).splitlines()
+    assert rows == []
+    assert json.loads(header)["complete"] is False
+    assert len(export(auditor).splitlines()) == 2
+    assert Client().get("/history/export/").status_code == 302
+
+
+@pytest.mark.parametrize("query", [{"as": "pdf"}, {"decision": "MAYBE"}, {"from": "soon"}])
+def test_a_bad_export_is_refused_in_words(auditor: User, query: dict[str, str]) -> None:
+    answer = browser(auditor).get("/history/export/", query)
+    assert answer.status_code == 400
+    assert next(iter(query)) in answer.content.decode()
+
+
+# --- the verifier ---------------------------------------------------------------------------------
+
+
+def verify(text: str, tmp_path: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    file = tmp_path / "history.jsonl"
+    file.write_text(text)
+    command = [sys.executable, "-I", str(VERIFIER), str(file), *more]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_whole_export_verifies_without_the_product(
+    decide: Decide, auditor: User, tmp_path: Path
+) -> None:
+    decide("a", edits={"value": [1.0, 1e16, "é\u2028", None]})
+    decide("b", decision="REJECT", comment="no")
+    decide("c")
+    done = verify(export(auditor), tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("3 records are whole; the last hash is")
+    part = verify(export(auditor, decision="APPROVE"), tmp_path)
+    assert (part.returncode, part.stderr) == (0, "")
+    assert "2 records are whole; 1 places" in part.stdout
+
+
+def _without(index: int) -> Callable[[list[str]], list[str]]:
+    return lambda rows: [*rows[:index], *rows[index + 1 :]]
+
+
+def _changed(column: str, value: Any) -> Callable[[list[str]], list[str]]:
+    def change(rows: list[str]) -> list[str]:
+        return [rows[0], json.dumps({**json.loads(rows[1]), column: value}), *rows[2:]]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("tamper", "said"),
+    [
+        (_without(2), "records are missing"),
+        (_without(3), "the newest records are missing"),
+        (_changed("decision", "REJECT"), "shows another decision"),
+        (_changed("original_data", {"value": "other"}), "shows other original data"),
+        (_changed("comment", "x"), "shows another comment"),
+        (_changed("hash", "0" * 64), "does not have the hash of its text"),
+        (lambda rows: [*rows, rows[-1]], "out of order or there twice"),
+    ],
+)
+def test_a_tampered_export_is_named(
+    decide: Decide,
+    auditor: User,
+    tmp_path: Path,
+    tamper: Callable[[list[str]], list[str]],
+    said: str,
+) -> None:
+    for name in "abc":
+        decide(name)
+    done = verify("\n".join(tamper(export(auditor).splitlines())), tmp_path)
+    assert done.returncode == 1
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", "no json", '{"kind": "holdpoint.history"}\n1'])
+def test_what_is_no_export_is_said_so(tmp_path: Path, text: str) -> None:
+    done = verify(text, tmp_path)
+    assert done.returncode == 2
+    assert "cannot be checked" in done.stderr
+
+
+_json = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+_verifier = runpy.run_path(str(VERIFIER))
+
+
+@given(_json)
+def test_the_verifier_writes_json_as_the_product_does(value: Any) -> None:
+    assert _verifier["canonical"](value) == canonical(value)
+
+
+# --- noted heads ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def noted(settings: Any, tmp_path: Path) -> Path:
+    path = tmp_path / "kept" / "heads.jsonl"
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "audit_heads_file": path, "audit_heads_seconds": 0}
+    return path
+
+
+def test_heads_are_noted_once_each(decide: Decide, noted: Path) -> None:
+    assert heads.note_head() == 0
+    first = decide("a")
+    assert [heads.note_head(), heads.note_head()] == [1, 0]
+    second = decide("b")
+    assert heads.note_head() == 1
+    assert heads.noted(noted) == [first.hash, second.hash]
+    noted.write_text(noted.read_text() + '{"torn')
+    decide("c")
+    assert heads.note_head() == 1
+
+
+def test_what_was_cut_off_shows_against_noted_heads(
+    decide: Decide, auditor: User, noted: Path, tmp_path: Path
+) -> None:
+    decide("a")
+    decide("b")
+    heads.note_head()
+    call_command("verify_audit", heads=noted, verbosity=0, stdout=io.StringIO())
+    with connection.cursor() as cursor:
+        cursor.execute("SET session_replication_role = replica")
+        cursor.execute("DELETE FROM reviews_humanreviewrecord WHERE node_id = 'b'")
+        cursor.execute("SET session_replication_role = origin")
+    errors = io.StringIO()
+    with pytest.raises(CommandError, match="1 problems"):
+        call_command("verify_audit", heads=noted, stderr=errors, stdout=io.StringIO())
+    assert "published hashes are no longer" in errors.getvalue()
+    done = verify(export(auditor), tmp_path, "--heads", str(noted))
+    assert (done.returncode, "1 heads noted earlier" in done.stderr) == (1, True)
+    (tmp_path / "bad").write_text("x")
+    with pytest.raises(CommandError, match="line 1"):
+        call_command("verify_audit", heads=tmp_path / "bad", stdout=io.StringIO())
+
+
+# --- denied attempts ------------------------------------------------------------------------------
+
+
+def test_who_may_not_decide_is_noted_for_good(
+    start: Start, auditor: User, reviewer: User, make_user: MakeUser
+) -> None:
+    starter = make_user("starter", "reviewer")
+    hold: Hold = only_hold(start(echo("a", phase=BEFORE), actor=starter))
+    for user in (auditor, starter):
+        with pytest.raises(NotAllowed):
+            services.decide(
+                hold_id=hold.id,
+                user=user,
+                decision="APPROVE",
+                version=hold.execution.version,
+                source="rest",
+            )
+    noted = DeniedAttempt.objects.order_by("id").values_list("actor", "code", "wanted", "source")
+    assert list(noted) == [
+        ("auditor", "auditor", "APPROVE", "rest"),
+        ("starter", "four_eyes", "APPROVE", "rest"),
+    ]
+    page = browser(auditor).get("/history/denied/").content.decode()
+    assert "starter" in page
+    assert "somebody else has to approve it" in page
+    stranger = make_user("stranger", "legal")
+    assert browser(stranger).get("/history/denied/").context["rows"] == ()
+    with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
+        DeniedAttempt.objects.all().delete()
+
+
+def test_a_hold_that_nobody_knows_leaves_no_note(auditor: User) -> None:
+    with pytest.raises(services.HoldNotFound):
+        services.decide(hold_id="9-9", user=auditor, decision="APPROVE", version=1, source="rest")
+    assert not DeniedAttempt.objects.exists()

@@ -1,0 +1,328 @@
+"""A replan that a person decides about: the hold, its page, its record, and every way round it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from reviews import services
+from reviews.edits import ReviewInvalid
+from reviews.models import HumanReviewRecord
+from reviews.records import text_of
+from reviews.rights import NotAllowed
+from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from workflows.engine.bounded_json import digest
+from workflows.jobs import run_to_rest
+from workflows.models import Checkpoint, Execution, Hold
+from workflows.services import fork_execution, parse_command, submit_command
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+RULES = {
+    "rules": [
+        {
+            "when": "results.list.output.files[?ends_with(@, '.xml')]",
+            "decision": "replan",
+            "requirement": "parse XML files",
+            "reason": "the directory holds XML files",
+        }
+    ]
+}
+AGENT = {"ail": {"enabled": True, "agent": "rules", "settings": RULES}}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, settings: Any) -> Path:
+    (tmp_path / "notes.xml").write_text("<notes><note>first</note></notes>")
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "file_root": tmp_path}
+    return tmp_path
+
+
+def listing() -> dict[str, Any]:
+    return {
+        "id": "list", "type": "tool", "tool": "builtin.list_directory", "arguments": {"path": "."}
+    }  # fmt: skip
+
+
+@pytest.fixture
+def asked(start: Start, folder: Path) -> Execution:
+    """A run that stands before the review of its agent's replan."""
+    last = echo("last", {"$from": "list"})
+    execution = start(listing(), last, policy={**AGENT, "replan_review": True})
+    assert execution.status == "PAUSED_FOR_REVIEW", execution.error
+    return execution
+
+
+def added(hold: Hold) -> list[str]:
+    assert isinstance(hold.payload, dict)
+    return sorted(hold.payload["added"])
+
+
+def decide(hold: Hold, user: User, decision: str = "APPROVE", **more: Any) -> Any:
+    version = Execution.objects.get(pk=hold.execution_id).version
+    return services.decide(
+        hold_id=hold.id, user=user, decision=decision, version=version, source="test", **more
+    )
+
+
+def ran(execution: Execution) -> set[str]:
+    rows = execution.attempts.filter(settled=True, status="SUCCEEDED")
+    return set(rows.values_list("task_id", flat=True))
+
+
+def test_the_hold_shows_the_change_with_its_reasons(asked: Execution) -> None:
+    hold = only_hold(asked)
+    assert (hold.reason, hold.decider, hold.groups) == ("replan_review", "human", ["reviewer"])
+    assert isinstance(hold.payload, dict)
+    tools = {each["task"]["tool"] for each in hold.payload["added"].values()}
+    assert "builtin.parse_xml" in tools
+    assert hold.payload["asked_by"] == "agent:rules"
+    for each in hold.payload["added"].values():
+        assert each["why"]["reasons"]
+        assert 0 < each["why"]["confidence"] <= 1
+    assert ran(asked) == {"list"}
+
+
+def test_accepted_it_runs_and_the_record_says_what_was_shown(
+    asked: Execution, reviewer: User
+) -> None:
+    hold = only_hold(asked)
+    decide(hold, reviewer)
+    done = run_to_rest(asked.pk)
+    assert done.status == "COMPLETED"
+    assert ran(done) == {"list", "last", *added(hold)}
+    record = HumanReviewRecord.objects.get(hold=hold)
+    assert (record.decision, record.is_edited) == ("APPROVE", False)
+    assert record.shown_digest == record.decided_digest == digest(hold.payload)
+    revised = done.events.get(kind="plan_revised").payload
+    assert revised["hold_id"] == hold.id
+    assert sorted(revised["why"]) == added(hold)
+
+
+def reader_and_parser(hold: Hold) -> tuple[str, str]:
+    """The added task that reads the file, and the one that parses what it read."""
+    assert isinstance(hold.payload, dict)
+    tasks = {name: each["task"] for name, each in hold.payload["added"].items()}
+    parser = next(name for name, task in tasks.items() if task["tool"] == "builtin.parse_xml")
+    reader = next(name for name, task in tasks.items() if task["tool"] == "builtin.read_file")
+    assert reader in tasks[parser]["depends_on"]
+    return reader, parser
+
+
+def test_a_dropped_task_does_not_run_and_is_one_change_of_the_record(
+    asked: Execution, reviewer: User
+) -> None:
+    hold = only_hold(asked)
+    reader, parser = reader_and_parser(hold)
+    result = decide(hold, reviewer, edits={"drop": [parser]})
+    assert result.edited
+    assert ran(run_to_rest(asked.pk)) == {"list", "last", reader}
+    record = HumanReviewRecord.objects.get(hold=hold)
+    assert record.change_count == 1
+    assert list(record.modified_data["added"]) == [reader]
+    assert record.shown_digest == digest(hold.payload)
+    assert record.decided_digest == digest(record.modified_data)
+    assert record.canonical == text_of(record)
+
+
+@pytest.mark.parametrize(
+    ("edits", "path"),
+    [
+        ({"drop": ["nobody"]}, "edits.drop[0]"),
+        ({"drop": "x"}, "edits.drop"),
+        ({"keep": []}, "edits.keep"),
+        ([], "edits"),
+    ],
+)
+def test_a_malformed_drop_names_its_field_and_the_hold_stays(
+    asked: Execution, reviewer: User, edits: Any, path: str
+) -> None:
+    with pytest.raises(ReviewInvalid) as invalid:
+        decide(only_hold(asked), reviewer, edits=edits)
+    assert invalid.value.errors[0].path == path
+    assert not HumanReviewRecord.objects.exists()
+
+
+def test_dropping_what_the_rest_needs_drops_all_of_it_and_is_refused(
+    asked: Execution, reviewer: User
+) -> None:
+    hold = only_hold(asked)
+    reader, _ = reader_and_parser(hold)
+    with pytest.raises(ReviewInvalid, match="reject it instead"):
+        decide(hold, reviewer, edits={"drop": [reader]})
+
+
+def test_rejected_the_run_goes_on_as_it_was(asked: Execution, reviewer: User) -> None:
+    hold = only_hold(asked)
+    decide(hold, reviewer, "REJECT", comment="not today")
+    done = run_to_rest(asked.pk)
+    assert (done.status, done.revision) == ("COMPLETED", 1)
+    assert ran(done) == {"list", "last"}
+    assert HumanReviewRecord.objects.get(hold=hold).decision == "REJECT"
+
+
+@pytest.mark.parametrize(("on_timeout", "revision"), [("reject", 1), ("approve", 2)])
+def test_time_decides_as_the_policy_says(
+    start: Start, folder: Path, on_timeout: str, revision: int
+) -> None:
+    review = {"enabled": True, "timeout_seconds": 3600, "on_timeout": on_timeout}
+    last = echo("last", {"$from": "list"})
+    execution = start(listing(), last, policy={**AGENT, "replan_review": review})
+    hold = only_hold(execution)
+    assert services.expire_due() == 0
+    Hold.objects.filter(pk=hold.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert services.expire_due() == 1
+    done = run_to_rest(execution.pk)
+    assert (done.status, done.revision) == ("COMPLETED", revision)
+    record = HumanReviewRecord.objects.get(hold=hold)
+    assert (record.reviewer, record.source) == (None, "time")
+
+
+def command(execution: Execution, user: User, data: dict[str, Any]) -> None:
+    submit_command(
+        execution_id=execution.pk,
+        command=parse_command(data),
+        actor=user.get_username(),
+        source="test",
+    )
+
+
+def test_who_asked_for_the_change_does_not_approve_it(
+    start: Start, folder: Path, reviewer: User, reviewer2: User
+) -> None:
+    policy = {"per_layer_validation": True, "replan_review": True}
+    execution = start(listing(), echo("last", {"$from": "list"}), policy=policy)
+    command(execution, reviewer, {"kind": "replan", "new_requirement": "parse XML files"})
+    execution = run_to_rest(execution.pk)
+    hold = only_hold(execution)
+    with pytest.raises(NotAllowed, match="asked for this change"):
+        decide(hold, reviewer)
+    decide(hold, reviewer2)
+    execution = run_to_rest(execution.pk)
+    assert (execution.status, execution.revision) == ("AWAITING_AGENT", 2)
+
+
+def test_a_fork_and_a_rescue_ask_again(asked: Execution, operator: User) -> None:
+    """The checkpoint lies before the agent's turn, so the fork's agent asks, and a person too."""
+    checkpoint = Checkpoint.objects.get(execution=asked, layer=0)
+    fork = fork_execution(execution=asked, checkpoint=checkpoint, actor=operator)
+    forked = run_to_rest(fork.pk)
+    assert forked.status == "PAUSED_FOR_REVIEW"
+    assert only_hold(forked).reason == "replan_review"
+    Execution.objects.filter(pk=asked.pk).update(lease_owner="gone")
+    assert ran(run_to_rest(asked.pk)) == {"list"}
+    assert only_hold(asked).reason == "replan_review"
+
+
+# --- over REST ------------------------------------------------------------------------------------
+
+
+def test_rest_lists_it_and_takes_the_drop(asked: Execution, reviewer: User) -> None:
+    client = APIClient()
+    client.force_authenticate(reviewer)
+    (row,) = client.get("/api/v1/reviews/pending/").json()["results"]
+    assert (row["reason"], row["hold_id"]) == ("replan_review", only_hold(asked).id)
+    reader, parser = reader_and_parser(only_hold(asked))
+    body = {
+        "execution_id": asked.pk,
+        "hold_id": row["hold_id"],
+        "version": row["version"],
+        "decision": "APPROVE",
+    }
+    bad = client.post("/api/v1/reviews/resume/", {**body, "edits": {"drop": ["x"]}}, format="json")
+    assert bad.status_code == 422
+    assert bad.json()["errors"][0]["path"] == "edits.drop[0]"
+    good = client.post(
+        "/api/v1/reviews/resume/", {**body, "edits": {"drop": [parser]}}, format="json"
+    )
+    assert good.status_code == 200, good.content
+    assert good.json()["edited"] is True
+    assert ran(run_to_rest(asked.pk)) == {"list", "last", reader}
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
+
+def page(user: User, path: str) -> str:
+    client = Client()
+    client.force_login(user)
+    answer = client.get(path)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def post(user: User, hold: Hold, **fields: Any) -> Any:
+    client = Client()
+    client.force_login(user)
+    version = Execution.objects.get(pk=hold.execution_id).version
+    form = {"decision": "APPROVE", "version": version, "shown": digest(hold.payload), **fields}
+    return client.post(f"/review/{hold.execution_id}/{hold.id}/", form)
+
+
+def test_the_page_shows_the_picture_and_the_list(asked: Execution, reviewer: User) -> None:
+    hold = only_hold(asked)
+    html = page(reviewer, f"/review/{asked.pk}/{hold.id}/")
+    _, parser = reader_and_parser(hold)
+    assert f"Dropping it also drops {parser}" in html
+    assert "keeps the plan as it is" in html.replace("Keeps", "keeps")
+    assert html.count('class="node good') == 2  # the added ones in the picture
+    assert "Approve the change" in html
+    assert "The plan is to be changed" in html
+
+
+def test_a_drop_is_shown_before_it_counts(asked: Execution, reviewer: User) -> None:
+    hold = only_hold(asked)
+    reader, parser = reader_and_parser(hold)
+    first = post(reviewer, hold, keep=[reader])
+    assert first.status_code == 200
+    assert f"Approve without {parser}" in first.content.decode()
+    assert not HumanReviewRecord.objects.exists()
+    second = post(reviewer, hold, keep=[reader], confirmed_drop=parser)
+    assert second.status_code == 303
+    html = page(reviewer, f"/review/{asked.pk}/{hold.id}/")
+    assert "dropped" in html
+
+
+def test_nothing_kept_is_said_and_nothing_is_sent(asked: Execution, reviewer: User) -> None:
+    answer = post(reviewer, only_hold(asked), comment="keep me")
+    assert answer.status_code == 422
+    html = answer.content.decode()
+    assert "Nothing of the change is left" in html
+    assert "keep me" in html
+
+
+def test_the_timeline_leads_to_the_proposal_and_to_the_change(
+    asked: Execution, reviewer: User, operator: User
+) -> None:
+    hold = only_hold(asked)
+    run = page(operator, f"/runs/{asked.pk}/")
+    assert "rules proposes another plan" in run
+    assert f"/review/{asked.pk}/{hold.id}/" in run
+    decide(hold, reviewer)
+    run_to_rest(asked.pk)
+    run = page(operator, f"/runs/{asked.pk}/")
+    assert f"/runs/{asked.pk}/plan/2/" in run
+    change = page(operator, f"/runs/{asked.pk}/plan/2/")
+    assert "parse XML files" in change
+    assert "builtin.parse_xml" in change
+    assert "the agent" in change
+    assert "approved by reviewer" in change
+    assert f"/review/{asked.pk}/{hold.id}/" in change
+
+
+def test_a_change_that_is_not_there_or_not_visible_is_404(
+    asked: Execution, reviewer: User, make_user: MakeUser
+) -> None:
+    for user, number in ((reviewer, 2), (reviewer, 1), (make_user("nobody"), 2)):
+        client = Client()
+        client.force_login(user)
+        assert client.get(f"/runs/{asked.pk}/plan/{number}/").status_code == 404

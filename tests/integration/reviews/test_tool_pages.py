@@ -1,0 +1,119 @@
+"""The page of a tool, the graph around it, and what a run taught."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from graphrag.models import LearnedExecution, Tool
+from reviews.pages.tools import tool_context
+from tests.integration.reviews.conftest import MakeUser, Start, echo
+from workflows.learning import learn_from
+from workflows.models import Execution, ExecutionEvent
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def read(user: User, url: str, status: int = 200) -> str:
+    client = Client()
+    client.force_login(user)
+    answer = client.get(url)
+    assert answer.status_code == status
+    return answer.content.decode()
+
+
+def two_steps(start: Start) -> Execution:
+    select = {
+        "id": "b",
+        "type": "tool",
+        "tool": "builtin.select",
+        "arguments": {"value": {"$from": "a"}, "expression": "@"},
+    }
+    execution = start(echo("a", {"x": 1}), select)
+    assert execution.status == "COMPLETED"
+    return execution
+
+
+def test_a_tool_has_a_page_with_what_came_before_and_after(start: Start, auditor: User) -> None:
+    learn_from(two_steps(start).pk)
+    learn_from(two_steps(start).pk)
+    listed = read(auditor, "/tools/")
+    assert "/tools/builtin.echo/" in listed
+    html = read(auditor, "/tools/builtin.echo/")
+    assert 'href="/tools/builtin.select/"' in html
+    assert f"2{TIMES} · confidence 0.60" in html
+    assert "Came before: nothing so far" in html
+    assert html.count("<svg") >= 2
+    assert "style=" not in html
+    assert "Open in the admin" not in html
+    fresh = read(auditor, "/tools/builtin.wait/")
+    assert "No completed run has used it beside another tool yet" in fresh
+    read(auditor, "/tools/no.such_tool/", 404)
+    assert Client().get("/tools/builtin.echo/").status_code == 302
+
+
+def test_a_name_with_a_slash_and_a_missing_tool_have_pages(start: Start, auditor: User) -> None:
+    Tool.objects.filter(name="builtin.wait").update(
+        name="builtin.wait/a while", enabled=False, vanished=True
+    )
+    html = read(auditor, reverse("reviews:tool", args=("builtin.wait/a while",)))
+    assert "its server no longer lists it" in html
+
+
+def test_the_admin_shows_the_same_graph(start: Start, make_user: MakeUser) -> None:
+    learn_from(two_steps(start).pk)
+    root = make_user("root", is_staff=True, is_superuser=True)
+    echo_tool = Tool.objects.get(name="builtin.echo")
+    html = read(root, f"/admin/graphrag/tool/{echo_tool.pk}/change/")
+    other = Tool.objects.get(name="builtin.select")
+    assert f"/admin/graphrag/tool/{other.pk}/change/" in html
+    assert f"1{TIMES} · confidence 0.50" in html
+    context = tool_context(root, echo_tool)
+    assert context["admin_url"].endswith(f"/{echo_tool.pk}/change/")
+
+
+def test_a_run_says_what_it_taught(start: Start, operator: User, reviewer: User) -> None:
+    first, second = two_steps(start), two_steps(start)
+    address = f"/runs/{first.pk}/learned/"
+    assert address in read(operator, f"/runs/{first.pk}/")
+    assert "a few seconds after a run has completed" in read(operator, address)
+    learn_from(first.pk)
+    learn_from(second.pk)
+    html = read(operator, address)
+    assert "1 pair of tools seen for the first time." in html
+    assert '<span class="tag">new</span> 1' in html
+    again = read(operator, f"/runs/{second.pk}/learned/")
+    assert "1 pair seen again." in again
+    assert "0.60" in again
+    assert "as before" in again  # one edge alone moves nothing the second time
+    outcome = LearnedExecution.objects.get(execution_key=str(first.pk)).outcome
+    assert outcome["edges"] == [["builtin.echo", "builtin.select", 1, 0.5]]
+    before, after = next(rank[1:] for rank in outcome["ranks"] if rank[0] == "builtin.select")
+    assert after > before == 1.0
+
+
+def test_a_run_that_taught_nothing_says_why(start: Start, operator: User) -> None:
+    alone = start(echo("a"))
+    learn_from(alone.pk)
+    html = read(operator, f"/runs/{alone.pk}/learned/")
+    assert "No tool followed another one in this run" in html
+    held = start(echo("a", phase="BEFORE_EXECUTION"))
+    html = read(operator, f"/runs/{held.pk}/learned/")
+    assert "this one has not" in html
+    assert "/learned/" not in read(operator, f"/runs/{held.pk}/")
+    failed = two_steps(start)
+    ExecutionEvent.objects.create(
+        execution=failed,
+        seq=failed.version + 1,
+        kind="graph_update_failed",
+        payload={"error": "the graph is away"},
+    )
+    assert "the graph is away" in read(operator, f"/runs/{failed.pk}/learned/")
+    read(operator, "/runs/999999/learned/", 404)

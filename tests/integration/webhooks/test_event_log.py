@@ -1,0 +1,50 @@
+"""The log of all journals: an entry that is committed late is not passed over."""
+
+import psycopg
+
+from tests.integration.webhooks.conftest import run, send_all
+from tests.processes import database_url
+from workflows import journal_sql as sql
+from workflows.event_log import Horizon
+from workflows.models import Execution, ExecutionEvent
+
+_STEP = """
+WITH moved AS (
+    UPDATE workflows_execution SET version = version + 1, status = 'RUNNING', state = '{}'::jsonb
+     WHERE id = %s RETURNING id, version)
+INSERT INTO workflows_executionevent (execution_id, seq, kind, payload, actor, source)
+SELECT id, version, 'agent_requested', '{}', '', '' FROM moved
+"""
+
+
+def test_an_entry_committed_late_is_still_sent(engine, owner, receiver, register, sender) -> None:
+    """A step that got its ids first and commits last, as the journal's own statement has it."""
+    assert sql.MOVE.index("UPDATE workflows_execution") < sql.MOVE.index("{parts}")
+    register()
+    late = Execution.objects.create(title="late", created_by=owner)
+    with psycopg.connect(database_url()) as other:
+        other.execute(_STEP, [late.pk])
+        early = run(engine, owner)
+        for _ in range(5):
+            sender.round()
+        # Nothing from behind the open transaction is read yet.
+        assert receiver.got == []
+        other.commit()
+    send_all(sender)
+    assert receiver.order(late.pk) == [1]
+    assert len(receiver.order(early.pk)) == early.version
+
+
+def test_the_horizon_reaches_the_newest_entry_when_nothing_is_open(engine, owner) -> None:
+    horizon = Horizon()
+    run(engine, owner)
+    newest = ExecutionEvent.objects.order_by("-pk").values_list("pk", flat=True).first()
+    assert horizon.reach() == newest
+
+
+def test_a_transaction_that_only_reads_holds_nothing_up(engine, owner) -> None:
+    with psycopg.connect(database_url()) as reader:
+        reader.execute("SELECT 1")
+        run(engine, owner)
+        newest = ExecutionEvent.objects.order_by("-pk").values_list("pk", flat=True).first()
+        assert Horizon().reach() == newest

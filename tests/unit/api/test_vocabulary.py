@@ -1,0 +1,88 @@
+"""Answers in the words of other products: a test for each row of the table in docs/protocol.md."""
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflows.vocabulary import FOREIGN, Meant, NotUnderstood, is_foreign, meaning_of
+
+CALL = {"name": "send", "args": {"to": "b"}}
+INBOX = {"action": "send", "args": {"to": "b"}}
+
+ROWS: list[tuple[dict[str, Any], Meant]] = [
+    ({"type": "approve"}, Meant("APPROVE")),
+    ({"type": "edit", "edited_action": CALL}, Meant("APPROVE", edits={"to": "b"}, tool="send")),
+    ({"type": "reject", "message": "no"}, Meant("REJECT", comment="no")),
+    ({"type": "respond", "message": "42"}, Meant("APPROVE", edits="42", instead=True)),
+    ({"decisions": [{"type": "reject", "message": "no"}]}, Meant("REJECT", comment="no")),
+    ({"type": "accept"}, Meant("APPROVE")),
+    ({"type": "edit", "args": INBOX}, Meant("APPROVE", edits={"to": "b"}, tool="send")),
+    ({"type": "response", "args": "42"}, Meant("APPROVE", edits="42", instead=True)),
+    ({"type": "ignore", "args": None}, Meant("REJECT")),
+    ({"chosen_options": ["Approve"], "params_input": {}}, Meant("APPROVE")),
+    ({"chosen_options": ["Approve"], "params_input": {"n": 1}}, Meant("APPROVE", edits={"n": 1})),
+    ({"chosen_options": ["Reject"]}, Meant("REJECT")),
+    ({"action": "accept", "content": {}}, Meant("APPROVE")),
+    ({"action": "accept", "content": {"n": 1}}, Meant("APPROVE", edits={"n": 1})),
+    ({"action": "decline"}, Meant("REJECT")),
+    ({"approved": True}, Meant("APPROVE")),
+    ({"approved": False}, Meant("REJECT")),
+    ({"decision": "approve"}, Meant("APPROVE")),
+    ({"decision": "Decline", "comment": "no"}, Meant("REJECT")),
+    ({"decision": "edit", "edits": {"n": 1}}, Meant("APPROVE")),
+]
+
+
+@pytest.mark.parametrize(("body", "meant"), ROWS)
+def test_each_row_means_what_the_table_says(body: dict[str, Any], meant: Meant) -> None:
+    assert is_foreign(body)
+    assert meaning_of(body) == meant
+    assert meaning_of({**body, "execution_id": 1, "hold_id": "1-1", "version": 3}) == meant
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "code"),
+    [
+        ({"action": "cancel"}, "action", "no_decision"),
+        ({"type": "maybe"}, "type", "invalid_choice"),
+        ({"decision": 7}, "decision", "invalid_choice"),
+        ({"message": "no"}, "decision", "invalid"),
+        ({"type": "approve", "approved": False}, "approved", "invalid"),
+        ({"type": "edit"}, "args", "required"),
+        ({"type": "edit", "edited_action": []}, "edited_action", "invalid"),
+        ({"type": "edit", "edited_action": {"name": "x"}}, "edited_action.args", "invalid"),
+        ({"type": "respond"}, "message", "required"),
+        ({"type": "reject", "message": 1}, "message", "invalid"),
+        ({"action": "accept", "content": 1}, "content", "invalid"),
+        ({"decisions": []}, "decisions", "invalid"),
+        ({"decisions": [{"type": "approve"}] * 2}, "decisions", "invalid"),
+        ({"decisions": [{"type": "x"}]}, "decisions[0].type", "invalid_choice"),
+        ({"decisions": [{}]}, "decisions[0].type", "invalid_choice"),
+        ({"chosen_options": ["Approve", "Reject"]}, "chosen_options", "invalid"),
+        ({"chosen_options": "Approve"}, "chosen_options", "invalid"),
+        ({"approved": "yes"}, "approved", "invalid"),
+    ],
+)
+def test_what_has_no_meaning_is_named(body: dict[str, Any], path: str, code: str) -> None:
+    with pytest.raises(NotUnderstood) as refused:
+        meaning_of(body)
+    assert (refused.value.path, refused.value.code) == (path, code)
+
+
+def test_our_own_words_are_left_alone() -> None:
+    assert not is_foreign({"decision": "APPROVE", "edits": {}, "comment": "", "version": 1})
+    assert not is_foreign({"version": 1})
+
+
+texts = st.sampled_from(["", "approve", "Edit", "respond", "cancel", "Reject", "é"])
+values = st.none() | st.booleans() | st.integers() | texts
+odd = values | st.lists(values, max_size=2) | st.dictionaries(st.sampled_from(["args"]), values)
+
+
+@given(st.dictionaries(st.sampled_from(["decision", *sorted(FOREIGN)]), odd, max_size=4))
+def test_any_body_has_a_meaning_or_is_refused(body: dict[str, Any]) -> None:
+    with suppress(NotUnderstood):
+        assert meaning_of(body).decision in ("APPROVE", "REJECT")

@@ -1,0 +1,81 @@
+"""What a task works on: only what it names is fetched, and a reviewer's edits lie on top."""
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from workflows.engine.dag import Revision
+from workflows.engine.faults import TaskFailed
+from workflows.engine.inputs import task_inputs
+from workflows.engine.ports import Settled
+from workflows.engine.state import TaskState
+from workflows.engine.status import TaskStatus
+from workflows.engine.structure import parse_plan
+
+OUTPUTS = {"big": ["x"] * 1000, "small": {"n": 1}, "other": 2}
+
+
+class Run:
+    """As much of a run as its inputs ask for; remembers what was fetched."""
+
+    def __init__(self, arguments: dict[str, Any], edits: dict[str, Any] | None = None) -> None:
+        tasks = [_task(name, {}) for name in OUTPUTS]
+        tasks.append({**_task("it", arguments), "depends_on": list(OUTPUTS)})
+        self.revision = Revision.first(parse_plan({"tasks": tasks}))
+        self.inputs, self.context = {"repo": "here"}, {"note": "so"}
+        self.state = SimpleNamespace(tasks={"it": TaskState(edits=edits)})
+        self.fetched: list[Sequence[str]] = []
+
+    def settled(self, names: Sequence[str]) -> Mapping[str, Settled]:
+        self.fetched.append(list(names))
+        return {name: Settled(TaskStatus.SUCCEEDED, OUTPUTS[name]) for name in names}
+
+
+def _task(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return {"id": name, "type": "tool", "tool": "any.tool", "arguments": arguments}
+
+
+def inputs(run: Run) -> dict[str, Any]:
+    return task_inputs(run, "it")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fetched"),
+    [
+        ({"a": 1}, []),
+        ({"a": {"$from": "inputs"}, "b": {"$from": "context", "select": "note"}}, []),
+        ({"a": {"$from": "small"}}, ["small"]),
+        ({"a": [{"deep": [{"$from": "other"}]}], "b": {"$from": "small"}}, ["other", "small"]),
+        ({"a": {"$from": "big", "select": "length(@)"}, "b": {"$from": "big"}}, ["big"]),
+    ],
+)
+def test_only_what_is_named_is_fetched(arguments: dict[str, Any], fetched: list[str]) -> None:
+    """It waits for all three; outputs that it does not read stay in the database."""
+    run = Run(arguments)
+    inputs(run)
+    assert [name for names in run.fetched for name in names] == fetched
+
+
+def test_references_are_replaced_by_what_they_name() -> None:
+    run = Run(
+        {
+            "a": {"$from": "small", "select": "n"},
+            "b": [{"$from": "inputs", "select": "repo"}, {"$from": "other"}],
+            "c": "plain",
+        }
+    )
+    assert inputs(run) == {"a": 1, "b": ["here", 2], "c": "plain"}
+
+
+def test_edits_lie_over_what_was_resolved_and_are_not_resolved_themselves() -> None:
+    edits = {"a": {"$from": "inputs"}, "new": 5}
+    found = inputs(Run({"a": {"$from": "small"}, "b": 1}, edits))
+    assert found == {"a": {"$from": "inputs"}, "b": 1, "new": 5}
+
+
+def test_an_expression_that_cannot_be_evaluated_fails_the_task_for_good() -> None:
+    with pytest.raises(TaskFailed) as caught:
+        inputs(Run({"a": {"$from": "other", "select": "length(@)"}}))
+    assert not caught.value.retryable

@@ -1,0 +1,35 @@
+"""Likeness of payloads: bounded, symmetric, highest for the same."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reviews.likeness import features, likeness
+
+payloads = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None)
+@given(payloads, payloads)
+def test_it_is_bounded_symmetric_and_one_for_the_same(one: Any, other: Any) -> None:
+    a, b = features(one), features(other)
+    assert 0 <= likeness(a, b) <= 1
+    assert likeness(a, b) == pytest.approx(likeness(b, a))
+    if a:
+        assert likeness(a, a) == pytest.approx(1)
+
+
+def test_more_in_common_is_more_alike() -> None:
+    here = features({"path": "docs/NOTES.md", "content": "release notes of may"})
+    near = features({"path": "docs/NOTES.md", "content": "release notes of june"})
+    far = features({"url": "https://example.com"})
+    assert likeness(here, near) > 0.8
+    assert likeness(here, far) == 0

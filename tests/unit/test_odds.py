@@ -1,0 +1,57 @@
+"""Whether work ahead pays: the sums, at their edges."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflows.odds import LEAST, MOST, Tally, bar, certainty, is_worthwhile, stopped
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+tallies = st.builds(Tally, st.integers(0, 500), st.integers(0, 500))
+
+
+@given(tallies)
+def test_what_is_learned_stays_within_its_bounds(tally: Tally) -> None:
+    assert LEAST <= bar("learned", tally) <= MOST
+    assert 0 < certainty(tally) <= 1
+
+
+@given(tallies)
+def test_a_hit_never_hurts_and_a_miss_never_helps(tally: Tally) -> None:
+    better, worse = Tally(tally.hits + 1, tally.misses), Tally(tally.hits, tally.misses + 1)
+    assert certainty(worse) < certainty(better) or tally.misses == 0
+    assert bar("learned", better) <= bar("learned", tally) <= bar("learned", worse)
+
+
+@pytest.mark.parametrize(
+    ("confidence", "tally", "worthwhile"),
+    [
+        (0.7, Tally(0, 0), True),
+        ("learned", Tally(0, 0), True),
+        (0.7, Tally(0, 1), True),  # 3/4
+        (0.7, Tally(0, 2), False),  # 3/5
+        ("learned", Tally(0, 1), False),  # 0.75 against 0.867
+        ("learned", Tally(2, 1), True),  # 0.833 against 0.80
+        (0.95, Tally(20, 2), False),  # 0.92
+        (1.0, Tally(5, 0), True),
+    ],
+)
+def test_sums_that_people_can_do(confidence: Any, tally: Tally, worthwhile: bool) -> None:
+    assert is_worthwhile(confidence, tally) is worthwhile
+
+
+@pytest.mark.parametrize(
+    ("used", "total", "stops"),
+    [(7, 20, True), (8, 20, False), (0, 19, False), (20, 20, False), (0, 20, True)],
+)
+def test_under_forty_per_cent_of_the_last_twenty(used: int, total: int, stops: bool) -> None:
+    outcomes = [(number < used, NOW - timedelta(minutes=number)) for number in range(total)]
+    found = stopped(outcomes)
+    assert (found is not None) is stops
+    if found:
+        assert (found.tally.hits, found.tally.misses) == (used, 20 - used)
+        # When the oldest of them is forgotten there are fewer than twenty.
+        assert found.until == NOW - timedelta(minutes=19) + timedelta(days=1)

@@ -1,0 +1,62 @@
+"""Deleting a run's folder, whatever a program made of it."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from workflows.sandbox.rundir import _remove, is_overgrown, run_folder
+
+
+def _deep(folder: Path, levels: int) -> None:
+    """Folders inside each other, deeper than a path can say."""
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("aaaa", dir_fd=here)
+        inner = os.open("aaaa", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+
+
+def test_folders_deeper_than_any_path(tmp_path: Path) -> None:
+    with run_folder(tmp_path) as folder:
+        _deep(folder, 1100)
+        assert is_overgrown(folder, 10_000)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_links_and_folders_without_rights(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").write_text("x")
+    with run_folder(tmp_path) as folder:
+        (folder / "link").symlink_to(kept)
+        (folder / "closed" / "inner").mkdir(parents=True)
+        (folder / "closed" / "inner" / "link").symlink_to(kept)
+        (folder / "closed" / "inner").chmod(0)
+        (folder / "closed").chmod(0)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert (kept / "file").read_text() == "x"
+
+
+@pytest.mark.parametrize("round_number", range(3))
+def test_two_that_delete_the_same(tmp_path: Path, round_number: int) -> None:
+    folder = tmp_path / "run"
+    for number in range(200):
+        (folder / str(number % 7) / str(number)).mkdir(parents=True)
+        (folder / str(number % 7) / str(number) / "file").write_text("x")
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(_remove, folder) for _ in range(4)]:
+            done.result()
+    assert not folder.exists()
+
+
+def test_many_entries(tmp_path: Path) -> None:
+    for number in range(11):
+        (tmp_path / str(number)).touch()
+    assert is_overgrown(tmp_path, 10)
+    assert not is_overgrown(tmp_path, 11)

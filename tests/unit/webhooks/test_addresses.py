@@ -1,0 +1,46 @@
+"""Which addresses may be named at all."""
+
+import pytest
+
+from workflows.webhooks.addresses import grants_for, problem_of
+
+
+@pytest.fixture
+def allow(settings):
+    def make(*, loopback: bool = False, hosts: tuple[str, ...] = ()) -> None:
+        found = {"webhook_allow_loopback": loopback, "webhook_allow_hosts": hosts}
+        settings.HOLDPOINT = {**settings.HOLDPOINT, **found}
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://10.1.2.3/", "https://127.0.0.1/", "http://localhost:8000/", "https://[::1]/",
+        "https://169.254.169.254/latest/", "https://intranet/", "https://hooks.internal/",
+        "https://[::ffff:10.0.0.1]/", "http://example.com/", "https://u:p@example.com/",
+        "ftp://example.com/", "https://example.com/#part", "https://2130706433/", "", "example.com",
+        "https://example.com/" + "x" * 3000,
+    ],
+)  # fmt: skip
+def test_inward_or_odd_addresses_are_refused_with_words(url, allow) -> None:
+    allow()
+    assert problem_of(url)
+
+
+def test_public_addresses_over_https_are_taken(allow) -> None:
+    allow()
+    assert problem_of("https://example.com/hook?a=1") == ""
+    assert problem_of("https://example.com:8443/") == ""
+
+
+def test_the_loopback_and_named_hosts_when_the_settings_say_so(allow) -> None:
+    allow(loopback=True, hosts=("hooks.internal:8080",))
+    assert problem_of("http://127.0.0.1:9000/") == ""
+    assert problem_of("http://hooks.internal:8080/") == ""
+    assert problem_of("http://hooks.internal:8081/")
+    assert problem_of("https://10.0.0.1/")
+    assert grants_for("http://127.0.0.1:9000/").allows("net", "127.0.0.1:9000")
+    assert not grants_for("http://127.0.0.1:9000/").allows("net", "127.0.0.1:9001")
+    assert not grants_for("https://example.com/").allows("net", "127.0.0.1:9000")

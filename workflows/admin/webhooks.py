@@ -1,0 +1,51 @@
+"""Webhook endpoints and deliveries in the admin: looked at, kept on their own pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+
+from workflows import access
+from workflows.models_ops import WebhookDelivery, WebhookEndpoint
+from workflows.webhooks.endpoints import endpoints_of
+
+from .reading import ReadOnly
+
+
+@admin.register(WebhookEndpoint)
+class WebhookEndpointAdmin(ReadOnly):
+    """Without the secret."""
+
+    list_display = (
+        "name", "url", "owner", "enabled", "failures", "parked_at", "last_success_at",
+        "last_failure_at",
+    )  # fmt: skip
+    list_filter = ("enabled", "parked_at")
+    list_select_related = ("owner",)
+    search_fields = ("name", "url", "owner__username")
+    exclude = ("secret", "previous_secret")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return endpoints_of(request.user)  # type: ignore[arg-type]
+
+
+@admin.register(WebhookDelivery)
+class WebhookDeliveryAdmin(ReadOnly):
+    """What was sent, and what came of it."""
+
+    list_display = (
+        "message_id", "endpoint", "type", "status", "attempts", "created_at", "finished_at",
+    )  # fmt: skip
+    list_filter = ("status", "type")
+    list_select_related = ("endpoint",)
+    search_fields = ("message_id", "endpoint__name")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        visible = access.visible_to(request.user)
+        mine = endpoints_of(request.user)  # type: ignore[arg-type]
+        return WebhookDelivery.objects.filter(
+            Q(execution=None) | Q(execution__in=visible), endpoint__in=mine
+        )

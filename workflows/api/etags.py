@@ -1,0 +1,64 @@
+"""ETag, If-Match and If-None-Match: the version of a thing, at the door."""
+
+from __future__ import annotations
+
+import re
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from workflows.engine.structure import Problem
+from workflows.models import Workflow
+from workflows.services import InvalidRequest
+
+from .problems import PreconditionFailed
+
+_VERSION = re.compile(r'(?:W/)?"([0-9]{1,18})"')
+_TAG = re.compile(r'(?:W/)?"[!#-~]*"')
+_TAGS = re.compile(rf"{_TAG.pattern}(?:\s*,\s*{_TAG.pattern})*")
+
+
+def execution_etag(version: int) -> str:
+    """The ETag of an execution is its version."""
+    return f'"{version}"'
+
+
+def workflow_etag(workflow: Workflow) -> str:
+    """The ETag of a workflow: when it was last written, in microseconds."""
+    return f'"{int(workflow.updated_at.timestamp() * 1_000_000)}"'
+
+
+def seen_version(request: Request) -> int | None:
+    """The execution's version in If-Match, None when there is none or `*`.
+
+    Raises InvalidRequest for what is not the ETag of an execution.
+    """
+    sent = request.headers.get("If-Match", "*").strip()
+    if sent == "*":
+        return None
+    found = _VERSION.fullmatch(sent)
+    if found is None:
+        message = 'must be the ETag of the execution, as in "12"'
+        raise InvalidRequest((Problem("If-Match", "not_a_version", message),))
+    return int(found[1])
+
+
+def check_if_match(request: Request, etag: str) -> None:
+    """Raise PreconditionFailed when the sender saw another state than `etag`."""
+    sent = request.headers.get("If-Match", "*").strip()
+    if sent != "*" and etag not in _tags("If-Match", sent):
+        raise PreconditionFailed
+
+
+def _tags(header: str, sent: str) -> list[str]:
+    if not _TAGS.fullmatch(sent):
+        message = 'must be an ETag as it was sent, as in "12"'
+        raise InvalidRequest((Problem(header, "malformed", message),))
+    return [tag.removeprefix("W/") for tag in _TAG.findall(sent)]
+
+
+def unless_known(request: Request, etag: str) -> Response | None:
+    """304 when the client has this state already, else None."""
+    sent = request.headers.get("If-None-Match", "").strip()
+    known = sent == "*" or etag in [tag.removeprefix("W/") for tag in _TAG.findall(sent)]
+    return Response(status=304, headers={"ETag": etag}) if known else None

@@ -1,0 +1,143 @@
+"""Changing the plan of a run: a new revision, or the proposal of one, or a refusal."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from . import commands as cmd
+from . import events as ev
+from .changes import (
+    DROP_WORDS,
+    Change,
+    Drop,
+    change_between,
+    changed_plan,
+    dropped_with,
+    loaded,
+    without,
+    written,
+)
+from .dag import Plan
+from .facts import Facts, Refused
+from .state import ExecutionState, Proposal
+from .structure import Problem, structure_problems, validation_problems
+
+
+def check_replan(state: ExecutionState, facts: Facts) -> None:
+    """Raise Refused unless a replan may be tried now."""
+    if state.proposal is not None:
+        raise Refused("replan_open", "A plan change waits for a review; decide it first.")
+    if state.replans >= facts.max_replans:
+        raise Refused("replan_limit", f"A run is replanned at most {facts.max_replans} times.")
+    if any(hold.decider == "human" for hold in state.holds):
+        refuse_while_held(state)
+
+
+def refuse_while_held(state: ExecutionState) -> None:
+    if state.holds:
+        names = ", ".join(hold.id for hold in state.holds)
+        raise Refused("held", f"Decide the open holds first: {names}.")
+
+
+def joined(context: dict[str, Any]) -> list[ev.Event]:
+    return [ev.ContextUpdated(updates=context)] if context else []
+
+
+def proposed(facts: Facts, command: cmd.RevisePlan, revised: ev.PlanRevised) -> ev.PlanProposed:
+    change = change_between(facts.revision.plan, revised.plan)
+    proposal = Proposal(
+        requirement=command.requirement,
+        actor=facts.actor,
+        change=written(change),
+        context=command.available_context,
+        why=command.why,
+    )
+    return ev.PlanProposed(
+        requirement=command.requirement,
+        added=revised.added,
+        removed=revised.removed,
+        changed=revised.changed,
+        why=command.why,
+        proposal=proposal,
+    )
+
+
+def accepted(
+    state: ExecutionState, facts: Facts, hold_id: str, edits: Any
+) -> tuple[frozenset[str], list[ev.Event]]:
+    """What the reviewer dropped, with what waited for it, and the events of the rest.
+
+    Raises Refused: nothing is left, or the rest does not fit the plan as it is now.
+    """
+    proposal = state.proposal
+    if proposal is None:
+        raise Refused("no_proposal", "The plan change does not wait for a decision any more.")
+    change = loaded(proposal.change)
+    gone = dropped_with(change, _dropped(change, edits))
+    left = without(change, gone)
+    if left.is_empty:
+        raise Refused("nothing_left", "Nothing of the change is left; reject it instead.")
+    revised = revise(
+        state,
+        facts,
+        changed_plan(facts.revision.plan, left),
+        cause="replan",
+        requirement=proposal.requirement,
+        why={name: reasons for name, reasons in proposal.why.items() if name not in gone},
+        hold_id=hold_id,
+    )
+    return gone, [*joined(proposal.context), revised]
+
+
+def _dropped(change: Change, edits: Any) -> list[str]:
+    """Ids that the reviewer drops; Refused names what is no added task."""
+    try:
+        wanted = Drop.model_validate(edits or {}).drop
+    except ValidationError as error:
+        raise Refused("bad_edits", DROP_WORDS, validation_problems(error, "edits")) from None
+    known = {task.id for task in change.added}
+    problems = tuple(
+        Problem(f"edits.drop[{index}]", "no_such_task", f"the change adds no task {name!r}")
+        for index, name in enumerate(wanted)
+        if name not in known
+    )
+    if problems:
+        raise Refused("bad_edits", problems[0].message, problems)
+    return list(wanted)
+
+
+def revise(
+    state: ExecutionState,
+    facts: Facts,
+    plan: Plan,
+    *,
+    cause: Literal["replan", "inject_task", "modify_args"],
+    requirement: str = "",
+    why: dict[str, Any] | None = None,
+    hold_id: str | None = None,
+) -> ev.PlanRevised:
+    old = facts.revision
+    problems = structure_problems(plan)
+    begun = [name for layer in old.layers[: state.layer + 1] for name in layer]
+    lost = [name for name in begun if plan.by_id.get(name) != old.plan.by_id[name]]
+    if lost:
+        raise Refused("begun", f"A new plan must keep what has begun: {', '.join(lost)}.")
+    if problems:
+        raise Refused("invalid_plan", problems[0].message, problems)
+    revised = old.revised(plan, begun=state.layer + 1)
+    before, after = old.plan.by_id, plan.by_id
+    return ev.PlanRevised(
+        revision=revised.number,
+        total_layers=len(revised.layers),
+        cause=cause,
+        requirement=requirement,
+        added=tuple(sorted(after.keys() - before.keys())),
+        removed=tuple(sorted(before.keys() - after.keys())),
+        changed=tuple(sorted(k for k in before.keys() & after.keys() if before[k] != after[k])),
+        why=why or {},
+        hold_id=hold_id,
+        plan=plan,
+        layers=revised.layers,
+    )

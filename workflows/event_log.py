@@ -1,0 +1,67 @@
+"""Reading all journals as one log, without ever passing an entry that is not committed yet.
+
+Entries get their ids in order, but become visible in the order of their commits: a reader that
+remembers "everything up to id 90" would never see id 89, committed a moment later.  So a bound is
+taken first, and trusted once every transaction that may still hold an id below it has ended.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from django.db import connection
+
+_NEWEST = "SELECT coalesce(max(id), 0) FROM workflows_executionevent"
+#: xid8 values do not wrap around.
+_ENDS = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+_OLDEST_OPEN = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """All entries up to `entry` are visible once no transaction below `transaction` is open."""
+
+    entry: int
+    transaction: int
+
+
+def take_bound() -> Bound:
+    """The newest visible entry, and a number above every transaction that got an id before it.
+
+    Holds because the journal updates the execution first: a transaction has its number before it
+    asks for the ids of its entries.
+    """
+    entry = _number(_NEWEST)
+    return Bound(entry=entry, transaction=_number(_ENDS))
+
+
+def is_complete(bound: Bound) -> bool:
+    """Whether every entry up to the bound is visible now, or will never be."""
+    return _number(_OLDEST_OPEN) >= bound.transaction
+
+
+class Horizon:
+    """The end of what can be read safely; moves on as transactions end."""
+
+    def __init__(self) -> None:
+        self._reached = 0
+        self._next: Bound | None = None
+
+    def reach(self, *, patience: float = 0.05) -> int:
+        """The newest entry up to which nothing is missing; waits at most `patience` seconds."""
+        if self._next is None:
+            self._next = take_bound()
+        end = time.monotonic() + patience
+        while not is_complete(self._next):
+            if time.monotonic() > end:
+                return self._reached
+            time.sleep(0.005)
+        self._reached, self._next = self._next.entry, None
+        return self._reached
+
+
+def _number(statement: str) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        return int(cursor.fetchone()[0])

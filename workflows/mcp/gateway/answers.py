@@ -1,0 +1,134 @@
+"""What the tools answer; the schemas of these models are the tools' output schemas."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+AnswerStatus = Literal[
+    "complete", "layer_complete", "approval_required", "failed", "aborted", "running"
+]
+
+
+class _Output(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class TaskResult(_Output):
+    """A task and what has become of it."""
+
+    id: str
+    layer: int
+    status: str = Field(description="PENDING, RUNNING, SUCCEEDED, FAILED, SKIPPED or REJECTED.")
+    output: Any = Field(description="What later tasks read; text if it was cut.")
+    output_truncated: bool = False
+    error: str = ""
+    skip_reason: str = ""
+
+
+class NextTask(_Output):
+    """A task that has not begun, as it stands in the plan."""
+
+    id: str
+    target: str
+    inputs: dict[str, Any]
+    permission_set: str | None
+
+
+#: Who decides, in the words of agents: a human in the loop, or an agent.
+DecisionType = Literal["HIL", "AIL"]
+
+
+class Approval(_Output):
+    """Something a person has to decide."""
+
+    hold_id: str
+    decision_type: DecisionType = "HIL"
+    workflow_id: str
+    node_id: str | None
+    trigger_phase: str | None
+    reason: str
+    why: str
+    instructions: str
+    payload: Any = Field(description="What is to be decided; text if it was cut.")
+    payload_truncated: bool
+    groups: list[str] = Field(description="Who may decide it.")
+    quorum: int
+    approvals: int = Field(description="How many have approved it already.")
+    expires_at: str | None
+    on_timeout: str
+    review_url: str = Field(description="Where a person decides it in the browser.")
+
+
+class Replanned(_Output):
+    """What a replan changed in the plan."""
+
+    revision: int
+    added: list[NextTask]
+    removed: list[str]
+    changed: list[str]
+
+
+class Answer(_Output):
+    """Where a run stands.  `options` are the tools that make sense next."""
+
+    status: AnswerStatus
+    message: str = Field(description="What it means and what to do, in one or two sentences.")
+    workflow_id: str
+    title: str
+    version: int
+    checkpoint_id: str | None = Field(description="The bookmark after the last settled layer.")
+    layer_index: int | None = Field(description="The present layer, from 0; null before the first.")
+    total_layers: int
+    layer_results: list[TaskResult]
+    next_layer_preview: list[NextTask]
+    options: list[str]
+    approvals: list[Approval]
+    answer_by: str | None = Field(description="When time decides for the agent, if it does.")
+    replanned: Replanned | None = None
+    reason: str = Field(description="Why the run failed or was aborted.")
+    run_url: str
+
+
+class PendingHold(_Output):
+    """An open decision point, without its payload."""
+
+    hold_id: str
+    workflow_id: str
+    title: str
+    node_id: str | None
+    trigger_phase: str | None
+    decider: Literal["human", "agent"]
+    decision_type: DecisionType
+    reason: str
+    why: str
+    opened_at: str
+    expires_at: str | None
+    on_timeout: str
+    options: list[str]
+    review_url: str | None
+
+
+class Pending(_Output):
+    """Oldest first; `next` is the cursor of the following page, null at the end."""
+
+    pending: list[PendingHold]
+    next: str | None
+
+
+class FoundTool(_Output):
+    """A tool that a plan's task can name."""
+
+    name: str
+    title: str
+    description: str
+    permission_set: str
+    read_only: bool
+    input_schema: dict[str, Any]
+    similarity: float
+
+
+class FoundTools(_Output):
+    tools: list[FoundTool]
+    warnings: list[str]

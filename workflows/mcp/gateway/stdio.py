@@ -1,0 +1,50 @@
+"""The same server over a process's own pipes, for agents on this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from io import TextIOWrapper
+from typing import Any, cast
+
+import anyio
+from mcp.server.stdio import stdio_server
+
+from workflows.engine.bounded_json import BoundedJSONError
+
+from .callers import Caller
+from .malformed import checked_message
+from .server import build_server
+
+
+async def serve(caller: Caller) -> None:
+    """Answer calls by `caller` until stdin ends.  Nothing but the protocol reaches stdout."""
+    server = build_server(lambda ctx: caller)
+    lines = cast("anyio.AsyncFile[str]", _Lines(_own_stdin()))
+    async with stdio_server(stdin=lines) as (reading, writing):
+        await server.run(reading, writing, server.create_initialization_options())
+
+
+def _own_stdin() -> anyio.AsyncFile[str]:
+    """Stdin for us alone: whatever this process starts finds an empty one."""
+    private = os.dup(sys.stdin.fileno())
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, sys.stdin.fileno())
+    os.close(nothing)
+    stream = os.fdopen(private, "rb", closefd=False)
+    return anyio.wrap_file(TextIOWrapper(stream, encoding="utf-8", errors="replace"))
+
+
+class _Lines:
+    """Messages that hold to the product's JSON rules; the SDK answers what is no message."""
+
+    def __init__(self, file: anyio.AsyncFile[str]) -> None:
+        self._file = file
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        async for line in self._file:
+            try:
+                yield checked_message(line.encode()).decode()
+            except BoundedJSONError:
+                yield "{"

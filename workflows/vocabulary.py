@@ -1,0 +1,174 @@
+"""Decisions in the words of other products, as decisions of ours.  Pure.
+
+The shapes are those in which people answer LangChain's middleware, the agent inbox, MCP
+elicitations, Airflow's human operators and workflow engines with a plain `approved`.  The table is
+in docs/protocol.md, with a test for each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+APPROVE, REJECT = "APPROVE", "REJECT"
+
+#: Word → decision, of the words that need nothing else.
+WORDS = {
+    "approve": APPROVE,
+    "accept": APPROVE,
+    "reject": REJECT,
+    "decline": REJECT,
+    "ignore": REJECT,
+}
+EDIT, RESPOND, CANCEL = "edit", ("respond", "response"), "cancel"
+KNOWN = ", ".join([*WORDS, EDIT, *RESPOND])
+
+#: What a body has that is written in other words; `decision` is our own.
+FOREIGN = frozenset(
+    {
+        "type", "decisions", "action", "chosen_options", "approved", "edited_action", "args",
+        "message", "content", "params_input",
+    }
+)  # fmt: skip
+
+
+class NotUnderstood(ValueError):
+    """`path` names the part that has no meaning here, `code` is stable."""
+
+    def __init__(self, path: str, message: str, code: str = "invalid") -> None:
+        super().__init__(message)
+        self.path = path
+        self.message = message
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """What an answer comes to.
+
+    `instead` says that `edits` stand in for the output of the task, so that only a hold after it
+    can take them; `tool` is the one that the sender believes they edited a call of.
+    """
+
+    decision: str
+    edits: Any = None
+    comment: str = ""
+    instead: bool = False
+    tool: str = ""
+
+
+def is_foreign(body: Mapping[str, Any]) -> bool:
+    """Whether `body` is, in part, in other words than ours."""
+    decision = body.get("decision")
+    own = not isinstance(decision, str) or decision in (APPROVE, REJECT)
+    return not FOREIGN.isdisjoint(body) or not own
+
+
+def meaning_of(body: Mapping[str, Any]) -> Meant:
+    """What a foreign answer means; raises NotUnderstood.
+
+    Fields that are no part of an answer are not looked at.
+    """
+    found = [name for name in _DIALECTS if name in body]
+    if len(found) != 1:
+        where = found[1] if found else "decision"
+        names = ", ".join(_DIALECTS)
+        raise NotUnderstood(where, f"give exactly one of {names}")
+    return _DIALECTS[found[0]](body)
+
+
+def _by_word(name: str) -> Callable[[Mapping[str, Any]], Meant]:
+    return lambda body: _of_word(name, body)
+
+
+def _of_word(name: str, body: Mapping[str, Any]) -> Meant:
+    given = body[name]
+    word = given.lower() if isinstance(given, str) else ""
+    if word == EDIT:
+        return _edited(body)
+    if word in RESPOND:
+        return Meant(APPROVE, edits=_said(body), instead=True)
+    if word == CANCEL:
+        message = "cancel decides nothing: the hold stays open; send decline to reject"
+        raise NotUnderstood(name, message, "no_decision")
+    if word not in WORDS:
+        raise NotUnderstood(name, f"must be one of {APPROVE}, {REJECT}, {KNOWN}", "invalid_choice")
+    content = _object("content", body) if word == "accept" else None
+    return Meant(WORDS[word], edits=content or None, comment=_comment(body))
+
+
+def _edited(body: Mapping[str, Any]) -> Meant:
+    """The arguments that were changed: LangChain's `edited_action` or the inbox's `args`."""
+    name = "edited_action" if "edited_action" in body else "args"
+    call = _object(name, body)
+    if call is None:
+        if "edits" in body:
+            return Meant(APPROVE, comment=_comment(body))
+        raise NotUnderstood(name, "edit needs edited_action, args or edits", "required")
+    if not isinstance(call.get("args"), dict):
+        raise NotUnderstood(f"{name}.args", "must be an object of arguments")
+    tool = call.get("name", call.get("action", ""))
+    return Meant(
+        APPROVE,
+        edits=call["args"],
+        comment=_comment(body),
+        tool=tool if isinstance(tool, str) else "",
+    )
+
+
+def _said(body: Mapping[str, Any]) -> str:
+    said = body.get("message", body.get("args"))
+    if not isinstance(said, str) or not said:
+        raise NotUnderstood("message", "respond needs a message", "required")
+    return said
+
+
+def _comment(body: Mapping[str, Any]) -> str:
+    said = body.get("message", "")
+    if not isinstance(said, str):
+        raise NotUnderstood("message", "must be text")
+    return said
+
+
+def _object(name: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
+    value = body.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise NotUnderstood(name, "must be an object")
+    return value
+
+
+def _list_of_one(body: Mapping[str, Any]) -> Meant:
+    given = body["decisions"]
+    if not isinstance(given, list) or len(given) != 1 or not isinstance(given[0], dict):
+        raise NotUnderstood("decisions", "must be a list of one decision: one hold, one decision")
+    try:
+        return _of_word("type", {"type": None, **given[0]})
+    except NotUnderstood as error:
+        path = f"decisions[0].{error.path}"
+        raise NotUnderstood(path, error.message, error.code) from None
+
+
+def _chosen(body: Mapping[str, Any]) -> Meant:
+    given = body["chosen_options"]
+    word = given[0] if isinstance(given, list) and len(given) == 1 else None
+    decision = WORDS.get(word.lower()) if isinstance(word, str) else None
+    if decision is None:
+        raise NotUnderstood("chosen_options", 'must be ["Approve"] or ["Reject"]')
+    return Meant(decision, edits=_object("params_input", body) or None)
+
+
+def _flag(body: Mapping[str, Any]) -> Meant:
+    if not isinstance(body["approved"], bool):
+        raise NotUnderstood("approved", "must be true or false")
+    return Meant(APPROVE if body["approved"] else REJECT, comment=_comment(body))
+
+
+_DIALECTS: dict[str, Callable[[Mapping[str, Any]], Meant]] = {
+    "decision": _by_word("decision"),
+    "type": _by_word("type"),
+    "decisions": _list_of_one,
+    "action": _by_word("action"),
+    "chosen_options": _chosen,
+    "approved": _flag,
+}

@@ -1,0 +1,41 @@
+"""Which addresses may be posted to, and with what permission."""
+
+from __future__ import annotations
+
+from workflows import conf
+from workflows.engine.permissions import PermissionSet, is_private_host, parse_address
+from workflows.net import NetworkFailed, parse_target
+
+_MAX = 2000
+
+
+def problem_of(url: str) -> str:
+    """Why this is no address for a webhook, in words; "" when it is one."""
+    try:
+        target = parse_target(url)
+    except NetworkFailed as error:
+        return str(error)
+    if len(url) > _MAX or "#" in url:
+        return f"the address must be at most {_MAX} characters, without a fragment"
+    if _is_named(target.host, target.resource):
+        return ""
+    if is_private_host(target.host):
+        return f"{target.host} is not a public host; an admin can allow it in the settings"
+    if target.scheme != "https":
+        return "the address must begin with https://"
+    return ""
+
+
+def grants_for(url: str) -> PermissionSet:
+    """The permission of one request: any public host, and this one when the settings name it."""
+    target = parse_target(url)
+    hosts = {"*", target.resource} if _is_named(target.host, target.resource) else {"*"}
+    return PermissionSet(hosts=tuple(sorted(hosts)))
+
+
+def _is_named(host: str, resource: str) -> bool:
+    if resource in conf.webhook_allow_hosts():
+        return True
+    address = parse_address(host)
+    here = host == "localhost" or (address is not None and address.is_loopback)
+    return here and conf.webhook_allow_loopback()

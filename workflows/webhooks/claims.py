@@ -1,0 +1,120 @@
+"""Who works for which endpoint, and what is next in its lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+
+from django.db import connection, transaction
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from workflows import conf
+from workflows.access import visible_to
+from workflows.models_ops import WebhookDelivery, WebhookEndpoint
+
+from .attempts import Message
+from .endpoints import standing
+from .outcomes import withhold
+from .payload import body_of
+from .sealing import SecretLost, unseal
+
+#: The oldest waiting delivery of each execution; a test message is a lane of its own.
+_HEADS = """
+SELECT id FROM (
+    SELECT DISTINCT ON (coalesce(execution_id, -id)) id, next_at
+      FROM workflows_webhookdelivery
+     WHERE endpoint_id = %s AND status = 'PENDING'
+       AND NOT (coalesce(execution_id, -id) = ANY(%s::bigint[]))
+     ORDER BY coalesce(execution_id, -id), event_id) AS head
+ WHERE next_at <= now()
+ ORDER BY id
+ LIMIT %s
+"""
+NOT_VISIBLE = "the owner may no longer see this run"
+
+
+def claim_endpoints(sender: str) -> list[WebhookEndpoint]:
+    """The endpoints that `sender` holds now: its own, and those that nobody holds.
+
+    The claim lasts `webhook_lease_seconds`; what somebody is just changing is left for next time.
+    """
+    free = Q(lease_until=None) | Q(lease_until__lt=Now()) | Q(lease_owner=sender)
+    with transaction.atomic():
+        rows = WebhookEndpoint.objects.filter(free, enabled=True, parked_at=None)
+        ids = list(
+            rows.select_for_update(skip_locked=True).order_by("pk").values_list("pk", flat=True)
+        )
+        WebhookEndpoint.objects.filter(pk__in=ids).update(
+            lease_owner=sender,
+            lease_until=Now() + timedelta(seconds=conf.webhook_lease_seconds()),
+        )
+    return held_endpoints(sender, ids)
+
+
+def held_endpoints(sender: str, ids: Collection[int]) -> list[WebhookEndpoint]:
+    """Those of `ids` that `sender` still holds and that are sent something, read anew."""
+    rows = WebhookEndpoint.objects.select_related("owner").filter(
+        pk__in=ids, lease_owner=sender, lease_until__gt=Now(), enabled=True, parked_at=None
+    )
+    return [row for row in rows.order_by("pk") if not standing(row)]
+
+
+def release_endpoints(sender: str) -> None:
+    """Let somebody else have them at once."""
+    WebhookEndpoint.objects.filter(lease_owner=sender).update(lease_owner="", lease_until=None)
+
+
+def next_messages(endpoint: WebhookEndpoint, *, busy: Collection[int], limit: int) -> list[Message]:
+    """The next of each lane that is neither `busy` nor waiting for its time, at most `limit`.
+
+    What the owner may no longer see is withheld, and never sent.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_HEADS, [endpoint.pk, list(busy), limit])
+        ids = [row[0] for row in cursor.fetchall()]
+    if not ids:
+        return []
+    rows = list(
+        WebhookDelivery.objects.filter(pk__in=ids)
+        .select_related("event__execution__workflow")
+        .order_by("pk")
+    )
+    executions = [row.execution_id for row in rows if row.execution_id is not None]
+    visible = set(visible_to(endpoint.owner).filter(pk__in=executions).values_list("pk", flat=True))
+    secrets = _secrets(endpoint)
+    return [_message(endpoint, row, secrets) for row in rows if _may_go(row, visible) and secrets]
+
+
+def _may_go(row: WebhookDelivery, visible: Collection[int]) -> bool:
+    if row.execution_id is None or row.execution_id in visible:
+        return True
+    withhold(row, NOT_VISIBLE)
+    return False
+
+
+def _secrets(endpoint: WebhookEndpoint) -> tuple[str, ...]:
+    """Those that sign now; none when they cannot be read, and the endpoint is parked then."""
+    rows = WebhookEndpoint.objects.filter(pk=endpoint.pk)
+    both = rows.filter(previous_until__gt=Now()).exists()
+    sealed = (endpoint.secret, endpoint.previous_secret) if both else (endpoint.secret,)
+    try:
+        return tuple(unseal(each) for each in sealed)
+    except SecretLost as error:
+        rows.update(parked_at=Now(), parked_reason=f"{error}; rotate the secret, then resume")
+        return ()
+
+
+def _message(endpoint: WebhookEndpoint, row: WebhookDelivery, secrets: tuple[str, ...]) -> Message:
+    row.endpoint = endpoint
+    return Message(
+        delivery_id=row.pk,
+        endpoint_id=endpoint.pk,
+        lane=row.execution_id if row.execution_id is not None else -row.pk,
+        url=endpoint.url,
+        message_id=row.message_id,
+        type=row.type,
+        attempt=row.attempts + 1,
+        body=body_of(row),
+        secrets=secrets,
+    )
