@@ -25,7 +25,7 @@ $(PY) -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['projec
 $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -r $(VENV)/$(1).txt
 endef
 
-.PHONY: help install run test test-fast check format bench screenshots clean reset
+.PHONY: help install run test test-fast check format bench screenshots messages clean reset
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ format: $(STAMP) ## Lay out Python and templates
 bench: $(STAMP) ## Measure throughput and latency on this machine
 	@$(call pip-install,bench)
 	$(PY) -m tests.benchmarks
+
+messages: $(STAMP) ## Gather the words of pages and scripts into locale/, and compile them
+	$(PY) -m tests.messages
 
 screenshots: $(STAMP) ## Take the pictures of the documentation from a running demo
 	@$(PY) -m tests.e2e.browser

@@ -4,12 +4,14 @@ from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
 from django.views.generic import RedirectView
+from django.views.i18n import set_language
 from drf_spectacular.views import (
     SpectacularAPIView,
     SpectacularSwaggerSplitView,
 )
 
 from config.health import livez, readyz
+from config.languages import ScriptWords
 from config.metrics import metrics
 from config.reference import RedocView
 
@@ -25,6 +27,8 @@ urlpatterns = [
     path("metrics", metrics, name="metrics"),
     path("login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
+    path("language/", set_language, name="set_language"),
+    path("words/<str:language>-<str:version>.js", ScriptWords.as_view(), name="words"),
     path("admin/", admin.site.urls),
     path("django-rq/", include("django_rq.urls")),
     path("api/v1/", include("workflows.api.urls")),
