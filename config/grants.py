@@ -6,7 +6,7 @@ HOLDPOINT_APP_DATABASE_URL. Nothing is done when both are the same role.
 """
 
 import sys
-from typing import LiteralString
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -14,7 +14,6 @@ from psycopg import sql
 from config.databases import parse_database_url
 from config.env import env_secret
 
-APPEND_ONLY = ("reviews_humanreviewrecord", "reviews_deniedattempt")
 EVERYTHING: tuple[LiteralString, ...] = (
     "GRANT USAGE ON SCHEMA public TO {role}",
     "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}",
@@ -22,6 +21,19 @@ EVERYTHING: tuple[LiteralString, ...] = (
     "REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {role}",
 )
 ROWS_STAY: LiteralString = "REVOKE UPDATE, DELETE, TRUNCATE ON {table} FROM {role}"
+#: Tables with a trigger that refuses changes, by the name of its function: a new one counts by
+#: itself.
+APPEND_ONLY: LiteralString = r"""
+SELECT DISTINCT c.relname FROM pg_trigger t
+  JOIN pg_proc f ON f.oid = t.tgfoid
+  JOIN pg_class c ON c.oid = t.tgrelid
+ WHERE NOT t.tgisinternal AND f.proname LIKE 'holdpoint%append\_only' ORDER BY 1
+"""
+
+
+def append_only_tables(connection: psycopg.Connection[Any]) -> list[str]:
+    """The names of the tables whose rows are never changed, as the database's triggers say."""
+    return [name for (name,) in connection.execute(APPEND_ONLY)]
 
 
 def grant(owner_url: str, app_url: str) -> None:
@@ -32,7 +44,7 @@ def grant(owner_url: str, app_url: str) -> None:
     with psycopg.connect(owner_url) as connection:
         for statement in EVERYTHING:
             connection.execute(sql.SQL(statement).format(role=sql.Identifier(role)))
-        for table in APPEND_ONLY:
+        for table in append_only_tables(connection):
             connection.execute(
                 sql.SQL(ROWS_STAY).format(table=sql.Identifier(table), role=sql.Identifier(role))
             )
