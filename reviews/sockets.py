@@ -35,6 +35,7 @@ QUEUE_KINDS = frozenset(
         "hold_decided",
         "hold_expired",
         "hold_extended",
+        "hold_escalated",
         "execution_completed",
         "execution_failed",
         "execution_aborted",

@@ -401,11 +401,6 @@ def queue_command(
     return (int(found[0][0]), str(found[0][1])) if found else None
 
 
-def take_overdue(*, patience: float, limit: int = 500) -> list[int]:
-    """Executions with work that nobody holds, marked as sent for; SKIP LOCKED, database clock."""
-    return [row[0] for row in execute(sql.OVERDUE, {"patience": patience, "limit": limit})]
-
-
 def create(
     *,
     workflow: Workflow | None,

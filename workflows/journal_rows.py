@@ -160,6 +160,11 @@ def _(event: ev.HoldExtended, item: Recorded, rows: Rows, context: dict[str, Any
 
 
 @_project.register
+def _(event: ev.HoldEscalated, item: Recorded, rows: Rows, context: dict[str, Any]) -> None:
+    rows.verdicts.append({"id": event.hold_id, "step": event.step, "groups": list(event.groups)})
+
+
+@_project.register
 def _(event: ev.HoldDecided, item: Recorded, rows: Rows, context: dict[str, Any]) -> None:
     approved = event.decision == "APPROVE"
     verdict: Row = {

@@ -140,31 +140,63 @@ AMENDMENTS = """, amendments AS (
 HOLDS = """, holds AS (
     INSERT INTO workflows_hold (id, execution_id, task_id, reason, decider, phase, status, layer,
         payload, groups, target, why, instructions, critical, quorum, approvals, on_reject,
-        on_timeout, opened_seq, expires_at, decided_by, decision)
+        on_timeout, opened_seq, expires_at, decided_by, decision,
+        reminders, reminded, reminds_at, escalation, escalated, escalates_at)
     SELECT h.id, moved.id, h.task_id, h.reason, h.decider, h.phase, 'OPEN', h.layer, h.payload,
            ARRAY(SELECT jsonb_array_elements_text(h.groups)), h.target, h.why, h.instructions,
            h.critical, h.quorum, '{}', h.on_reject, h.on_timeout, h.opened_seq,
-           now() + make_interval(secs => h.timeout_seconds), '', ''
+           now() + make_interval(secs => h.timeout_seconds), '', '',
+           coalesce(h.reminders, '[]'), 0,
+           now() + make_interval(secs => (h.reminders->>0)::float8),
+           coalesce(h.escalation, '[]'), 0,
+           now() + make_interval(secs => (h.escalation->0->>'after_seconds')::float8)
       FROM moved, jsonb_to_recordset(%(holds)s::jsonb)
         AS h(id text, task_id text, reason text, decider text, phase text, layer int,
              payload jsonb, groups jsonb, target text, why text, instructions text,
              critical boolean, quorum int, on_reject text, on_timeout text, opened_seq bigint,
-             timeout_seconds float8)
+             timeout_seconds float8, reminders jsonb, escalation jsonb)
 )"""
 
+#: More time moves everything that is still to come; a step adds groups and takes none away.
 VERDICTS = """, verdicts AS (
     UPDATE workflows_hold AS hold
        SET status = coalesce(v.status, hold.status),
            approvals = CASE WHEN v.voter IS NULL THEN hold.approvals
                             ELSE array_append(hold.approvals, v.voter) END,
            expires_at = hold.expires_at + make_interval(secs => coalesce(v.extend, 0)),
+           reminds_at = hold.reminds_at + make_interval(secs => coalesce(v.extend, 0)),
+           groups = CASE WHEN v.groups IS NULL THEN hold.groups ELSE hold.groups || ARRAY(
+               SELECT g FROM jsonb_array_elements_text(v.groups) AS g
+                WHERE g <> ALL(hold.groups)) END,
+           escalated = coalesce(v.step + 1, hold.escalated),
+           escalates_at = hold.escalates_at + make_interval(secs =>
+               CASE WHEN v.step IS NULL THEN coalesce(v.extend, 0) ELSE
+                   (hold.escalation->(v.step + 1)->>'after_seconds')::float8
+                   - (hold.escalation->v.step->>'after_seconds')::float8 END),
            decided_at = CASE WHEN v.status IS NULL THEN hold.decided_at ELSE now() END,
            decided_by = coalesce(v.decided_by, hold.decided_by),
            decision = coalesce(v.decision, hold.decision)
       FROM moved, jsonb_to_recordset(%(verdicts)s::jsonb)
-        AS v(id text, status text, voter text, extend float8, decided_by text, decision text)
+        AS v(id text, status text, voter text, extend float8, decided_by text, decision text,
+             step int, groups jsonb)
      WHERE hold.id = v.id AND hold.execution_id = moved.id
 )"""
+
+#: Reminders whose moment has come, each once: whoever marks it tells of it in the same transaction.
+REMIND = """
+UPDATE workflows_hold AS hold
+   SET reminded = hold.reminded + 1,
+       reminds_at = hold.reminds_at + make_interval(secs =>
+           (hold.reminders->>(hold.reminded + 1))::float8
+           - (hold.reminders->>hold.reminded)::float8)
+ WHERE hold.id IN (
+    SELECT id FROM workflows_hold
+     WHERE status = 'OPEN' AND reminds_at <= now()
+     ORDER BY reminds_at
+     LIMIT %(limit)s
+     FOR UPDATE SKIP LOCKED)
+RETURNING hold.id, hold.reminded
+"""
 
 #: What is still open when a run ends is closed with it; a verdict of this same step is left alone,
 #: since one statement may change a row once.

@@ -19,6 +19,7 @@ from .engine.policy import TriggerPhase
 from .engine.state import HoldReason, SkipReason
 from .engine.status import ExecutionStatus, TaskStatus
 from .models_ahead import Speculation as Speculation
+from .models_ops import IdempotencyKey as IdempotencyKey
 
 #: Django finds an app's rows through this module.
 ALSO_HERE = (models_ops,)
@@ -250,6 +251,14 @@ class Hold(models.Model):
     opened_seq = models.BigIntegerField()
     opened_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField(null=True)
+    # Seconds after the opening; how many were given, and when the next one is due.
+    reminders = models.JSONField(default=list, db_default=[])
+    reminded = models.IntegerField(default=0, db_default=0)
+    reminds_at = models.DateTimeField(null=True)
+    # Steps as in the policy: {"after_seconds", "groups", "tell"}.
+    escalation = models.JSONField(default=list, db_default=[])
+    escalated = models.IntegerField(default=0, db_default=0)
+    escalates_at = models.DateTimeField(null=True)
     decided_at = models.DateTimeField(null=True)
     decided_by = models.CharField(max_length=150, default="", blank=True)
     decision = models.CharField(max_length=10, default="", blank=True)
@@ -263,6 +272,16 @@ class Hold(models.Model):
                 fields=["expires_at"],
                 condition=Q(status="OPEN", expires_at__isnull=False),
                 name="hold_open_by_deadline",
+            ),
+            models.Index(
+                fields=["reminds_at"],
+                condition=Q(status="OPEN", reminds_at__isnull=False),
+                name="hold_open_by_reminder",
+            ),
+            models.Index(
+                fields=["escalates_at"],
+                condition=Q(status="OPEN", escalates_at__isnull=False),
+                name="hold_open_by_step",
             ),
         ]
         ordering = ("opened_at", "id")
@@ -447,26 +466,6 @@ class CommandLog(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.outcome}"
-
-
-class IdempotencyKey(models.Model):
-    """The answer given to a request, so that its repetition gets the same one."""
-
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
-    key = models.CharField(max_length=200)
-    route = models.CharField(max_length=200)
-    body_digest = models.CharField(max_length=64)
-    status = models.IntegerField(null=True)
-    answer = models.JSONField(null=True)
-    created_at = models.DateTimeField(db_default=Now())
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["user", "key", "route"], name="idempotency_key_once"),
-        ]
-
-    def __str__(self) -> str:
-        return self.key
 
 
 class ApiToken(models.Model):

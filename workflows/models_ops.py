@@ -1,4 +1,4 @@
-"""Rows for what leaves the product (webhooks) and for what is measured (totals)."""
+"""Rows for what leaves the product (webhooks), what is measured (totals), what was answered."""
 
 from __future__ import annotations
 
@@ -127,3 +127,23 @@ class Total(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name}{{{self.label}}} {self.value:g}"
+
+
+class IdempotencyKey(models.Model):
+    """The answer given to a request, so that its repetition gets the same one."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    key = models.CharField(max_length=200)
+    route = models.CharField(max_length=200)
+    body_digest = models.CharField(max_length=64)
+    status = models.IntegerField(null=True)
+    answer = models.JSONField(null=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["user", "key", "route"], name="idempotency_key_once"),
+        ]
+
+    def __str__(self) -> str:
+        return self.key

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.conf import settings
+from django.db import transaction
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 
-from . import conf, dispatch, journal
+from . import conf, dispatch, journal_time
 from .crashpoints import crashpoint
-from .engine.commands import ExpireHold
+from .engine.commands import EscalateHold, ExpireHold
 from .engine.decide import Refused
 from .engine.ports import StaleVersion
 from .learning import unlearned
@@ -39,7 +41,7 @@ def sweep() -> Sweep:
 
     A hook that fails is logged and does not keep the others from running.
     """
-    overdue = journal.take_overdue(patience=conf.sweep_seconds())
+    overdue = journal_time.take_overdue(patience=conf.sweep_seconds())
     if overdue:
         crashpoint("sweep.marked")
     for execution_id in overdue:
@@ -47,6 +49,7 @@ def sweep() -> Sweep:
     if overdue:
         logger.info("sent again for %s executions", len(overdue))
     done = _run("agent holds", expire_agent_holds)
+    done += _run("escalation", escalate_due)
     _run("learning", send_learning)
     for path in settings.HOLDPOINT.get("sweep_hooks", ()):
         done += _run(path, import_string(path))
@@ -84,6 +87,54 @@ def expire_agent_holds() -> int:
             continue  # decided in the meantime
         done += 1
     return done
+
+
+def escalate_due(limit: int = 200) -> int:
+    """Take the steps that are due of escalation chains; how many.
+
+    Each is taken once: one sweeper at a time has the run, and the run knows how far its hold is.
+    """
+    done, looked_at = 0, [""]
+    while len(looked_at) <= limit:
+        with transaction.atomic():
+            # The run first, as a decision does it: neither waits for the other with a lock in hand.
+            rows = _to_escalate().exclude(pk__in=looked_at).order_by("escalates_at")
+            locked = rows.select_related("execution").select_for_update(
+                skip_locked=True, of=("execution",), no_key=True
+            )
+            found = locked.only("id", "execution__id").first()
+            if found is None:
+                return done
+            looked_at.append(found.pk)
+            done += _escalate(found.pk)
+    return done
+
+
+def _to_escalate() -> QuerySet[Hold]:
+    return Hold.objects.filter(status=Hold.Status.OPEN, escalates_at__lte=Now())
+
+
+def _escalate(hold_id: str) -> bool:
+    """Take one step, in the caller's transaction, which holds the run."""
+    # What the lock was waited for may have changed the hold.
+    hold = _to_escalate().filter(pk=hold_id).first()
+    if hold is None:
+        return False
+    step = hold.escalation[hold.escalated]
+    command = EscalateHold(
+        hold=hold.id, step=hold.escalated, groups=step["groups"], tell=step["tell"]
+    )
+    try:
+        result = submit_command(
+            execution_id=hold.execution_id, command=command, actor="system", source="sweeper"
+        )
+    except (Refused, StaleVersion):
+        return False
+    if result.outcome != "applied":
+        # A worker is on the run for a moment: not queued, so that it is not queued again.
+        transaction.set_rollback(True)
+        return False
+    return True
 
 
 def _run(path: str, hook: Callable[[], int]) -> int:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.utils.translation import gettext as _
+
 from reviews.templatetags.desk import seconds_words
 from workflows.engine.faults import attempt_words
 from workflows.models import ExecutionEvent
@@ -194,6 +196,19 @@ def _extended(payload: Payload, actor: str) -> _Line:
     return _Line(f"{name} got {seconds_words(payload['seconds'])} more", name)
 
 
+def _hold_escalated(payload: Payload, actor: str) -> _Line:
+    name = payload.get("task_id") or _("it")
+    groups, told = words.group_words(payload["groups"]), ", ".join(payload["told"])
+    if groups and told:
+        text = _("nobody decided about %(name)s yet: %(groups)s may decide too, %(told)s is told")
+    elif groups:
+        text = _("nobody decided about %(name)s yet: %(groups)s may decide too")
+    else:
+        text = _("nobody decided about %(name)s yet: %(told)s is told")
+    subject = payload.get("task_id") or ""
+    return _Line(text % {"name": name, "groups": groups, "told": told}, subject, "waiting")
+
+
 def _closed(payload: Payload, actor: str) -> _Line:
     end = "ended with failures" if payload.get("failed") else "is done"
     return _Line(f"layer {payload['layer'] + 1} {end}; a checkpoint was kept")
@@ -287,6 +302,7 @@ _LINES: dict[str, Callable[[Payload, str], _Line]] = {
     "capability_permission_updated": _capability,
     "hold_expired": _expired,
     "hold_extended": _extended,
+    "hold_escalated": _hold_escalated,
     "layer_closed": _closed,
     "layer_skip_requested": _skip_asked,
     "layer_skipped": _skipped,

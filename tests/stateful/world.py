@@ -18,7 +18,7 @@ from reviews.services import decide
 from tests.stateful.model import FINAL, Answer, Model
 from tests.stateful.oracle import Outcome, Told, expected, status_fits
 from tests.stateful.plans import INPUTS
-from workflows import aside, journal
+from workflows import aside, journal, journal_time
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
 from workflows.jobs import run_to_rest
@@ -262,7 +262,7 @@ class World:
         ids = [model.id for model in left]
         work = Q(status__in=("PENDING", "RUNNING")) | Q(queued_commands__gt=0)
         wanted = set(Execution.objects.filter(work, pk__in=ids).values_list("pk", flat=True))
-        assert wanted <= set(journal.take_overdue(patience=1))
+        assert wanted <= set(journal_time.take_overdue(patience=1))
 
     def _decide_all(self, model: Model) -> None:
         for hold in self.open_holds(model):

@@ -146,8 +146,8 @@ class HoldAdmin(ReadOnly):
     fields = (
         "id", "execution_link", "task_id", "target", "reason", "phase", "decider", "status",
         "layer", "why", "instructions", "critical", "groups", "quorum", "approvals", "on_reject",
-        "on_timeout", "payload_json", "opened_at", "expires_at", "decided_at", "decided_by",
-        "decision",
+        "on_timeout", "payload_json", "opened_at", "expires_at", "reminds_at", "escalation",
+        "escalated", "escalates_at", "decided_at", "decided_by", "decision",
     )  # fmt: skip
 
     class Media:

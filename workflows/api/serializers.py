@@ -146,7 +146,7 @@ class HoldSerializer(HoldModel):
             "id", "node_id", "trigger_phase", "reason", "decider", "status", "layer", "target",
             "payload", "groups", "why", "instructions", "critical", "quorum", "approvals",
             "on_reject", "on_timeout", "opened_at", "expires_at", "decided_at", "decided_by",
-            "decision",
+            "decision", "reminds_at", "escalation", "escalated", "escalates_at",
         )  # fmt: skip
         read_only_fields = fields
 

@@ -149,6 +149,17 @@ class ExtendHold(_Command):
     seconds: float = Field(gt=0, le=2_592_000)
 
 
+class EscalateHold(_Command):
+    """The sweeper found that nobody decided a hold for as long as step number `step` waits."""
+
+    kind: Literal["escalate_hold"] = "escalate_hold"
+    hold: str
+    # Counted from 0.
+    step: int = Field(ge=0)
+    groups: tuple[str, ...] = ()
+    tell: tuple[str, ...] = ()
+
+
 class RevisePlan(_Command):
     """What a planner answered to a replan: the new plan, or why there is none."""
 
@@ -163,7 +174,7 @@ class RevisePlan(_Command):
 
 
 #: Commands that only Holdpoint itself gives.
-Internal = AddMessage | ExpireHold | ExtendHold | RevisePlan
+Internal = AddMessage | ExpireHold | ExtendHold | EscalateHold | RevisePlan
 AnyCommand = Annotated[
     Continue
     | Abort
@@ -177,6 +188,7 @@ AnyCommand = Annotated[
     | AddMessage
     | ExpireHold
     | ExtendHold
+    | EscalateHold
     | RevisePlan,
     Field(discriminator="kind"),
 ]

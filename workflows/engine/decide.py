@@ -255,6 +255,22 @@ def _(command: cmd.ExtendHold, state: ExecutionState, facts: Facts) -> Iterable[
     return [ev.HoldExtended(hold_id=hold.id, task_id=hold.task_id, seconds=command.seconds)]
 
 
+@_decide.register
+def _(command: cmd.EscalateHold, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+    hold = _open_hold(state, command.hold)
+    if command.step != hold.escalated:
+        raise Refused("step_taken", f"Step {command.step + 1} is not the next of this hold.")
+    return [
+        ev.HoldEscalated(
+            hold_id=hold.id,
+            task_id=hold.task_id,
+            step=command.step,
+            groups=command.groups,
+            told=command.tell,
+        )
+    ]
+
+
 # --- changes of the plan ------------------------------------------------------------------------
 
 

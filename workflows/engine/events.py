@@ -176,6 +176,20 @@ class HoldExtended(_Event):
     seconds: float
 
 
+class HoldEscalated(_Event):
+    """Nobody decided for a while: `groups` may decide too from now on, `told` are told.
+
+    `step` is the number of the step in the hold's chain, counted from 0.
+    """
+
+    kind: Literal["hold_escalated"] = "hold_escalated"
+    hold_id: str
+    task_id: str | None = None
+    step: int
+    groups: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+
+
 class LayerClosed(_Event):
     """Every task of the layer is settled: the checkpoint."""
 
@@ -311,6 +325,7 @@ Event = Annotated[
     | CapabilityPermissionUpdated
     | HoldExpired
     | HoldExtended
+    | HoldEscalated
     | LayerClosed
     | LayerSkipRequested
     | LayerSkipped

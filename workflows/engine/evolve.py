@@ -117,6 +117,15 @@ def _(event: ev.HoldVoted, state: ExecutionState) -> ExecutionState:
 
 
 @_apply.register
+def _(event: ev.HoldEscalated, state: ExecutionState) -> ExecutionState:
+    holds = tuple(
+        replace(hold, escalated=event.step + 1) if hold.id == event.hold_id else hold
+        for hold in state.holds
+    )
+    return replace(state, holds=holds)
+
+
+@_apply.register
 def _(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
     decided = state.hold(event.hold_id)
     holds = tuple(hold for hold in state.holds if hold.id != event.hold_id)

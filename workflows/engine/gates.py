@@ -11,9 +11,10 @@ from .events import HoldOpened
 from .faults import attempt_words
 from .inputs import task_inputs
 from .moves import Gate, is_critical
-from .policy import ReviewPolicy, TriggerPhase
+from .policy import LayerApproval, PlanReview, ReviewPolicy, TriggerPhase
 from .ports import Ports, Run
 from .state import HoldReason
+from .waiting import schedule
 
 AGENT_OPTIONS = ("continue", "replan", "abort")
 
@@ -41,7 +42,7 @@ def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
         quorum=review.quorum,
         on_reject=review.on_reject,
         on_timeout=review.on_timeout,
-        timeout_seconds=None if review.on_timeout == "keep_waiting" else review.timeout_seconds,
+        timeout_seconds=review.ends_after,
         opening={
             "payload": payload,
             "groups": list(review.groups),
@@ -50,8 +51,16 @@ def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
             "target": task.target,
             "layer": run.state.layer,
             "critical": is_critical(task),
+            **_waits(run, review, review.ends_after),
         },
     )
+
+
+def _waits(
+    run: Run, own: ReviewPolicy | LayerApproval | PlanReview, timeout: float | None
+) -> dict[str, Any]:
+    """Reminders and escalation of a hold that ends after `timeout` seconds."""
+    return schedule(*run.policy.waits(own), timeout)
 
 
 def _escalation(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
@@ -83,6 +92,7 @@ def _escalation(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
             "target": task.target,
             "layer": run.state.layer,
             "critical": True,
+            **_waits(run, review, None),
         },
     )
 
@@ -114,6 +124,7 @@ def _layer_approval(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpe
             "target": f"layer {layer + 1}",
             "layer": layer,
             "critical": any(is_critical(task) for task in tasks),
+            **_waits(run, hil, hil.timeout_seconds),
         },
     )
 
@@ -182,7 +193,7 @@ def _plan_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
         quorum=review.quorum,
         on_reject="skip",
         on_timeout=review.on_timeout if review.timeout_seconds else "keep_waiting",
-        timeout_seconds=None if review.on_timeout == "keep_waiting" else review.timeout_seconds,
+        timeout_seconds=review.ends_after,
         opening={
             "payload": payload,
             "groups": list(review.groups),
@@ -191,6 +202,7 @@ def _plan_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
             "target": f"plan revision {run.revision.number + 1}",
             "layer": max(run.state.layer, 0),
             "critical": any(is_critical(task) for task in (*change.added, *change.changed)),
+            **_waits(run, review, review.ends_after),
         },
     )
 

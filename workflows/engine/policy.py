@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from .waiting import Escalation, EscalationStep, Reminder, Reminders, check
 
 
 class TriggerPhase(StrEnum):
@@ -20,20 +22,47 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ReviewPolicy(_Frozen):
+class _Waiting(_Frozen):
+    """What happens while a hold for people waits."""
+
+    # None: those of the policy.
+    reminders: Reminders | None = None
+    escalation: Escalation | None = None
+
+    @property
+    def ends_after(self) -> float | None:
+        """Seconds from the opening to the deadline; None when the hold has none."""
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _fits(self) -> _Waiting:
+        check(self.reminders, self.escalation, self.ends_after)
+        return self
+
+
+class _Bounded(_Waiting):
+    """Waiting with an end, unless time shall decide nothing."""
+
+    timeout_seconds: float | None = Field(default=None, gt=0, le=31_536_000)
+    on_timeout: Literal["reject", "approve", "keep_waiting"] = "reject"
+
+    @property
+    def ends_after(self) -> float | None:
+        return None if self.on_timeout == "keep_waiting" else self.timeout_seconds
+
+
+class ReviewPolicy(_Bounded):
     """`human_review` of a task."""
 
     enabled: bool = True
     trigger_phase: TriggerPhase = TriggerPhase.BEFORE_EXECUTION
     groups: tuple[str, ...] = ("reviewer",)
     quorum: int = Field(default=1, ge=1, le=20)
-    timeout_seconds: float | None = Field(default=None, gt=0, le=31_536_000)
-    on_timeout: Literal["reject", "approve", "keep_waiting"] = "reject"
     on_reject: Literal["abort", "fail", "skip"] = "abort"
     instructions: str = Field(default="", max_length=4000)
 
 
-class LayerApproval(_Frozen):
+class LayerApproval(_Waiting):
     """`hil`: a person signs before a layer runs."""
 
     enabled: bool = False
@@ -41,6 +70,10 @@ class LayerApproval(_Frozen):
     on_timeout: Literal["abort", "approve"] = "abort"
     approval_required: Literal["always", "critical_only", "never"] = "always"
     groups: tuple[str, ...] = ("reviewer",)
+
+    @property
+    def ends_after(self) -> float | None:
+        return self.timeout_seconds
 
 
 class AgentDecisions(_Frozen):
@@ -57,7 +90,7 @@ class AgentDecisions(_Frozen):
     settings: dict[str, Any] = {}
 
 
-class PlanReview(_Frozen):
+class PlanReview(_Bounded):
     """`replan_review`: a person decides about a replan before it changes the plan.
 
     `true` and `false` stand for it with and without `enabled`.  Rejected, by a person or by time,
@@ -67,8 +100,6 @@ class PlanReview(_Frozen):
     enabled: bool = False
     groups: tuple[str, ...] = ("reviewer",)
     quorum: int = Field(default=1, ge=1, le=20)
-    timeout_seconds: float | None = Field(default=None, gt=0, le=31_536_000)
-    on_timeout: Literal["reject", "approve", "keep_waiting"] = "reject"
     instructions: str = Field(default="", max_length=4000)
 
 
@@ -96,7 +127,21 @@ class Policy(_Frozen):
     speculation: Speculation = Speculation()
     replan_review: PlanReview = PlanReview()
     four_eyes: bool = True
+    # For every hold of people that has none of its own.
+    reminders: Reminders = ()
+    escalation: Escalation = ()
     permission_ceiling: str = "trusted"
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Policy:
+        # Which deadline a hold has is not known here: what does not fit one is left out of it.
+        check([each for each in self.reminders if not each.needs_deadline], self.escalation, None)
+        return self
+
+    def waits(self, own: _Waiting) -> tuple[tuple[Reminder, ...], tuple[EscalationStep, ...]]:
+        """Reminders and steps of a hold: its own lists, else those of this policy."""
+        reminders = self.reminders if own.reminders is None else own.reminders
+        return reminders, self.escalation if own.escalation is None else own.escalation
 
     @field_validator("replan_review", mode="before")
     @classmethod

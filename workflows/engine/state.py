@@ -91,6 +91,8 @@ class Hold:
     approvals: tuple[str, ...] = ()
     on_reject: Literal["abort", "fail", "skip"] = "abort"
     on_timeout: Literal["reject", "approve", "keep_waiting", "abort", "continue"] = "keep_waiting"
+    # Steps of its escalation chain that were taken.
+    escalated: int = 0
     # The plan has changed since: a signature for a layer is good for what was shown, no more.
     outdated: bool = False
 

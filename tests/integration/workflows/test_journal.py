@@ -5,7 +5,7 @@ from django.db import DataError, connection
 
 from tests.integration.workflows.conftest import Engine, value
 from tests.integration.workflows.test_leases import in_thread
-from workflows import journal
+from workflows import journal, journal_time
 from workflows import journal_sql as sql
 from workflows.engine.events import MessageAdded
 from workflows.engine.ports import LeaseLost
@@ -111,7 +111,7 @@ def test_a_lost_claim_leaves_work_that_the_sweeper_finds(engine: Engine) -> None
         Execution.objects.filter(pk=execution.pk).update(
             **before, dispatched_at="2000-01-01T00:00Z"
         )
-        assert execution.pk in journal.take_overdue(patience=1)
+        assert execution.pk in journal_time.take_overdue(patience=1)
         first.held = False
 
 

@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 from reviews.services import expire_due
 from tests.integration.workflows.conftest import Engine, review, value
 from tests.integration.workflows.test_leases import expire_lease
-from workflows import crashpoints, journal
+from workflows import crashpoints, journal_time
 from workflows.jobs import advance
 from workflows.models import Checkpoint, Execution, Hold
 from workflows.recovery import sweep
@@ -114,7 +114,7 @@ def test_nothing_runs_before_somebody_decides(
     assert execution.status == "PAUSED_FOR_REVIEW"
     [hold] = engine.holds(execution)
     Execution.objects.filter(pk=execution.pk).update(dispatched_at="2000-01-01T00:00Z")
-    assert execution.pk not in journal.take_overdue(patience=1)
+    assert execution.pk not in journal_time.take_overdue(patience=1)
     sweep()
     for _ in range(3):
         advance(execution.pk)

@@ -30,6 +30,7 @@ SAMPLES: list[ev.Event] = [
     ev.GraphUpdateFailed(error="late"),
     ev.HoldExpired(hold_id="1-1", task_id="a", on_timeout="reject"),
     ev.HoldExtended(hold_id="1-1", task_id="a", seconds=60),
+    ev.HoldEscalated(hold_id="1-1", task_id="a", step=0, groups=("legal",), told=("ann",)),
     ev.LayerClosed(layer=0),
     ev.LayerSkipRequested(layer=1),
     ev.LayerSkipped(layer=1, tasks=("c",)),
