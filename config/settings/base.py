@@ -7,6 +7,8 @@ NAME_FILE. `dev` and `test` override a few lines.
 from pathlib import Path
 from typing import Any
 
+from redis.connection import parse_url
+
 from config.csp import policy
 from config.databases import parse_database_url
 from config.env import env_bool, env_choice, env_int, env_list, env_path, env_secret, env_str
@@ -117,7 +119,8 @@ CHANNEL_LAYERS = {
         # A listener blocks until there is news; redis-py would give up after a few seconds.
         "CONFIG": {
             "hosts": [{"address": REDIS_URL, "socket_timeout": None}],
-            "prefix": "holdpoint",
+            # Redis tells what is published to listeners of every database number.
+            "prefix": f"holdpoint{parse_url(REDIS_URL).get('db', 0)}",  # type: ignore[no-untyped-call]
         },
     }
 }

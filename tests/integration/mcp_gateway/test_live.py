@@ -45,7 +45,8 @@ def test_progress_is_told_while_a_layer_runs(agent: Agents, mode: str) -> None:
     texts = [str(message) for _, _, message in heard]
     assert any("layer 1 of 2" in each and "running: a, b" in each for each in texts)
     assert any("1 of 3 tasks settled" in each for each in texts)
-    assert max(numbers) < 3
+    # The last of them may be heard of too, before the answer is.
+    assert max(numbers) <= 3
 
 
 def test_a_long_run_answers_in_time_and_can_be_asked_again(agent: Agents) -> None:

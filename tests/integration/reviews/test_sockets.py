@@ -65,6 +65,13 @@ async def socket(path: str, *headers: tuple[bytes, bytes]) -> AsyncIterator[Webs
         await communicator.disconnect()
 
 
+async def joined(communicator: WebsocketCommunicator) -> None:
+    """Until the socket hears pushes: it is accepted a little before it joins its group."""
+    await communicator.send_to(text_data='{"type": "ping"}')
+    while json.loads(await communicator.receive_from(timeout=10))["type"] != "pong":
+        pass
+
+
 async def take(communicator: WebsocketCommunicator, number: int) -> list[dict[str, Any]]:
     return [json.loads(await communicator.receive_from(timeout=10)) for _ in range(number)]
 
