@@ -1,11 +1,14 @@
 """One answer to many holds: each by itself, each with its own result and its own record.
 
 What is risky is left out of an approval on purpose: it has to be opened and read.
+
+Each hold is a transaction of its own, never all of them one: that would hold many executions and
+the chain of records at once, and two such calls could wait for each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -51,6 +54,18 @@ class Outcome:
     record_id: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One hold's outcome, and where its execution stands if it was decided: (id, version)."""
+
+    outcome: Outcome
+    moved: tuple[int, int] | None = None
+
+
+#: Does a step, or remembers what came of it when this call was made before.
+Remember = Callable[[Chosen, Callable[[], Step]], Step]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What is done with each hold; `to` names who gets them when they are assigned."""
@@ -61,18 +76,24 @@ class Request:
 
 
 def apply_to_all(
-    *, chosen: Sequence[Chosen], request: Request, user: User, token: Token | None = None
+    *,
+    chosen: Sequence[Chosen],
+    request: Request,
+    user: User,
+    token: Token | None = None,
+    remember: Remember = lambda _, step: step(),
 ) -> list[Outcome]:
     """Do it to each hold in turn; an outcome per hold, in their order.
 
     Raises ReviewInvalid when the call itself makes no sense, and does nothing then.
     """
-    _check(chosen, request)
-    bulk = _Bulk(request, user, token)
+    check(chosen, request)
+    bulk = _Bulk(request, user, token, remember)
     return [bulk.apply(each) for each in chosen]
 
 
-def _check(chosen: Sequence[Chosen], request: Request) -> None:
+def check(chosen: Sequence[Chosen], request: Request) -> None:
+    """Raise ReviewInvalid when the call itself makes no sense."""
     errors = []
     if request.action not in ACTIONS:
         errors.append(FieldError("action", f"must be one of {', '.join(ACTIONS)}"))
@@ -89,28 +110,38 @@ def _check(chosen: Sequence[Chosen], request: Request) -> None:
 
 
 class _Bulk:
-    def __init__(self, request: Request, user: User, token: Token | None) -> None:
+    def __init__(
+        self, request: Request, user: User, token: Token | None, remember: Remember
+    ) -> None:
         self._request = request
         self._user = user
         self._token = token
+        self._remember = remember
         # My own decision moves its run on; the next hold of that run was still seen by me.
         self._moved: dict[int, tuple[int, int]] = {}
 
     def apply(self, chosen: Chosen) -> Outcome:
+        step = self._remember(chosen, lambda: self._step(chosen))
+        if step.moved:
+            execution, version = step.moved
+            seen, _ = self._moved.get(execution, (chosen.version, version))
+            self._moved[execution] = (seen, version)
+        return step.outcome
+
+    def _step(self, chosen: Chosen) -> Step:
         try:
             return self._do(chosen)
         except HoldNotFound:
-            return Outcome(chosen.hold_id, done=False, code="not_found", message="Not found.")
+            return _left(chosen, "not_found", "Not found.")
         except NotAllowed as denied:
-            return Outcome(chosen.hold_id, done=False, code="not_allowed", message=denied.message)
+            return _left(chosen, "not_allowed", denied.message)
         except Conflict as late:
-            return Outcome(chosen.hold_id, done=False, code=late.code, message=late.message)
+            return _left(chosen, late.code, late.message)
         except ReviewInvalid as invalid:
             first = invalid.errors[0]
-            message = f"{first.path} {first.message}".strip()
-            return Outcome(chosen.hold_id, done=False, code="invalid", message=message)
+            return _left(chosen, "invalid", f"{first.path} {first.message}".strip())
 
-    def _do(self, chosen: Chosen) -> Outcome:
+    def _do(self, chosen: Chosen) -> Step:
         who = {"hold_id": chosen.hold_id, "user": self._user, "token": self._token}
         match self._request.action:
             case "claim":
@@ -124,12 +155,11 @@ class _Bulk:
                 return _done(chosen, f"Given to {given.user.get_username()}.")
         return self._decide(chosen)
 
-    def _decide(self, chosen: Chosen) -> Outcome:
+    def _decide(self, chosen: Chosen) -> Step:
         hold = visible_hold(self._user, chosen.hold_id)
         approves = self._request.action == "approve"
         if approves and risk_of(hold) == "high":
-            message = "High risk: open it and decide about it by itself."
-            return Outcome(hold.id, done=False, code="high_risk", message=message)
+            return _left(chosen, "high_risk", "High risk: open it and decide about it by itself.")
         seen, now = self._moved.get(hold.execution_id, (chosen.version, chosen.version))
         result = services.decide(
             hold_id=hold.id,
@@ -140,11 +170,16 @@ class _Bulk:
             source=BULK,
             token=self._token,
         )
-        self._moved[hold.execution_id] = (seen, result.version)
         word = "Approved" if approves else "Rejected"
         message = f"{word}." if result.complete else f"{word}; more approvals are needed."
-        return Outcome(hold.id, done=True, code="done", message=message, record_id=result.record.pk)
+        record = result.record.pk
+        outcome = Outcome(hold.id, done=True, code="done", message=message, record_id=record)
+        return Step(outcome, (hold.execution_id, result.version))
 
 
-def _done(chosen: Chosen, message: str) -> Outcome:
-    return Outcome(chosen.hold_id, done=True, code="done", message=message)
+def _done(chosen: Chosen, message: str) -> Step:
+    return Step(Outcome(chosen.hold_id, done=True, code="done", message=message))
+
+
+def _left(chosen: Chosen, code: str, message: str) -> Step:
+    return Step(Outcome(chosen.hold_id, done=False, code=code, message=message))

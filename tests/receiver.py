@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -23,6 +23,8 @@ class Got:
     headers: dict[str, str]
     raw: bytes
     status: int
+    #: when it came in, seconds since the epoch: a signature is judged as of then
+    at: float = field(default_factory=time.time)
 
     @property
     def body(self) -> dict[str, Any]:
@@ -36,7 +38,7 @@ class Got:
             timestamp=self.headers["webhook-timestamp"],
             signatures=self.headers["webhook-signature"],
             body=self.raw,
-            now=time.time(),
+            now=self.at,
         )
 
 
@@ -52,7 +54,7 @@ class Receiver:
     def take(self, got: Got) -> int | None:
         status = self.answer(got)
         with self._lock:
-            self.got.append(Got(got.id, got.headers, got.raw, status or 0))
+            self.got.append(replace(got, status=status or 0))
         return status
 
     @property

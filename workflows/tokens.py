@@ -6,16 +6,13 @@ random bits.  Only its SHA-256 is kept, so a copy of the database opens nothing.
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import hmac
 import re
 import secrets
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from django.conf import settings
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -44,12 +41,10 @@ def create_token(
     scopes: Iterable[str],
     expires_at: datetime | None = None,
     workflows: Iterable[str] | None = None,
-    key: str = "",
 ) -> tuple[ApiToken, str]:
     """A new token and its text, which is nowhere to be had again.
 
-    `workflows` names those it is for; None is all that its user may see.  With a `key` the text
-    can be worked out again by whoever has the key and this installation's secret: see `text_of`.
+    `workflows` names those it is for; None is all that its user may see.
 
     Raises InvalidRequest for unknown or missing scopes, `admin` for somebody who is no admin,
     unknown workflows, a name of more than 100 characters and an end that has passed.
@@ -61,7 +56,7 @@ def create_token(
         raise InvalidRequest((Problem("expires_at", "past", "this moment has passed"),))
     only = _checked_workflows(user, workflows)
     prefix = "hp_" + "".join(secrets.choice(_ALPHABET) for _ in range(8))
-    text = text_of(prefix, key) if key else f"{prefix}_{secrets.token_urlsafe(32)}"
+    text = f"{prefix}_{secrets.token_urlsafe(32)}"
     token = ApiToken.objects.create(
         user=user,
         name=name,
@@ -97,15 +92,6 @@ def _checked_workflows(user: User, names: Iterable[str] | None) -> list[int] | N
         message = f"there is no workflow {missing[0]!r}" if missing else "name at least one"
         raise InvalidRequest((Problem("workflows", "unknown_workflow", message),))
     return sorted(found.values())
-
-
-def text_of(prefix: str, key: str) -> str:
-    """The text of a token that was made under an `Idempotency-Key`.
-
-    An HMAC, so that a request that is sent again can be answered without the token being kept.
-    """
-    random_part = hmac.digest(settings.SECRET_KEY.encode(), f"{prefix}\n{key}".encode(), "sha256")
-    return f"{prefix}_{base64.urlsafe_b64encode(random_part).decode().rstrip('=')}"
 
 
 def _digest(text: str) -> str:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from reviews import bulk, claims
+from workflows.api.once import once, once_in_parts
 from workflows.api.parsers import DecisionJSONParser, object_body
 from workflows.api.permissions import HasScope, caller, token_of
+from workflows.api.schema import BODY, IDEMPOTENCY_KEY, problems
 from workflows.api.serializers import Strict
+from workflows.idempotency import Answer, Part, json_text
 
 from .serializers import ClaimSerializer
-
-_PROBLEM = OpenApiResponse(description="application/problem+json")
 
 
 class AssignSerializer(Strict):
@@ -66,11 +70,15 @@ class AssignView(APIView):
 
     @extend_schema(
         operation_id="reviews_assign",
+        parameters=[IDEMPOTENCY_KEY],
         request=AssignSerializer,
-        responses={200: ClaimSerializer, **dict.fromkeys((400, 403, 404, 409, 422), _PROBLEM)},
+        responses={200: ClaimSerializer, **problems(403, 404, 409, *BODY)},
     )
     def post(self, request: Request, hold_id: str) -> Response:
         """Claim a hold for somebody else, whoever had it before."""
+        return once(request, lambda: self._assign(request, hold_id))
+
+    def _assign(self, request: Request, hold_id: str) -> Answer:
         asked = AssignSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         found = claims.assign(
@@ -79,7 +87,7 @@ class AssignView(APIView):
             to=asked.validated_data["to"],
             token=token_of(request),
         )
-        return Response(ClaimSerializer(found).data)
+        return Answer(200, json_text(ClaimSerializer(found).data))
 
 
 class BulkView(APIView):
@@ -90,24 +98,44 @@ class BulkView(APIView):
 
     @extend_schema(
         operation_id="reviews_bulk",
+        parameters=[IDEMPOTENCY_KEY],
         request=BulkSerializer,
-        responses={200: BulkResultSerializer, **dict.fromkeys((400, 403, 422), _PROBLEM)},
+        responses={200: BulkResultSerializer, **problems(403, *BODY)},
     )
     def post(self, request: Request) -> Response:
         """Claim, release, assign, approve or reject each; one record per decision.
 
         Each hold is answered by itself: some may be done while others are left as they were. High
-        risk is never approved in bulk.
+        risk is never approved in bulk. With an `Idempotency-Key` each hold's outcome is remembered
+        together with what was done to it: sent again after a crash, the call does what is left.
         """
         asked = BulkSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         wanted = asked.validated_data
+        chosen = [bulk.Chosen(**each) for each in wanted["holds"]]
+        task = bulk.Request(action=wanted["action"], comment=wanted["comment"], to=wanted["to"])
+        bulk.check(chosen, task)
+        return once_in_parts(request, lambda part: self._apply(request, chosen, task, part))
+
+    def _apply(
+        self, request: Request, chosen: list[bulk.Chosen], task: bulk.Request, part: Part
+    ) -> Answer:
         outcomes = bulk.apply_to_all(
-            chosen=[bulk.Chosen(**each) for each in wanted["holds"]],
-            request=bulk.Request(
-                action=wanted["action"], comment=wanted["comment"], to=wanted["to"]
-            ),
+            chosen=chosen,
+            request=task,
             user=caller(request),
             token=token_of(request),
+            remember=_remembering(part),
         )
-        return Response(BulkResultSerializer({"results": outcomes}).data)
+        return Answer(200, json_text(BulkResultSerializer({"results": outcomes}).data))
+
+
+def _remembering(part: Part) -> bulk.Remember:
+    """Each hold is a part; what is kept of it is its step, as JSON."""
+
+    def remember(chosen: bulk.Chosen, step: Callable[[], bulk.Step]) -> bulk.Step:
+        kept = json.loads(part(chosen.hold_id, lambda: json_text(asdict(step()))))
+        moved = tuple(kept["moved"]) if kept["moved"] else None
+        return bulk.Step(bulk.Outcome(**kept["outcome"]), moved)
+
+    return remember

@@ -25,7 +25,7 @@ from workflows.api.parsers import OF_PAGES, DecisionJSONParser, asked_for, objec
 from workflows.api.permissions import HasScope, caller, token_of
 from workflows.api.problems import register
 from workflows.api.schema import BODY, IDEMPOTENCY_KEY, IF_MATCH, problems
-from workflows.idempotency import Answer, json_text
+from workflows.idempotency import Answer, json_text, logs_its_refusals
 from workflows.models import Hold
 
 from .answers import check_fits, read_answer
@@ -52,6 +52,7 @@ register(ReviewInvalid, status=422, code="invalid")
 register(NotAllowed, status=403, code="forbidden")
 register(Conflict, status=409, code="stale_version")
 register(services.HoldNotFound, status=404, code="not_found")
+logs_its_refusals(ReviewInvalid, NotAllowed, Conflict, services.HoldNotFound)
 
 
 class PendingView(ListAPIView[Hold]):
@@ -208,13 +209,17 @@ class ReleaseView(APIView):
 
     @extend_schema(
         operation_id="reviews_release",
+        parameters=[IDEMPOTENCY_KEY],
         request=None,
-        responses={200: ReleasedSerializer, **problems(403, 404)},
+        responses={200: ReleasedSerializer, **problems(403, 404, 422)},
     )
     def post(self, request: Request, hold_id: str) -> Response:
         """Let others see that nobody is on it."""
+        return once(request, lambda: self._release(request, hold_id))
+
+    def _release(self, request: Request, hold_id: str) -> Answer:
         gone = claims.release(hold_id=hold_id, user=caller(request), token=token_of(request))
-        return Response({"released": gone})
+        return Answer(200, json_text({"released": gone}))
 
 
 class ExtendView(APIView):

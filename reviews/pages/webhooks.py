@@ -13,9 +13,9 @@ from django.urls import reverse
 from reviews import conf, selectors
 from workflows.access import ADMIN, roles_of, visible_to
 from workflows.models_ops import WebhookDelivery, WebhookEndpoint
+from workflows.sealing import SecretLost, unseal
 from workflows.webhooks.endpoints import endpoints_of, standing
 from workflows.webhooks.payload import body_of
-from workflows.webhooks.sealing import SecretLost, unseal
 from workflows.webhooks.signing import headers
 from workflows.wire import WIRE_TYPES
 

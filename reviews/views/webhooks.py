@@ -18,9 +18,9 @@ from reviews.pages.webhooks import endpoint_context, endpoints_context, form_of
 from workflows.access import may_subscribe
 from workflows.engine.decide import Refused
 from workflows.models_ops import WebhookEndpoint
+from workflows.sealing import SecretLost, unseal
 from workflows.services import InvalidRequest
 from workflows.webhooks import endpoints
-from workflows.webhooks.sealing import SecretLost, unseal
 
 from .common import SeeOther, page, person
 

@@ -14,13 +14,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from workflows.access import visible_to
+from workflows.idempotency import Answer, json_text
 from workflows.models_ops import WebhookDelivery
 from workflows.webhooks import endpoints
 from workflows.webhooks.payload import body_of
 
 from .executions import number_of
+from .once import once
 from .pagination import CursorPages
-from .schema import problems
+from .schema import IDEMPOTENCY_KEY, problems
 from .serializers import Plain
 from .webhooks import WEBHOOK_ID, WebhookBase
 
@@ -135,14 +137,17 @@ class RedeliverView(_DeliveryBase):
         operation_id="webhook_deliveries_redeliver",
         summary="Send a delivery once more",
         description="With the same message id, before what waits behind it.",
-        parameters=[WEBHOOK_ID, _ID],
+        parameters=[WEBHOOK_ID, _ID, IDEMPOTENCY_KEY],
         request=None,
         responses={202: DeliverySerializer, **problems(403, 404, 409)},
     )
     def post(self, request: Request, webhook_id: str, delivery_id: str) -> Response:
         delivery = self.delivery(request, webhook_id, delivery_id)
-        again = endpoints.redeliver(delivery=delivery)
-        return Response(DeliverySerializer(again).data, status=202)
+        return once(request, lambda: _soon(endpoints.redeliver(delivery=delivery)))
+
+
+def _soon(delivery: WebhookDelivery) -> Answer:
+    return Answer(202, json_text(DeliverySerializer(delivery).data))
 
 
 class PingView(WebhookBase):
@@ -152,10 +157,10 @@ class PingView(WebhookBase):
         operation_id="webhooks_ping",
         summary="Send a test message",
         description="It is sent within seconds; look at the delivery to see what came of it.",
-        parameters=[WEBHOOK_ID],
+        parameters=[WEBHOOK_ID, IDEMPOTENCY_KEY],
         request=None,
         responses={202: DeliverySerializer, **problems(403, 404, 409)},
     )
     def post(self, request: Request, webhook_id: str) -> Response:
-        delivery = endpoints.ping(endpoint=self.endpoint(request, webhook_id))
-        return Response(DeliverySerializer(delivery).data, status=202)
+        endpoint = self.endpoint(request, webhook_id)
+        return once(request, lambda: _soon(endpoints.ping(endpoint=endpoint)))

@@ -14,15 +14,19 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from workflows import grants
+from workflows.idempotency import Answer, json_text
 from workflows.models import Grant
 
 from .executions import number_of
+from .once import once
 from .parsers import asked_for
 from .permissions import HasRole, HasScope, caller, require
-from .schema import problems
+from .schema import IDEMPOTENCY_KEY, problems
 from .serializers import Plain
 
 if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
     GrantModel = serializers.ModelSerializer[Grant]
 else:
     GrantModel = serializers.ModelSerializer
@@ -100,7 +104,7 @@ class RevokeView(APIView):
         operation_id="grants_revoke",
         summary="Take a grant back, at once",
         description="Whatever runs with it is stopped; whatever comes later asks again.",
-        parameters=[_ID],
+        parameters=[_ID, IDEMPOTENCY_KEY],
         request=None,
         responses={200: GrantSerializer, **problems(403, 404, 409)},
     )
@@ -111,4 +115,8 @@ class RevokeView(APIView):
             raise Http404
         allowed = grants.may_revoke(user, grant)
         require(allowed, "Operators, admins and whoever gave it can take it back.")
-        return Response(GrantSerializer(grants.revoke(grant=grant, user=user)).data)
+        return once(request, lambda: _revoke(grant, user))
+
+
+def _revoke(grant: Grant, user: User) -> Answer:
+    return Answer(200, json_text(GrantSerializer(grants.revoke(grant=grant, user=user)).data))

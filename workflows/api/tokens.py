@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db.models import QuerySet
 from django.http import Http404
+from django.urls import reverse
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.generics import ListAPIView
@@ -110,15 +111,9 @@ class TokensView(ListAPIView[ApiToken]):
         responses={201: NewTokenSerializer, **problems(403, *BODY)},
     )
     def post(self, request: Request) -> Response:
-        made: list[str] = []
-        answer = once(request, lambda: self._make(request, made))
-        key = request.headers.get("Idempotency-Key", "")
-        # The token itself is nowhere kept, with the answers of keys neither.
-        answer.data["token"] = made[0] if made else tokens.text_of(answer.data["prefix"], key)
-        answer["Cache-Control"] = "no-store"
-        return answer
+        return once(request, lambda: self._make(request))
 
-    def _make(self, request: Request, made: list[str]) -> Answer:
+    def _make(self, request: Request) -> Answer:
         asked = TokenRequestSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         wanted = asked.validated_data
@@ -126,11 +121,11 @@ class TokensView(ListAPIView[ApiToken]):
         require(not beyond, "A token makes tokens with its own scopes only.")
         whole = wanted["workflows"] is None and access.limit_of(caller(request)) is not None
         require(not whole, "A token for certain workflows makes tokens for these only.")
-        key = request.headers.get("Idempotency-Key", "")
-        token, text = tokens.create_token(user=caller(request), key=key, **wanted)
-        made.append(text)
+        token, text = tokens.create_token(user=caller(request), **wanted)
         token.refresh_from_db()
-        return Answer(201, json_text(TokenSerializer(token).data))
+        body = json_text(TokenSerializer(token).data)
+        where = reverse("token", kwargs={"token_id": str(token.pk)})
+        return Answer(201, body, where, secrets={"token": text})
 
 
 class TokenView(APIView):

@@ -14,15 +14,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from workflows.idempotency import Answer, json_text
 from workflows.models_ops import WebhookEndpoint
 from workflows.webhooks import endpoints
 from workflows.wire import WIRE_TYPES
 
 from .executions import number_of
+from .once import once
 from .pagination import CursorPages
 from .parsers import object_body
 from .permissions import HasRole, HasScope, MaySubscribe, caller
-from .schema import BODY, problems
+from .schema import BODY, IDEMPOTENCY_KEY, problems
 from .serializers import Strict
 
 if TYPE_CHECKING:
@@ -31,7 +33,6 @@ else:
     EndpointModel = serializers.ModelSerializer
 
 WEBHOOK_ID = OpenApiParameter("webhook_id", str, OpenApiParameter.PATH, pattern="^[0-9]{1,19}$")
-NO_STORE = {"Cache-Control": "no-store"}
 
 
 class WebhookSerializer(EndpointModel):
@@ -109,8 +110,8 @@ class WebhookBase(APIView):
         return found
 
 
-def _with_secret(endpoint: WebhookEndpoint, secret: str) -> dict[str, Any]:
-    return {**WebhookSerializer(endpoint).data, "secret": secret}
+def _shown(endpoint: WebhookEndpoint) -> str:
+    return json_text(WebhookSerializer(endpoint).data)
 
 
 class WebhooksView(WebhookBase, ListAPIView[WebhookEndpoint]):
@@ -134,18 +135,21 @@ class WebhooksView(WebhookBase, ListAPIView[WebhookEndpoint]):
         operation_id="webhooks_create",
         summary="Have events posted to an address",
         description="The answer holds the signing secret. It is not shown again over REST.",
+        parameters=[IDEMPOTENCY_KEY],
         request=WebhookRequestSerializer,
         responses={201: NewWebhookSerializer, **problems(403, *BODY)},
     )
     def post(self, request: Request) -> Response:
+        return once(request, lambda: self._create(request))
+
+    def _create(self, request: Request) -> Answer:
         asked = WebhookRequestSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         endpoint, secret = endpoints.create_endpoint(
             owner=caller(request), fields=asked.validated_data
         )
         where = reverse("webhook", kwargs={"webhook_id": endpoint.pk})
-        headers = {**NO_STORE, "Location": where}
-        return Response(_with_secret(endpoint, secret), status=201, headers=headers)
+        return Answer(201, _shown(endpoint), where, secrets={"secret": secret})
 
 
 class WebhookView(WebhookBase):
@@ -192,14 +196,17 @@ class RotateView(WebhookBase):
         operation_id="webhooks_rotate",
         summary="Make a new signing secret",
         description="The one before signs as well until `previous_until`.",
-        parameters=[WEBHOOK_ID],
+        parameters=[WEBHOOK_ID, IDEMPOTENCY_KEY],
         request=None,
         responses={200: NewWebhookSerializer, **problems(403, 404)},
     )
     def post(self, request: Request, webhook_id: str) -> Response:
         endpoint = self.endpoint(request, webhook_id)
+        return once(request, lambda: self._rotate(endpoint))
+
+    def _rotate(self, endpoint: WebhookEndpoint) -> Answer:
         secret = endpoints.rotate_secret(endpoint=endpoint)
-        return Response(_with_secret(endpoint, secret), headers=NO_STORE)
+        return Answer(200, _shown(endpoint), secrets={"secret": secret})
 
 
 class ResumeView(WebhookBase):
@@ -208,13 +215,16 @@ class ResumeView(WebhookBase):
     @extend_schema(
         operation_id="webhooks_resume",
         summary="Send again to a parked endpoint, from where it stopped",
-        parameters=[WEBHOOK_ID],
+        parameters=[WEBHOOK_ID, IDEMPOTENCY_KEY],
         request=WebhookResumeSerializer,
         responses={200: WebhookSerializer, **problems(403, 404, *BODY)},
     )
     def post(self, request: Request, webhook_id: str) -> Response:
         endpoint = self.endpoint(request, webhook_id)
+        return once(request, lambda: self._resume(request, endpoint))
+
+    def _resume(self, request: Request, endpoint: WebhookEndpoint) -> Answer:
         asked = WebhookResumeSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         resumed = endpoints.resume_endpoint(endpoint=endpoint, skip=asked.validated_data["skip"])
-        return Response(WebhookSerializer(resumed).data)
+        return Answer(200, _shown(resumed))

@@ -12,12 +12,12 @@ from django.db.models.functions import Now
 from workflows import conf
 from workflows.access import visible_to
 from workflows.models_ops import WebhookDelivery, WebhookEndpoint
+from workflows.sealing import SecretLost, unseal
 
 from .attempts import Message
 from .endpoints import standing
 from .outcomes import withhold
 from .payload import body_of
-from .sealing import SecretLost, unseal
 
 #: The oldest waiting delivery of each execution; a test message is a lane of its own.
 _HEADS = """

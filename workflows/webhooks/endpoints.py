@@ -17,12 +17,13 @@ from workflows.engine.decide import Refused
 from workflows.engine.structure import Problem
 from workflows.models import ExecutionEvent
 from workflows.models_ops import WebhookDelivery, WebhookEndpoint
+from workflows.sealing import seal
 from workflows.services import InvalidRequest
 from workflows.wire import WIRE_TYPES
 
 from .addresses import problem_of
 from .payload import PING
-from .sealing import new_secret, seal
+from .signing import new_secret
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

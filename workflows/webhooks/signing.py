@@ -15,11 +15,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import secrets as random
 from collections.abc import Sequence
 
-from .sealing import PREFIX
-
+PREFIX = "whsec_"
 REPLAY_WINDOW_SECONDS = 300
+
+
+def new_secret() -> str:
+    """A secret as receivers keep it: `whsec_` and 32 random bytes in base64."""
+    return PREFIX + base64.b64encode(random.token_bytes(32)).decode("ascii")
 
 
 def signature(secret: str, *, message_id: str, timestamp: int, body: bytes) -> str:

@@ -11,8 +11,9 @@ from tests.integration.api.people import ROLES
 from tests.integration.api.routes import api_routes
 from workflows.models import Capability, Execution, Grant, Hold
 from workflows.models_ops import WebhookDelivery, WebhookEndpoint
+from workflows.sealing import seal
 from workflows.tokens import create_token
-from workflows.webhooks.sealing import new_secret, seal
+from workflows.webhooks.signing import new_secret
 
 pytestmark = pytest.mark.django_db
 

@@ -1,16 +1,16 @@
 """`Idempotency-Key`: one effect and one answer, however often and however parallel it is sent."""
 
-import threading
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
-from django.db import connection
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from tests.integration.api import repeating
 from tests.integration.api.conftest import plain_plan, reviewed_plan
+from tests.integration.api.repeating import at_once
 from workflows import idempotency, services
 from workflows.jobs import run_to_rest
 from workflows.models import CommandLog, Execution, IdempotencyKey
@@ -22,7 +22,7 @@ THREADS = 20
 
 
 def send(client: APIClient, body: Any, key: str = "key-1", url: str = URL) -> Any:
-    return client.post(url, body, headers={"Idempotency-Key": key})
+    return repeating.send(client, body, key, url=url)
 
 
 @pytest.mark.django_db
@@ -105,27 +105,6 @@ def operator(transactional_db: None) -> tuple[User, str]:
     user.groups.add(Group.objects.get_or_create(name="operator")[0])
     sync_python_tools()
     return user, create_token(user=user, name="t", scopes=["run"])[1]
-
-
-def at_once(token: str, url: str, bodies: list[Any]) -> list[Any]:
-    """Every body sent by a thread of its own, all let go together."""
-    gate = threading.Barrier(len(bodies))
-    answers: list[Any] = []
-
-    def run(body: Any) -> None:
-        try:
-            client = APIClient(headers={"Authorization": f"Bearer {token}"})
-            gate.wait()
-            answers.append(send(client, body, url=url))
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=run, args=(body,)) for body in bodies]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return answers
 
 
 def test_twenty_at_once_start_one_execution(operator) -> None:

@@ -133,7 +133,7 @@ def check(client: Client, receiver: Receiver, secret: str) -> None:
         assert receiver.order(execution.pk) == everything
         settled = execution.attempts.filter(settled=True)
         assert sorted(settled.values_list("task_id", flat=True)) == ["a", "b", "c"]
-    assert all(each.is_signed_with(secret) for each in receiver.got[-100:])
+    assert all(each.is_signed_with(secret) for each in receiver.got)
 
 
 def figures(client: Client, receiver: Receiver, seconds: float) -> str:

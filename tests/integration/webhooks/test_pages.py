@@ -8,8 +8,8 @@ from django.urls import reverse
 
 from tests.integration.webhooks.conftest import person, run, send_all
 from workflows.models_ops import WebhookEndpoint
+from workflows.sealing import unseal
 from workflows.webhooks import endpoints
-from workflows.webhooks.sealing import unseal
 
 LIST = "/webhooks/"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from workflows.webhooks.sealing import SecretLost, new_secret, seal, unseal
-from workflows.webhooks.signing import headers, is_genuine, signature
+from workflows.sealing import SecretLost, seal, unseal
+from workflows.webhooks.signing import headers, is_genuine, new_secret, signature
 
 #: The example that the libraries of Standard Webhooks test themselves with.
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
