@@ -29,6 +29,7 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
         **_sandbox(home),
         **_graph(),
         **_desk(home),
+        **_notices(),
         **_limits(),
         **_demo(),
         **_models(),
@@ -40,9 +41,18 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
             "workflows.idempotency.forget_old",
             "workflows.aside.tidy",
             "reviews.presence.forget_old",
+            "reviews.notices.timers.remind_due",
+            "reviews.notices.timers.claims_ended",
+            "reviews.notices.timers.forget_old",
             "reviews.heads.note_head",
             "workflows.webhooks.keeping.forget_old",
             "workflows.measuring.count_events",
+        ],
+        # What goes on in the sweeper's process beside its rounds; an event ends it.
+        "sweep_threads": [
+            "reviews.notices.feed.run",
+            "reviews.notices.sender.run_mail",
+            "reviews.notices.sender.run_chat",
         ],
         "decision_service": "reviews.services.decide_command",
     }
@@ -143,6 +153,19 @@ def _desk(home: Path) -> dict[str, Any]:
             "HOLDPOINT_SOCKET_BACKSTOP_SECONDS", 20.0, minimum=0.1
         ),
         "page_size": env_int("HOLDPOINT_PAGE_SIZE", 50, minimum=1, maximum=500),
+    }
+
+
+def _notices() -> dict[str, Any]:
+    return {
+        "notice_poll_seconds": env_float("HOLDPOINT_NOTICE_POLL_SECONDS", 0.5, minimum=0.02),
+        # What comes within this time goes out as one message, and messages keep this distance.
+        "notice_gather_seconds": env_float("HOLDPOINT_NOTICE_GATHER_SECONDS", 10.0, minimum=0),
+        "notice_pause_seconds": env_float("HOLDPOINT_NOTICE_PAUSE_SECONDS", 60.0, minimum=0),
+        "notice_lease_seconds": env_float("HOLDPOINT_NOTICE_LEASE_SECONDS", 120.0, minimum=1),
+        "notice_backoff_seconds": env_float("HOLDPOINT_NOTICE_BACKOFF_SECONDS", 5.0, minimum=0),
+        "notice_max_attempts": env_int("HOLDPOINT_NOTICE_MAX_ATTEMPTS", 12, minimum=1),
+        "notice_keep_days": env_int("HOLDPOINT_NOTICE_KEEP_DAYS", 90, minimum=1),
     }
 
 

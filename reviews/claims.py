@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from django.contrib.auth import get_user_model
 from django.db import connection, transaction
+from django.db.models.functions import Now
 
 from workflows.access import may_operate
 from workflows.models import Hold
@@ -17,6 +18,7 @@ from . import conf, notifications
 from .conflicts import conflict
 from .edits import ReviewInvalid
 from .models import ReviewClaim
+from .notices import claimed as told
 from .rights import NotAllowed, deciding_groups, fresh_user, group_names, right_now
 from .services import HoldNotFound, Token, check_token, visible_hold
 
@@ -75,9 +77,11 @@ def assign(*, hold_id: str, user: User, to: str, token: Token | None = None) -> 
         target = get_user_model().objects.filter(username=to, is_active=True).first()
         if target is None or not right_now(target, hold).any or not _sees(target, hold):
             raise ReviewInvalid([FieldError("to", "is nobody who can decide this review")])
+        before = ReviewClaim.objects.filter(hold=hold, expires_at__gt=Now()).first()
         found = _reserve(hold, target, giver=person)
         if found is None:  # pragma: no cover - a forced reservation always lands
             raise conflict(hold_id, "claimed", "Somebody else has claimed this.")
+        told.given(found, hold, before=before, giver=person)
         return found
 
 

@@ -27,6 +27,41 @@ def page_size() -> int:
     return int(_value("page_size", 50))
 
 
+def notice_poll_seconds() -> float:
+    """How often the journal and the outbox are looked at when nothing happens."""
+    return float(_value("notice_poll_seconds", 0.5))
+
+
+def notice_gather_seconds() -> float:
+    """What comes within this time goes out as one message."""
+    return float(_value("notice_gather_seconds", 10))
+
+
+def notice_pause_seconds() -> float:
+    """The least time between two messages to one person or chat."""
+    return float(_value("notice_pause_seconds", 60))
+
+
+def notice_lease_seconds() -> float:
+    """How long one try to send may take before somebody else takes the message."""
+    return float(_value("notice_lease_seconds", 120))
+
+
+def notice_backoff_seconds() -> float:
+    """The wait after the first failure; it doubles with each one, up to an hour."""
+    return float(_value("notice_backoff_seconds", 5))
+
+
+def notice_max_attempts() -> int:
+    """Tries after which a message is given up."""
+    return int(_value("notice_max_attempts", 12))
+
+
+def notice_keep_days() -> int:
+    """How long notices and messages are kept."""
+    return int(_value("notice_keep_days", 90))
+
+
 def heads_file() -> Path | None:
     """Where heads of the chain of records are noted; None for nowhere."""
     path = _value("audit_heads_file", None)

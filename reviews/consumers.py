@@ -33,7 +33,8 @@ from workflows.engine.bounded_json import BoundedJSONError, Limits, parse
 from workflows.starts import Starts
 
 from . import conf, sockets
-from .messages import REVIEWS, Moved, Touched, execution_group
+from .messages import REVIEWS, Moved, Rang, Touched, execution_group, person_group
+from .notices import inbox
 from .sockets import Credentials, Refusal
 
 logger = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     """What both sockets have in common: who is there, the reading task, and what comes in."""
 
     group = ""
+    person: int | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """As AsyncConsumer's, but a socket opens without Redis too and lives on its backstop."""
@@ -124,7 +126,12 @@ class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self.close(code=TOO_MANY)
             return
         # Joined before the first read: what happens in between is in the journal or in the news.
-        await self._join()
+        await self._join(self.group)
+        try:
+            await self._hang_bell()
+        except Refusal as refusal:
+            await self.close(code=refusal.code)
+            return
         self._task = asyncio.create_task(self._serve())
 
     async def begin(self) -> None:
@@ -134,12 +141,18 @@ class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
     async def advance(self, *, backstop: bool) -> None:
         """Send what is new; `backstop` when no news came for a while.  Raises Refusal."""
 
-    async def _join(self) -> None:
+    async def _hang_bell(self) -> None:
+        """Listen for the person's own notices, then say what is unread now, if anything is."""
+        self.person = await read(person_of, self.credentials)
+        await self._join(person_group(self.person))
+        self._bell, self._rung = (0, 0), True
+
+    async def _join(self, group: str) -> None:
         if self.channel_layer is None:
             return
         try:
             async with asyncio.timeout(LAYER_SECONDS):
-                await self.channel_layer.group_add(self.group, self.channel_name)
+                await self.channel_layer.group_add(group, self.channel_name)
         except (RedisError, OSError, TimeoutError) as error:
             logger.warning("a socket lives without live news: %s", error)
 
@@ -158,6 +171,10 @@ class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         try:
             async with asyncio.timeout(LAYER_SECONDS):
                 await self.channel_layer.group_discard(self.group, self.channel_name)
+                if self.person is not None:
+                    await self.channel_layer.group_discard(
+                        person_group(self.person), self.channel_name
+                    )
         except (RedisError, OSError, TimeoutError) as error:
             logger.warning("a socket could not leave its group: %s", error)
 
@@ -168,12 +185,25 @@ class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             while True:
                 self.news.clear()
                 await self.advance(backstop=backstop)
+                await self._ring(backstop=backstop)
                 backstop = not await self._wait()
         except Refusal as refusal:
             await self.close(code=refusal.code)
         except Exception:
             logger.exception("a socket failed")
             await self.close(code=BROKEN)
+
+    async def _ring(self, *, backstop: bool) -> None:
+        """Say how many notices are unread, if that changed.  Raises Refusal."""
+        if not (self._rung or backstop):
+            return
+        self._rung = False
+        bell = await read(bell_of, self.credentials)
+        if bell != self._bell:
+            self._bell = bell
+            await self.say(
+                {"type": "notices", "unread": bell[0], "timestamp": int(time.time() * 1000)}
+            )
 
     async def _wait(self) -> bool:
         """Until there is news (True) or the backstop's time has come."""
@@ -189,6 +219,11 @@ class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def execution_moved(self, message: Moved) -> None:
         """News over the channel layer."""
+        self.news.set()
+
+    async def person_rang(self, message: Rang) -> None:
+        """Something changed among the notices of whoever opened this socket."""
+        self._rung = True
         self.news.set()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
@@ -224,6 +259,16 @@ class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def say(self, message: dict[str, Any]) -> None:
         await self.send(text_data=json.dumps(message, ensure_ascii=False))
+
+
+def person_of(who: Credentials) -> int:
+    """Id of whoever this is now; raises Refusal."""
+    return who.user().pk
+
+
+def bell_of(who: Credentials) -> tuple[int, int]:
+    """How their notices stand now; raises Refusal."""
+    return inbox.standing(who.user())
 
 
 def _is_seq(value: Any) -> bool:

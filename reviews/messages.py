@@ -16,6 +16,22 @@ def execution_group(execution_id: int) -> str:
     return f"execution.{execution_id}"
 
 
+def person_group(user_id: int) -> str:
+    """The group of one person's open pages."""
+    return f"person.{user_id}"
+
+
+class Rang(TypedDict):
+    """Somebody's notices changed; their own pages read how."""
+
+    type: str
+
+
+def rang() -> Rang:
+    """The news that there is something in the bell, or less."""
+    return Rang(type="person.rang")
+
+
 class Moved(TypedDict):
     """An execution moved: events `first` to `last` are in the journal.  No task data travels.
 

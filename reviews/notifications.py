@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,19 @@ from workflows import background
 from workflows.signals import execution_moved
 from workflows.starts import Start, starts
 
-from .messages import REVIEWS, Moved, Touched, execution_group, hold_touched, moved
+from .messages import (
+    REVIEWS,
+    Moved,
+    Rang,
+    Touched,
+    execution_group,
+    hold_touched,
+    moved,
+    person_group,
+)
+from .messages import (
+    rang as rung,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -101,10 +113,10 @@ async def _tell(execution_id: int, news: _News) -> None:
         group: moved(execution_id, news.first, news.last, started)
         for group, started in groups.items()
     }
-    await _send(execution_id, messages)
+    await _send(f"execution {execution_id}", messages)
 
 
-async def _send(execution_id: int, messages: Mapping[str, Moved | Touched]) -> None:
+async def _send(about: object, messages: Mapping[str, Moved | Touched | Rang]) -> None:
     layer = get_channel_layer()
     if layer is None:
         return
@@ -114,7 +126,7 @@ async def _send(execution_id: int, messages: Mapping[str, Moved | Touched]) -> N
                 await layer.group_send(group, message)
         except Exception as error:
             # Redis is away.  What happened is in PostgreSQL, where the sockets look by themselves.
-            logger.warning("no news of execution %s: %s", execution_id, error)
+            logger.warning("no news of %s: %s", about, error)
             return
 
 
@@ -130,7 +142,19 @@ def _submit_touched(execution_id: int, hold_id: str) -> None:
     message = hold_touched(execution_id, hold_id)
     groups = {REVIEWS: message, execution_group(execution_id): message}
     with contextlib.suppress(RuntimeError):  # the process is ending
-        background.submit(_send(execution_id, groups))
+        background.submit(_send(f"execution {execution_id}", groups))
+
+
+def rang(user_ids: Collection[int]) -> None:
+    """Once the caller's transaction commits, tell these people's pages to look at their bell."""
+    if user_ids:
+        groups = {person_group(each): rung() for each in user_ids}
+        transaction.on_commit(lambda: _submit_rang(groups))
+
+
+def _submit_rang(groups: Mapping[str, Rang]) -> None:
+    with contextlib.suppress(RuntimeError):  # the process is ending
+        background.submit(_send("notices", groups))
 
 
 def on_execution_moved(

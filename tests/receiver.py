@@ -89,7 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers["Content-Length"]))
         headers = {key.lower(): value for key, value in self.headers.items()}
-        status = self.receiver.take(Got(headers["webhook-id"], headers, raw, 0))
+        status = self.receiver.take(Got(headers.get("webhook-id", ""), headers, raw, 0))
         if status is None:
             self.close_connection = True
             return

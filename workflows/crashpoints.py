@@ -18,6 +18,7 @@ action of its own, which raises or waits where the real one would die.
 | `command.queued` | a command waits for the boundary, its sender knows nothing yet |
 | `command.applied` | a command at rest is recorded, no worker is sent for |
 | `enqueue.before`, `enqueue.after` | around handing a job to Redis; before it, all is committed |
+| `message.sent` | an e-mail or a post to a chat went out, nothing says so yet |
 | `sweep.marked` | lost work is marked as sent for, and not sent |
 """
 
@@ -41,6 +42,7 @@ Point = Literal[
     "enqueue.before",
     "enqueue.after",
     "sweep.marked",
+    "message.sent",
 ]
 POINTS: frozenset[str] = frozenset(get_args(Point))
 

@@ -224,11 +224,28 @@ SPECTACULAR_SETTINGS = {
         "ExecutionStatusEnum": "workflows.engine.status.ExecutionStatus",
         "ToolKindEnum": "graphrag.models.ToolKind",
         "DeliveryStatusEnum": "workflows.models_ops.WebhookDelivery.Status",
+        "NoticeKindEnum": "reviews.models_notices.NoticeKind",
     },
     "SWAGGER_UI_DIST": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
 }
+
+# ---------------------------------------------------------------- mail
+# Without a server nothing is mailed, and the pages say so.
+EMAIL_HOST = env_str("EMAIL_HOST", "")
+EMAIL_BACKEND = env_str(
+    "EMAIL_BACKEND",
+    f"django.core.mail.backends.{'smtp' if EMAIL_HOST else 'dummy'}.EmailBackend",
+)
+EMAIL_PORT = env_int("EMAIL_PORT", 587, minimum=1, maximum=65535)
+EMAIL_HOST_USER = env_str("EMAIL_HOST_USER", "")
+EMAIL_HOST_PASSWORD = env_secret("EMAIL_HOST_PASSWORD", "")
+EMAIL_USE_SSL = env_bool("EMAIL_USE_SSL", default=False)
+EMAIL_USE_TLS = env_bool("EMAIL_USE_TLS", default=not EMAIL_USE_SSL)
+EMAIL_TIMEOUT = env_int("EMAIL_TIMEOUT", 10, minimum=1)
+EMAIL_FILE_PATH = str(env_path("EMAIL_FILE_PATH", HOLDPOINT_HOME / "mail"))
+DEFAULT_FROM_EMAIL = env_str("DEFAULT_FROM_EMAIL", "holdpoint@localhost")
 
 # ---------------------------------------------------------------- logs and numbers
 LOGGING_CONFIG = "logging.config.dictConfig"

@@ -19,6 +19,8 @@ os.environ.setdefault("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
 os.environ.setdefault("HOLDPOINT_SITE_URL", f"http://127.0.0.1:{_PORT}")
 os.environ.setdefault("HOLDPOINT_DEMO", "1")
 os.environ.setdefault("LOG_STYLE", "console")
+# Mails are files below HOLDPOINT_HOME.
+os.environ.setdefault("EMAIL_BACKEND", "django.core.mail.backends.filebased.EmailBackend")
 os.environ.setdefault("HOLDPOINT_WEBHOOK_ALLOW_LOOPBACK", "1")
 os.environ.setdefault("HOLDPOINT_METRICS_NETWORKS", "127.0.0.1/32,::1/128")
 if "DATABASE_URL_FILE" not in os.environ:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django.contrib import admin
-from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from reviews.models import HumanReviewRecord, ReviewClaim
+
+from . import notices
+from .reading import ReadOnly
 
 if TYPE_CHECKING:
     RecordBase = admin.ModelAdmin[HumanReviewRecord]
@@ -19,17 +21,8 @@ else:
     RecordBase = ClaimBase = admin.ModelAdmin
 
 
-class ReadOnly:
-    """No adding, no changing, no deleting, whoever asks."""
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+#: Django finds the admin's pages through this module.
+ALSO_HERE = (notices,)
 
 
 @admin.register(HumanReviewRecord)

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from . import bulk, views
+from . import bulk, notices, views
 
 urlpatterns = [
     path("reviews/pending/", views.PendingView.as_view(), name="api-reviews-pending"),
@@ -28,6 +28,17 @@ urlpatterns = [
         "reviews/holds/<str:hold_id>/release/",
         views.ReleaseView.as_view(),
         name="api-reviews-release",
+    ),
+    path("notifications/", notices.NotificationsView.as_view(), name="api-notifications"),
+    path(
+        "notifications/read/",
+        notices.NotificationsReadView.as_view(),
+        name="api-notifications-read",
+    ),
+    path(
+        "notifications/preferences/",
+        notices.NotificationPreferencesView.as_view(),
+        name="api-notifications-preferences",
     ),
     path("reviews/history/", views.HistoryView.as_view(), name="api-reviews-history"),
     path("reviews/history/<int:pk>/", views.RecordView.as_view(), name="api-reviews-record"),

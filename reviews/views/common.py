@@ -9,6 +9,8 @@ from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 
 from reviews import selectors
+from reviews.notices import inbox
+from reviews.pages.notices import bell_words
 from reviews.rights import group_names
 from reviews.services import HoldNotFound, visible_hold
 from workflows.access import visible_to
@@ -50,6 +52,8 @@ def page(
     frame = {"section": section, "roles": tuple(sorted(group_names(user))), **context}
     if "waiting_count" not in frame:
         frame["waiting_count"] = selectors.waiting_count(user)
+    frame["unread"] = inbox.unread_count(user)
+    frame["unread_words"] = bell_words(frame["unread"])
     response = render(request, template, frame, status=status)
     return _vary(response)
 

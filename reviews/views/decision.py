@@ -13,6 +13,7 @@ from reviews.conflicts import Conflict
 from reviews.edits import UNCHANGED, ReviewInvalid, edits_for, payload_schema
 from reviews.forms import posted_json, posted_value
 from reviews.models import Decision
+from reviews.notices import inbox
 from reviews.pages.decision import Answer, decision_context, is_too_long, pretty, status_context
 from reviews.pages.escalation import Asked, asked_by
 from reviews.pages.plan_review import is_plan_review, kept_by
@@ -48,7 +49,9 @@ class DecisionView(LoginRequiredMixin, View):
     http_method_names = ["get", "head", "post"]
 
     def get(self, request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
-        return self._show(request, hold_or_404(request, execution_id, hold_id))
+        hold = hold_or_404(request, execution_id, hold_id)
+        inbox.seen(person(request), hold)
+        return self._show(request, hold)
 
     def post(self, request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
         """303 to the page when it is decided; else the page again, the person's text kept."""

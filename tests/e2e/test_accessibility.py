@@ -36,6 +36,7 @@ MEASURE = """options => axe.run(document, options).then(found => ({
 SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 #: Routes that answer a GET with something else than a page.
 NOT_PAGES = {
+    "bell": "a part of every page, measured open on the page of notices",
     "decision_status": "a part of the decision page",
     "extend": "a part of the decision page",
     "export_history": "a file",
@@ -195,6 +196,13 @@ def as_reviewer(walk: Walk, scene: Scene) -> None:
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()
     walk.measure("the list of keys")
+    page.keyboard.press("Escape")
+    walk.go("/notifications/")
+    page.locator("[data-bell] summary").click()
+    expect(page.locator(".bell-list .told").first).to_be_visible()
+    walk.measure("the bell, open")
+    walk.go("/notifications/?show=unread")
+    walk.go("/notifications/preferences/")
     walk.go("/review/?q=nothing-is-called-this")
     walk.go("/review/?tab=decided")
     for run in (scene.after, scene.escalated, scene.before):

@@ -200,6 +200,7 @@ DOINGS: dict[str, Callable[[World], Doing]] = {
 }
 #: POST routes that know no key, and why none is needed.
 ASKING = {
+    "notifications/read/": "what is marked as read twice is as read as before",
     "tools/search/": "a question in a body: nothing is made and nothing decided",
     "tools/suggest/": "a question in a body: the plan is answered, not kept",
 }

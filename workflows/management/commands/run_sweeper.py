@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from collections.abc import Iterator
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import Error, close_old_connections, connection
+from django.utils.module_loading import import_string
 from redis.exceptions import RedisError
 
 from workflows import background, conf
@@ -38,7 +41,7 @@ class Command(BaseCommand):
             signal.signal(number, lambda *_: stop.set())
         follower = Follower()
         follower.start()
-        sender = _start_sender(stop)
+        beside = [*_start_sender(stop), *_start_beside(stop)]
         try:
             while not stop.is_set():
                 _round()
@@ -46,18 +49,25 @@ class Command(BaseCommand):
         finally:
             stop.set()
             follower.stop()
-            if sender is not None:
-                sender.join()
+            for thread in beside:
+                thread.join()
             background.shutdown()
 
 
-def _start_sender(stop: threading.Event) -> threading.Thread | None:
-    """Webhooks go out beside the rounds, in threads of their own; None when switched off."""
-    if not conf.webhook_concurrency():
-        return None
-    thread = threading.Thread(target=Sender(stop).run, name="webhooks")
-    thread.start()
-    return thread
+def _start_sender(stop: threading.Event) -> Iterator[threading.Thread]:
+    """Webhooks go out beside the rounds, in threads of their own, unless switched off."""
+    if conf.webhook_concurrency():
+        thread = threading.Thread(target=Sender(stop).run, name="webhooks")
+        thread.start()
+        yield thread
+
+
+def _start_beside(stop: threading.Event) -> Iterator[threading.Thread]:
+    """What stands above this app and goes on beside the rounds, by dotted path."""
+    for path in settings.HOLDPOINT.get("sweep_threads", ()):
+        thread = threading.Thread(target=import_string(path), args=(stop,), name=path)
+        thread.start()
+        yield thread
 
 
 def _round() -> None:

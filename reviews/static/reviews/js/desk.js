@@ -1,4 +1,5 @@
 // What every page needs: clocks that stay true, menus that close, shortcuts, the connection's state.
+import { startBell } from "./bell.js";
 import { startClock } from "./clock.js";
 import { startKeys } from "./keys.js";
 import { startSocket } from "./socket.js";
@@ -24,4 +25,6 @@ document.addEventListener("htmx:sendError", () => {
 
 startClock();
 startKeys();
-startSocket(document.querySelector("[data-socket]"));
+startBell();
+// A page without news of its own listens for the bell's.
+startSocket(document.querySelector("[data-socket]") ?? document.querySelector("[data-bell]"));

@@ -3,6 +3,7 @@
 // Events reach the page as `holdpoint:news` on <body>, with the event as detail; while the socket is down
 // `holdpoint:poll` fires every 20 seconds instead.  Both can serve as htmx triggers.
 
+const QUEUE = "/ws/reviews/";
 const POLL_MS = 20000;
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 30000;
@@ -98,6 +99,7 @@ export class NewsSocket {
     } catch {
       return;
     }
+    if (event.type === "notices") return tell("holdpoint:bell", event);
     const place = this.#execution ? this.#sequence.take(event.executionId, event.seq) : "new";
     if (place === "gap") this.#socket.close(4000, "gap");
     else if (place === "new") tell("holdpoint:news", event);
@@ -129,7 +131,7 @@ export class NewsSocket {
 export function startSocket(element) {
   if (!element) return null;
   const after = Number.parseInt(element.dataset.after ?? "", 10);
-  const socket = new NewsSocket(element.dataset.socket, Number.isNaN(after) ? null : after);
+  const socket = new NewsSocket(element.dataset.socket ?? QUEUE, Number.isNaN(after) ? null : after);
   socket.open();
   window.addEventListener("offline", () => showState("offline"));
   window.addEventListener("online", () => {

@@ -1,0 +1,114 @@
+"""Chats that are told of reviews: kept here.  Messages on their way: to be read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from reviews.models_notices import ChatHook, NoticeKind, NoticeMessage
+from reviews.notices.letters import test_post
+from reviews.notices.sender import NotSent, post_to
+from workflows.sealing import seal
+from workflows.webhooks.addresses import problem_of
+
+from .reading import ReadOnly
+
+if TYPE_CHECKING:
+    HookForm = forms.ModelForm[ChatHook]
+    HookBase = admin.ModelAdmin[ChatHook]
+    MessageBase = admin.ModelAdmin[NoticeMessage]
+else:
+    HookForm = forms.ModelForm
+    HookBase = MessageBase = admin.ModelAdmin
+
+#: What a chat can be told of; the rest is between people.
+_KINDS = (
+    NoticeKind.WAITING,
+    NoticeKind.REMINDER,
+    NoticeKind.ESCALATED,
+    NoticeKind.DECIDED,
+)
+
+
+class ChatHookForm(HookForm):
+    """The address is written and never shown again."""
+
+    address = forms.CharField(
+        label=gettext_lazy("Address"),
+        required=False,
+        max_length=2000,
+        widget=forms.TextInput(attrs={"autocomplete": "off", "size": 80}),
+        help_text=gettext_lazy(
+            "The incoming webhook's, with https://. It is kept sealed and not shown again; left"
+            " empty it stays as it is."
+        ),
+    )
+    kinds = forms.MultipleChoiceField(
+        choices=[(kind.value, kind.label) for kind in _KINDS],
+        initial=[kind.value for kind in _KINDS if kind is not NoticeKind.DECIDED],
+        widget=forms.CheckboxSelectMultiple,
+    )
+
+    class Meta:
+        model = ChatHook
+        fields = ("name", "workflow", "group", "kinds", "enabled")
+
+    def clean_address(self) -> str:
+        """An address that may be posted to; a new hook needs one."""
+        address: str = self.cleaned_data["address"].strip()
+        if not address and not self.instance.pk:
+            raise forms.ValidationError(_("A new chat needs its address."))
+        if address and (problem := problem_of(address)):
+            raise forms.ValidationError(problem)
+        return address
+
+    def save(self, commit: bool = True) -> ChatHook:  # noqa: FBT001, FBT002 - Django's
+        if self.cleaned_data["address"]:
+            self.instance.url = seal(self.cleaned_data["address"])
+        saved: ChatHook = super().save(commit)
+        return saved
+
+
+@admin.register(ChatHook)
+class ChatHookAdmin(HookBase):
+    """Incoming webhooks of chats."""
+
+    form = ChatHookForm
+    list_display = (
+        "name", "workflow", "group", "enabled", "last_success_at", "last_failure_at", "last_error",
+    )  # fmt: skip
+    list_select_related = ("workflow", "group")
+    readonly_fields = ("last_success_at", "last_failure_at", "last_error")
+    actions = ("send_test",)
+
+    @admin.action(description=gettext_lazy("Send a test message"))
+    def send_test(self, request: HttpRequest, queryset: QuerySet[ChatHook]) -> None:
+        """Post to each now, and say what came of it."""
+        for hook in queryset[:20]:
+            try:
+                post_to(hook, test_post())
+            except NotSent as error:
+                messages.error(request, f"{hook.name}: {error}")
+            else:
+                messages.success(request, _("%(name)s took it.") % {"name": hook.name})
+
+
+@admin.register(NoticeMessage)
+class NoticeMessageAdmin(ReadOnly, MessageBase):
+    """The outbox: what was sent, what is tried again, what was given up and why."""
+
+    list_display = (
+        "id", "user", "hook", "status", "attempts", "next_at", "error", "created_at", "finished_at",
+    )  # fmt: skip
+    list_filter = ("status",)
+    list_select_related = ("user", "hook")
+    search_fields = ("user__username", "hook__name", "error")
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        return ("user", "hook", "status", "attempts", "next_at", "error", "created_at")

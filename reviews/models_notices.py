@@ -1,0 +1,149 @@
+"""Rows for what people are told: notices, their wishes, and messages on their way."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+
+class NoticeKind(models.TextChoices):
+    """What somebody can be told of."""
+
+    WAITING = "waiting", "a review waits for me or my group"
+    REMINDER = "reminder", "a review still waits"
+    ESCALATED = "escalated", "a review is escalated to me"
+    DECIDED = "decided", "a run of mine was decided"
+    CLAIM_GIVEN = "claim_given", "a review is given to me"
+    CLAIM_TAKEN = "claim_taken", "my claim is given to somebody else"
+    CLAIM_ENDED = "claim_ended", "my claim runs out"
+
+
+class Notice(models.Model):
+    """One thing that one person was told; nobody else sees it.
+
+    `key` says what it is about, so that nobody is told the same thing twice.  `detail` has words
+    and ids, never what a review shows.
+    """
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="notices", db_index=False
+    )
+    kind = models.CharField(max_length=12, choices=NoticeKind.choices)
+    execution = models.ForeignKey(
+        "workflows.Execution", on_delete=models.CASCADE, related_name="+", db_index=False
+    )
+    hold = models.ForeignKey(
+        "workflows.Hold", on_delete=models.CASCADE, related_name="+", db_index=False
+    )
+    actor = models.CharField(max_length=150, blank=True, default="")
+    detail = models.JSONField(default=dict, encoder=DjangoJSONEncoder)
+    key = models.CharField(max_length=120)
+    created_at = models.DateTimeField(db_default=Now())
+    read_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = [models.UniqueConstraint(fields=["user", "key"], name="notice_once")]
+        indexes = [
+            models.Index(fields=["user", "-id"], name="notice_newest"),
+            models.Index(fields=["user", "-id"], condition=Q(read_at=None), name="notice_unread"),
+            models.Index(fields=["hold"], condition=Q(read_at=None), name="notice_of_hold"),
+            models.Index(fields=["execution"], condition=Q(read_at=None), name="notice_of_run"),
+            models.Index(fields=["created_at"], name="notice_by_time"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.hold_id}"
+
+
+class NoticePreference(models.Model):
+    """What a person wants to be told otherwise than by default."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", primary_key=True
+    )
+    # Kinds that are not shown in the product, and kinds that are sent by e-mail.
+    muted = ArrayField(models.CharField(max_length=12), default=list)
+    mailed = ArrayField(models.CharField(max_length=12), default=list)
+
+    def __str__(self) -> str:
+        return f"preferences of {self.user_id}"
+
+
+class ChatHook(models.Model):
+    """A chat's incoming webhook that is told of reviews: of a workflow, of a group, or of all."""
+
+    name = models.CharField(max_length=100)
+    # Whoever knows the address may write into the chat: sealed with SECRET_KEY, as secrets are.
+    url = models.TextField()
+    workflow = models.ForeignKey(
+        "workflows.Workflow", null=True, blank=True, on_delete=models.CASCADE, related_name="+"
+    )
+    group = models.ForeignKey(
+        "auth.Group", null=True, blank=True, on_delete=models.CASCADE, related_name="+"
+    )
+    kinds = ArrayField(models.CharField(max_length=12), default=list)
+    enabled = models.BooleanField(default=True)
+    last_success_at = models.DateTimeField(null=True, editable=False)
+    last_failure_at = models.DateTimeField(null=True, editable=False)
+    last_error = models.TextField(blank=True, default="", editable=False)
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class NoticeMessage(models.Model):
+    """One e-mail to a person, or one post to a chat; it gathers what comes until it is due.
+
+    The outbox: written with what it tells of, taken by a sender under a lease, sent at least once.
+    `items` are {"kind", "hold", "key", "actor", "detail"}.
+    """
+
+    class Status(models.TextChoices):
+        PENDING = "PENDING", "on its way"
+        SENT = "SENT", "sent"
+        DROPPED = "DROPPED", "nothing was left to tell"
+        FAILED = "FAILED", "given up"
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE, related_name="+"
+    )
+    hook = models.ForeignKey(ChatHook, null=True, on_delete=models.CASCADE, related_name="+")
+    items = models.JSONField(default=list, encoder=DjangoJSONEncoder)
+    status = models.CharField(max_length=8, choices=Status.choices, default=Status.PENDING)
+    # Nothing joins it any more once somebody has begun to send it.
+    closed = models.BooleanField(default=False, db_default=False)
+    attempts = models.IntegerField(default=0, db_default=0)
+    next_at = models.DateTimeField()
+    error = models.TextField(blank=True, default="", db_default="")
+    created_at = models.DateTimeField(db_default=Now())
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(user=None, hook__isnull=False) | Q(user__isnull=False, hook=None),
+                name="message_has_one_receiver",
+            ),
+            models.UniqueConstraint(
+                fields=["user"], condition=Q(closed=False), name="message_gathers_for_user"
+            ),
+            models.UniqueConstraint(
+                fields=["hook"], condition=Q(closed=False), name="message_gathers_for_hook"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["next_at"], condition=Q(status="PENDING"), name="message_due"),
+            models.Index(fields=["finished_at"], name="message_finished"),
+        ]
+
+    def __str__(self) -> str:
+        return f"message {self.pk} {self.status}"

@@ -1,0 +1,69 @@
+"""What I was told: the bell, its page, marking as read, what I want to be told."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from reviews import selectors
+from reviews.notices import inbox
+from reviews.notices.preferences import save_wishes
+from reviews.pages.notices import bell_context, notices_context, preferences_context
+
+from .common import SeeOther, fragment, is_htmx, page, person
+
+_MOST_MARKED = 200
+
+
+@login_required
+@require_safe
+def notices(request: HttpRequest) -> HttpResponse:
+    """All my notices, or the unread."""
+    show, cursor = request.GET.get("show", ""), request.GET.get("cursor", "")
+    try:
+        context = notices_context(person(request), show=show, cursor=cursor)
+    except selectors.BadCursor:
+        raise Http404 from None
+    return page(request, "reviews/notices.html", context, section="notices")
+
+
+@login_required
+@require_safe
+def bell(request: HttpRequest) -> HttpResponse:
+    """The newest of them, as the bell shows them."""
+    return fragment(request, "reviews/_bell_list.html", bell_context(person(request)))
+
+
+@login_required
+@require_POST
+def read_notices(request: HttpRequest) -> HttpResponse:
+    """Mark as read: `notice` names some, `everything` all."""
+    user = person(request)
+    ids = [
+        int(text)
+        for text in request.POST.getlist("notice")[:_MOST_MARKED]
+        if text.isascii() and text.isdigit() and len(text) < 19
+    ]
+    inbox.mark_read(user, ids=ids, everything="everything" in request.POST)
+    if is_htmx(request):
+        return fragment(request, "reviews/_bell_list.html", bell_context(user))
+    return SeeOther(reverse("reviews:notices"))
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def notice_preferences(request: HttpRequest) -> HttpResponse:
+    """What I want to be told, and how; a POST keeps it."""
+    user = person(request)
+    if request.method == "POST":
+        shown, mailed = request.POST.getlist("shown"), request.POST.getlist("mailed")
+        save_wishes(user=user, shown=shown, mailed=mailed)
+        messages.success(request, _("Saved."))
+        return SeeOther(reverse("reviews:notice_preferences"))
+    return page(
+        request, "reviews/notice_preferences.html", preferences_context(user), section="notices"
+    )

@@ -1,0 +1,75 @@
+"""Runs that wait, people with addresses, and a feed that is read by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from reviews.models_notices import Notice
+from reviews.notices import feed
+from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.integration.reviews.conftest import make_user as make_user
+from tests.integration.reviews.conftest import operator as operator
+from tests.integration.reviews.conftest import start as start
+from workflows.event_log import Horizon
+from workflows.models import ExecutionEvent, Hold
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+BEFORE = "BEFORE_EXECUTION"
+Wait = Callable[..., Hold]
+
+
+@pytest.fixture(autouse=True)
+def _at_once(transactional_db: None, settings: Any) -> None:
+    """Messages are due as soon as they are written."""
+    settings.HOLDPOINT = {
+        **settings.HOLDPOINT,
+        "notice_gather_seconds": 0,
+        "notice_pause_seconds": 0,
+        "notice_backoff_seconds": 0,
+        "webhook_allow_loopback": True,
+        "webhook_timeout_seconds": 5.0,
+    }
+
+
+@pytest.fixture
+def ann(make_user: MakeUser) -> User:
+    return make_user("ann", "reviewer", email="ann@example.com")
+
+
+@pytest.fixture
+def bob(make_user: MakeUser) -> User:
+    return make_user("bob", "reviewer", email="bob@example.com")
+
+
+@pytest.fixture
+def wait(start: Start) -> Wait:
+    """A run of the operator's that waits before its only task."""
+
+    def go(**review: Any) -> Hold:
+        actor = {"actor": review.pop("actor")} if "actor" in review else {}
+        asked = {"on_timeout": "keep_waiting", **review}
+        return only_hold(start(echo("a", phase=BEFORE, **asked), **actor))
+
+    return go
+
+
+def read_feed() -> None:
+    """Until the journal is read to its end."""
+    newest = ExecutionEvent.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
+    horizon = Horizon()
+    while horizon.reach(patience=10) < newest:
+        pass
+    while feed.read_new(horizon):
+        pass
+
+
+def told(user: User, *, unread: bool = False) -> list[str]:
+    """Kinds of the person's notices, oldest first."""
+    rows = Notice.objects.filter(user=user).order_by("pk")
+    rows = rows.filter(read_at=None) if unread else rows
+    return list(rows.values_list("kind", flat=True))

@@ -1,0 +1,243 @@
+"""Who is told of what, once, and what is done with afterwards."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.db import connection
+from django.db.models.functions import Now
+from django.test import Client
+
+from reviews import claims, services
+from reviews.models import ReviewClaim
+from reviews.models_notices import Notice, NoticeMessage
+from reviews.notices import feed, inbox, timers
+from reviews.notices.preferences import KINDS, save_wishes
+from tests.integration.notices.conftest import Wait, read_feed, told
+from tests.integration.reviews.conftest import MakeUser, Start, echo
+from tests.integration.workflows.test_waiting import at_once, pass_time
+from workflows.engine.commands import Abort
+from workflows.models import Hold
+from workflows.models_ops import EventCursor
+from workflows.recovery import escalate_due
+from workflows.services import submit_command
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+def decide(hold: Hold, user: User, decision: str = "APPROVE", **more: Any) -> None:
+    hold.refresh_from_db()
+    version = hold.execution.events.count()
+    services.decide(
+        hold_id=hold.pk, user=user, decision=decision, version=version, source="test", **more
+    )
+
+
+def test_those_who_may_decide_are_told_and_nobody_else(
+    wait: Wait, make_user: MakeUser, ann: User, bob: User, operator: User
+) -> None:
+    auditor = make_user("aud", "auditor", "reviewer")
+    gone = make_user("gone", "reviewer", is_active=False)
+    legal = make_user("lea", "legal")
+    wait()
+    read_feed()
+    assert (told(ann), told(bob)) == (["waiting"], ["waiting"])
+    assert [told(each) for each in (auditor, gone, legal, operator)] == [[], [], [], []]
+
+
+def test_whoever_started_a_run_is_not_asked_to_approve_it(wait: Wait, ann: User, bob: User) -> None:
+    wait(actor=ann)
+    read_feed()
+    assert (told(ann), told(bob)) == ([], ["waiting"])
+
+
+def test_a_decision_settles_what_asked_for_it_and_tells_the_starter(
+    wait: Wait, ann: User, bob: User, operator: User
+) -> None:
+    hold = wait()
+    read_feed()
+    decide(hold, ann)
+    read_feed()
+    assert (told(ann, unread=True), told(bob, unread=True)) == ([], [])
+    (notice,) = Notice.objects.filter(user=operator)
+    assert (notice.kind, notice.actor, notice.detail["decision"]) == ("decided", "ann", "APPROVE")
+
+
+def test_what_was_decided_before_anybody_looked_bothers_nobody(
+    wait: Wait, ann: User, bob: User
+) -> None:
+    decide(wait(), ann)
+    read_feed()
+    assert told(bob) == []
+
+
+def test_a_run_that_is_aborted_leaves_nothing_to_do(wait: Wait, ann: User) -> None:
+    hold = wait()
+    read_feed()
+    submit_command(execution_id=hold.execution_id, command=Abort(), actor="operator", source="test")
+    read_feed()
+    assert told(ann) == ["waiting"]
+    assert inbox.unread_count(ann) == 0
+
+
+def test_a_step_tells_the_new_group_and_the_people_it_names(
+    wait: Wait, make_user: MakeUser, ann: User, operator: User
+) -> None:
+    lea, outsider = make_user("lea", "legal"), make_user("out", "integrator")
+    steps = [{"after_seconds": 60, "groups": ["legal"], "tell": ["operator", "out", "nobody"]}]
+    hold = wait(escalation=steps)
+    read_feed()
+    assert inbox.unread_count(lea) == 0
+    pass_time(hold, 61)
+    escalate_due()
+    read_feed()
+    assert [told(each) for each in (lea, ann, operator)] == [
+        ["escalated"],
+        ["waiting"],
+        ["escalated"],
+    ]
+    assert [inbox.unread_count(each) for each in (lea, operator)] == [1, 1]
+    # Somebody who may not see the run is shown nothing of it.
+    assert inbox.unread_count(outsider) == 0
+    assert not inbox.notices_of(outsider).exists()
+    decide(hold, lea)
+    assert hold.execution.review_records.get().reviewer == lea
+
+
+def test_a_reminder_goes_to_whoever_has_claimed_it_else_to_all(
+    wait: Wait, ann: User, bob: User
+) -> None:
+    reminders = [{"after_seconds": 60}, {"after_seconds": 120}]
+    hold = wait(reminders=reminders)
+    pass_time(hold, 61)
+    assert timers.remind_due() == 1
+    assert (told(ann), told(bob)) == (["reminder"], ["reminder"])
+    claims.claim(hold_id=hold.pk, user=ann)
+    pass_time(hold, 60)
+    assert (timers.remind_due(), timers.remind_due()) == (1, 0)
+    assert (told(ann), told(bob)) == (["reminder", "reminder"], ["reminder"])
+
+
+def test_four_sweepers_remind_and_read_once(wait: Wait, ann: User, bob: User) -> None:
+    for _ in range(5):
+        pass_time(wait(reminders=[{"after_seconds": 60}]), 61)
+
+    def sweep() -> None:
+        timers.remind_due()
+        feed.read_new()
+
+    at_once(sweep)
+    timers.remind_due()
+    read_feed()
+    expected = ["reminder"] * 5 + ["waiting"] * 5
+    assert (sorted(told(ann)), sorted(told(bob))) == (expected, expected)
+    lines = [line for row in NoticeMessage.objects.filter(user=ann) for line in row.items]
+    assert sorted(line["kind"] for line in lines) == ["reminder"] * 5
+
+
+def test_a_feed_that_dies_tells_again_from_where_it_was(
+    wait: Wait, ann: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_feed()
+    before = EventCursor.objects.get(name=feed.NAME).event
+    wait()
+
+    def dies(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("the power is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(feed, "settle", dies)  # after the notices, before the commit
+        with pytest.raises(RuntimeError):
+            read_feed()
+    assert EventCursor.objects.get(name=feed.NAME).event == before
+    assert told(ann) == []
+    read_feed()
+    assert told(ann) == ["waiting"]
+
+
+def test_claims_given_taken_and_run_out(
+    wait: Wait, ann: User, bob: User, operator: User, make_user: MakeUser
+) -> None:
+    cy = make_user("cy", "reviewer")
+    hold = wait()
+    claims.assign(hold_id=hold.pk, user=operator, to="ann")
+    assert told(ann) == ["claim_given"]
+    claims.assign(hold_id=hold.pk, user=cy, to="bob")
+    assert (told(ann), told(bob)) == (["claim_given", "claim_taken"], ["claim_given"])
+    assert "cy gave your claim to bob" in page_of(ann, "/notifications/")
+    ReviewClaim.objects.filter(hold=hold).update(expires_at=Now() - timedelta(seconds=1))
+    assert sum(at_once(timers.claims_ended)) == 1
+    assert told(bob) == ["claim_given", "claim_ended"]
+    assert not ReviewClaim.objects.exists()
+    # Taking it oneself tells nobody.
+    claims.claim(hold_id=hold.pk, user=cy)
+    claims.assign(hold_id=hold.pk, user=cy, to="cy")
+    assert told(cy) == []
+
+
+def page_of(user: User, path: str) -> str:
+    client = Client()
+    client.force_login(user)
+    response = client.get(path)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_what_is_muted_is_not_shown(wait: Wait, ann: User) -> None:
+    save_wishes(user=ann, shown=[kind for kind in KINDS if kind != "waiting"], mailed=["waiting"])
+    wait()
+    read_feed()
+    assert told(ann) == []
+    assert NoticeMessage.objects.get(user=ann).items[0]["kind"] == "waiting"
+
+
+def test_by_default_only_reminders_and_escalations_are_mailed(
+    wait: Wait, make_user: MakeUser, ann: User
+) -> None:
+    lea = make_user("lea", "legal", email="lea@example.com")
+    hold = wait(
+        reminders=[{"after_seconds": 60}], escalation=[{"after_seconds": 60, "groups": ["legal"]}]
+    )
+    read_feed()
+    assert not NoticeMessage.objects.exists()
+    pass_time(hold, 61)
+    timers.remind_due()
+    escalate_due()
+    read_feed()
+    kinds = {
+        row.user_id: [line["kind"] for line in row.items] for row in NoticeMessage.objects.all()
+    }
+    assert kinds == {ann.pk: ["reminder"], lea.pk: ["escalated"]}
+
+
+def test_whoever_loses_the_group_sees_nothing_of_it(wait: Wait, ann: User) -> None:
+    wait()
+    read_feed()
+    assert inbox.unread_count(ann) == 1
+    ann.groups.clear()
+    assert inbox.unread_count(ann) == 0
+    assert not inbox.notices_of(ann).exists()
+
+
+def test_old_notices_are_forgotten(wait: Wait, ann: User) -> None:
+    wait()
+    read_feed()
+    assert timers.forget_old() == 0
+    Notice.objects.update(created_at=Now() - timedelta(days=91))
+    assert timers.forget_old() == 1
+
+
+def test_many_holds_at_once_cost_a_few_statements(
+    start: Start, ann: User, bob: User, django_assert_max_num_queries: Any
+) -> None:
+    tasks = [echo(f"t{n}", phase="BEFORE_EXECUTION") for n in range(50)]
+    read_feed()
+    start(*tasks)
+    with django_assert_max_num_queries(25):
+        feed.read_new()
+    read_feed()
+    assert len(told(ann)) == len(told(bob)) == 50
+    assert connection.vendor == "postgresql"
