@@ -45,6 +45,7 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
             "reviews.notices.timers.claims_ended",
             "reviews.notices.timers.forget_old",
             "reviews.heads.note_head",
+            "reviews.backtest_work.resend",
             "workflows.webhooks.keeping.forget_old",
             "workflows.measuring.count_events",
         ],

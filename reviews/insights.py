@@ -18,6 +18,7 @@ from workflows.models import Hold
 
 from .history import records
 from .models import ClaimStart, HumanReviewRecord
+from .spared import spared as spared_reviews
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -172,6 +173,14 @@ def _per_day(holds: QuerySet[Hold], column: str, period: Period) -> dict[date, i
         holds = holds.filter(Q(status=Hold.Status.OPEN) | Q(decided_at__isnull=False))
     rows = holds.filter(**inside).annotate(day=TruncDate(column, tzinfo=UTC)).values("day")
     return dict(rows.annotate(number=Count("pk")).values_list("day", "number"))
+
+
+def spared(scope: Scope) -> int:
+    """Reviews of the period that rules did not ask for."""
+    rows = spared_reviews(scope.user).order_by()
+    if scope.workflow:
+        rows = rows.filter(execution__title=scope.workflow)
+    return rows.filter(created_at__gte=scope.period.start, created_at__lt=scope.period.end).count()
 
 
 @dataclass(frozen=True, slots=True)

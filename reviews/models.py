@@ -13,9 +13,11 @@ from django.db.models import F, Func, Q, TextField, Value
 from django.db.models.functions import Now
 
 from . import models_notices
+from .models_backtest import Backtest as Backtest
 
 #: Django finds an app's rows through this module.
 ALSO_HERE = (models_notices,)
+
 #: Characters that part words in names such as `builtin.write_file`; full text keeps them together.
 JOINTS = "._-/:"
 

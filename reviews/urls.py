@@ -3,6 +3,7 @@
 from django.urls import path
 
 from .views import (
+    backtest,
     bulk,
     capabilities,
     claiming,
@@ -69,6 +70,7 @@ urlpatterns = [
     path("plan/", planner.PlannerView.as_view(), name="planner"),
     path("workflows/", workflows.workflows, name="workflows"),
     path("workflows/<int:workflow_id>/", workflows.workflow, name="workflow"),
+    path("workflows/<int:workflow_id>/rules/", backtest.rules, name="workflow_rules"),
     path("workflows/<int:workflow_id>/start/", starting.start, name="start"),
     path("runs/<int:execution_id>/capability/", capabilities.make, name="make_capability"),
     path("capabilities/", capabilities.capabilities, name="capabilities"),
@@ -78,11 +80,21 @@ urlpatterns = [
     path("history/export/", exports.export, name="export_history"),
     path("history/denied/", exports.denied, name="denied"),
     path("history/<int:record_id>/", history.record, name="record"),
+    path("history/spared/", backtest.spared, name="spared"),
     path("insights/", insights.insights, name="insights"),
     path("notifications/", notices.notices, name="notices"),
     path("notifications/bell/", notices.bell, name="bell"),
     path("notifications/read/", notices.read_notices, name="notices_read"),
     path("notifications/preferences/", notices.notice_preferences, name="notice_preferences"),
+    path("insights/backtest/", backtest.backtest, name="backtest"),
+    path("insights/backtest/check/", backtest.check, name="backtest_check"),
+    path("insights/backtest/<int:backtest_id>/", backtest.report, name="backtest_report"),
+    path(
+        "insights/backtest/<int:backtest_id>/progress/",
+        backtest.progress,
+        name="backtest_progress",
+    ),
+    path("insights/backtest/<int:backtest_id>/publish/", backtest.publish, name="backtest_publish"),
     path("tokens/", tokens.tokens, name="tokens"),
     path("tokens/<int:token_id>/revoke/", tokens.revoke_token, name="revoke_token"),
     path("tools/", tools.tools, name="tools"),

@@ -251,7 +251,7 @@ def _settles(event: ev.Event, known: Mapping[str, Settled]) -> dict[str, Settled
             skipped = Settled(TaskStatus.SKIPPED, skip=SkipReason.COMMAND)
             return dict.fromkeys(event.tasks, skipped)
         case ev.TaskSucceeded():
-            return {event.task_id: Settled(TaskStatus.SUCCEEDED, event.output)}
+            return {event.task_id: Settled(TaskStatus.SUCCEEDED, event.output, inputs=event.inputs)}
         case ev.TaskErrored() if event.retry_at is None:
             return {event.task_id: Settled(TaskStatus.FAILED)}
         case ev.HoldDecided() if event.task_id:

@@ -118,3 +118,13 @@ def may_operate(user: User | AnonymousUser | Any, execution: Execution) -> bool:
 def may_subscribe(user: User | AnonymousUser | Any) -> bool:
     """Whether the user may have events sent to addresses of their own."""
     return bool(roles_of(user) & _SUBSCRIBE)
+
+
+def may_backtest(user: User | AnonymousUser | Any) -> bool:
+    """Whether the user may hold rules against past reviews: those who see every execution."""
+    return bool(roles_of(user) & _SEE_ALL)
+
+
+def may_publish_rules(user: User | AnonymousUser | Any) -> bool:
+    """Whether the user may say which reviews are spared; having started a run is not enough."""
+    return bool(roles_of(user) & _OPERATE)

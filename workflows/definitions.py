@@ -113,8 +113,10 @@ def save_workflow(
 
 
 def delete_workflow(*, workflow: Workflow) -> None:
-    """Remove a workflow that was never run; raises Refused otherwise."""
+    """Remove a workflow that was never run and has no rules; raises Refused otherwise."""
     try:
         workflow.delete()
     except ProtectedError as error:
-        raise Refused("in_use", "It has been run; switch it off instead of removing it.") from error
+        raise Refused(
+            "in_use", "It has been run, or has rules; switch it off instead of removing it."
+        ) from error

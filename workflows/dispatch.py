@@ -79,7 +79,9 @@ def context_of(job_id: str) -> dict[str, str]:
     found = _ID.fullmatch(job_id)
     if found is None:
         return {}
-    context = {"execution_id": found[2]}
+    # The executions app's own jobs are all about an execution; jobs of others about what they name.
+    about = "execution_id" if found[1].startswith("workflows-") else "subject_id"
+    context = {about: found[2]}
     return {**context, "request_id": found[3]} if found[3] else context
 
 

@@ -130,7 +130,9 @@ class JournalRun:
             for name, reason in event.skips.items():
                 self._outputs[name] = Settled(TaskStatus.SKIPPED, skip=reason)
         elif event.kind == "task_succeeded":
-            self._outputs[event.task_id] = Settled(TaskStatus.SUCCEEDED, event.output)
+            self._outputs[event.task_id] = Settled(
+                TaskStatus.SUCCEEDED, event.output, inputs=event.inputs
+            )
         elif event.kind == "task_errored" and event.retry_at is None:
             self._outputs[event.task_id] = Settled(TaskStatus.FAILED)
         elif event.kind == "hold_decided" and event.task_id:
@@ -261,11 +263,11 @@ class JournalRun:
     def settled(self, task_ids: Sequence[str]) -> Mapping[str, Settled]:
         missing = [name for name in task_ids if name not in self._outputs]
         if missing:
-            parameters = {"id": int(self.execution_id), "tasks": missing}
-            for name, status, skip, output in execute(sql.SETTLED, parameters):
+            parameters = {"id": int(self.execution_id), "tasks": missing, "layer": self.state.layer}
+            for name, status, skip, *data in execute(sql.SETTLED, parameters):
+                value, inputs = (None if text is None else json.loads(text) for text in data)
                 reason = SkipReason(skip) if skip else None
-                value = None if output is None else json.loads(output)
-                self._outputs[name] = Settled(TaskStatus(status), value, reason)
+                self._outputs[name] = Settled(TaskStatus(status), value, reason, inputs)
         return {name: self._outputs[name] for name in task_ids if name in self._outputs}
 
     def take_commands(self) -> Iterator[QueuedCommand]:
@@ -447,6 +449,8 @@ def fork(
         stage=bookmark.stage,
         failed_leaf=bookmark.failed_leaf,
         layer_failed=bookmark.layer_failed,
+        # A sample falls for a fork as it fell for what it was forked from.
+        origin=bookmark.origin or str(parent.pk),
     )
     execution = Execution.objects.create(
         workflow=parent.workflow,

@@ -14,7 +14,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from . import models_ops
+from . import models_ops, models_rules
 from .engine.policy import TriggerPhase
 from .engine.state import HoldReason, SkipReason
 from .engine.status import ExecutionStatus, TaskStatus
@@ -22,7 +22,7 @@ from .models_ahead import Speculation as Speculation
 from .models_ops import IdempotencyKey as IdempotencyKey
 
 #: Django finds an app's rows through this module.
-ALSO_HERE = (models_ops,)
+ALSO_HERE = (models_ops, models_rules)
 _LIVE = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
 
 
@@ -173,6 +173,11 @@ class ExecutionEvent(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["execution", "seq"], name="event_seq_once"),
+        ]
+        indexes = [
+            models.Index(
+                fields=["-id"], condition=Q(kind="review_spared"), name="event_review_spared"
+            ),
         ]
         ordering = ("execution_id", "seq")
 

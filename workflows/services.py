@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from pydantic import ValidationError
 from structlog.contextvars import bound_contextvars
 
-from . import access, aside, capabilities, conf, journal
+from . import access, aside, capabilities, conf, journal, rulebook
 from .agents import RegisteredAgents, agent_names
 from .crashpoints import crashpoint
 from .dispatch import send_speculation, send_worker
@@ -22,7 +22,7 @@ from .engine.dag import CapabilityTask, Plan, ToolTask
 from .engine.decide import Refused
 from .engine.loop import submit
 from .engine.permissions import NAMED
-from .engine.policy import Policy
+from .engine.policy import Policy, ReviewRules
 from .engine.ports import Ports, StaleVersion
 from .engine.structure import PlanInvalid, Problem, validation_problems
 from .models import Checkpoint, CommandLog, Execution, Workflow
@@ -101,11 +101,12 @@ def start_execution(
     checked = check_plan(workflow.plan if workflow else plan)
     merged = check_policy(workflow.policy if workflow else {}, policy or {})
     name = title or (workflow.title if workflow else "Ad-hoc run")
+    rules = rulebook.in_force(workflow) if workflow else ReviewRules()
     with transaction.atomic():
         execution = journal.create(
             workflow=workflow,
             plan=checked,
-            policy=merged,
+            policy=merged.model_copy(update={"review_rules": rules}),
             inputs=values,
             title=name[:200],
             created_by=actor,
@@ -130,6 +131,9 @@ def check_plan(data: Any) -> Plan:
 
 def check_policy(base: Mapping[str, Any], override: Mapping[str, Any]) -> Policy:
     """The policy with the override laid over it; raises InvalidRequest."""
+    if "review_rules" in base or "review_rules" in override:
+        message = "rules that spare reviews are published for a workflow, not given with a policy"
+        raise InvalidRequest((Problem("policy.review_rules", "published_only", message),))
     try:
         policy = Policy.model_validate(base).overridden_by(override)
     except ValidationError as error:

@@ -44,6 +44,7 @@ _EACH_USE = ReviewPolicy(
     on_timeout="keep_waiting",
     on_reject="fail",
     instructions="This capability asks before each use.",
+    always=True,
 )
 
 
@@ -123,6 +124,10 @@ def _capability_problems(task: CapabilityTask, path: str, known: _Known) -> list
     if capability is None:
         message = f"there is no capability {task.capability!r}, or it is disabled"
         return [Problem(_join(path, "capability"), "unknown_capability", message)]
+    review = task.human_review
+    if capability.asks and review is not None and review.enabled and review.spares:
+        message = "this capability asks before each use: its review takes no skip_when or sample"
+        return [Problem(_join(path, "human_review"), "always_reviewed", message)]
     return _mismatches(capability.input_schema, task.inputs, _join(path, "inputs"))
 
 
@@ -152,6 +157,10 @@ def _with_capability(task: CapabilityTask, capability: KnownCapability) -> Capab
     changes: dict[str, Any] = {}
     if task.permission_set is None:
         changes["permission_set"] = capability.permission_set
-    if capability.asks and not (task.human_review and task.human_review.enabled):
-        changes["human_review"] = _EACH_USE
+    review = task.human_review
+    if capability.asks:
+        asked = review is not None and review.enabled
+        changes["human_review"] = (
+            review.model_copy(update={"always": True}) if review and asked else _EACH_USE
+        )
     return task.model_copy(update=changes)

@@ -225,6 +225,7 @@ SPECTACULAR_SETTINGS = {
         "ToolKindEnum": "graphrag.models.ToolKind",
         "DeliveryStatusEnum": "workflows.models_ops.WebhookDelivery.Status",
         "NoticeKindEnum": "reviews.models_notices.NoticeKind",
+        "BacktestStatusEnum": "reviews.models_backtest.Backtest.Status",
     },
     "SWAGGER_UI_DIST": "SIDECAR",
     "REDOC_DIST": "SIDECAR",

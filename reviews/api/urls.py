@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from . import bulk, notices, views
+from . import backtests, bulk, notices, views
 
 urlpatterns = [
     path("reviews/pending/", views.PendingView.as_view(), name="api-reviews-pending"),
@@ -40,6 +40,9 @@ urlpatterns = [
         notices.NotificationPreferencesView.as_view(),
         name="api-notifications-preferences",
     ),
+    path("backtests/", backtests.BacktestsView.as_view(), name="api-backtests"),
+    path("backtests/<str:backtest_id>/", backtests.BacktestView.as_view(), name="api-backtest"),
+    path("workflows/<str:workflow_name>/rules/", backtests.RulesView.as_view(), name="api-rules"),
     path("reviews/history/", views.HistoryView.as_view(), name="api-reviews-history"),
     path("reviews/history/<int:pk>/", views.RecordView.as_view(), name="api-reviews-record"),
 ]

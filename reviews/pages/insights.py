@@ -13,7 +13,7 @@ from reviews import insights
 from reviews.charts import Series, line_chart, shares
 from reviews.insights import Period, Scope, Tally
 from reviews.templatetags.desk import duration_words, elapsed_words
-from workflows.access import visible_to
+from workflows.access import may_backtest, visible_to
 
 from . import words
 
@@ -56,7 +56,15 @@ def insights_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
         "charts": _charts(scope),
         "tables": _tables(scope),
         "history_url": _history(scope),
+        "spared": _spared(scope),
+        "backtest_url": reverse("reviews:backtest") if may_backtest(user) else "",
     }
+
+
+def _spared(scope: Scope) -> dict[str, Any]:
+    """How many reviews rules spared in these days, and where they are listed."""
+    query = f"?{urlencode({'workflow': scope.workflow})}" if scope.workflow else ""
+    return {"count": insights.spared(scope), "url": f"{reverse('reviews:spared')}{query}"}
 
 
 def _earlier(scope: Scope) -> Scope:

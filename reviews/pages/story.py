@@ -165,6 +165,16 @@ def _opened(payload: Payload, actor: str) -> _Line:
     return _Line(f"{name} waits for {who}{' ' + phase if phase else ''}", name, "waiting")
 
 
+def _spared(payload: Payload, actor: str) -> _Line:
+    name = payload["task_id"]
+    when = words.phase_words(payload.get("phase") or "", past=True)
+    return _Line(
+        _("%(task)s was not reviewed %(when)s: %(why)s")
+        % {"task": name, "when": when, "why": payload["why"]},
+        name,
+    )
+
+
 def _voted(payload: Payload, actor: str) -> _Line:
     name = payload.get("task_id") or "it"
     text = f"{payload['voter']} approved {name}; more have to"
@@ -297,6 +307,7 @@ _LINES: dict[str, Callable[[Payload, str], _Line]] = {
     "speculation_hit": _hit,
     "speculation_miss": _missed,
     "hold_opened": _opened,
+    "review_spared": _spared,
     "hold_voted": _voted,
     "hold_decided": _decided,
     "capability_permission_updated": _capability,

@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
+from reviews.pages.rules import rules_summary
 from reviews.pages.runs import starter
 from reviews.pages.workflows import workflow_context, workflows_context
 from workflows.access import may_start
@@ -32,5 +33,6 @@ def workflow(request: HttpRequest, workflow_id: int) -> HttpResponse:
     context = {
         "workflow": workflow_context(user, found),
         "starter": starter(found) if may_start(user) else None,
+        "rules": rules_summary(user, found),
     }
     return page(request, "reviews/workflow.html", context, section="workflows")

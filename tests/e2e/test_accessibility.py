@@ -37,6 +37,7 @@ SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clie
 #: Routes that answer a GET with something else than a page.
 NOT_PAGES = {
     "bell": "a part of every page, measured open on the page of notices",
+    "backtest_progress": "a part of the backtest's page",
     "decision_status": "a part of the decision page",
     "extend": "a part of the decision page",
     "export_history": "a file",
@@ -178,6 +179,18 @@ def as_operator(walk: Walk, scene: Scene) -> None:
     page.locator("main a[href^='/workflows/']").first.click()
     page.wait_for_url("**/workflows/*/")
     walk.measure("a workflow")
+    page.get_by_role("link", name="Try a rule on past reviews").click()
+    page.get_by_label("Name of the rule").fill("nothing")
+    # It spares nothing, here and in the other stories of this instance.
+    page.get_by_label("Skip the review when").fill("`false`")
+    expect(page.locator("#rule-check")).not_to_be_empty()
+    walk.measure("a draft of a rule")
+    page.get_by_role("button", name="Hold it against past reviews").click()
+    expect(page.get_by_role("button", name="Publish")).to_be_visible(timeout=LATER)
+    walk.measure("the report of a backtest")
+    page.get_by_role("button", name="Publish").click()
+    page.wait_for_url("**/workflows/*/rules/")
+    walk.measure("the rules of a workflow")
     walk.go("/plan/")
     page.get_by_label("What is to be done?").fill("List the directory '.'")
     page.get_by_role("button", name="Suggest a plan").click()
@@ -224,6 +237,7 @@ def as_auditor(walk: Walk, scene: Scene) -> None:
     page = walk.page
     walk.go(f"/review/{scene.before}/{scene.before}-1/")
     walk.go("/history/denied/")
+    walk.go("/history/spared/")
     walk.go("/insights/")
     walk.go("/tools/")
     walk.go("/tools/builtin.echo/")

@@ -35,6 +35,7 @@ from .ports import (
     TaskCall,
     TaskResult,
 )
+from .sparing import sparings
 from .state import SkipReason
 
 
@@ -72,6 +73,11 @@ def _(move: PassOver, run: Run, ports: Ports) -> None:
 
 @_act.register
 def _(move: OpenHolds, run: Run, ports: Ports) -> None:
+    spared = sparings(run, move.gates)
+    if spared:
+        # What needs nobody goes on before anybody is asked: the next move looks at the rest.
+        run.record(*spared)
+        return
     for gate in move.gates:
         run.record(opening(run, gate, ports))
 

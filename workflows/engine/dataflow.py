@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
-import jmespath
-from jmespath.exceptions import JMESPathError
-
 from .dag import is_reference
+from .expressions import ExpressionError, evaluate
+from .expressions import expression_error as expression_error
 from .faults import TaskFailed
-
-
-@lru_cache(maxsize=4096)
-def compiled(expression: str) -> Any:
-    """A compiled JMESPath expression; raises JMESPathError on bad syntax."""
-    return jmespath.compile(expression)
-
-
-def expression_error(expression: str) -> str | None:
-    """Why `expression` is not JMESPath, or None."""
-    try:
-        compiled(expression)
-    except JMESPathError as error:
-        return str(error)
-    return None
 
 
 def resolve(value: Any, sources: Mapping[str, Any]) -> Any:
@@ -50,8 +33,8 @@ def _fetch(reference: Mapping[str, Any], sources: Mapping[str, Any]) -> Any:
 def search(expression: str, value: Any) -> Any:
     """Evaluate `expression` over `value`; an evaluation error fails the task for good."""
     try:
-        return compiled(expression).search(value)
-    except JMESPathError as error:
+        return evaluate(expression, value)
+    except ExpressionError as error:
         raise TaskFailed(f"expression {expression!r}: {error}", retryable=False) from error
 
 

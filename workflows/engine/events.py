@@ -114,6 +114,25 @@ class HoldOpened(_Event):
     opening: Any = KeptApart
 
 
+class ReviewSpared(_Event):
+    """A review that was not asked for: by which rule, as it stood, and why.
+
+    `rules_version` is 0 for what the task itself says.  `share` is where the run and the task fall
+    between 0 and 1 when the rule samples; `digest` is that of what the rule was held against.
+    """
+
+    kind: Literal["review_spared"] = "review_spared"
+    task_id: str
+    phase: TriggerPhase
+    rule: str
+    rules_version: int = 0
+    why: str
+    skip_when: str | None = None
+    sample: float | None = None
+    share: float | None = None
+    digest: str = ""
+
+
 class HoldVoted(_Event):
     """One approval of a quorum that is not complete yet."""
 
@@ -320,6 +339,7 @@ Event = Annotated[
     | SpeculationHit
     | SpeculationMiss
     | HoldOpened
+    | ReviewSpared
     | HoldVoted
     | HoldDecided
     | CapabilityPermissionUpdated

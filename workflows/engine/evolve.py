@@ -106,6 +106,12 @@ def _(event: ev.HoldOpened, state: ExecutionState) -> ExecutionState:
 
 
 @_apply.register
+def _(event: ev.ReviewSpared, state: ExecutionState) -> ExecutionState:
+    # Kept in the state as an approval is: no retry, resume or rescue asks the rule again.
+    return state.with_task(event.task_id, cleared=True)
+
+
+@_apply.register
 def _(event: ev.HoldVoted, state: ExecutionState) -> ExecutionState:
     holds = tuple(
         replace(hold, approvals=(*hold.approvals, event.voter))

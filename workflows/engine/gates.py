@@ -13,6 +13,7 @@ from .inputs import task_inputs
 from .moves import Gate, is_critical
 from .policy import LayerApproval, PlanReview, ReviewPolicy, TriggerPhase
 from .ports import Ports, Run
+from .sparing import verdict_of
 from .state import HoldReason
 from .waiting import schedule
 
@@ -47,7 +48,7 @@ def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
             "payload": payload,
             "groups": list(review.groups),
             "instructions": review.instructions,
-            "why": f"task {task_id} asks for review {when}",
+            "why": f"task {task_id} asks for review {when}{verdict_of(run, gate).in_words()}",
             "target": task.target,
             "layer": run.state.layer,
             "critical": is_critical(task),

@@ -7,7 +7,9 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
+from .expressions import expression_error
 from .waiting import Escalation, EscalationStep, Reminder, Reminders, check
 
 
@@ -51,8 +53,33 @@ class _Bounded(_Waiting):
         return None if self.on_timeout == "keep_waiting" else self.timeout_seconds
 
 
-class ReviewPolicy(_Bounded):
-    """`human_review` of a task."""
+class Sparing(_Frozen):
+    """When a review is not asked for: the words that a task and a published rule share.
+
+    `skip_when` is JMESPath over `{"inputs": …}` before a task and `{"inputs": …, "output": …}`
+    after it, the task's own; without it every review is meant.  `sample` is the share (0 to 1) of
+    those that a person sees all the same; without it none.
+    """
+
+    skip_when: str | None = Field(default=None, min_length=1, max_length=2000)
+    sample: float | None = Field(default=None, ge=0, le=1)
+
+    @field_validator("skip_when")
+    @classmethod
+    def _is_expression(cls, value: str | None) -> str | None:
+        problem = None if value is None else expression_error(value)
+        if problem:
+            raise PydanticCustomError("bad_expression", "{problem}", {"problem": problem})
+        return value
+
+    @property
+    def spares(self) -> bool:
+        """Whether it can spare anything at all."""
+        return self.skip_when is not None or self.sample is not None
+
+
+class ReviewPolicy(_Bounded, Sparing):
+    """`human_review` of a task.  With `always` no rule spares it."""
 
     enabled: bool = True
     trigger_phase: TriggerPhase = TriggerPhase.BEFORE_EXECUTION
@@ -60,6 +87,65 @@ class ReviewPolicy(_Bounded):
     quorum: int = Field(default=1, ge=1, le=20)
     on_reject: Literal["abort", "fail", "skip"] = "abort"
     instructions: str = Field(default="", max_length=4000)
+    always: bool = False
+
+    @model_validator(mode="after")
+    def _always_means_always(self) -> ReviewPolicy:
+        if self.always and self.spares:
+            message = "a review that always happens takes neither skip_when nor sample"
+            raise PydanticCustomError("always_reviewed", message)
+        return self
+
+
+_Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class ReviewRule(Sparing):
+    """One published rule: which reviews of a workflow it may spare.
+
+    `tools` and `tasks` narrow it to targets (`git.git_log`, `git.*`) and task ids; what is empty
+    narrows nothing.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.\-]{0,79}$")
+    tools: tuple[_Name, ...] = Field(default=(), max_length=50)
+    tasks: tuple[_Name, ...] = Field(default=(), max_length=50)
+    phase: TriggerPhase | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> ReviewRule:
+        if not self.spares:
+            message = "give skip_when, sample or both: a rule without them would spare everything"
+            raise PydanticCustomError("empty_rule", message)
+        return self
+
+    def is_for(self, *, task_id: str, target: str, phase: TriggerPhase) -> bool:
+        """Whether a review of this task, with this tool, in this phase is one of its own."""
+        return (
+            (not self.tasks or task_id in self.tasks)
+            and (not self.tools or any(_fits(target, each) for each in self.tools))
+            and self.phase in (None, phase)
+        )
+
+
+def _fits(target: str, wanted: str) -> bool:
+    return target.startswith(wanted[:-1]) if wanted.endswith("*") else target == wanted
+
+
+class ReviewRules(_Frozen):
+    """The rules of a workflow as they were published; version 0 stands for none."""
+
+    version: int = Field(default=0, ge=0)
+    rules: tuple[ReviewRule, ...] = Field(default=(), max_length=50)
+
+    @model_validator(mode="after")
+    def _names_once(self) -> ReviewRules:
+        names = [rule.name for rule in self.rules]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            message = "the name {name} is used more than once"
+            raise PydanticCustomError("duplicate_name", message, {"name": twice})
+        return self
 
 
 class LayerApproval(_Waiting):
@@ -131,6 +217,8 @@ class Policy(_Frozen):
     reminders: Reminders = ()
     escalation: Escalation = ()
     permission_ceiling: str = "trusted"
+    #: Put here when an execution starts, from what is published; nobody else writes it.
+    review_rules: ReviewRules = ReviewRules()
 
     @model_validator(mode="after")
     def _in_order(self) -> Policy:

@@ -53,11 +53,15 @@ class LeaseLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """How an earlier task ended.  `output` is what later tasks read (after a reviewer's edit)."""
+    """How an earlier task ended.  `output` is what later tasks read (after a reviewer's edit).
+
+    `inputs` is what it ran with.
+    """
 
     status: TaskStatus
     output: Any = None
     skip: SkipReason | None = None
+    inputs: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,8 @@ class ExecutionState:
     agent_requested: bool = False
     proposal: Proposal | None = None
     grants: tuple[dict[str, Any], ...] = ()
+    # Id of the execution that the first of a chain of forks began with; "" for one of its own.
+    origin: str = ""
 
     def hold(self, hold_id: str) -> Hold | None:
         return next((hold for hold in self.holds if hold.id == hold_id), None)

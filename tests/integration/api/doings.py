@@ -10,13 +10,14 @@ from typing import Any
 from django.contrib.auth.models import Group, User
 from django.utils import timezone
 
-from reviews.models import HumanReviewRecord, ReviewClaim
+from reviews.models import Backtest, HumanReviewRecord, ReviewClaim
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from tests.integration.api.test_access import delivered, granted
 from workflows import services
 from workflows.jobs import run_to_rest
 from workflows.models import ApiToken, Capability, Execution, Grant, Hold, Workflow
 from workflows.models_ops import WebhookDelivery, WebhookEndpoint
+from workflows.models_rules import RuleVersion
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,21 @@ def bulk(world: World) -> Doing:
     return Doing({}, body, {**body, "comment": "never"}, HumanReviewRecord.objects.count)
 
 
+def _kept(name: str) -> Workflow:
+    return Workflow.objects.create(name=name, title=name, plan=plain_plan())
+
+
+def backtest(world: World) -> Doing:
+    body = {"workflow": _kept("w").name, "rules": [{"name": "half", "sample": 0.5}]}
+    other = {**body, "rules": [{"name": "most", "sample": 0.9}]}
+    return Doing({}, body, other, Backtest.objects.count)
+
+
+def rules(world: World) -> Doing:
+    path, body = {"workflow_name": _kept("w").name}, {"rules": [], "version": 0}
+    return Doing(path, body, {**body, "comment": "none"}, RuleVersion.objects.count)
+
+
 DOINGS: dict[str, Callable[[World], Doing]] = {
     "executions/": start,
     "executions/{execution_id}/messages/": say,
@@ -197,6 +213,8 @@ DOINGS: dict[str, Callable[[World], Doing]] = {
     "reviews/holds/{hold_id}/assign/": assign,
     "reviews/holds/{hold_id}/extend/": extend,
     "reviews/bulk/": bulk,
+    "backtests/": backtest,
+    "workflows/{workflow_name}/rules/": rules,
 }
 #: POST routes that know no key, and why none is needed.
 ASKING = {

@@ -18,7 +18,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from config.asgi import application
-from reviews import services
+from reviews import backtests, services
 from reviews.models import SavedView
 from reviews.routing import websocket_urlpatterns
 from tests.integration.api.conftest import plain_plan
@@ -41,6 +41,12 @@ ROWS = {
     **dict.fromkeys(("notices", "bell", "notices_read", "notice_preferences"), "all"),
     **dict.fromkeys(("api-notifications", "api-notifications-read"), "all"),
     "api-notifications-preferences": "all",
+    **dict.fromkeys(
+        ("backtest", "backtest_check", "spared", "workflow_rules", "api-backtests", "api-rules"),
+        "all",
+    ),
+    **dict.fromkeys(("backtest_report", "backtest_progress", "backtest_publish"), "mine"),
+    "api-backtest": "mine",
     **dict.fromkeys(("webhook", "webhook_action", "webhook_redeliver"), "mine"),
     **dict.fromkeys(("remove_view", "revoke_token"), "mine"),
     **dict.fromkeys(("decision", "decision_status", "claim", "looking", "extend"), "run"),
@@ -124,8 +130,15 @@ def world(people: Any, start: Any, workflow: Any) -> dict[str, Any]:
         "view_id": SavedView.objects.create(owner=people["operator"], name="v").pk,
         "workflow_id": workflow.pk,
         "name": "builtin.echo",
+        "backtest_id": backtested(people["operator"], workflow).pk,
+        "workflow_name": workflow.name,
         **delivered(people["operator"], execution),
     }
+
+
+def backtested(person: Any, workflow: Any) -> Any:
+    rules = [{"name": "half", "sample": 0.5}]
+    return backtests.start(user=person, workflow=workflow, rules=rules)
 
 
 def address(name: str, world: dict[str, Any]) -> str:

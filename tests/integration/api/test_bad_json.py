@@ -54,6 +54,8 @@ def arguments(start, workflow, people) -> dict[str, str]:
         "grant_id": "1",
         "webhook_id": str(endpoint.pk),
         "delivery_id": "1",
+        "backtest_id": "1",
+        "workflow_name": workflow.name,
         "pk": "1",
     }
 

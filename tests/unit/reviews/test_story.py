@@ -9,6 +9,7 @@ import pytest
 
 from reviews.pages.story import _LINES, entry, timeline
 from workflows.engine import events as ev
+from workflows.engine.policy import TriggerPhase
 from workflows.models import ExecutionEvent
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -48,6 +49,15 @@ SAMPLES: list[ev.Event] = [
     ev.ExecutionAborted(reason="stop"),
     ev.SpeculationHit(task_id="a", seconds=1.5),
     ev.SpeculationMiss(task_id="a", seconds=0.5, reason="its inputs or permissions changed"),
+    ev.ReviewSpared(
+        task_id="a",
+        phase=TriggerPhase.AFTER_EXECUTION,
+        rule="small",
+        rules_version=3,
+        why="sampled out by rule small v3 (hash 0.83 ≥ 0.2)",
+        sample=0.2,
+        share=0.83,
+    ),
 ]
 
 
