@@ -337,6 +337,8 @@ class ReviewQueueConsumer(NewsConsumer):
 
     group = REVIEWS
     WAITING = 1000
+    #: Runs whose news is read at once.
+    TOGETHER = 100
     REMEMBERED = 5000
 
     async def begin(self) -> None:
@@ -362,19 +364,36 @@ class ReviewQueueConsumer(NewsConsumer):
 
     async def advance(self, *, backstop: bool) -> None:
         while self._touched:
-            _, touched = self._touched.popitem(last=False)
-            if await read(sockets.may_see, self.credentials, touched["execution_id"]):
-                await self.say(presence_event(touched))
+            await self._tell_touched()
         while self._moves:
+            await self._tell_moves()
+        if backstop:
+            await self._look()
+
+    async def _tell_touched(self) -> None:
+        """Everything that waits is looked at together: a burst costs little more than one piece."""
+        waiting, self._touched = self._touched, OrderedDict()
+        executions = {touched["execution_id"] for touched in waiting.values()}
+        seen = await read(sockets.seen_of, self.credentials, executions)
+        for touched in waiting.values():
+            if touched["execution_id"] in seen:
+                await self.say(presence_event(touched))
+
+    async def _tell_moves(self) -> None:
+        spans: dict[int, sockets.Span] = {}
+        while self._moves and len(spans) < self.TOGETHER:
             move = self._moves.popleft()
-            execution_id, last = move["execution_id"], move["last"]
+            execution_id = move["execution_id"]
             known = self._seen.get(execution_id)
             # Earlier news of this run that never came is made up for.
             first = move["first"] if known is None else min(move["first"], known + 1)
-            events = await read(sockets.queue_events, self.credentials, execution_id, first, last)
+            before = spans.get(execution_id, (execution_id, first, move["last"]))
+            spans[execution_id] = (
+                execution_id, min(first, before[1]), max(move["last"], before[2])
+            )  # fmt: skip
+        told = await read(sockets.queue_events, self.credentials, list(spans.values()))
+        for (execution_id, _, last), events in zip(spans.values(), told, strict=True):
             await self._tell(events, execution_id, last)
-        if backstop:
-            await self._look()
 
     async def _look(self) -> None:
         """What was lost on the way since the last look."""

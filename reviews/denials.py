@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from django.db.models import QuerySet
 
-from workflows.access import visible_to
+from workflows.access import of_visible
 from workflows.models import Hold
 
 from .models import Decision, DeniedAttempt
@@ -42,5 +42,5 @@ def denials_noted(hold_id: str, user: User, wanted: str, source: str) -> Iterato
 
 def denials(user: User) -> QuerySet[DeniedAttempt]:
     """The denied attempts on executions the user may see, newest first."""
-    rows = DeniedAttempt.objects.filter(execution__in=visible_to(user))
+    rows = of_visible(DeniedAttempt.objects.all(), user)
     return rows.select_related("execution", "hold").order_by("-id")

@@ -11,8 +11,11 @@ from django.db.models import F, Q, QuerySet
 
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
-from workflows.models import Hold
+from workflows.full_text import is_number, matching
+from workflows.models import Hold, Waiting
 from workflows.schemas import FieldError
+
+from .models import RecordWords
 
 _BEFORE = TriggerPhase.BEFORE_EXECUTION.value
 _AFTER = TriggerPhase.AFTER_EXECUTION.value
@@ -83,8 +86,10 @@ def query_string(query: Mapping[str, str], *, tab: str) -> str:
     return urlencode(kept | parse_queue_filters(query).query())
 
 
-def narrowed(rows: QuerySet[Hold], filters: QueueFilters) -> QuerySet[Hold]:
-    """The rows that fit every filter."""
+def narrowed(
+    rows: QuerySet[Hold], filters: QueueFilters, *, decided: bool = False
+) -> QuerySet[Hold]:
+    """The rows, all open or all decided, that fit every filter."""
     exact = {
         "execution__workflow__name": filters.workflow,
         "phase": filters.phase,
@@ -95,7 +100,7 @@ def narrowed(rows: QuerySet[Hold], filters: QueueFilters) -> QuerySet[Hold]:
         rows = rows.filter(groups__contains=[filters.group])
     if filters.risk:
         rows = rows.filter(_RISK_CONDITIONS[filters.risk])
-    return rows.filter(_matches(filters.q)) if filters.q else rows
+    return rows.filter(_matches(filters.q, decided=decided)) if filters.q else rows
 
 
 def ordered(rows: QuerySet[Hold], filters: QueueFilters) -> QuerySet[Hold]:
@@ -106,11 +111,14 @@ def ordered(rows: QuerySet[Hold], filters: QueueFilters) -> QuerySet[Hold]:
     return rows.order_by(column, "id")
 
 
-def _matches(q: str) -> Q:
-    found = Q()
-    for name in ("execution__title", "task_id", "target", "why"):
-        found |= Q(**{f"{name}__icontains": q})
-    return found | Q(execution_id=int(q)) if q.isascii() and q.isdigit() and len(q) < 18 else found
+def _matches(q: str, *, decided: bool) -> Q:
+    """Holds in whose run's title, task, tool or reason each word of `q` begins a word.
+
+    What waits is looked for in its own narrow table, what was decided in the records.
+    """
+    words, column = (RecordWords, "record__hold_id") if decided else (Waiting, "hold_id")
+    matches = matching(q, words.objects.all(), column=column)
+    return matches | Q(execution_id=int(q)) if is_number(q) else matches
 
 
 def plain_text(query: Mapping[str, str], name: str, errors: list[FieldError]) -> str:

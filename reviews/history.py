@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Final
 
-from django.contrib.postgres.search import SearchQuery
 from django.db.models import QuerySet
 from django.utils.dateparse import parse_date, parse_datetime
 
-from workflows.access import visible_to
+from workflows.access import of_visible
 from workflows.engine.policy import TriggerPhase
+from workflows.full_text import matching
 from workflows.schemas import FieldError
 
 from .filters import plain_text
-from .models import RECORD_WORDS, Decision, HumanReviewRecord
+from .models import Decision, HumanReviewRecord, RecordWords
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -30,7 +29,7 @@ _TEXTS = (
 #: The `source` of records that answered many holds at once.
 BULK: Final = "bulk"
 #: Rows that are counted one by one; beyond it a page says "more than".
-COUNTED: Final = 10_000
+COUNTED: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class Filters:
 
 def records(user: User) -> QuerySet[HumanReviewRecord]:
     """The records of executions the user may see, newest first."""
-    return HumanReviewRecord.objects.filter(execution__in=visible_to(user)).order_by("-id")
+    return of_visible(HumanReviewRecord.objects.order_by("-id"), user)
 
 
 def filtered(rows: QuerySet[HumanReviewRecord], filters: Filters) -> QuerySet[HumanReviewRecord]:
@@ -79,20 +78,7 @@ def filtered(rows: QuerySet[HumanReviewRecord], filters: Filters) -> QuerySet[Hu
         rows = rows.filter(workflow_title=filters.workflow)
     if filters.bulk is not None:
         rows = rows.filter(source=BULK) if filters.bulk else rows.exclude(source=BULK)
-    return _with_words(rows, filters.q)
-
-
-def _with_words(rows: QuerySet[HumanReviewRecord], q: str) -> QuerySet[HumanReviewRecord]:
-    """The rows that have a word beginning with each word of `q`; a text without words has none."""
-    if not q:
-        return rows
-    words = re.findall(r"\w+", q.replace("_", " "))
-    if not words:
-        return rows.none()
-    query = SearchQuery(
-        " & ".join(f"'{word}':*" for word in words), config="simple", search_type="raw"
-    )
-    return rows.annotate(record_words=RECORD_WORDS).filter(record_words=query)
+    return rows.filter(matching(filters.q, RecordWords.objects.all())) if filters.q else rows
 
 
 def counted_up_to(rows: QuerySet[HumanReviewRecord], most: int = COUNTED) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from django.db.models import Aggregate, Count, FloatField, Min, Q, QuerySet
 from django.db.models.functions import TruncDate
 
-from workflows.access import visible_to
+from workflows.access import of_visible
 from workflows.models import Hold
 
 from .history import records
@@ -128,7 +128,7 @@ class Scope:
 
     def holds(self) -> QuerySet[Hold]:
         """Every hold for people, whenever it opened."""
-        rows = Hold.objects.filter(decider="human", execution__in=visible_to(self.user))
+        rows = of_visible(Hold.objects.filter(decider="human"), self.user)
         return rows.filter(execution__title=self.workflow) if self.workflow else rows
 
 

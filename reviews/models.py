@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.contrib.postgres.indexes import GinIndex
-from django.contrib.postgres.search import SearchVector
+from django.contrib.postgres.search import SearchVectorField
 from django.db import models
-from django.db.models import F, Func, Q, TextField, Value
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from . import models_notices
@@ -17,9 +17,6 @@ from .models_backtest import Backtest as Backtest
 
 #: Django finds an app's rows through this module.
 ALSO_HERE = (models_notices,)
-
-#: Characters that part words in names such as `builtin.write_file`; full text keeps them together.
-JOINTS = "._-/:"
 
 
 class Decision(models.TextChoices):
@@ -125,17 +122,6 @@ class SavedView(models.Model):
         return self.name
 
 
-def _words_of(column: str) -> Func:
-    blanks = Value(" " * len(JOINTS))
-    return Func(F(column), Value(JOINTS), blanks, function="translate", output_field=TextField())
-
-
-#: What full text looks through in a record, the same in the index and in a query.
-RECORD_WORDS = SearchVector(
-    *map(_words_of, ("node_id", "target", "comment", "workflow_title", "actor")), config="simple"
-)
-
-
 class HumanReviewRecord(models.Model):
     """One decision, as it was taken: what was shown, what was decided, by whom, at which version.
 
@@ -191,8 +177,25 @@ class HumanReviewRecord(models.Model):
             models.Index(fields=["workflow_title", "-id"], name="record_by_title"),
             models.Index(fields=["-id"], condition=Q(source="bulk"), name="record_bulk"),
             models.Index(fields=["-id"], condition=Q(is_edited=True), name="record_edited"),
-            GinIndex(RECORD_WORDS, name="record_words"),
         ]
 
     def __str__(self) -> str:
         return f"{self.actor} {self.get_decision_display()} {self.node_id or self.reason}"
+
+
+class RecordWords(models.Model):
+    """The words of a record's task, tool, comment, workflow and person, for full text.
+
+    Written by a trigger on records (migration 0009).
+    """
+
+    record = models.OneToOneField(
+        HumanReviewRecord, primary_key=True, on_delete=models.CASCADE, related_name="words"
+    )
+    words = SearchVectorField()
+
+    class Meta:
+        indexes = [GinIndex(fields=["words"], name="words_of_records")]
+
+    def __str__(self) -> str:
+        return str(self.words)

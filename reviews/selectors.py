@@ -16,9 +16,10 @@ from django.db.models.functions import Now
 from django.utils.dateparse import parse_datetime
 
 from workflows import access
-from workflows.models import Hold
+from workflows.models import UNDER_WAY, Execution, Hold, Waiting
 
 from .filters import QueueFilters, narrowed, ordered
+from .models import ReviewClaim
 from .rights import deciding_groups, group_names
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 #: Tabs of the queue, in their order.
 TABS = ("me", "groups", "claimed", "open", "decided")
+
+#: Holds of a group that are fetched by themselves.
+FEW = 1000
 
 NO_FILTERS = QueueFilters()
 
@@ -50,9 +54,33 @@ class Viewer:
             return []
         return sorted(deciding_groups(self.groups, self.groups))
 
+    @cached_property
+    def rows_of_groups(self) -> Q:
+        """The open holds of this person's groups, for a list in its order.
+
+        A small group's are fetched by themselves; a large one's are met soon on the way.
+        """
+        mine = Waiting.objects.filter(group__in=self.deciding).values_list("hold_id", flat=True)
+        few = list(mine[: FEW + 1])
+        return Q(pk__in=few) if len(few) <= FEW else Q(groups__overlap=self.deciding)
+
+    def number(self, tab: str) -> int:
+        """How many rows the tabs `me` and `groups` have, from narrow rows; one query."""
+        mine = Waiting.objects.filter(group__in=self.deciding)
+        only = access.limit_of(self.user)
+        if only is not None:
+            mine = mine.filter(execution__workflow__in=only)
+        if tab == "me":
+            busy = ReviewClaim.objects.filter(expires_at__gt=Now()).exclude(user=self.user)
+            mine = mine.exclude(execution_id__in=self._barred).exclude(
+                hold_id__in=self._approved.union(busy.values("hold_id"), all=True)
+            )
+        return mine.values("hold_id").distinct().count() if self.deciding else 0
+
     def tab(self, name: str) -> Q:
         """The condition on open holds that makes a tab."""
-        mine = Q(groups__overlap=self.deciding)
+        if name in ("me", "groups"):
+            mine = self.rows_of_groups
         has_claim = Q(claim__user=self.user, claim__expires_at__gt=Now())
         match name:
             case "me":
@@ -63,10 +91,22 @@ class Viewer:
                 return has_claim
         return Q()
 
+    # Each subquery is small, answered by an index, and asked once for all rows.
+
     def _open_to_me(self) -> Q:
-        someone_elses = ~Q(execution__created_by=self.user) | Q(execution__created_by=None)
-        free = Q(execution__policy__four_eyes=False)
-        return ~Q(approvals__contains=[self.name]) & (someone_elses | free)
+        return ~Q(pk__in=self._approved) & ~Q(execution_id__in=self._barred)
+
+    @property
+    def _barred(self) -> QuerySet[Execution, Any]:
+        """One's own runs under way, of which somebody else has to approve."""
+        own = Execution.objects.filter(created_by=self.user, status__in=UNDER_WAY)
+        return own.exclude(policy__four_eyes=False).values("pk")
+
+    @property
+    def _approved(self) -> QuerySet[Hold, Any]:
+        """What one has approved and others have not yet."""
+        begun = Hold.objects.filter(status=Hold.Status.OPEN).exclude(approvals=[])
+        return begun.filter(approvals__contains=[self.name]).values("pk")
 
     def _claimed_by_others(self) -> Q:
         live = Q(claim__isnull=False, claim__expires_at__gt=Now())
@@ -75,7 +115,17 @@ class Viewer:
 
 def pending(user: User) -> QuerySet[Hold]:
     """Open holds that people decide, of executions the user may see; newest first."""
-    return _open().filter(execution__in=access.visible_to(user))
+    return access.of_visible(_open(), user, waiting=True)
+
+
+def _addressed(user: User) -> QuerySet[Hold]:
+    """Open holds for who asks for those of their groups alone.
+
+    Whoever a hold is for may see its run, so that nobody has to ask again.
+    """
+    if not user.is_active or access.limit_of(user) is not None:
+        return pending(user)
+    return _open()
 
 
 def _open() -> QuerySet[Hold]:
@@ -88,39 +138,35 @@ def _open() -> QuerySet[Hold]:
 
 def decided(user: User) -> QuerySet[Hold]:
     """Holds that were decided, of executions the user may see; the latest first."""
-    return (
-        Hold.objects.filter(
-            status__in=(Hold.Status.APPROVED, Hold.Status.REJECTED),
-            decider="human",
-            execution__in=access.visible_to(user),
-        )
-        .select_related("execution__workflow")
-        .order_by("-decided_at", "-id")
-    )
+    settled = (Hold.Status.APPROVED, Hold.Status.REJECTED)
+    rows = Hold.objects.filter(status__in=settled, decider="human")
+    rows = rows.select_related("execution__workflow").order_by("-decided_at", "-id")
+    return access.of_visible(rows, user)
 
 
 def tab_counts(viewer: Viewer) -> dict[str, int]:
-    """Rows per tab, the decided ones not counted; one query."""
-    counts: dict[str, Any] = {
-        name: Count("pk", filter=viewer.tab(name)) for name in TABS if name != "decided"
-    }
-    found = pending(viewer.user).order_by().aggregate(**counts)
-    return {name: int(found[name] or 0) for name in counts}
+    """Rows per tab, the decided ones not counted; three queries."""
+    found = (
+        pending(viewer.user)
+        .order_by()
+        .aggregate(claimed=Count("pk", filter=viewer.tab("claimed")), open=Count("pk"))
+    )
+    counts = {name: viewer.number(name) for name in ("me", "groups")}
+    return counts | {name: int(number or 0) for name, number in found.items()}
 
 
 def waiting_count(user: User) -> int:
     """How many holds need this user."""
-    viewer = Viewer(user)
-    return pending(user).filter(viewer.tab("me")).count() if viewer.deciding else 0
+    return Viewer(user).number("me")
 
 
 def queue(viewer: Viewer, tab: str, filters: QueueFilters = NO_FILTERS) -> QuerySet[Hold]:
     """The holds of a tab that fit the filters; open ones in the order the filters ask for."""
     if tab == "decided":
-        return narrowed(decided(viewer.user), filters)
-    # Whoever a hold is for may see its run, so that nobody has to ask again for those tabs.
-    addressed = tab in ("me", "groups") and viewer.user.is_active
-    holds = (_open() if addressed else pending(viewer.user)).filter(viewer.tab(tab))
+        return narrowed(decided(viewer.user), filters, decided=True)
+    addressed = tab in ("me", "groups")
+    holds = _addressed(viewer.user) if addressed else pending(viewer.user)
+    holds = holds.filter(viewer.tab(tab))
     return ordered(narrowed(holds, filters), filters)
 
 
@@ -179,6 +225,19 @@ def page(
     more = len(found) > size
     found = found[:size]
     return Page(found, _cursor_of(found[-1], time) if more else "")
+
+
+def among(
+    rows: QuerySet[M], *, cursor: str, until: str, time: str, ascending: bool = False
+) -> QuerySet[M]:
+    """Those of `rows` that stand on the page after `cursor` whose last row has the cursor `until`.
+
+    Ordered as for `page`; "" leaves that side open.  Raises BadCursor.
+    """
+    way = "gt" if ascending else "lt"
+    if cursor:
+        rows = rows.filter(_beyond(cursor, time, way))
+    return rows.exclude(_beyond(until, time, way)) if until else rows
 
 
 def _cursor_of(row: Model, time: str) -> str:

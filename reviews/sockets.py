@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, get_user_model
 from django.db import connection
+from django.db.models import Q
 from django.utils.crypto import constant_time_compare
 
-from workflows.access import visible_to
-from workflows.models import ExecutionEvent
+from workflows.access import of_visible, visible_to
+from workflows.models import QUEUE_KINDS, ExecutionEvent
 from workflows.tokens import authenticate_token
 from workflows.wire import wire_event, wire_events
 
@@ -26,22 +28,10 @@ if TYPE_CHECKING:
 #: Close codes, as the pages know them.
 UNAUTHENTICATED, FORBIDDEN, NOT_FOUND = 4401, 4403, 4404
 
-#: Events that change what the queue or the list of runs shows.
-QUEUE_KINDS = frozenset(
-    {
-        "execution_started",
-        "hold_opened",
-        "hold_voted",
-        "hold_decided",
-        "hold_expired",
-        "hold_extended",
-        "hold_escalated",
-        "execution_completed",
-        "execution_failed",
-        "execution_aborted",
-    }
-)
 _MAX_MISSED = 500
+
+#: Events of one execution: its id, and the first and last seq.
+Span = tuple[int, int, int]
 
 
 class Refusal(Exception):
@@ -117,28 +107,62 @@ def execution_events(
     return wire_events(execution_id, after=after, limit=limit)
 
 
-def may_see(who: Credentials, execution_id: int) -> bool:
-    """Whether the user may know of the execution; raises Refusal for nobody."""
-    return visible_to(who.user()).filter(pk=execution_id).exists()
-
-
-def queue_events(
-    who: Credentials, execution_id: int, first: int, last: int
-) -> list[dict[str, Any]]:
-    """The wire events of `first` to `last` that the queue wants, if the user may see them."""
-    events = list(_queue_news(execution_id, first, last))
-    if not events or not visible_to(who.user()).filter(pk=execution_id).exists():
-        return []
-    return events
-
-
-@lru_cache(maxsize=256)
-def _queue_news(execution_id: int, first: int, last: int) -> tuple[dict[str, Any], ...]:
-    """Read once for all sockets of this process: recorded events never change."""
-    rows = ExecutionEvent.objects.filter(
-        execution_id=execution_id, seq__gte=first, seq__lte=last, kind__in=QUEUE_KINDS
+def seen_of(who: Credentials, executions: Iterable[int]) -> frozenset[int]:
+    """Which of the executions the user may know of; raises Refusal for nobody."""
+    return frozenset(
+        visible_to(who.user()).filter(pk__in=list(executions)).values_list("pk", flat=True)
     )
-    return tuple(wire_event(row) for row in rows.order_by("seq"))
+
+
+def queue_events(who: Credentials, spans: Sequence[Span]) -> list[list[dict[str, Any]]]:
+    """For each span the wire events that the queue wants, [] where the user may not see them.
+
+    An execution has one span at most.  However many there are: one look for the person, one for
+    what they may see, and one for the events that no socket of this process has read yet.
+    """
+    told = _queue_news.read(spans)
+    wanted = {span[0] for span, events in zip(spans, told, strict=True) if events}
+    seen = seen_of(who, wanted) if wanted else frozenset()
+    return [events if span[0] in seen else [] for span, events in zip(spans, told, strict=True)]
+
+
+class _QueueNews:
+    """Events of the queue, read once for all sockets of this process: they never change."""
+
+    KEPT = 2000
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[Span, list[dict[str, Any]]] = OrderedDict()
+
+    def read(self, spans: Sequence[Span]) -> list[list[dict[str, Any]]]:
+        """The events of each span, oldest first."""
+        with self._lock:
+            found = {span: self._known[span] for span in spans if span in self._known}
+        missing = [span for span in dict.fromkeys(spans) if span not in found]
+        if missing:
+            read = _events_within(missing)
+            found |= read
+            with self._lock:
+                self._known |= read
+                while len(self._known) > self.KEPT:
+                    self._known.popitem(last=False)
+        return [found[span] for span in spans]
+
+
+_queue_news = _QueueNews()
+
+
+def _events_within(spans: Sequence[Span]) -> dict[Span, list[dict[str, Any]]]:
+    within = Q()
+    for execution_id, first, last in spans:
+        within |= Q(execution_id=execution_id, seq__gte=first, seq__lte=last)
+    found: dict[Span, list[dict[str, Any]]] = {span: [] for span in spans}
+    span_of = {span[0]: span for span in spans}
+    rows = ExecutionEvent.objects.filter(within, kind__in=QUEUE_KINDS)
+    for row in rows.order_by("execution_id", "seq"):
+        found[span_of[row.execution_id]].append(wire_event(row))
+    return found
 
 
 def missed_queue_events(
@@ -148,11 +172,8 @@ def missed_queue_events(
 
     Also finds out whether the user is still there; raises Refusal.
     """
-    rows = ExecutionEvent.objects.filter(
-        execution__in=visible_to(who.user()),
-        execution__updated_at__gte=since,
-        created_at__gte=since,
-        kind__in=QUEUE_KINDS,
+    rows = of_visible(
+        ExecutionEvent.objects.filter(created_at__gte=since, kind__in=QUEUE_KINDS), who.user()
     )
     newest: Iterable[ExecutionEvent] = rows.order_by("-created_at", "-seq")[:_MAX_MISSED]
     missed = [row for row in newest if row.seq > seen.get(row.execution_id, 0)]

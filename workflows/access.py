@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.contrib.postgres.aggregates import ArrayAgg
-from django.db.models import Exists, OuterRef, Q, QuerySet, Value
+from django.db.models import Exists, Model, OuterRef, Q, QuerySet, Value
 
-from .models import Execution, Hold, Workflow
+from .models import Audience, Execution, Waiting, Workflow
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser, User
+
+M = TypeVar("M", bound=Model)
 
 REVIEWER = "reviewer"
 AUDITOR = "auditor"
@@ -56,15 +58,45 @@ def visible_to(user: User | AnonymousUser | Any) -> QuerySet[Execution]:
     Auditors, operators and admins see all; everybody sees what they started; a member of a group
     sees the executions that stopped, or stop, for that group.
     """
-    roles = roles_of(user)
-    if not roles and not user.is_authenticated:
+    if not user.is_authenticated:
         return Execution.objects.none()
     only = limit_of(user)
     rows = Execution.objects.all() if only is None else Execution.objects.filter(workflow__in=only)
-    if roles & _SEE_ALL:
+    members = _members_of(user)
+    return rows if members is None else rows.filter(pk__in=_heard_by(members))
+
+
+def of_visible(
+    rows: QuerySet[M], user: User | AnonymousUser | Any, *, waiting: bool = False
+) -> QuerySet[M]:
+    """Those of `rows` whose `execution` is one of visible_to(user).
+
+    The same as `execution__in=visible_to(user)`, without looking at executions where nothing
+    depends on them: lists of a million rows answer from indexes.  `waiting` says that `rows` are
+    open holds, few among many: of those that name a group of the user nothing more is asked.
+    """
+    if not user.is_authenticated or limit_of(user) is not None:
+        return rows.filter(execution__in=visible_to(user))
+    members = _members_of(user)
+    if members is None:
         return rows
-    addressed = Hold.objects.filter(execution=OuterRef("pk"), groups__overlap=sorted(roles))
-    return rows.filter(Q(created_by=user.pk) | Exists(addressed))
+    if not waiting:
+        return rows.filter(execution_id__in=_heard_by(members))
+    heard = Audience.objects.filter(execution_id=OuterRef("execution_id"), member__in=members)
+    addressed = Waiting.objects.filter(group__in=roles_of(user)).values("hold_id")
+    return rows.filter(Q(pk__in=addressed) | Exists(heard))
+
+
+def _members_of(user: Any) -> list[str] | None:
+    """As what an authenticated user belongs to audiences; None for who sees everything."""
+    roles = roles_of(user)
+    if roles & _SEE_ALL:
+        return None
+    return [f"user:{user.pk}", *(f"group:{name}" for name in sorted(roles))]
+
+
+def _heard_by(members: list[str]) -> QuerySet[Audience, Any]:
+    return Audience.objects.filter(member__in=members).values("execution_id")
 
 
 def workflows_for(user: User | AnonymousUser | Any) -> QuerySet[Workflow]:

@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from . import access, conf
 from .engine.decide import Refused
 from .engine.permissions import NAMED, PermissionSet, admits
-from .models import Execution, Grant
+from .models import Grant
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -28,9 +28,8 @@ _REVOKERS = frozenset({access.OPERATOR, access.ADMIN})
 
 def ledger(user: User) -> QuerySet[Grant]:
     """Every grant of the executions that the user may see, the latest first."""
-    visible: QuerySet[Execution] = access.visible_to(user)
     return (
-        Grant.objects.filter(execution__in=visible)
+        access.of_visible(Grant.objects.all(), user)
         .select_related("execution", "capability", "workflow")
         .order_by("-pk")
     )

@@ -19,11 +19,24 @@ from .engine.policy import TriggerPhase
 from .engine.state import HoldReason, SkipReason
 from .engine.status import ExecutionStatus, TaskStatus
 from .models_ahead import Speculation as Speculation
+from .models_audience import Audience as Audience
+from .models_audience import ExecutionWords as ExecutionWords
+from .models_audience import Waiting as Waiting
+from .models_ops import CommandLog as CommandLog
 from .models_ops import IdempotencyKey as IdempotencyKey
+from .models_ops import QueuedCommand as QueuedCommand
 
 #: Django finds an app's rows through this module.
 ALSO_HERE = (models_ops, models_rules)
 _LIVE = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
+#: Events that change what the queue or the list of runs shows.
+QUEUE_KINDS = (
+    "execution_started", "hold_opened", "hold_voted", "hold_decided", "hold_expired",
+    "hold_extended", "hold_escalated", "execution_completed", "execution_failed",
+    "execution_aborted",
+)  # fmt: skip
+#: Statuses of executions that have not ended.
+UNDER_WAY = tuple(each.value for each in ExecutionStatus if not each.is_final)
 
 
 def _choices(enum: type[Any]) -> list[tuple[str, str]]:
@@ -133,6 +146,11 @@ class Execution(models.Model):
             ),
             models.Index(fields=["created_by", "-id"], name="execution_by_creator"),
             models.Index(fields=["status", "-id"], name="execution_by_status"),
+            models.Index(
+                fields=["created_by"],
+                condition=Q(status__in=UNDER_WAY),
+                name="execution_live_by_creator",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -177,6 +195,11 @@ class ExecutionEvent(models.Model):
         indexes = [
             models.Index(
                 fields=["-id"], condition=Q(kind="review_spared"), name="event_review_spared"
+            ),
+            models.Index(
+                fields=["created_at"],
+                condition=Q(kind__in=QUEUE_KINDS),
+                name="event_of_queue_by_time",
             ),
         ]
         ordering = ("execution_id", "seq")
@@ -287,6 +310,22 @@ class Hold(models.Model):
                 fields=["escalates_at"],
                 condition=Q(status="OPEN", escalates_at__isnull=False),
                 name="hold_open_by_step",
+            ),
+            models.Index(
+                fields=["opened_at", "id"],
+                include=["execution"],
+                condition=Q(status="OPEN", decider="human"),
+                name="hold_for_people_by_age",
+            ),
+            models.Index(
+                fields=["id"],
+                condition=Q(status="OPEN") & ~Q(approvals=[]),
+                name="hold_open_half_approved",
+            ),
+            models.Index(
+                fields=["-decided_at", "-id"],
+                condition=Q(status__in=["APPROVED", "REJECTED"], decider="human"),
+                name="hold_decided_by_time",
             ),
         ]
         ordering = ("opened_at", "id")
@@ -430,47 +469,6 @@ class Checkpoint(models.Model):
 
     def __str__(self) -> str:
         return f"after layer {self.layer + 1}"
-
-
-class QueuedCommand(models.Model):
-    """A command that came while a worker held the lease; applied at the next boundary."""
-
-    execution = models.ForeignKey(Execution, on_delete=models.PROTECT, related_name="commands")
-    command = models.JSONField()
-    actor = models.CharField(max_length=150)
-    source = models.CharField(max_length=20)
-    created_at = models.DateTimeField(db_default=Now())
-    taken_at = models.DateTimeField(null=True)
-
-    class Meta:
-        indexes = [
-            models.Index(
-                fields=["execution", "id"], condition=Q(taken_at__isnull=True), name="command_waits"
-            ),
-        ]
-        ordering = ("id",)
-
-    def __str__(self) -> str:
-        return f"command {self.pk}"
-
-
-class CommandLog(models.Model):
-    """Every command that came in: who, when, from where, and what became of it."""
-
-    execution = models.ForeignKey(Execution, on_delete=models.PROTECT, related_name="command_log")
-    kind = models.CharField(max_length=30)
-    actor = models.CharField(max_length=150)
-    source = models.CharField(max_length=20)
-    outcome = models.CharField(max_length=10)
-    detail = models.TextField(default="", blank=True)
-    version = models.BigIntegerField(null=True)
-    created_at = models.DateTimeField(db_default=Now())
-
-    class Meta:
-        ordering = ("-id",)
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.outcome}"
 
 
 class ApiToken(models.Model):

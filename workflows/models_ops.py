@@ -1,4 +1,4 @@
-"""Rows for what leaves the product (webhooks), what is measured (totals), what was answered."""
+"""Rows for what leaves the product (webhooks), what is measured (totals), what was asked of it."""
 
 from __future__ import annotations
 
@@ -127,6 +127,51 @@ class Total(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name}{{{self.label}}} {self.value:g}"
+
+
+class QueuedCommand(models.Model):
+    """A command that came while a worker held the lease; applied at the next boundary."""
+
+    execution = models.ForeignKey(
+        "workflows.Execution", on_delete=models.PROTECT, related_name="commands"
+    )
+    command = models.JSONField()
+    actor = models.CharField(max_length=150)
+    source = models.CharField(max_length=20)
+    created_at = models.DateTimeField(db_default=Now())
+    taken_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["execution", "id"], condition=Q(taken_at__isnull=True), name="command_waits"
+            ),
+        ]
+        ordering = ("id",)
+
+    def __str__(self) -> str:
+        return f"command {self.pk}"
+
+
+class CommandLog(models.Model):
+    """Every command that came in: who, when, from where, and what became of it."""
+
+    execution = models.ForeignKey(
+        "workflows.Execution", on_delete=models.PROTECT, related_name="command_log"
+    )
+    kind = models.CharField(max_length=30)
+    actor = models.CharField(max_length=150)
+    source = models.CharField(max_length=20)
+    outcome = models.CharField(max_length=10)
+    detail = models.TextField(default="", blank=True)
+    version = models.BigIntegerField(null=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.outcome}"
 
 
 class IdempotencyKey(models.Model):

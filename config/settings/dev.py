@@ -55,4 +55,5 @@ STORAGES = {
 }
 STATIC_ROOT = None  # served from where they are, without collectstatic
 WHITENOISE_USE_FINDERS = True
-WHITENOISE_AUTOREFRESH = DEBUG
+# Looked up for each request: a file that was edited is never sent with its former length.
+WHITENOISE_AUTOREFRESH = True

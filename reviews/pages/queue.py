@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,6 +19,9 @@ from workflows.models import Hold, Workflow
 
 from . import words
 
+#: Runs that one look at what changed may name.
+_MOST_RUNS = 25
+_RUN = re.compile(r"[0-9]{1,18}")
 _LABELS = {
     "me": "Needs me",
     "groups": "My groups",
@@ -33,13 +39,43 @@ _REASON_LABELS = {
 _SORT_LABELS = {"newest": "newest first", "oldest": "longest waiting first"}
 
 
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Runs that news came of, and the cursor at which the page that is shown ends ("" for none)."""
+
+    runs: frozenset[int]
+    until: str
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> Changed | None:
+        """What `changed` and `until` of the address say; None for a whole page.
+
+        Raises selectors.BadCursor for what no page of ours asks.
+        """
+        text = query.get("changed", "")
+        if not text:
+            return None
+        names = text.split(",")
+        if len(names) > _MOST_RUNS or not all(map(_RUN.fullmatch, names)):
+            raise selectors.BadCursor
+        return cls(frozenset(map(int, names)), query.get("until", ""))
+
+
 def queue_context(
-    viewer: selectors.Viewer, *, tab: str, filters: QueueFilters, cursor: str
+    viewer: selectors.Viewer,
+    *,
+    tab: str,
+    filters: QueueFilters,
+    cursor: str,
+    changed: Changed | None = None,
 ) -> dict[str, Any]:
-    """The context of the queue without the open review; raises selectors.BadCursor."""
+    """The context of the queue without the open review; raises selectors.BadCursor.
+
+    With `changed` the rows are those of these runs alone that belong on the page.
+    """
     tab = tab if tab in selectors.TABS else "me"
     counts = selectors.tab_counts(viewer)
-    page = _page(viewer, tab, filters, cursor)
+    page = _page(viewer, tab, filters, cursor, changed)
     looking = lookers((hold.id for hold in page.rows), but=viewer.user.pk)
     query = filters.query()
     return {
@@ -61,6 +97,7 @@ def queue_context(
         "selects": _selects(viewer, filters),
         "may_bulk": bool(viewer.deciding) and tab != "decided",
         "next_url": queue_url(**_tab_query(tab), **query, cursor=page.next) if page.next else "",
+        "page_end": page.next,
         "clear_url": queue_url(**_tab_query(tab)),
         "demo_url": demo_url(viewer),
         "group_words": words.group_words(viewer.deciding),
@@ -69,12 +106,21 @@ def queue_context(
     }
 
 
-def _page(viewer: selectors.Viewer, tab: str, filters: QueueFilters, cursor: str) -> selectors.Page:
+def _page(
+    viewer: selectors.Viewer,
+    tab: str,
+    filters: QueueFilters,
+    cursor: str,
+    changed: Changed | None,
+) -> selectors.Page:
     rows, size = selectors.queue(viewer, tab, filters), conf.page_size()
-    if tab == "decided":
-        return selectors.page(rows, cursor=cursor, size=size, time="decided_at")
-    column, largest_first = SORTS[filters.sort]
-    return selectors.page(rows, cursor=cursor, size=size, time=column, ascending=not largest_first)
+    column, largest_first = ("decided_at", True) if tab == "decided" else SORTS[filters.sort]
+    order: dict[str, Any] = {"time": column, "ascending": not largest_first}
+    if changed is None:
+        return selectors.page(rows, cursor=cursor, size=size, **order)
+    rows = rows.filter(execution_id__in=changed.runs)
+    found = selectors.among(rows, cursor=cursor, until=changed.until, **order)
+    return selectors.Page(list(found[:size]), "")
 
 
 def _tab_query(tab: str) -> dict[str, str]:

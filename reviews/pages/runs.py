@@ -15,7 +15,8 @@ from reviews.summaries import one_line
 from reviews.templatetags.desk import look_of
 from workflows.access import may_start, visible_to
 from workflows.engine.status import ExecutionStatus
-from workflows.models import Execution, Hold, Workflow
+from workflows.full_text import is_number, matching
+from workflows.models import Execution, ExecutionWords, Hold, Workflow
 from workflows.schemas import FieldError
 
 from . import words
@@ -35,8 +36,9 @@ def runs_context(user: User, *, q: str, status: str, cursor: str) -> dict[str, A
     if status:
         rows = rows.filter(status=status)
     if q:
-        number = Q(pk=int(q)) if q.isascii() and q.isdigit() and len(q) < 18 else Q()
-        rows = rows.filter(Q(title__icontains=q) | number)
+        # In whose title each word of `q` begins a word, and the one whose number it is.
+        named = matching(q, ExecutionWords.objects.all())
+        rows = rows.filter(named | Q(pk=int(q)) if is_number(q) else named)
     page = selectors.page(rows, cursor=cursor, size=conf.page_size())
     waiting = _open_holds([run.pk for run in page.rows])
     return {

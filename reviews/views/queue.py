@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 from reviews import selectors, services
 from reviews.filters import parse_queue_filters
 from reviews.pages.decision import decision_context
-from reviews.pages.queue import queue_context
+from reviews.pages.queue import Changed, queue_context
 
 from .common import is_htmx, page, person
 
@@ -18,19 +18,25 @@ from .common import is_htmx, page, person
 @login_required
 @require_safe
 def queue(request: HttpRequest) -> HttpResponse:
-    """Tabs and rows; with `?hold=` that review at the side."""
+    """Tabs and rows; with `?hold=` that review at the side.
+
+    The rows alone are for pages that are open: with `changed` (ids of runs, parted by commas) and
+    `until` (the cursor at the page's end) those of these runs that belong there.
+    """
     viewer = selectors.Viewer(person(request))
+    is_rows = is_htmx(request) and request.headers.get("HX-Target") == "queue-list"
     try:
         context = queue_context(
             viewer,
             tab=request.GET.get("tab", "me"),
             filters=parse_queue_filters(request.GET),
             cursor=request.GET.get("cursor", ""),
+            changed=Changed.of(request.GET) if is_rows else None,
         )
     except selectors.BadCursor:
         raise Http404 from None
     context["open_hold"] = request.GET.get("hold", "")
-    if is_htmx(request) and request.headers.get("HX-Target") == "queue-list":
+    if is_rows:
         parts = [
             render_to_string(f"reviews/{name}.html", context, request)
             for name in ("_queue_tabs", "_queue_list")

@@ -1,0 +1,39 @@
+"""A filled database for the tests of this folder, made once and taken away again.
+
+HOLDPOINT_SCALE says how many executions it has: 50,000 unless asked (`make scale`: 1,000,000).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scale import filling
+from tests.scale.filling import Filled
+
+HERE = Path(__file__).parent
+COUNT = int(os.environ.get("HOLDPOINT_SCALE", "50000"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All in one xdist worker, so that there is one filling."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("scale"))
+
+
+@pytest.fixture(scope="package")
+def filled(django_db_setup: None, django_db_blocker: Any) -> Iterator[Filled]:
+    """Executions, holds, records and events; the whole package reads them and changes nothing."""
+    with django_db_blocker.unblock():
+        made = filling.fill(COUNT)
+    told = ", ".join(f"{part} {seconds:.1f}" for part, seconds in made.seconds.items())
+    sys.stderr.write(f"\nfilled {COUNT:,} in {sum(made.seconds.values()):.0f} s: {told}")
+    yield made
+    with django_db_blocker.unblock():
+        filling.empty()

@@ -1,0 +1,73 @@
+"""Narrow rows that triggers keep beside the wide ones, for lists and counts; imported by models."""
+
+from __future__ import annotations
+
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVectorField
+from django.db import models
+
+
+class Audience(models.Model):
+    """Somebody who may know of an execution: `user:<id>` started it, `group:<name>` it stops for.
+
+    Written by triggers on executions and holds (migration 0010), so that no writer can forget it,
+    and read by workflows.access alone.  It only grows: whoever was asked may look back.
+    """
+
+    pk = models.CompositePrimaryKey("execution_id", "member")
+    execution = models.ForeignKey(
+        "workflows.Execution", on_delete=models.CASCADE, related_name="audience", db_index=False
+    )
+    member = models.CharField(max_length=160)
+
+    class Meta:
+        indexes = [models.Index(fields=["member", "execution"], name="audience_by_member")]
+
+    def __str__(self) -> str:
+        return f"{self.member} of {self.execution_id}"
+
+
+class ExecutionWords(models.Model):
+    """The words of an execution's title, for full text.
+
+    Written by the trigger that writes the first row of its audience.
+    """
+
+    execution = models.OneToOneField(
+        "workflows.Execution", primary_key=True, on_delete=models.CASCADE, related_name="words"
+    )
+    words = SearchVectorField()
+
+    class Meta:
+        indexes = [GinIndex(fields=["words"], name="execution_words")]
+
+    def __str__(self) -> str:
+        return str(self.words)
+
+
+class Waiting(models.Model):
+    """A hold that is open, once for each group that may decide it ("" when there is none).
+
+    What the queue is counted by and searched in.  Written by a trigger on holds (migration 0010),
+    which takes the rows away when the hold is decided.
+    """
+
+    pk = models.CompositePrimaryKey("hold_id", "group")
+    hold = models.ForeignKey(
+        "workflows.Hold", on_delete=models.CASCADE, related_name="waiting", db_index=False
+    )
+    execution = models.ForeignKey(
+        "workflows.Execution", on_delete=models.CASCADE, related_name="waiting", db_index=False
+    )
+    group = models.CharField(max_length=150)
+    # Of the run's title, the task, the tool and the reason.
+    words = SearchVectorField()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["group", "hold"], include=["execution"], name="waiting_by_group"),
+            GinIndex(fields=["words"], name="waiting_words"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.hold_id} waits for {self.group}"
