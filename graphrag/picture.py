@@ -8,6 +8,9 @@ from classes, so no inline style is needed.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from django.utils.formats import number_format
+from django.utils.translation import gettext as _
+
 BOX = 48
 GAP = 12
 WIDE = 236
@@ -42,8 +45,12 @@ class Neighbour:
     @property
     def words(self) -> str:
         """``12x, confidence 0.90, PageRank 1.30x``, with real signs."""
-        seen = f"{self.count}{_TIMES} · confidence {self.confidence:.2f}"
-        return " · ".join((seen, f"rank {self.rank:.2f}{_TIMES}"))
+        told = {
+            "count": f"{self.count}{_TIMES}",
+            "confidence": _number(self.confidence),
+            "rank": f"{_number(self.rank)}{_TIMES}",
+        }
+        return _("%(count)s · confidence %(confidence)s · rank %(rank)s") % told
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +111,26 @@ class Around:
     @property
     def words(self) -> str:
         """The second line of the tool's own box."""
-        return f"PageRank {self.rank:.2f}{_TIMES} the average"
+        rank = f"{_number(self.rank)}{_TIMES}"
+        return _("PageRank %(rank)s the average") % {"rank": rank}
 
     @property
     def description(self) -> str:
         """A sentence that says what the picture shows."""
-        before = ", ".join(each.name for each in self.before) or "no tool"
-        after = ", ".join(each.name for each in self.after) or "no tool"
-        return f"{self.name}: {before} came before it, {after} after it."
+        before = ", ".join(each.name for each in self.before) or _("no tool")
+        after = ", ".join(each.name for each in self.after) or _("no tool")
+        told = {"name": self.name, "before": before, "after": after}
+        return _("%(name)s: %(before)s came before it, %(after)s after it.") % told
 
     @property
     def drawings(self) -> tuple[Drawing, Drawing]:
         """The wide and the narrow layout."""
         return wide(self), narrow(self)
+
+
+def _number(value: float) -> str:
+    """Two places, with the decimal mark of the language."""
+    return str(number_format(round(value, 2), 2))
 
 
 def wide(around: Around) -> Drawing:
@@ -137,8 +151,8 @@ def wide(around: Around) -> Drawing:
         start, end = at[1] + WIDE, at[2] - 7
         curves.append(_across(start, middle, end, y + BOX / 2, _stroke(neighbour, most)))
     headings = (
-        Heading(at[0], 14, _heading("Came before", around.before, around.more_before)),
-        Heading(at[2], 14, _heading("Came after", around.after, around.more_after)),
+        Heading(at[0], 14, _heading(_("Came before"), around.before, around.more_before)),
+        Heading(at[2], 14, _heading(_("Came after"), around.after, around.more_after)),
     )
     width = at[2] + WIDE + 2
     return Drawing("wide", width, height, tuple(boxes), tuple(curves), headings)
@@ -158,8 +172,8 @@ def narrow(around: Around) -> Drawing:
         boxes.append(_box(neighbour, INDENT, below + at * step, width))
         curves.append(_in(top + BOX, below + at * step + BOX / 2, _stroke(neighbour, most)))
     headings = (
-        Heading(INDENT, 14, _heading("Came before", around.before, around.more_before)),
-        Heading(INDENT, below - 12, _heading("Came after", around.after, around.more_after)),
+        Heading(INDENT, 14, _heading(_("Came before"), around.before, around.more_before)),
+        Heading(INDENT, below - 12, _heading(_("Came after"), around.after, around.more_after)),
     )
     height = below + len(around.after) * step
     return Drawing("narrow", NARROW, height, tuple(boxes), tuple(curves), headings)
@@ -184,8 +198,11 @@ def _centre(around: Around, x: float, y: float, width: int) -> Box:
 
 def _heading(words: str, shown: Sequence[Neighbour], more: int) -> str:
     if not shown:
-        return f"{words}: nothing so far"
-    return f"{words} ({len(shown)} of {len(shown) + more})" if more else words
+        return _("%(heading)s: nothing so far") % {"heading": words}
+    if not more:
+        return words
+    told = {"heading": words, "shown": len(shown), "all": len(shown) + more}
+    return _("%(heading)s (%(shown)s of %(all)s)") % told
 
 
 def _stack(count: int, middle: float) -> list[float]:

@@ -9,6 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from django.utils.translation import gettext as _
+
+from reviews.counting import percent
+
 WIDTH: Final = 640
 HEIGHT: Final = 220
 LEFT: Final = 64
@@ -176,6 +180,8 @@ def shares(parts: Sequence[tuple[str, str, int, str]], *, of: int, most: int) ->
         if not count:
             continue
         width = max(2.0, round(BAR * count / max(most, 1), 1))
-        made.append(Part(x, width, kind, f"{name}: {count} of {of} ({count / of:.0%})", href))
+        told = {"name": name, "count": count, "all": of, "share": percent(count / of)}
+        words = _("%(name)s: %(count)s of %(all)s (%(share)s)") % told
+        made.append(Part(x, width, kind, words, href))
         x = round(x + width, 1)
     return tuple(made)

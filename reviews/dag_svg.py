@@ -15,6 +15,10 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
+from django.utils.translation import gettext as _
+
+from reviews.counting import counted
+
 NODE_WIDTH: Final = 160
 NODE_HEIGHT: Final = 44
 LANE_HEIGHT: Final = 12
@@ -170,7 +174,7 @@ def _shorten(layer: Sequence[DagTask], max_rows: int) -> list[tuple[str, DagTask
     summary = DagTask(
         id=f"+{rest[0].id}",
         status=one_state.pop() if len(one_state) == 1 else "PENDING",
-        note=f"{sum(task.status == 'SUCCEEDED' for task in rest)} done",
+        note=_("%(n)s done") % {"n": sum(task.status == "SUCCEEDED" for task in rest)},
         href=rest[0].href,
     )
     drawn = [(layer[i].id, layer[i], (layer[i].id,)) for i in sorted(kept)]
@@ -256,7 +260,7 @@ def _node(slot: _Slot) -> Node:
     task = slot.task
     if task is None:
         raise ValueError(f"{slot.key} is a lane, not a task")
-    label = f"{slot.sums_up} more" if slot.sums_up else task.id
+    label = _("%(n)s more") % {"n": slot.sums_up} if slot.sums_up else task.id
     return Node(
         id=slot.key,
         x=_left(slot.layer),
@@ -296,9 +300,14 @@ def _num(value: float) -> str:
 def _head(index: int, layer: Sequence[DagTask], current: int | None) -> LayerHead:
     settled = sum(task.status in _SETTLED for task in layer)
     started = settled or any(task.status == "RUNNING" for task in layer)
-    progress = f"{settled} of {len(layer)}" if len(layer) > 1 and started else ""
+    progress = ""
+    if len(layer) > 1 and started:
+        progress = _("%(done)s of %(total)s") % {"done": settled, "total": len(layer)}
     return LayerHead(
-        x=_left(index), title=f"Layer {index + 1}", progress=progress, current=index == current
+        x=_left(index),
+        title=_("Layer %(layer)s") % {"layer": index + 1},
+        progress=progress,
+        current=index == current,
     )
 
 
@@ -306,10 +315,16 @@ def _describe(layers: Sequence[Sequence[DagTask]]) -> str:
     """The picture as one sentence, for those who do not see it."""
     total = sum(len(layer) for layer in layers)
     if not total:
-        return "An empty plan."
+        return _("An empty plan.")
     waiting = [task.id for layer in layers for task in layer if task.held]
-    words = f"{total} task{'s' * (total != 1)} in {len(layers)} layer{'s' * (len(layers) != 1)}"
-    return f"{words}; {', '.join(waiting)} waiting for review." if waiting else f"{words}."
+    told = {
+        "tasks": counted(total, "task"),
+        "layers": counted(len(layers), "layer"),
+        "names": ", ".join(waiting),
+    }
+    if waiting:
+        return _("%(tasks)s in %(layers)s; %(names)s waiting for review.") % told
+    return _("%(tasks)s in %(layers)s.") % told
 
 
 def with_links(layers: Sequence[Sequence[DagTask]], prefix: str) -> list[list[DagTask]]:

@@ -7,7 +7,10 @@ from datetime import datetime, timedelta
 
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
+from reviews.counting import counted
 from reviews.templatetags.desk import seconds_words
 from workflows.engine.policy import Policy
 from workflows.engine.status import ExecutionStatus
@@ -21,8 +24,6 @@ from workflows.selectors import (
     speculation_stopped,
     speculations_behind,
 )
-
-from . import words
 
 #: For so long after a hold opened a page looks again by itself: work ahead says nothing when done.
 _LOOKS_AGAIN = timedelta(seconds=15)
@@ -75,38 +76,52 @@ def _sentence(execution: Execution, ready: int, running: int, counts: Speculatio
     if ready:
         parts.append(_ready_words(ready))
     if running:
-        parts.append(f"{words.counted(running, 'step')} being computed ahead.")
+        text = ngettext(
+            "%(n)s step being computed ahead.", "%(n)s steps being computed ahead.", running
+        )
+        parts.append(text % {"n": running})
     if parts:
         return " ".join(parts)
     total = counts.hits + counts.misses
     if total:
-        used = f"{counts.hits} of {words.counted(total, 'result')} computed ahead"
-        return f"{used} {'was' if counts.hits == 1 else 'were'} used."
+        text = ngettext(
+            "%(hits)s of %(results)s computed ahead was used.",
+            "%(hits)s of %(results)s computed ahead were used.",
+            counts.hits,
+        )
+        return text % {"hits": counts.hits, "results": counted(total, "result")}
     if ExecutionStatus(execution.status).is_resting:
-        return "Nothing is computed ahead: only tools that do no more than read are."
-    return "While a decision is open, what lies behind it is computed ahead."
+        return _("Nothing is computed ahead: only tools that do no more than read are.")
+    return _("While a decision is open, what lies behind it is computed ahead.")
 
 
 def _ready_words(ready: int) -> str:
-    verb, they = ("is", "it is") if ready == 1 else ("are", "they are")
-    steps = words.counted(ready, "step")
-    return f"{steps} behind this {verb} already computed; {they} used if you approve unchanged."
+    text = ngettext(
+        "%(n)s step behind this is already computed; it is used if you approve unchanged.",
+        "%(n)s steps behind this are already computed; they are used if you approve unchanged.",
+        ready,
+    )
+    return text % {"n": ready}
 
 
 def _facts(counts: SpeculationCounts) -> tuple[str, ...]:
     if not (counts.hits or counts.misses or counts.wasted_seconds):
         return ()
-    told = [f"{counts.hits} used", f"{counts.misses} dropped"]
-    for seconds, what in ((counts.saved_seconds, "saved"), (counts.wasted_seconds, "wasted")):
-        if seconds >= 0.05:
-            told.append(f"{seconds_words(seconds)} {what}")
+    used = ngettext("%(n)s used", "%(n)s used", counts.hits)
+    dropped = ngettext("%(n)s dropped", "%(n)s dropped", counts.misses)
+    told = [used % {"n": counts.hits}, dropped % {"n": counts.misses}]
+    if counts.saved_seconds >= 0.05:
+        told.append(_("%(time)s saved") % {"time": seconds_words(counts.saved_seconds)})
+    if counts.wasted_seconds >= 0.05:
+        told.append(_("%(time)s wasted") % {"time": seconds_words(counts.wasted_seconds)})
     return tuple(told)
 
 
 def _stopped_words(stopped: Stopped) -> str:
     tally = stopped.tally
     total = tally.hits + tally.misses
-    return f"Stopped: only {tally.hits} of the last {total} results were used."
+    text = _("Stopped: only %(hits)s of the last %(total)s results were used.")
+    return text % {"hits": tally.hits, "total": total}
 
 
 def behind(hold: Hold) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from reviews.bulk import Outcome
+from reviews.sentences import in_language
 from workflows.access import visible_to
 from workflows.models import Hold
 
@@ -16,12 +19,13 @@ from . import words
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-_DONE = {
-    "claim": "claimed",
-    "release": "released",
-    "assign": "given on",
-    "approve": "approved",
-    "reject": "rejected",
+#: Action → the sentence about so many reviews.
+_DONE: Mapping[str, Callable[[int], str]] = {
+    "claim": lambda n: ngettext("%(n)s review claimed", "%(n)s reviews claimed", n),
+    "release": lambda n: ngettext("%(n)s review released", "%(n)s reviews released", n),
+    "assign": lambda n: ngettext("%(n)s review given on", "%(n)s reviews given on", n),
+    "approve": lambda n: ngettext("%(n)s review approved", "%(n)s reviews approved", n),
+    "reject": lambda n: ngettext("%(n)s review rejected", "%(n)s reviews rejected", n),
 }
 
 
@@ -35,21 +39,28 @@ def bulk_context(user: User, action: str, outcomes: Sequence[Outcome]) -> dict[s
     }
     done = sum(each.done for each in outcomes)
     left = len(outcomes) - done
-    summary = f"{words.counted(done, 'review')} {_DONE[action]}"
+    summary = _DONE[action](done) % {"n": done}
     return {
         "errors": (),
         "done": done,
         "left": left,
-        "summary": f"{summary}, {left} left as they were." if left else f"{summary}.",
+        "summary": _left(summary, left) if left else f"{summary}.",
         "rows": tuple(_row(each, holds.get(each.hold_id)) for each in outcomes),
     }
+
+
+def _left(summary: str, left: int) -> str:
+    text = ngettext(
+        "%(summary)s, %(n)s left as they were.", "%(summary)s, %(n)s left as they were.", left
+    )
+    return text % {"summary": summary, "n": left}
 
 
 def _row(outcome: Outcome, hold: Hold | None) -> dict[str, Any]:
     return {
         "hold_id": outcome.hold_id,
         "done": outcome.done,
-        "message": outcome.message,
-        "sentence": words.row_sentence(hold) if hold else "A review that is not there any more",
+        "message": in_language(outcome.message),
+        "sentence": words.row_sentence(hold) if hold else _("A review that is not there any more"),
         "url": reverse("reviews:decision", args=(hold.execution_id, hold.id)) if hold else "",
     }

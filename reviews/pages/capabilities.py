@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.urls import reverse
+from django.utils.translation import ngettext
 
 from reviews.highlighting import lines_of
+from reviews.sentences import in_language
 from workflows.capabilities import raised_sets
 from workflows.models import Capability, Execution
 from workflows.selectors import TaskView
-
-from . import words
 
 _LISTED = 500
 
@@ -21,6 +21,10 @@ def offer(task: TaskView, execution: Execution, *, may: bool) -> dict[str, str]:
     fits = may and task.type == "code_execution" and task.status == "SUCCEEDED"
     url = reverse("reviews:make_capability", args=(execution.pk,)) if fits else ""
     return {"keep_url": url, "logs": task.logs}
+
+
+def _worked(times: int) -> str:
+    return ngettext("worked %(n)s time", "worked %(n)s times", times) % {"n": times}
 
 
 def capabilities_context() -> dict[str, Any]:
@@ -35,8 +39,8 @@ def capabilities_context() -> dict[str, Any]:
                 "language": row.get_language_display(),
                 "mode": row.get_approval_mode_display(),
                 "missing": not row.enabled,
-                "worked": f"worked {words.counted(row.success_count, 'time')}",
-                "allows": sets[row.pk].sentences(),
+                "worked": _worked(row.success_count),
+                "allows": tuple(in_language(each) for each in sets[row.pk].sentences()),
                 "lines": tuple(
                     {"number": line.number, "markup": line.markup, "marked": False}
                     for line in lines_of(row.code, row.language)

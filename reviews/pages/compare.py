@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from reviews.comparison import Difference, Pair, PlanDifference, difference, pairs, plan_difference
 from reviews.templatetags.desk import seconds_words
@@ -24,6 +26,7 @@ def compare_context(left: Execution, right: Execution) -> dict[str, Any]:
     plan = plan_difference(revision_of(left).plan, revision_of(right).plan)
     return {
         "runs": (_run(left), _run(right)),
+        "title": _("Run %(left)s and run %(right)s") % {"left": left.pk, "right": right.pk},
         "lineage": _lineage(left, right),
         "rows": rows,
         "summary": _summary(rows),
@@ -35,13 +38,15 @@ def compare_context(left: Execution, right: Execution) -> dict[str, Any]:
 def _run(execution: Execution) -> dict[str, Any]:
     finished = execution.finished_at
     return {
-        "words": f"Run {execution.pk}",
+        "words": _("Run %(number)s") % {"number": execution.pk},
         "title": words.run_title(execution.title, execution.pk),
         "url": reverse("reviews:run", args=(execution.pk,)),
         "status": execution.status,
         "error": execution.error,
-        "layers": f"layer {max(execution.layer + 1, 0)} of {execution.total_layers}",
-        "started_by": execution.created_by.get_username() if execution.created_by else "the system",
+        "layers": words.progress_words(execution),
+        "started_by": execution.created_by.get_username()
+        if execution.created_by
+        else _("the system"),
         "started_at": execution.created_at,
         "took": words.span_words(execution.created_at, finished) if finished else "",
     }
@@ -51,15 +56,16 @@ def _lineage(left: Execution, right: Execution) -> str:
     for parent, child in ((left, right), (right, left)):
         if child.parent_id == parent.pk and child.forked_at_layer is not None:
             layer = child.forked_at_layer + 1
-            return f"Run {child.pk} went on from run {parent.pk} after layer {layer}."
+            text = _("Run %(child)s went on from run %(parent)s after layer %(layer)s.")
+            return text % {"child": child.pk, "parent": parent.pk, "layer": layer}
     return ""
 
 
 def _whole(left: Execution, right: Execution) -> list[dict[str, Any]]:
     values = (
-        ("Inputs", left.inputs, right.inputs),
-        ("Context", left.context, right.context),
-        ("Policy", left.policy, right.policy),
+        (_("Inputs"), left.inputs, right.inputs),
+        (_("Context"), left.context, right.context),
+        (_("Policy"), left.policy, right.policy),
     )
     found = ((title, difference(mine, theirs)) for title, mine, theirs in values)
     return [_difference(title, each) for title, each in found if each.any]
@@ -74,7 +80,7 @@ def _difference(title: str, found: Difference) -> dict[str, Any]:
 
 def _row(pair: Pair, left: Execution, right: Execution) -> dict[str, Any]:
     task = pair.left or pair.right
-    parts = (("Inputs", pair.inputs), ("Output", pair.output))
+    parts = ((_("Inputs"), pair.inputs), (_("Output"), pair.output))
     return {
         "id": pair.id,
         "what": task.target if task else "",
@@ -86,11 +92,11 @@ def _row(pair: Pair, left: Execution, right: Execution) -> dict[str, Any]:
 
 def _side(task: TaskView | None, run: Execution, other: Execution) -> dict[str, Any]:
     if task is None:
-        return {"status": "", "note": "not in this plan", "error": ""}
+        return {"status": "", "note": _("not in this plan"), "error": ""}
     took = seconds_words(task.duration_ms / 1000) if task.duration_ms >= 50 else ""
     forked = run.forked_at_layer if run.parent_id == other.pk else None
     if forked is not None and task.layer <= forked:
-        took = f"taken over from run {other.pk}"
+        took = _("taken over from run %(number)s") % {"number": other.pk}
     return {
         "status": "HELD" if task.held else task.status,
         "note": took,
@@ -101,9 +107,14 @@ def _side(task: TaskView | None, run: Execution, other: Execution) -> dict[str, 
 def _summary(rows: tuple[dict[str, Any], ...]) -> str:
     number = sum(row["differs"] for row in rows)
     if not number:
-        return f"All {len(rows)} tasks ended alike, with the same data."
-    verb = "differs" if number == 1 else "differ"
-    return f"{words.counted(number, 'task')} of {len(rows)} {verb}."
+        text = ngettext(
+            "All %(n)s tasks ended alike, with the same data.",
+            "All %(n)s tasks ended alike, with the same data.",
+            len(rows),
+        )
+        return text % {"n": len(rows)}
+    text = ngettext("%(n)s task of %(all)s differs.", "%(n)s tasks of %(all)s differ.", number)
+    return text % {"n": number, "all": len(rows)}
 
 
 # --- the plan -------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ def deadline_context(user: User, hold: Hold, *, error: str = "") -> dict[str, An
         "state": "open" if hold.status == Hold.Status.OPEN else "settled",
         "deadline": hold.expires_at,
         "urgent": words.is_urgent(hold),
-        "on_timeout": words.TIMEOUTS.get(hold.on_timeout, ""),
+        "on_timeout": words.on_timeout(hold),
         "extend_error": error,
         **deadline_addresses(hold, right_now(user, hold)),
     }

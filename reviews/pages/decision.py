@@ -7,13 +7,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
+from django.utils.translation import ngettext
 
 from reviews import selectors
+from reviews.counting import grouped
 from reviews.diffs import diff
 from reviews.edits import payload_schema
 from reviews.forms import payload_fields
 from reviews.models import HumanReviewRecord
 from reviews.rights import Right, right_now
+from reviews.sentences import in_language
 from reviews.summaries import headline
 from workflows.engine.bounded_json import digest
 from workflows.engine.policy import TriggerPhase
@@ -38,8 +43,16 @@ if TYPE_CHECKING:
 LONGEST = 400_000
 
 _PRESETS = {
-    TriggerPhase.BEFORE_EXECUTION.value: ("Wrong arguments", "Not now", "Should not run at all"),
-    TriggerPhase.AFTER_EXECUTION.value: ("Wrong result", "Incomplete", "Needs another look"),
+    TriggerPhase.BEFORE_EXECUTION.value: (
+        N_("Wrong arguments"),
+        N_("Not now"),
+        N_("Should not run at all"),
+    ),
+    TriggerPhase.AFTER_EXECUTION.value: (
+        N_("Wrong result"),
+        N_("Incomplete"),
+        N_("Needs another look"),
+    ),
 }
 
 
@@ -83,7 +96,7 @@ def decision_context(user: User, hold: Hold, answer: Answer | None = None) -> di
         "layers": around.beads(),
         "context": around.context(),
         "history": around.history(records),
-        "reject_presets": _presets(hold),
+        "reject_presets": tuple(_(each) for each in _presets(hold)),
         "next_review_url": _next_url(user, hold) if _is_settled(hold, state, user) else "",
         **_answered(hold, answer),
         "versions": versions_context(hold, state, mine, answer.value) if answer else None,
@@ -135,8 +148,8 @@ def _heading(hold: Hold) -> dict[str, Any]:
         "step_words": words.step_words(hold),
         "deadline": hold.expires_at,
         "urgent": words.is_urgent(hold),
-        "on_timeout": words.TIMEOUTS.get(hold.on_timeout, ""),
-        "why": hold.why,
+        "on_timeout": words.on_timeout(hold),
+        "why": in_language(hold.why),
         "instructions": hold.instructions,
         "payload_title": _payload_title(hold),
     }
@@ -144,10 +157,10 @@ def _heading(hold: Hold) -> dict[str, Any]:
 
 def _payload_title(hold: Hold) -> str:
     if hold.phase == TriggerPhase.BEFORE_EXECUTION:
-        return "What it will run with"
+        return _("What it will run with")
     if hold.phase == TriggerPhase.AFTER_EXECUTION:
-        return "What it gave"
-    return "What it asks for" if hold.reason == HoldReason.ESCALATION else "What comes next"
+        return _("What it gave")
+    return _("What it asks for") if hold.reason == HoldReason.ESCALATION else _("What comes next")
 
 
 def _standing(
@@ -160,7 +173,7 @@ def _standing(
         "state": state,
         "can_decide": state == "open" and right.approve,
         "can_reject": state == "open" and right.reject,
-        "blocked_reason": right.reason,
+        "blocked_reason": in_language(right.reason),
         "settled_for_me": _is_settled(hold, state, user),
         "quorum_needed": hold.quorum,
         "approvals": tuple({"by": each.actor, "at": each.reviewed_at} for each in approvals),
@@ -196,7 +209,8 @@ def _payload(hold: Hold, answer: Answer | None) -> dict[str, Any]:
     text = pretty(hold.payload)
     missing = ""
     if len(text) > LONGEST:
-        missing = f"It has {len(text):,} characters; the first {LONGEST:,} are shown here."
+        told = _("It has %(all)s characters; the first %(some)s are shown here.")
+        missing = told % {"all": grouped(len(text)), "some": grouped(LONGEST)}
     raw_only = bool(missing) or hold.reason != HoldReason.NODE_REVIEW
     fields: tuple[Any, ...] = ()
     if not raw_only:
@@ -214,8 +228,13 @@ def _payload(hold: Hold, answer: Answer | None) -> dict[str, Any]:
         "fields": fields,
         "mode": "json" if raw_only else "form",
         "original_json": text[:LONGEST],
-        "errors": answer.errors if answer else (),
+        "errors": words.faults(answer.errors) if answer else (),
     }
+
+
+def _approve_label(changes: int) -> str:
+    text = ngettext("Approve with %(n)s change", "Approve with %(n)s changes", changes)
+    return text % {"n": changes}
 
 
 def _answered(hold: Hold, answer: Answer | None) -> dict[str, Any]:
@@ -233,7 +252,7 @@ def _answered(hold: Hold, answer: Answer | None) -> dict[str, Any]:
     changes = diff(hold.payload, answer.value)
     more: dict[str, Any] = {"mode": answer.mode}
     if changes:
-        more["approve_label"] = f"Approve with {words.counted(len(changes), 'change')}"
+        more["approve_label"] = _approve_label(len(changes))
     return {
         "edits_json": answer.text,
         "edited": True,

@@ -5,17 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
 
 from reviews import conf, selectors
 from reviews.denials import denials
 from reviews.models import DeniedAttempt
+from reviews.sentences import in_language
 
 from . import words
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-_VERBS = {"APPROVE": "approve", "REJECT": "reject"}
+_TRIED = {
+    "APPROVE": N_("%(actor)s tried to approve %(subject)s in %(run)s"),
+    "REJECT": N_("%(actor)s tried to reject %(subject)s in %(run)s"),
+}
 
 
 def denied_context(user: User, *, cursor: str) -> dict[str, Any]:
@@ -31,13 +37,13 @@ def denied_context(user: User, *, cursor: str) -> dict[str, Any]:
 
 
 def _row(attempt: DeniedAttempt) -> dict[str, Any]:
-    subject = words.subject(attempt.hold) or attempt.hold.reason.replace("_", " ")
-    verb = _VERBS[attempt.wanted]
+    subject = words.subject(attempt.hold) or words.about("", attempt.hold.reason)
     title = words.run_title(attempt.execution.title, attempt.execution_id)
     return {
-        "sentence": f"{attempt.actor} tried to {verb} {subject} in {title}",
+        "sentence": _(_TRIED[attempt.wanted])
+        % {"actor": attempt.actor, "subject": subject, "run": title},
         "subject": subject,
-        "reason": attempt.reason,
+        "reason": in_language(attempt.reason),
         "at": attempt.at,
         "url": reverse("reviews:decision", args=(attempt.execution_id, attempt.hold_id)),
     }

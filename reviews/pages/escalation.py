@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from django.urls import reverse
 from django.utils.html import conditional_escape
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
 
+from reviews.counting import counted
 from reviews.highlighting import Line, lines_of
+from reviews.sentences import in_language
 from workflows.engine.faults import attempt_words
 from workflows.engine.permissions import PermissionSet
 from workflows.engine.state import GrantScope, HoldReason
 from workflows.grants import asked_for, is_in_force
 from workflows.models import Grant, Hold
-
-from . import words
 
 if TYPE_CHECKING:
     from django.utils.safestring import SafeString
@@ -25,19 +27,24 @@ _SHOWN_WHOLE = 30
 _AROUND = 8
 
 _KINDS = (
-    ("hosts", "Network"),
-    ("read_paths", "Files to read"),
-    ("write_paths", "Files to write"),
-    ("env_names", "Environment"),
-    ("run", "Programs"),
+    ("hosts", N_("Network")),
+    ("read_paths", N_("Files to read")),
+    ("write_paths", N_("Files to write")),
+    ("env_names", N_("Environment")),
+    ("run", N_("Programs")),
 )
 
 _LANGUAGES = {"python": "Python", "typescript": "TypeScript", "javascript": "JavaScript"}
 
 #: How long a timed grant may last: seconds and the words for it.
-TIMES = ((3600, "1 hour"), (86_400, "1 day"), (604_800, "7 days"), (2_592_000, "30 days"))
+TIMES = (
+    (3600, N_("for 1 hour")),
+    (86_400, N_("for 1 day")),
+    (604_800, N_("for 7 days")),
+    (2_592_000, N_("for 30 days")),
+)
 
-REJECT_PRESETS = ("Not needed", "Asks for too much", "Do it another way")
+REJECT_PRESETS = (N_("Not needed"), N_("Asks for too much"), N_("Do it another way"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,7 @@ NARROWEST = Asked()
 def asked_by(scope: str, seconds: str) -> Asked:
     """What a posted form says; the narrowest unless it says something else."""
     known = next((each for each in get_args(GrantScope) if each == scope), NARROWEST.scope)
-    length = next((float(each) for each, _ in TIMES if str(each) == seconds), None)
+    length = next((float(each) for each, _words in TIMES if str(each) == seconds), None)
     return Asked(known, length if known == "until" else None)
 
 
@@ -68,8 +75,8 @@ def escalation_context(hold: Hold, asked: Asked) -> dict[str, Any] | None:
     current = PermissionSet.model_validate(payload["current"])
     code, line = payload.get("code") or "", payload.get("line")
     return {
-        "tried": attempt_words(payload["operation"], payload["resource"]),
-        "allows": need.sentences(),
+        "tried": in_language(attempt_words(payload["operation"], payload["resource"])),
+        "allows": tuple(in_language(each) for each in need.sentences()),
         "rows": tuple(
             _row(name, title, current, need)
             for name, title in _KINDS
@@ -80,7 +87,7 @@ def escalation_context(hold: Hold, asked: Asked) -> dict[str, Any] | None:
         "language": _LANGUAGES.get(payload.get("language") or "", ""),
         "scopes": _scopes(hold, payload.get("capability") or "", asked),
         "times": tuple(
-            {"seconds": each, "words": text, "chosen": each == (asked.seconds or TIMES[0][0])}
+            {"seconds": each, "words": _(text), "chosen": each == (asked.seconds or TIMES[0][0])}
             for each, text in TIMES
         ),
         "grant": _grant(hold),
@@ -92,13 +99,13 @@ def _row(name: str, title: str, current: PermissionSet, need: PermissionSet) -> 
     """One kind of access: what the task has, and what would come on top."""
     has = tuple(entry_words(each) for each in current.entries(name))
     more = tuple(entry_words(each) for each in need.entries(name))
-    return {"title": title, "has": has, "more": more}
+    return {"title": _(title), "has": has, "more": more}
 
 
 def entry_words(entry: str) -> str:
     """An entry of a set; the working folder has a name of its own."""
     inside = entry.removeprefix("$SCRATCH")
-    return f"working folder{inside}" if inside != entry else entry
+    return _("working folder%(inside)s") % {"inside": inside} if inside != entry else entry
 
 
 def _code(code: str, language: str, line: int | None) -> dict[str, Any]:
@@ -119,14 +126,15 @@ def _numbered(each: Line, marked: int | None) -> dict[str, Any]:
 def _scopes(hold: Hold, capability: str, asked: Asked) -> tuple[dict[str, Any], ...]:
     """How far an approval may reach, the narrowest first."""
     workflow = hold.execution.workflow
-    found = [("task", "This task only", f"{hold.task_id}, in this run")]
-    found.append(("execution", "Every task of this run", "until the run ends"))
+    here = _("%(task)s, in this run") % {"task": hold.task_id}
+    found = [("task", _("This task only"), here)]
+    found.append(("execution", _("Every task of this run"), _("until the run ends")))
     if workflow is not None:
-        found.append(
-            ("until", "This task in every run", f"of {workflow.title}, while it stays the same")
-        )
+        same = _("of %(workflow)s, while it stays the same") % {"workflow": workflow.title}
+        found.append(("until", _("This task in every run"), same))
     if capability:
-        found.append(("capability", f"The capability {capability}", "in whatever run it is used"))
+        named = _("The capability %(name)s") % {"name": capability}
+        found.append(("capability", named, _("in whatever run it is used")))
     chosen = asked.scope if asked.scope in {each[0] for each in found} else "task"
     return tuple(
         {"value": value, "label": label, "detail": detail, "chosen": value == chosen}
@@ -141,7 +149,7 @@ def _grant(hold: Hold) -> dict[str, Any] | None:
         return None
     return {
         "scope": scope_words(grant),
-        "used": words.counted(grant.uses, "time"),
+        "used": counted(grant.uses, "time"),
         "in_force": is_in_force(grant),
         "revoked_by": grant.revoked_by,
         "revoked_at": grant.revoked_at,
@@ -152,9 +160,12 @@ def scope_words(grant: Grant) -> str:
     """`for task fetch in this run`, `for the capability page`."""
     match grant.scope:
         case Grant.Scope.TASK:
-            return f"for task {grant.task_id} in this run"
+            return _("for task %(task)s in this run") % {"task": grant.task_id}
         case Grant.Scope.EXECUTION:
-            return "for every task of this run"
+            return _("for every task of this run")
         case Grant.Scope.CAPABILITY:
-            return f"for the capability {grant.capability}"
-    return f"for task {grant.task_id} in every run of {grant.workflow or 'this plan'}"
+            return _("for the capability %(name)s") % {"name": str(grant.capability)}
+    if grant.workflow is None:
+        return _("for task %(task)s in every run of this plan") % {"task": grant.task_id}
+    told = {"task": grant.task_id, "workflow": str(grant.workflow)}
+    return _("for task %(task)s in every run of %(workflow)s") % told

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from reviews.forms import payload_fields
 from workflows.engine.dag import Revision
@@ -57,16 +59,17 @@ def fork_context(execution: Execution, checkpoint: Checkpoint, draft: Draft) -> 
         "key": "fork",
         "url": url,
         "run_url": reverse("reviews:run", args=(execution.pk,)),
-        "run_words": f"run {execution.pk}",
+        "number": execution.pk,
         "run_title": words.run_title(execution.title, execution.pk),
-        "layer_words": f"layer {checkpoint.layer + 1} of {len(revision.layers)}",
+        "layer": checkpoint.layer + 1,
+        "layers": len(revision.layers),
         "mode": draft.mode,
         "form_url": url if has_form and draft.mode == "json" else "",
         "json_url": f"{url}?as=json" if draft.mode == "form" else "",
         "fields": _fields(execution, draft),
         "inputs_json": draft.inputs_text,
         "context_json": draft.context_text,
-        "errors": draft.errors,
+        "errors": words.faults(draft.errors),
         **_what_happens(execution, checkpoint, revision),
     }
 
@@ -96,7 +99,7 @@ def _what_happens(
         "messages": len(said),
         "revision_words": ""
         if checkpoint.revision == execution.revision
-        else "The plan is the one of that moment; later changes to it are left out.",
+        else _("The plan is the one of that moment; later changes to it are left out."),
     }
 
 
@@ -107,7 +110,10 @@ def _taken(task: TaskView) -> dict[str, str]:
 def _names(names: list[str]) -> str:
     more = len(names) - _MAX_NAMES
     shown = ", ".join(names[:_MAX_NAMES])
-    return f"{shown} and {words.counted(more, 'more task')}" if more > 0 else shown
+    if more <= 0:
+        return shown
+    text = ngettext("%(names)s and %(n)s more task", "%(names)s and %(n)s more tasks", more)
+    return text % {"names": shown, "n": more}
 
 
 def _reviews(execution: Execution, revision: Revision, names: list[str]) -> Iterator[str]:
@@ -117,7 +123,7 @@ def _reviews(execution: Execution, revision: Revision, names: list[str]) -> Iter
         if review is not None and review.enabled:
             yield f"{name}, {words.phase_words(review.trigger_phase.value)}"
     if execution.policy.get("hil", {}).get("enabled"):
-        yield "each layer that needs a signature"
+        yield _("each layer that needs a signature")
 
 
 def pretty(value: Any) -> str:

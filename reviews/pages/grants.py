@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.urls import reverse
+from django.utils.translation import gettext as _
 
 from reviews import conf, selectors
+from reviews.counting import counted
 from workflows.engine.permissions import PermissionSet
 from workflows.grants import in_force, ledger, may_revoke
 from workflows.models import Grant
@@ -38,7 +40,7 @@ def grants_context(user: User, *, whole: bool, cursor: str) -> dict[str, Any]:
 def _row(user: User, grant: Grant, *, is_live: bool) -> dict[str, Any]:
     return {
         "id": grant.pk,
-        "sentence": " ".join(PermissionSet.model_validate(grant.permissions).sentences()),
+        "sentence": words.allowed_words(PermissionSet.model_validate(grant.permissions)),
         "scope": scope_words(grant),
         "run_title": words.run_title(grant.execution.title, grant.execution_id),
         "run_url": reverse("reviews:run", args=(grant.execution_id,)),
@@ -46,7 +48,7 @@ def _row(user: User, grant: Grant, *, is_live: bool) -> dict[str, Any]:
         "by": grant.granted_by,
         "at": grant.granted_at,
         "why": grant.why,
-        "uses": words.counted(grant.uses, "use") if grant.uses else "not used yet",
+        "uses": counted(grant.uses, "use") if grant.uses else _("not used yet"),
         "used_at": grant.last_used_at,
         "until": grant.expires_at,
         "state": "REVOKED" if grant.revoked_at else "LIVE" if is_live else "OVER",

@@ -10,13 +10,17 @@ from urllib.parse import urlencode
 from django.contrib.auth import get_user_model
 from django.templatetags.static import static
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
 
 from reviews import conf, selectors
+from reviews.counting import counted, grouped
 from reviews.diffs import diff
 from reviews.history import COUNTED, counted_up_to, filtered, parse_filters, records
 from reviews.models import Decision, HumanReviewRecord
 from reviews.receipts import record_hash
 from reviews.records import text_of
+from reviews.sentences import in_language
 from workflows.engine.bounded_json import digest
 from workflows.engine.policy import TriggerPhase
 from workflows.models import TaskAttempt, Workflow
@@ -32,11 +36,11 @@ _KEYS = (
 )  # fmt: skip
 #: Filters that links bring and that have no control of their own.
 _ALSO = (
-    ("execution", "run"),
-    ("node", "task"),
-    ("tool", "tool"),
-    ("reason", "reason"),
-    ("expired", "decided by time"),
+    ("execution", N_("run")),
+    ("node", N_("task")),
+    ("tool", N_("tool")),
+    ("reason", N_("reason")),
+    ("expired", N_("decided by time")),
 )
 _MAX_PEOPLE = 500
 
@@ -53,11 +57,13 @@ def history_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
     return {
         "filters": asked,
         "selects": _selects(asked),
-        "also": tuple((name, label, asked[name]) for name, label in _ALSO if asked[name]),
+        "also": tuple((name, _(label), asked[name]) for name, label in _ALSO if asked[name]),
         "exports": _exports(kept, count),
         "verifier_url": static("reviews/verify_history.py"),
         "filtered": bool(kept),
-        "filter_errors": tuple(f"{each.path} {each.message}" for each in filters.errors),
+        "filter_errors": tuple(
+            f"{each.path} {in_language(each.message)}" for each in filters.errors
+        ),
         "count_words": _count_words(count),
         "rows": tuple(_row(each) for each in page.rows),
         "next_url": history_url({**kept, "cursor": page.next}) if page.next else "",
@@ -74,19 +80,19 @@ def history_url(query: Mapping[str, str]) -> str:
 
 def _count_words(count: int) -> str:
     if count > COUNTED:
-        return f"more than {COUNTED:,} decisions"
-    return words.counted(count, "decision")
+        return _("more than %(number)s decisions") % {"number": grouped(COUNTED)}
+    return counted(count, "decision")
 
 
 def _exports(kept: Mapping[str, str], count: int) -> tuple[dict[str, str], ...]:
     """A link per format that repeats the filter, and says how many rows come."""
-    number = f"{COUNTED:,}+" if count > COUNTED else f"{count:,}"
+    number = f"{grouped(COUNTED)}+" if count > COUNTED else grouped(count)
     names = {"csv": "CSV", "jsonl": "JSON Lines"}
     address = reverse("reviews:export_history")
     return tuple(
         {
             "url": f"{address}?{urlencode({**kept, 'as': kind})}",
-            "label": f"Export {number} as {name}",
+            "label": _("Export %(number)s as %(format)s") % {"number": number, "format": name},
         }
         for kind, name in names.items()
         if count
@@ -103,12 +109,12 @@ def _selects(asked: Mapping[str, str]) -> tuple[dict[str, Any], ...]:
     titles = Workflow.objects.order_by("title").values_list("title", flat=True)
     phases = [(each.value, words.phase_words(each, past=True)) for each in TriggerPhase]
     choices = {
-        "decision": ("Decision", [(each.value, each.label) for each in Decision]),
-        "reviewer": ("Who", [(name, name) for name in _people()]),
-        "workflow": ("Workflow", [(title, title) for title in titles]),
-        "phase": ("When", phases),
-        "edited": ("Edited", [("true", "with changes"), ("false", "as shown")]),
-        "bulk": ("How", [("false", "by itself"), ("true", "several at once")]),
+        "decision": (_("Decision"), [(each.value, _(str(each.label))) for each in Decision]),
+        "reviewer": (_("Who"), [(name, name) for name in _people()]),
+        "workflow": (_("Workflow"), [(title, title) for title in titles]),
+        "phase": (_("When"), phases),
+        "edited": (_("Edited"), [("true", _("with changes")), ("false", _("as shown"))]),
+        "bulk": (_("How"), [("false", _("by itself")), ("true", _("several at once"))]),
     }
     return tuple(
         {"name": name, "label": label, "value": asked[name], "options": tuple(options)}
@@ -177,28 +183,28 @@ def _is_early_vote(record: HumanReviewRecord) -> bool:
 
 
 def _columns(record: HumanReviewRecord, executed: list[Any]) -> tuple[dict[str, str], ...]:
-    edited = {"title": "Edited", "json": "", "instead": "Nothing was changed."}
+    edited = {"title": _("Edited"), "json": "", "instead": _("Nothing was changed.")}
     if record.is_edited:
         edited["json"] = _pretty(record.modified_data)
-    ran = {"title": "Executed", "json": "", "instead": _not_executed(record)}
+    ran = {"title": _("Executed"), "json": "", "instead": _not_executed(record)}
     if executed:
         ran["json"] = _pretty(executed[0])
-    original = {"title": "Original", "json": _pretty(record.original_data), "instead": ""}
+    original = {"title": _("Original"), "json": _pretty(record.original_data), "instead": ""}
     return original, edited, ran
 
 
 def _not_executed(record: HumanReviewRecord) -> str:
     if record.decision == Decision.REJECT:
-        return "Nothing: it was rejected."
+        return _("Nothing: it was rejected.")
     if record.reason == "replan_review":
-        return "The plan of the run was changed as it was decided; see its timeline."
+        return _("The plan of the run was changed as it was decided; see its timeline.")
     if not record.node_id:
-        return "Nothing of its own: it let the run go on."
+        return _("Nothing of its own: it let the run go on.")
     if _is_early_vote(record):
-        return "See the last approval of the quorum."
+        return _("See the last approval of the quorum.")
     if record.execution.status in ("COMPLETED", "FAILED", "ABORTED"):
-        return "Nothing: the run ended before."
-    return "Not yet: the run has not got there."
+        return _("Nothing: the run ended before.")
+    return _("Not yet: the run has not got there.")
 
 
 def _pretty(value: Any) -> str:
@@ -210,11 +216,11 @@ def _receipt(record: HumanReviewRecord, executed: list[Any]) -> dict[str, Any]:
     ran = digest(executed[0]) if executed else ""
     words_, status = _verdict(record, ran)
     lines = (
-        ("Shown", record.shown_digest),
-        ("Decided", record.decided_digest),
-        ("Executed", ran),
-        ("Previous record", record.previous_hash),
-        ("This record", record.hash),
+        (_("Shown"), record.shown_digest),
+        (_("Decided"), record.decided_digest),
+        (_("Executed"), ran),
+        (_("Previous record"), record.previous_hash),
+        (_("This record"), record.hash),
     )
     return {
         "receipt": tuple({"label": label, "value": value} for label, value in lines),
@@ -226,9 +232,9 @@ def _receipt(record: HumanReviewRecord, executed: list[Any]) -> dict[str, Any]:
 def _verdict(record: HumanReviewRecord, ran: str) -> tuple[str, str]:
     whole = record_hash(record.previous_hash, record.canonical) == record.hash
     if not whole or text_of(record) != record.canonical:
-        return "this record was altered after it was signed", "FAILED"
+        return _("this record was altered after it was signed"), "FAILED"
     if not ran:
-        return "the record is whole", "COMPLETED"
+        return _("the record is whole"), "COMPLETED"
     if ran == record.decided_digest:
-        return "the record is whole; what ran is what was approved", "COMPLETED"
-    return "what ran is not what was approved", "FAILED"
+        return _("the record is whole; what ran is what was approved"), "COMPLETED"
+    return _("what ran is not what was approved"), "FAILED"

@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from django.urls import reverse
+from django.utils.formats import date_format
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
+from django.utils.translation import ngettext
 
 from reviews import insights
 from reviews.charts import Series, line_chart, shares
+from reviews.counting import decimal, grouped, percent
 from reviews.insights import Period, Scope, Tally
 from reviews.templatetags.desk import duration_words, elapsed_words
 from workflows.access import may_backtest, visible_to
@@ -22,16 +27,23 @@ if TYPE_CHECKING:
 
 PERIODS = (7, 30, 90)
 _KINDS = (
-    ("approved", "as shown", {"decision": "APPROVE", "edited": "false", "expired": "false"}),
-    ("edited", "with changes", {"edited": "true"}),
-    ("rejected", "rejected", {"decision": "REJECT", "expired": "false"}),
-    ("expired", "decided by time", {"expired": "true"}),
+    ("approved", N_("as shown"), {"decision": "APPROVE", "edited": "false", "expired": "false"}),
+    ("edited", N_("with changes"), {"edited": "true"}),
+    ("rejected", N_("rejected"), {"decision": "REJECT", "expired": "false"}),
+    ("expired", N_("decided by time"), {"expired": "true"}),
 )
 _GROUP_WORDS = {
-    "tool": "Tool",
-    "workflow": "Workflow",
-    "reason": "Why it stopped",
-    "reviewer": "Who decided",
+    "tool": N_("Tool"),
+    "workflow": N_("Workflow"),
+    "reason": N_("Why it stopped"),
+    "reviewer": N_("Who decided"),
+}
+
+_HEADINGS = {
+    "tool": N_("By tool"),
+    "workflow": N_("By workflow"),
+    "reason": N_("By why it stopped"),
+    "reviewer": N_("By who decided"),
 }
 
 
@@ -48,7 +60,7 @@ def insights_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
     now, before = insights.tally(scope), insights.tally(_earlier(scope))
     return {
         "days": days,
-        "periods": tuple((n, f"{n} days", _url(n, scope.workflow)) for n in PERIODS),
+        "periods": tuple((n, _days_words(n), _url(n, scope.workflow)) for n in PERIODS),
         "workflow": scope.workflow,
         "workflows": titles,
         "is_empty": not now.total and not insights.waiting(scope).count,
@@ -65,6 +77,10 @@ def _spared(scope: Scope) -> dict[str, Any]:
     """How many reviews rules spared in these days, and where they are listed."""
     query = f"?{urlencode({'workflow': scope.workflow})}" if scope.workflow else ""
     return {"count": insights.spared(scope), "url": f"{reverse('reviews:spared')}{query}"}
+
+
+def _days_words(days: int) -> str:
+    return ngettext("%(n)s day", "%(n)s days", days) % {"n": days}
 
 
 def _earlier(scope: Scope) -> Scope:
@@ -98,7 +114,7 @@ def _history(scope: Scope, **more: str) -> str:
 
 def _figures(scope: Scope, now: Tally, before: Tally) -> tuple[dict[str, Any], ...]:
     waiting = insights.waiting(scope)
-    claimed, _ = insights.claim_times(scope)
+    claimed, _tries = insights.claim_times(scope)
     oldest = (
         duration_words((datetime.now(UTC) - waiting.oldest).total_seconds())
         if waiting.oldest
@@ -106,33 +122,37 @@ def _figures(scope: Scope, now: Tally, before: Tally) -> tuple[dict[str, Any], .
     )
     return (
         {
-            "label": "Open now",
-            "value": f"{waiting.count:,}",
-            "note": f"the oldest waits for {oldest}" if oldest else "nothing waits",
+            "label": _("Open now"),
+            "value": grouped(waiting.count),
+            "note": _("the oldest waits for %(time)s") % {"time": oldest}
+            if oldest
+            else _("nothing waits"),
             "url": f"{reverse('reviews:queue')}?tab=open&sort=oldest",
         },
         {
-            "label": "Decided",
-            "value": f"{now.total:,}",
+            "label": _("Decided"),
+            "value": grouped(now.total),
             "note": _change(now.total, before.total),
             "url": _history(scope),
         },
         {
-            "label": "Median time to decide",
+            "label": _("Median time to decide"),
             "value": _span(now.median),
-            "note": f"before: {_span(before.median)}; to claim: {_span(claimed)}",
+            "note": _("before: %(before)s; to claim: %(claim)s")
+            % {"before": _span(before.median), "claim": _span(claimed)},
             "url": "",
         },
         {
-            "label": "Edited",
-            "value": f"{now.rate('edited'):.0%}",
-            "note": f"before: {before.rate('edited'):.0%}",
+            "label": _("Edited"),
+            "value": percent(now.rate("edited")),
+            "note": _("before: %(share)s") % {"share": percent(before.rate("edited"))},
             "url": _history(scope, edited="true"),
         },
         {
-            "label": "Rejected",
-            "value": f"{now.rate('rejected'):.0%}",
-            "note": f"before: {before.rate('rejected'):.0%}; by time: {now.rate('expired'):.0%}",
+            "label": _("Rejected"),
+            "value": percent(now.rate("rejected")),
+            "note": _("before: %(share)s; by time: %(expired)s")
+            % {"share": percent(before.rate("rejected")), "expired": percent(now.rate("expired"))},
             "url": _history(scope, decision="REJECT", expired="false"),
         },
     )
@@ -140,11 +160,18 @@ def _figures(scope: Scope, now: Tally, before: Tally) -> tuple[dict[str, Any], .
 
 def _change(now: int, before: int) -> str:
     if not before:
-        return "none in the days before"
+        return _("none in the days before")
     change = (now - before) / before
     if abs(change) < 0.005:
-        return f"as many as in the {words.counted(before, 'decision')} before"
-    return f"{change:+.0%} against the {before:,} before"
+        text = ngettext(
+            "as many as in the %(n)s decision before",
+            "as many as in the %(n)s decisions before",
+            before,
+        )
+        return text % {"n": before}
+    sign = "+" if change > 0 else ""
+    told = {"change": f"{sign}{percent(change)}", "before": grouped(before)}
+    return _("%(change)s against the %(before)s before") % told
 
 
 def _span(seconds: float | None) -> str:
@@ -152,7 +179,9 @@ def _span(seconds: float | None) -> str:
 
 
 def _duration(seconds: float) -> str:
-    return duration_words(seconds) if seconds >= 1 else f"{seconds:.1f} s".replace("0.0 s", "0 s")
+    if seconds >= 1:
+        return duration_words(seconds)
+    return f"{decimal(seconds)} s" if seconds >= 0.05 else "0 s"
 
 
 def _exact(seconds: float) -> str:
@@ -165,21 +194,23 @@ def _exact(seconds: float) -> str:
 
 def _charts(scope: Scope) -> dict[str, Any]:
     days = scope.period.days
-    labels = [f"{day.day} {day:%b}" for day in days]
+    labels = [date_format(day, "j M") for day in days]
     by_day = insights.tally_by_day(scope)
     links = [_day_url(scope, day) for day in days]
     opened = insights.open_by_day(scope)
     return {
         "open": line_chart(
-            labels, [Series("open", "waiting", opened)], words=lambda value: f"{value:,.0f}"
+            labels,
+            [Series(_("open"), "waiting", opened)],
+            words=lambda value: grouped(round(value)),
         ),
         "times": line_chart(
             labels,
             [
                 Series(name, kind, [_of(by_day.get(day), field) for day in days], links)
                 for name, kind, field in (
-                    ("median", "good", "median"),
-                    ("9 of 10", "running", "p90"),
+                    (_("median"), "good", "median"),
+                    (_("9 of 10"), "running", "p90"),
                 )
             ],
             words=_exact,
@@ -196,7 +227,7 @@ def _charts(scope: Scope) -> dict[str, Any]:
             }
             for index, (day, label) in enumerate(zip(days, labels, strict=True))
         ),
-        "kinds": tuple((kind, name) for kind, name, _ in _KINDS),
+        "kinds": tuple((kind, _(name)) for kind, name, _query in _KINDS),
     }
 
 
@@ -214,24 +245,29 @@ def _day_url(scope: Scope, day: date) -> str:
 
 def _tables(scope: Scope) -> tuple[dict[str, Any], ...]:
     return tuple(
-        {"key": group, "title": title, "rows": _rows(scope, group)}
+        {
+            "key": group,
+            "title": _(title),
+            "heading": _(_HEADINGS[group]),
+            "rows": _rows(scope, group),
+        }
         for group, title in _GROUP_WORDS.items()
     )
 
 
 def _rows(scope: Scope, group: str) -> tuple[dict[str, Any], ...]:
     found = insights.tally_by(scope, group)
-    most = max((tally.total for _, tally in found), default=1)
+    most = max((tally.total for _name, tally in found), default=1)
     return tuple(
         {
-            "name": name.replace("_", " ") if group == "reason" else name,
+            "name": words.reason_words(name) if group == "reason" else name,
             "url": _history(scope, **{group: name}),
             "tally": tally,
             "median": _span(tally.median),
             "p90": _span(tally.p90),
             "parts": shares(
                 [
-                    (kind, said, getattr(tally, kind), _history(scope, **{group: name}, **query))
+                    (kind, _(said), getattr(tally, kind), _history(scope, **{group: name}, **query))
                     for kind, said, query in _KINDS
                 ],
                 of=tally.total,

@@ -23,8 +23,8 @@ def lineage(user: User, execution: Execution) -> dict[str, Any]:
     if execution.parent_id is not None:
         is_seen = seen.filter(pk=execution.parent_id).exists()
         parent = {
-            "words": f"run {execution.parent_id}",
-            "after": f"after layer {_number(execution)}",
+            "number": execution.parent_id,
+            "layer": _number(execution),
             **_addresses(execution.parent_id, execution.pk, is_seen=is_seen),
         }
     forks = seen.filter(parent=execution).order_by("id")[:_MAX_FORKS]
@@ -33,8 +33,8 @@ def lineage(user: User, execution: Execution) -> dict[str, Any]:
 
 def _fork(parent: Execution, fork: Execution) -> dict[str, Any]:
     return {
-        "words": f"run {fork.pk}",
-        "after": f"after layer {_number(fork)}",
+        "number": fork.pk,
+        "layer": _number(fork),
         "status": fork.status,
         **_addresses(parent.pk, fork.pk, is_seen=True, to_fork=True),
     }

@@ -7,8 +7,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.utils.translation import gettext as _
+
 from reviews.dag_svg import DagTask, Picture, layout
 from reviews.diffs import diff
+from reviews.sentences import in_language
 from workflows.engine.changes import Change, Spec, as_written, dropped_with
 from workflows.engine.dag import Layers, Plan
 from workflows.engine.moves import is_critical
@@ -44,7 +47,7 @@ def diff_context(shown: PlanDiff, links: str = "#change-") -> dict[str, Any]:
         "added": tuple(_added(task, shown) for task in change.added),
         "changed": tuple(_changed(task, shown) for task in change.changed),
         "removed": tuple({"id": name} for name in change.removed),
-        "kept_words": words.counted(_kept(shown), "task"),
+        "kept": _kept(shown),
         "permissions": tuple(_permissions((*change.added, *change.changed), shown.gone)),
     }
 
@@ -87,7 +90,7 @@ def _marks(shown: PlanDiff) -> dict[str, str]:
 
 def _node(task: Spec, marks: Mapping[str, str], shown: PlanDiff, links: str) -> DagTask:
     mark = marks.get(task.id, "KEPT")
-    note = "done" if task.id in shown.done else short(task.target, _LONGEST_NOTE)
+    note = _("done") if task.id in shown.done else short(task.target, _LONGEST_NOTE)
     href = f"{links}{task.id}" if mark != "KEPT" else ""
     return DagTask(task.id, mark, tuple(sorted(task.needs)), note, href=href)
 
@@ -111,7 +114,7 @@ def _added(task: Spec, shown: PlanDiff) -> dict[str, Any]:
         "beyond": is_critical(task),
         "after": ", ".join(sorted(task.needs)),
         "confidence": told.get("confidence"),
-        "reasons": ", ".join(map(str, told.get("reasons", ()))),
+        "reasons": ", ".join(in_language(str(each)) for each in told.get("reasons", ())),
         "values_json": json.dumps(dict(task.values), indent=2, ensure_ascii=False),
         "code": getattr(task, "code", ""),
         "dropped": task.id in shown.gone,
@@ -137,8 +140,8 @@ def _permissions(tasks: Iterable[Spec], gone: Collection[str]) -> Iterable[dict[
     for name, ids in sorted(needed.items()):
         known = NAMED.get(name)
         yield {
-            "name": name or "not known",
+            "name": name or _("not known"),
             "tasks": ", ".join(ids),
-            "words": " ".join(known.sentences()) if known else "Nobody knows what it allows.",
+            "words": words.allowed_words(known) if known else _("Nobody knows what it allows."),
             "beyond": known is None or known.is_beyond_reading,
         }

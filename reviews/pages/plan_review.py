@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
+from django.utils.translation import ngettext
 
 from workflows.engine.changes import Change, changed_plan, dropped_with, in_payload, without
 from workflows.engine.dag import Revision
@@ -14,13 +17,12 @@ from workflows.models import Hold
 from workflows.schemas import FieldError
 from workflows.selectors import settled_ids
 
-from . import words
 from .plan_diff import PlanDiff, diff_context
 
 if TYPE_CHECKING:
     from django.http import QueryDict
 
-REJECT_PRESETS = ("Not needed", "Too much at once", "Wrong tool")
+REJECT_PRESETS = (N_("Not needed"), N_("Too much at once"), N_("Wrong tool"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def kept_by(data: QueryDict, hold: Hold) -> Kept:
     gone &= {task.id for task in (*change.added, *change.changed)}
     errors: tuple[FieldError, ...] = ()
     if without(change, gone).is_empty:
-        message = "Nothing of the change is left. Keep at least one task, or reject the change."
+        message = _("Nothing of the change is left. Keep at least one task, or reject the change.")
         errors = (FieldError("", message),)
     confirmed = frozenset(data.get("confirmed_drop", "").split()) == gone
     return Kept(gone, confirmed, errors)
@@ -100,9 +102,11 @@ def _gone_from(payload: dict[str, Any], decided: Any) -> frozenset[str]:
 
 def _label(gone: frozenset[str]) -> str:
     if not gone:
-        return "Approve the change"
-    names: Sequence[str] = sorted(gone)
-    return f"Approve without {names[0] if len(names) == 1 else words.counted(len(names), 'task')}"
+        return _("Approve the change")
+    if len(gone) == 1:
+        return _("Approve without %(task)s") % {"task": next(iter(gone))}
+    text = ngettext("Approve without %(n)s task", "Approve without %(n)s tasks", len(gone))
+    return text % {"n": len(gone)}
 
 
 def _diff(hold: Hold, change: Change, gone: frozenset[str]) -> PlanDiff:

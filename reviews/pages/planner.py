@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
 
 from graphrag.catalogue import tools as all_tools
 from graphrag.catalogue import tools_by_name
@@ -17,6 +19,7 @@ from reviews.plan_drafts import (
     schemas_of,
 )
 from reviews.plan_fields import arguments_of, review_phase, values_of
+from reviews.sentences import in_language
 from workflows.access import ADMIN, roles_of
 from workflows.engine.dag import references
 from workflows.engine.structure import PlanInvalid, Problem, parse_plan
@@ -35,14 +38,14 @@ _MAX_WITH_FIELDS = 40
 _NEAREST = 6
 
 _REVIEWS = (
-    ("", "nobody"),
-    ("BEFORE_EXECUTION", "before it runs"),
-    ("AFTER_EXECUTION", "after it ran"),
+    ("", N_("nobody")),
+    ("BEFORE_EXECUTION", N_("before it runs")),
+    ("AFTER_EXECUTION", N_("after it ran")),
 )
 _SIGNED = (
-    ("critical_only", "before layers that do more than read"),
-    ("always", "before every layer"),
-    ("", "before no layer"),
+    ("critical_only", N_("before layers that do more than read")),
+    ("always", N_("before every layer")),
+    ("", N_("before no layer")),
 )
 
 
@@ -68,7 +71,7 @@ def planner_context(user: User, draft: Draft, checked: tuple[Problem, ...]) -> d
         "fault_count": len(checked),
         "tool_names": tuple(_names()),
         "signed": tuple(
-            {"value": value, "label": label, "chosen": value == layers_signed(draft.policy)}
+            {"value": value, "label": _(label), "chosen": value == layers_signed(draft.policy)}
             for value, label in _SIGNED
         ),
         "replan_review": is_switched_on(draft.policy, "replan_review"),
@@ -153,7 +156,11 @@ def _task(
     checked: tuple[Problem, ...],
 ) -> dict[str, Any]:
     key, name = f"t{at}", ids[at]
-    target = str(task.get("tool") or task.get("capability") or f"{task.get('language')} code")
+    target = str(
+        task.get("tool")
+        or task.get("capability")
+        or _("%(language)s code") % {"language": task.get("language")}
+    )
     told = draft.why.get(name)
     prefix = f"plan.tasks[{at}]"
     faults = [each for each in (*draft.problems, *checked) if _is_about(each.path, prefix, key)]
@@ -175,12 +182,15 @@ def _task(
         ],
         "reads": ", ".join(sorted({*references(values_of(task))} - {"inputs", "context"})),
         "reviews": [
-            {"value": value, "label": label, "chosen": value == review_phase(task)}
+            {"value": value, "label": _(label), "chosen": value == review_phase(task)}
             for value, label in _REVIEWS
         ],
         "code": task.get("code", ""),
         "faults": [
-            {"path": each.path.removeprefix(prefix).lstrip("."), "message": each.message}
+            {
+                "path": each.path.removeprefix(prefix).lstrip("."),
+                "message": in_language(each.message),
+            }
             for each in faults
         ],
     }
@@ -193,7 +203,9 @@ def _why(told: Any, target: str) -> dict[str, Any] | None:
     reasons = told.get("reasons")
     return {
         "confidence": told.get("confidence"),
-        "words": ", ".join(map(str, reasons)) if isinstance(reasons, list) else "",
+        "words": ", ".join(in_language(str(each)) for each in reasons)
+        if isinstance(reasons, list)
+        else "",
     }
 
 

@@ -6,7 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from django.urls import reverse
+from django.utils.translation import gettext as _
 
+from reviews.counting import percent
 from reviews.precedents import precedents
 from reviews.rights import right_now
 from workflows.models import Hold
@@ -25,7 +27,7 @@ def precedents_context(user: User, hold: Hold) -> dict[str, Any]:
             {
                 "sentence": words.record_sentence(each.record, short=True),
                 "subject": words.record_subject(each.record),
-                "alike": f"{each.alike:.0%} alike",
+                "alike": _("%(share)s alike") % {"share": percent(each.alike)},
                 "at": each.record.reviewed_at,
                 "url": reverse("reviews:record", args=(each.record.pk,)),
                 "comment": each.record.comment,

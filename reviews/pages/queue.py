@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
 
 from reviews import conf, selectors
 from reviews.filters import PHASES, RISKS, SORTS, QueueFilters
 from reviews.presence import lookers
 from reviews.saved import canonical_query, views_for
+from reviews.sentences import in_language
 from workflows.access import may_start
 from workflows.models import Hold, Workflow
 
@@ -23,20 +26,24 @@ from . import words
 _MOST_RUNS = 25
 _RUN = re.compile(r"[0-9]{1,18}")
 _LABELS = {
-    "me": "Needs me",
-    "groups": "My groups",
-    "claimed": "Claimed by me",
-    "open": "All open",
-    "decided": "Decided",
+    "me": N_("Needs me"),
+    "groups": N_("My groups"),
+    "claimed": N_("Claimed by me"),
+    "open": N_("All open"),
+    "decided": N_("Decided"),
 }
-_PHASE_LABELS = {"BEFORE_EXECUTION": "before it runs", "AFTER_EXECUTION": "after it ran"}
+_PHASE_LABELS = {
+    "BEFORE_EXECUTION": N_("before it runs"),
+    "AFTER_EXECUTION": N_("after it ran"),
+}
 _REASON_LABELS = {
-    "node_review": "a task asks for review",
-    "layer_approval": "the next layer is signed",
-    "escalation": "it needs more permission",
-    "replan_review": "the plan changes",
+    "node_review": N_("a task asks for review"),
+    "layer_approval": N_("the next layer is signed"),
+    "escalation": N_("it needs more permission"),
+    "replan_review": N_("the plan changes"),
 }
-_SORT_LABELS = {"newest": "newest first", "oldest": "longest waiting first"}
+_SORT_LABELS = {"newest": N_("newest first"), "oldest": N_("longest waiting first")}
+_RISK_LABELS = {"high": N_("high"), "medium": N_("medium"), "low": N_("low")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +87,11 @@ def queue_context(
     query = filters.query()
     return {
         "tab": tab,
-        "tab_label": _LABELS[tab],
+        "tab_label": _(_LABELS[tab]),
         "tabs": tuple(
             {
                 "key": key,
-                "label": label,
+                "label": _(label),
                 "count": counts.get(key),
                 "url": queue_url(**_tab_query(key), **query),
             }
@@ -152,12 +159,12 @@ def _selects(viewer: selectors.Viewer, filters: QueueFilters) -> tuple[dict[str,
         Workflow.objects.filter(enabled=True).order_by("title").values_list("name", "title")
     )
     lists = (
-        ("workflow", "Workflow", "every workflow", workflows),
-        ("phase", "When", "before and after", {each: _PHASE_LABELS[each] for each in PHASES}),
-        ("reason", "Why it stopped", "for any reason", _REASON_LABELS),
-        ("risk", "Risk", "any risk", {each: each for each in RISKS}),
-        ("group", "Group", "every group", {each: each for each in sorted(viewer.groups)}),
-        ("sort", "Order", "", _SORT_LABELS),
+        ("workflow", _("Workflow"), _("every workflow"), workflows),
+        ("phase", _("When"), _("before and after"), _labels(_PHASE_LABELS, PHASES)),
+        ("reason", _("Why it stopped"), _("for any reason"), _labels(_REASON_LABELS)),
+        ("risk", _("Risk"), _("any risk"), _labels(_RISK_LABELS, RISKS)),
+        ("group", _("Group"), _("every group"), {each: each for each in sorted(viewer.groups)}),
+        ("sort", _("Order"), "", _labels(_SORT_LABELS)),
     )
     return tuple(
         {
@@ -168,6 +175,11 @@ def _selects(viewer: selectors.Viewer, filters: QueueFilters) -> tuple[dict[str,
         }
         for name, label, blank, choices in lists
     )
+
+
+def _labels(labels: Mapping[str, str], keys: Iterable[str] = ()) -> dict[str, str]:
+    """The words for some or all choices, in the language of the page."""
+    return {each: _(labels[each]) for each in keys or labels}
 
 
 def queue_url(**query: str) -> str:
@@ -203,14 +215,19 @@ def _row(hold: Hold, looking: list[str]) -> dict[str, Any]:
         "since": hold.opened_at if is_open else hold.decided_at,
         "deadline": hold.expires_at if is_open else None,
         "urgent": is_open and words.is_urgent(hold),
-        "why": hold.why,
+        "why": in_language(hold.why),
         "risk": level if is_open else "low",
         "risk_words": reason,
         "claimed": words.claimed_by(hold) if is_open else "",
         "looking": words.looking_words(looking) if is_open else "",
         "outcome": "" if is_open else _outcome(hold),
-        "quorum_words": f"{len(hold.approvals)} of {hold.quorum} approvals" if needs else "",
+        "quorum_words": _quorum_words(hold) if needs else "",
     }
+
+
+def _quorum_words(hold: Hold) -> str:
+    told = {"given": len(hold.approvals), "needed": hold.quorum}
+    return _("%(given)s of %(needed)s approvals") % told
 
 
 def _outcome(hold: Hold) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
 
 from workflows.engine.changes import change_between
 from workflows.journal import load_revision
@@ -15,9 +17,9 @@ from . import words
 from .plan_diff import PlanDiff, diff_context
 
 _CAUSES = {
-    "replan": "A replan changed the plan",
-    "inject_task": "A task was put into the plan",
-    "modify_args": "Arguments were changed in the plan",
+    "replan": N_("A replan changed the plan"),
+    "inject_task": N_("A task was put into the plan"),
+    "modify_args": N_("Arguments were changed in the plan"),
 }
 
 
@@ -41,7 +43,7 @@ def revision_context(execution: Execution, number: int) -> dict[str, Any]:
     hold = Hold.objects.filter(pk=told.get("hold_id") or "").first()
     asked_by = _asked_by(hold, event)
     return {
-        "title": _CAUSES.get(told["cause"], "The plan was changed"),
+        "title": _(_CAUSES.get(told["cause"], N_("The plan was changed"))),
         "requirement": told.get("requirement", ""),
         "number": number,
         "by": asked_by.removeprefix("agent:"),
@@ -75,8 +77,11 @@ def plan_links(execution: Execution, events: list[ExecutionEvent]) -> dict[int, 
     for event in events:
         if event.kind == "plan_revised":
             place = (execution.pk, event.payload["revision"])
-            found[event.seq] = (reverse("reviews:plan_change", args=place), "See what changed")
+            found[event.seq] = (reverse("reviews:plan_change", args=place), _("See what changed"))
         elif event.kind == "hold_opened" and event.payload["reason"] == "replan_review":
             place = (execution.pk, event.payload["hold_id"])
-            found[event.seq] = (reverse("reviews:decision", args=place), "See the proposed change")
+            found[event.seq] = (
+                reverse("reviews:decision", args=place),
+                _("See the proposed change"),
+            )
     return found

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from reviews.dag_svg import DagTask, Picture, layout, with_links
-from reviews.templatetags.desk import seconds_words
+from reviews.sentences import in_language
+from reviews.templatetags.desk import look_of, seconds_words
 from workflows.access import may_operate, may_start
 from workflows.engine.status import ExecutionStatus
 from workflows.models import Execution, ExecutionEvent, Hold
@@ -50,11 +52,13 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
         "status": execution.status,
         "version": execution.version,
         "live": live,
-        "workflow_name": workflow.title if workflow else "a plan of its own",
+        "workflow_name": workflow.title if workflow else _("a plan of its own"),
         "workflow_url": reverse("reviews:workflow", args=(workflow.pk,))
         if workflow and workflow.enabled
         else "",
-        "started_by": execution.created_by.get_username() if execution.created_by else "the system",
+        "started_by": execution.created_by.get_username()
+        if execution.created_by
+        else _("the system"),
         "started_at": execution.created_at,
         "elapsed_words": words.span_words(execution.created_at, execution.finished_at)
         if execution.finished_at
@@ -73,7 +77,7 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
         "learned_url": reverse("reviews:learned", args=(execution.pk,))
         if execution.status == ExecutionStatus.COMPLETED
         else "",
-        "fork_words": f"layer {max(forks, default=-1) + 1}",
+        "fork_layer": max(forks, default=-1) + 1,
         **lineage(user, execution),
         **_steering(user, execution, may=may),
     }
@@ -85,13 +89,14 @@ def _error(execution: Execution) -> str:
 
 def _hold(hold: Hold) -> dict[str, Any]:
     human = hold.decider == "human"
-    who = words.group_words(hold.groups) if human else "an agent"
+    who = words.group_words(hold.groups) if human else _("an agent")
     return {
-        "sentence": f"{hold.task_id or hold.target} waits for {who}",
-        "why": hold.why,
+        "sentence": _("%(name)s waits for %(who)s")
+        % {"name": hold.task_id or hold.target, "who": who},
+        "why": in_language(hold.why),
         "deadline": hold.expires_at,
         "url": reverse("reviews:decision", args=(hold.execution_id, hold.id)) if human else "",
-        "action": "Review",
+        "action": _("Review"),
     }
 
 
@@ -147,10 +152,15 @@ def _task(task: TaskView, since: datetime | None, ahead: WorkAhead | None) -> di
 def _attempts(task: TaskView) -> list[str]:
     lines = []
     for row in task.attempts:
-        took = f" in {seconds_words(row.duration_ms / 1000)}" if row.duration_ms >= 50 else ""
-        error = f": {row.error}" if row.error else ""
-        edited = ", its output edited by a reviewer" if row.is_edited else ""
-        lines.append(f"attempt {row.attempt}: {row.status.lower()}{took}{edited}{error}")
+        told = {"number": row.attempt, "outcome": look_of(row.status).word, "error": row.error}
+        told["time"] = seconds_words(row.duration_ms / 1000)
+        text = _("attempt %(number)s: %(outcome)s")
+        if row.duration_ms >= 50:
+            text = _("attempt %(number)s: %(outcome)s in %(time)s")
+        parts = [text % told]
+        if row.is_edited:
+            parts.append(_("its output edited by a reviewer"))
+        lines.append(f"{', '.join(parts)}: {row.error}" if row.error else ", ".join(parts))
     return lines
 
 
@@ -183,7 +193,7 @@ def _groups(
 def _steering(user: User, execution: Execution, *, may: bool) -> dict[str, Any]:
     live = not ExecutionStatus(execution.status).is_final
     waits = execution.status == ExecutionStatus.AWAITING_AGENT
-    reason = "" if may else "Operators, admins and whoever started the run can steer it."
+    reason = "" if may else _("Operators, admins and whoever started the run can steer it.")
     offers = {
         "can_message": live and may_start(user),
         "can_continue": waits and may,
@@ -194,7 +204,6 @@ def _steering(user: User, execution: Execution, *, may: bool) -> dict[str, Any]:
         **offers,
         # What a page offers, as one word: its actions are replaced when that changes.
         "offers": "-".join(name.removeprefix("can_") for name, is_so in offers.items() if is_so),
-        "abort_effect": "",
         "actions_reason": reason if live else "",
         "command_url": reverse("reviews:run_command", args=(execution.pk,)),
     }

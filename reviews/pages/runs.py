@@ -8,9 +8,13 @@ from urllib.parse import urlencode
 
 from django.db.models import Q
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from reviews import conf, selectors
+from reviews.counting import counted
 from reviews.forms import payload_fields
+from reviews.sentences import in_language
 from reviews.summaries import one_line
 from reviews.templatetags.desk import look_of
 from workflows.access import may_start, visible_to
@@ -50,7 +54,7 @@ def runs_context(user: User, *, q: str, status: str, cursor: str) -> dict[str, A
         "clear_url": runs_url(),
         "next_url": runs_url(q=q, status=status, cursor=page.next) if page.next else "",
         "previous_url": runs_url(q=q, status=status) if cursor else "",
-        "page_words": words.counted(len(page.rows), "run"),
+        "page_words": counted(len(page.rows), "run"),
         "starters": starters(user),
         "start_errors": False,
         "planner_url": reverse("reviews:planner") if may_start(user) else "",
@@ -78,8 +82,8 @@ def _row(run: Execution, holds: list[Hold]) -> dict[str, Any]:
         "title": words.run_title(run.title, run.pk),
         "summary": _summary(run, holds),
         "status": run.status,
-        "progress_words": f"layer {max(run.layer + 1, 0)} of {run.total_layers}",
-        "started_by": run.created_by.get_username() if run.created_by else "the system",
+        "progress_words": words.progress_words(run),
+        "started_by": run.created_by.get_username() if run.created_by else _("the system"),
         "started_at": run.created_at,
     }
 
@@ -87,10 +91,13 @@ def _row(run: Execution, holds: list[Hold]) -> dict[str, Any]:
 def _summary(run: Execution, holds: list[Hold]) -> str:
     if holds:
         first = holds[0]
-        who = words.group_words(first.groups) or "an agent"
-        at = f" at {first.task_id}" if first.task_id else ""
-        more = f" and {len(holds) - 1} more" if len(holds) > 1 else ""
-        return f"waits for {who}{at}{more}"
+        told = {"who": words.group_words(first.groups) or _("an agent"), "task": first.task_id}
+        text = _("waits for %(who)s at %(task)s") if first.task_id else _("waits for %(who)s")
+        waits, more = text % told, len(holds) - 1
+        if not more:
+            return waits
+        text = ngettext("%(waits)s and %(n)s more", "%(waits)s and %(n)s more", more)
+        return text % {"waits": waits, "n": more}
     if run.error:
         return one_line(run.error, 120)
     return look_of(run.status).word
@@ -129,8 +136,8 @@ def starter(
             rejected=rejected,
             errors=errors,
         ),
-        "blocked_reason": blocked_reason,
-        "errors": errors,
+        "blocked_reason": in_language(blocked_reason),
+        "errors": words.faults(errors),
     }
 
 

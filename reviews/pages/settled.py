@@ -6,18 +6,20 @@ from typing import Any
 
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
+from django.utils.translation import ngettext
 
 from reviews.diffs import diff
 from reviews.models import HumanReviewRecord
 from workflows.models import ExecutionEvent, Hold
 
-from . import words
 from .surroundings import Surroundings
 
 _EXPIRED = {
-    "approve": "it was approved as it was.",
-    "reject": "it was rejected.",
-    "abort": "the run was aborted.",
+    "approve": N_("it was approved as it was."),
+    "reject": N_("it was rejected."),
+    "abort": N_("the run was aborted."),
 }
 
 
@@ -37,20 +39,36 @@ def outcome(
     record = records[-1] if records and state in ("decided", "expired") else None
     return {
         "decided": _decided(record) if record and state == "decided" else None,
-        "expired_words": _EXPIRED.get(hold.on_timeout, "") if state == "expired" else "",
+        "expired_words": _expired_words(hold) if state == "expired" else "",
         "closed_words": _closed_words(hold) if state == "closed" else "",
         "record_url": reverse("reviews:record", args=(record.pk,)) if record else "",
         "next": around.what_followed() if state == "decided" else (),
     }
 
 
+def _expired_words(hold: Hold) -> str:
+    known = _EXPIRED.get(hold.on_timeout)
+    return _(known) if known else ""
+
+
+def _this(record: HumanReviewRecord) -> str:
+    """`reviewer approved this with 2 changes`."""
+    n, told = record.change_count, {"name": record.actor, "n": record.change_count}
+    if record.decision != "APPROVE":
+        return _("%(name)s rejected this") % told
+    if not record.is_edited:
+        return _("%(name)s approved this") % told
+    text = ngettext(
+        "%(name)s approved this with %(n)s change", "%(name)s approved this with %(n)s changes", n
+    )
+    return text % told
+
+
 def _decided(record: HumanReviewRecord) -> dict[str, Any]:
-    verb = "approved" if record.decision == "APPROVE" else "rejected"
-    edits = f" with {words.counted(record.change_count, 'change')}" if record.is_edited else ""
     return {
         "decision": record.decision,
         "by": record.actor,
-        "sentence": f"{record.actor} {verb} this{edits}",
+        "sentence": _this(record),
         "at": record.reviewed_at,
         "comment": record.comment,
         "changes": diff(record.original_data, record.modified_data) if record.is_edited else (),
@@ -64,8 +82,8 @@ def _closed_words(hold: Hold) -> str:
         kind__in=("execution_aborted", "execution_failed", "execution_completed"),
     ).last()
     if ended is None:
-        return "The run has gone on without it."
+        return _("The run has gone on without it.")
     at = timezone.localtime(ended.created_at).strftime("%H:%M")
     if ended.kind == "execution_aborted":
-        return f"{ended.actor} aborted the run at {at}."
-    return f"The run ended at {at}."
+        return _("%(name)s aborted the run at %(time)s.") % {"name": ended.actor, "time": at}
+    return _("The run ended at %(time)s.") % {"time": at}

@@ -8,7 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
+from django.utils.translation import ngettext
 
+from reviews.counting import counted
+from reviews.sentences import in_language
 from reviews.templatetags.desk import seconds_words
 from workflows.engine.faults import attempt_words
 from workflows.models import ExecutionEvent
@@ -40,7 +44,12 @@ class _Line:
 
 #: Characters of a message that stand in the timeline, and that can be unfolded.
 _MAX_SAID, _MAX_READ = 1500, 200_000
-_ROLES = {"user": "person", "assistant": "agent", "system": "system", "tool": "tool"}
+_ROLES = {
+    "user": N_("person"),
+    "assistant": N_("agent"),
+    "system": N_("system"),
+    "tool": N_("tool"),
+}
 _SHAPES = {"quiet": "·", "good": "✓", "bad": "✕", "waiting": "◔", "running": "▶"}
 
 
@@ -55,12 +64,12 @@ def timeline(
     `forks` is where a new run can go on from: layer of a checkpoint → address.  `links` are pages
     that tell more of an event: its seq → address and words.
     """
-    groups = [Group("Start")]
+    groups = [Group(_("Start"))]
     for event in events:
         if event.kind in ("layer_started", "layer_skipped"):
             layer = int(event.payload["layer"])
             done, total = counts.get(layer, (0, 0))
-            groups.append(Group(f"Layer {layer + 1}", done, total))
+            groups.append(Group(_("Layer %(layer)s") % {"layer": layer + 1}, done, total))
         line = entry(event)
         if event.kind == "layer_closed" and forks:
             line["fork_url"] = forks.get(event.payload["layer"], "")
@@ -103,66 +112,91 @@ def _message(event: ExecutionEvent) -> dict[str, Any]:
         "subject": "",
         "at": event.created_at,
         "actor": str(author).removeprefix("agent:"),
-        "role": _ROLES.get(role, role),
+        "role": _(_ROLES[role]) if role in _ROLES else role,
         "json": content[:_MAX_READ] if is_long else "",
     }
 
 
 def _forked(payload: Payload, actor: str) -> _Line:
-    return _Line(f"goes on from run {payload['parent']} after its layer {payload['layer'] + 1}")
+    text = _("goes on from run %(run)s after its layer %(layer)s")
+    return _Line(text % {"run": payload["parent"], "layer": payload["layer"] + 1})
 
 
 def _started(payload: Payload, actor: str) -> _Line:
-    tasks = words.counted(payload["total_tasks"], "task")
-    return _Line(f"the run begins: {tasks} in {words.counted(payload['total_layers'], 'layer')}")
+    told = {
+        "tasks": counted(payload["total_tasks"], "task"),
+        "layers": counted(payload["total_layers"], "layer"),
+    }
+    return _Line(_("the run begins: %(tasks)s in %(layers)s") % told)
 
 
 def _layer(payload: Payload, actor: str) -> _Line:
     names = list(payload["tasks"])
     runs = [name for name in names if name not in payload.get("skips", {})]
-    text = f"starts {', '.join(runs[:4])}" if runs else "nothing to run"
-    if len(runs) > 4:
-        text = f"starts {words.counted(len(runs), 'task')}"
+    text = _("nothing to run")
+    if runs:
+        what = ", ".join(runs) if len(runs) <= 4 else counted(len(runs), "task")
+        text = _("starts %(what)s") % {"what": what}
     skipped = len(names) - len(runs)
-    return _Line(text + (f"; {words.counted(skipped, 'task')} skipped" if skipped else ""))
+    if skipped:
+        more = ngettext("%(text)s; %(n)s task skipped", "%(text)s; %(n)s tasks skipped", skipped)
+        text = more % {"text": text, "n": skipped}
+    return _Line(text)
 
 
 def _succeeded(payload: Payload, actor: str) -> _Line:
     name = payload["task_id"]
     duration = payload.get("duration_ms", 0)
-    took = f" in {seconds_words(duration / 1000)}" if duration >= 50 else ""
-    return _Line(f"{name} done{took}", name, "good")
+    if duration < 50:
+        return _Line(_("%(task)s done") % {"task": name}, name, "good")
+    told = {"task": name, "time": seconds_words(duration / 1000)}
+    return _Line(_("%(task)s done in %(time)s") % told, name, "good")
 
 
 def _errored(payload: Payload, actor: str) -> _Line:
     name = payload["task_id"]
-    again = "; it is tried again" if payload.get("retry_at") else ""
-    return _Line(f"{name} failed: {payload['error']}{again}", name, "bad")
+    text = _("%(task)s failed: %(error)s")
+    if payload.get("retry_at"):
+        text = _("%(task)s failed: %(error)s; it is tried again")
+    return _Line(text % {"task": name, "error": payload["error"]}, name, "bad")
 
 
 def _escalated(payload: Payload, actor: str) -> _Line:
     name = payload["task_id"]
-    tried = attempt_words(payload["operation"], payload["resource"])
-    return _Line(f"{name} asks to {tried}", name, "waiting")
+    tried = in_language(attempt_words(payload["operation"], payload["resource"]))
+    return _Line(_("%(task)s asks to %(do)s") % {"task": name, "do": tried}, name, "waiting")
 
 
 def _hit(payload: Payload, actor: str) -> _Line:
-    name = payload["task_id"]
-    seconds = payload["seconds"]
-    saved = f"; {seconds_words(seconds)} saved" if seconds >= 0.05 else ""
-    return _Line(f"{name} was computed while the decision was open{saved}", name)
+    name, seconds = payload["task_id"], payload["seconds"]
+    text = _("%(task)s was computed while the decision was open")
+    if seconds >= 0.05:
+        text = _("%(task)s was computed while the decision was open; %(time)s saved")
+    return _Line(text % {"task": name, "time": seconds_words(seconds)}, name)
 
 
 def _missed(payload: Payload, actor: str) -> _Line:
     name = payload["task_id"]
-    return _Line(f"what was computed ahead for {name} was dropped: {payload['reason']}", name)
+    text = _("what was computed ahead for %(task)s was dropped: %(reason)s")
+    return _Line(text % {"task": name, "reason": in_language(payload["reason"])}, name)
 
 
 def _opened(payload: Payload, actor: str) -> _Line:
     name = words.about(payload.get("task_id") or "", payload["reason"])
-    who = "a person" if payload["decider"] == "human" else "an agent"
     phase = words.phase_words(payload.get("phase") or "")
-    return _Line(f"{name} waits for {who}{' ' + phase if phase else ''}", name, "waiting")
+    if payload["decider"] == "human":
+        text = (
+            _("%(name)s waits for a person %(phase)s")
+            if phase
+            else _("%(name)s waits for a person")
+        )
+    else:
+        text = (
+            _("%(name)s waits for an agent %(phase)s")
+            if phase
+            else _("%(name)s waits for an agent")
+        )
+    return _Line(text % {"name": name, "phase": phase}, name, "waiting")
 
 
 def _spared(payload: Payload, actor: str) -> _Line:
@@ -176,34 +210,54 @@ def _spared(payload: Payload, actor: str) -> _Line:
 
 
 def _voted(payload: Payload, actor: str) -> _Line:
-    name = payload.get("task_id") or "it"
-    text = f"{payload['voter']} approved {name}; more have to"
-    return _Line(text, name, "good", names_actor=True)
+    name = payload.get("task_id") or _("it")
+    text = _("%(who)s approved %(name)s; more have to")
+    told = {"who": payload["voter"], "name": name}
+    return _Line(text % told, name, "good", names_actor=True)
+
+
+#: (approved, edited, with a comment) -> the sentence.
+_DECIDED = {
+    (True, False, False): N_("%(who)s approved %(name)s"),
+    (True, False, True): N_("%(who)s approved %(name)s: “%(comment)s”"),
+    (True, True, False): N_("%(who)s approved %(name)s with changes"),
+    (True, True, True): N_("%(who)s approved %(name)s with changes: “%(comment)s”"),
+    (False, False, False): N_("%(who)s rejected %(name)s"),
+    (False, False, True): N_("%(who)s rejected %(name)s: “%(comment)s”"),
+    (False, True, False): N_("%(who)s rejected %(name)s with changes"),
+    (False, True, True): N_("%(who)s rejected %(name)s with changes: “%(comment)s”"),
+}
 
 
 def _decided(payload: Payload, actor: str) -> _Line:
     name = words.about(payload.get("task_id") or "", payload["reason"])
     approved = payload["decision"] == "APPROVE"
-    verb, look = ("approved", "good") if approved else ("rejected", "bad")
+    look = "good" if approved else "bad"
+    told = {"who": actor, "name": name, "comment": payload.get("comment")}
     if payload.get("by_timeout"):
-        return _Line(f"{name} was {verb}: nobody decided in time", name, look, names_actor=True)
-    edits = " with changes" if payload.get("edited") else ""
-    comment = f": “{payload['comment']}”" if payload.get("comment") else ""
-    return _Line(f"{actor} {verb} {name}{edits}{comment}", name, look, names_actor=True)
+        text = _("%(name)s was rejected: nobody decided in time")
+        if approved:
+            text = _("%(name)s was approved: nobody decided in time")
+        return _Line(text % told, name, look, names_actor=True)
+    text = _(_DECIDED[approved, bool(payload.get("edited")), bool(payload.get("comment"))])
+    return _Line(text % told, name, look, names_actor=True)
 
 
 def _capability(payload: Payload, actor: str) -> _Line:
     name = payload["capability"]
-    return _Line(f"the capability {name} may do more from now on", name, "waiting")
+    text = _("the capability %(name)s may do more from now on")
+    return _Line(text % {"name": name}, name, "waiting")
 
 
 def _expired(payload: Payload, actor: str) -> _Line:
-    return _Line(f"time ran out for {payload.get('task_id') or 'a decision'}", look="waiting")
+    name = payload.get("task_id") or _("a decision")
+    return _Line(_("time ran out for %(name)s") % {"name": name}, look="waiting")
 
 
 def _extended(payload: Payload, actor: str) -> _Line:
-    name = payload.get("task_id") or "a decision"
-    return _Line(f"{name} got {seconds_words(payload['seconds'])} more", name)
+    name = payload.get("task_id") or _("a decision")
+    told = {"name": name, "time": seconds_words(payload["seconds"])}
+    return _Line(_("%(name)s got %(time)s more") % told, name)
 
 
 def _hold_escalated(payload: Payload, actor: str) -> _Line:
@@ -220,81 +274,111 @@ def _hold_escalated(payload: Payload, actor: str) -> _Line:
 
 
 def _closed(payload: Payload, actor: str) -> _Line:
-    end = "ended with failures" if payload.get("failed") else "is done"
-    return _Line(f"layer {payload['layer'] + 1} {end}; a checkpoint was kept")
+    text = _("layer %(layer)s is done; a checkpoint was kept")
+    if payload.get("failed"):
+        text = _("layer %(layer)s ended with failures; a checkpoint was kept")
+    return _Line(text % {"layer": payload["layer"] + 1})
 
 
 def _skip_asked(payload: Payload, actor: str) -> _Line:
-    return _Line(f"layer {payload['layer'] + 1} will be skipped")
+    return _Line(_("layer %(layer)s will be skipped") % {"layer": payload["layer"] + 1})
 
 
 def _skipped(payload: Payload, actor: str) -> _Line:
-    return _Line(f"skipped {words.counted(len(payload['tasks']), 'task')}")
+    number = len(payload["tasks"])
+    return _Line(ngettext("skipped %(n)s task", "skipped %(n)s tasks", number) % {"n": number})
 
 
 def _agent(payload: Payload, actor: str) -> _Line:
-    reason = f": {payload['reason']}" if payload.get("reason") else ""
-    return _Line(f"agent {payload['agent']} says {payload['decision']}{reason}", names_actor=True)
+    told = {key: payload.get(key) for key in ("agent", "decision", "reason")}
+    text = _("agent %(agent)s says %(decision)s")
+    if payload.get("reason"):
+        text = _("agent %(agent)s says %(decision)s: %(reason)s")
+    return _Line(text % told, names_actor=True)
 
 
 def _agent_asked(payload: Payload, actor: str) -> _Line:
-    return _Line("the agent will be asked at the next boundary")
+    return _Line(_("the agent will be asked at the next boundary"))
 
 
 def _agent_failed(payload: Payload, actor: str) -> _Line:
-    return _Line(f"agent {payload['agent']} gave no answer: {payload['error']}", look="bad")
+    text = _("agent %(agent)s gave no answer: %(error)s")
+    return _Line(text % {"agent": payload["agent"], "error": payload["error"]}, look="bad")
+
+
+_REVISED = {
+    "added": N_("added %(names)s"),
+    "removed": N_("removed %(names)s"),
+    "changed": N_("changed %(names)s"),
+}
 
 
 def _revised(payload: Payload, actor: str) -> _Line:
     parts = [
-        f"{key} {', '.join(payload[key])}"
-        for key in ("added", "removed", "changed")
+        _(text) % {"names": ", ".join(payload[key])}
+        for key, text in _REVISED.items()
         if payload.get(key)
     ]
-    wish = f" for “{payload['requirement']}”" if payload.get("requirement") else ""
-    return _Line(f"the plan was changed{wish}: {'; '.join(parts) or 'nothing in its tasks'}")
+    told = {"what": "; ".join(parts) or _("nothing in its tasks")}
+    text = _("the plan was changed: %(what)s")
+    if payload.get("requirement"):
+        told["wish"] = payload["requirement"]
+        text = _("the plan was changed for “%(wish)s”: %(what)s")
+    return _Line(text % told)
 
 
 def _proposed(payload: Payload, actor: str) -> _Line:
-    who = str(actor).removeprefix("agent:") or "somebody"
-    names = ", ".join(payload.get("added", ())) or "nothing new"
-    text = f"{who} proposes another plan for “{payload['requirement']}”: it would add {names}"
-    return _Line(text, look="waiting", names_actor=True)
+    told = {
+        "who": str(actor).removeprefix("agent:") or _("somebody"),
+        "wish": payload["requirement"],
+        "names": ", ".join(payload.get("added", ())) or _("nothing new"),
+    }
+    text = _("%(who)s proposes another plan for “%(wish)s”: it would add %(names)s")
+    return _Line(text % told, look="waiting", names_actor=True)
 
 
 def _replan_failed(payload: Payload, actor: str) -> _Line:
-    return _Line(f"no new plan was found: {payload['error']}", look="bad")
+    error = in_language(payload["error"])
+    return _Line(_("no new plan was found: %(error)s") % {"error": error}, look="bad")
 
 
 def _context(payload: Payload, actor: str) -> _Line:
-    return _Line(f"the context was updated: {', '.join(payload['updates'])}")
+    names = ", ".join(payload["updates"])
+    return _Line(_("the context was updated: %(names)s") % {"names": names})
 
 
 def _refused(payload: Payload, actor: str) -> _Line:
-    return _Line(f"{payload['command']} was refused: {payload['error']}", look="bad")
+    told = {"command": payload["command"], "error": in_language(payload["error"])}
+    return _Line(_("%(command)s was refused: %(error)s") % told, look="bad")
 
 
 def _not_learned(payload: Payload, actor: str) -> _Line:
-    return _Line(f"nothing was learned from this run: {payload.get('error', '')}".rstrip(": "))
+    error = payload.get("error", "")
+    if not error:
+        return _Line(_("nothing was learned from this run"))
+    return _Line(_("nothing was learned from this run: %(error)s") % {"error": error})
 
 
 def _completed(payload: Payload, actor: str) -> _Line:
-    return _Line("the run is complete", look="good")
+    return _Line(_("the run is complete"), look="good")
 
 
 def _failed(payload: Payload, actor: str) -> _Line:
-    reason = f": {payload['error']}" if payload.get("error") else ""
-    return _Line(f"the run has failed{reason}", look="bad")
+    if not payload.get("error"):
+        return _Line(_("the run has failed"), look="bad")
+    return _Line(_("the run has failed: %(error)s") % {"error": payload["error"]}, look="bad")
 
 
 def _aborted(payload: Payload, actor: str) -> _Line:
-    who = actor if actor not in ("", "system") else ""
-    text = f"{who} aborted the run" if who else "the run was aborted"
-    return _Line(f"{text}: {payload['reason']}", look="bad", names_actor=True)
+    told = {"who": actor, "reason": payload["reason"]}
+    text = _("the run was aborted: %(reason)s")
+    if actor not in ("", "system"):
+        text = _("%(who)s aborted the run: %(reason)s")
+    return _Line(text % told, look="bad", names_actor=True)
 
 
 def _other(payload: Payload, actor: str) -> _Line:
-    return _Line("something was noted")
+    return _Line(_("something was noted"))
 
 
 _LINES: dict[str, Callable[[Payload, str], _Line]] = {

@@ -7,8 +7,14 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
+from django.utils.translation import ngettext
+
+from reviews.counting import counted
 from reviews.models import HumanReviewRecord
-from reviews.summaries import effect_of_approve, effect_of_reject, one_line
+from reviews.summaries import approved, one_line, rejected
+from reviews.templatetags.desk import look_of
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
 from workflows.models import Hold
@@ -47,25 +53,29 @@ class Surroundings:
 
     def _bead(self, index: int, names: list[str]) -> dict[str, str]:
         here = self.hold.layer
-        label = ", ".join(names) if len(names) <= _MAX_NAMES else words.counted(len(names), "task")
+        label = ", ".join(names) if len(names) <= _MAX_NAMES else counted(len(names), "task")
         failed = any(self.by_id[name].status in _BAD for name in names)
         if index == here:
-            return {"label": words.step_words(self.hold), "state": "current", "words": "waits here"}
+            return {
+                "label": words.step_words(self.hold),
+                "state": "current",
+                "words": _("waits here"),
+            }
         if failed:
-            return {"label": label, "state": "failed", "words": "failed in part"}
+            return {"label": label, "state": "failed", "words": _("failed in part")}
         if index < max(here, self.execution.layer):
-            return {"label": label, "state": "done", "words": "done"}
-        return {"label": label, "state": "todo", "words": "not yet"}
+            return {"label": label, "state": "done", "words": _("done")}
+        return {"label": label, "state": "todo", "words": _("not yet")}
 
     # --- what led here --------------------------------------------------------------------------
 
     def context(self) -> tuple[dict[str, Any], ...]:
         """Parts with a title and items to unfold: upstream results, tries, conversation."""
         parts = (
-            ("It ran with", list(self._own_inputs())),
-            ("What led here", list(self._upstream())),
-            ("Earlier tries", list(self._tries())),
-            ("Conversation", [_item(_said(each)) for each in messages_of(self.execution)]),
+            (_("It ran with"), list(self._own_inputs())),
+            (_("What led here"), list(self._upstream())),
+            (_("Earlier tries"), list(self._tries())),
+            (_("Conversation"), [_item(_said(each)) for each in messages_of(self.execution)]),
         )
         return tuple(
             {"title": title, "items_shown": tuple(items)} for title, items in parts if items
@@ -81,21 +91,26 @@ class Surroundings:
         for name in task.needs if task else ():
             source = self.by_id.get(name)
             if source is not None and source.status == "SUCCEEDED":
-                edited = " after an edit" if source.is_edited else ""
-                yield _item(f"{name} gave{edited}: {one_line(source.output)}", source.output)
+                text = _("%(task)s gave: %(value)s")
+                if source.is_edited:
+                    text = _("%(task)s gave after an edit: %(value)s")
+                value = one_line(source.output)
+                yield _item(text % {"task": name, "value": value}, source.output)
             elif source is not None:
-                yield _item(f"{name}: {source.status.lower()} {source.error}".strip())
+                yield _item(f"{name}: {look_of(source.status).word} {source.error}".strip())
 
     def _tries(self) -> Iterator[dict[str, Any]]:
         task = self.by_id.get(self.hold.task_id)
         for row in task.attempts if task else ():
             if row.error:
-                yield _item(f"try {row.attempt}: {one_line(row.error)}")
+                told = {"number": row.attempt, "error": one_line(row.error)}
+                yield _item(_("try %(number)s: %(error)s") % told)
 
     def history(self, records: list[HumanReviewRecord]) -> tuple[dict[str, Any], ...]:
         """Earlier decisions of this run and its start, the latest first."""
         creator = self.execution.created_by
-        started = f"{creator.get_username() if creator else 'the system'} started the run"
+        who = creator.get_username() if creator else _("the system")
+        started = _("%(name)s started the run") % {"name": who}
         rows = [
             {"sentence": words.record_sentence(each, short=True), "at": each.reviewed_at}
             for each in records
@@ -120,28 +135,35 @@ class Surroundings:
         task = self.by_id.get(self.hold.task_id)
         if task is not None and task.status not in ("PENDING", "RUNNING"):
             steps.append({"status": task.status, "sentence": _became(task)})
-        sentence = _RUN_WORDS.get(self.execution.status, "")
+        sentence = _(_RUN_WORDS[self.execution.status])
         steps.append({"status": self.execution.status, "sentence": sentence})
         return tuple(steps)
 
 
 _RUN_WORDS = {
-    "PENDING": "the run has not begun",
-    "RUNNING": "the run goes on",
-    "PAUSED_FOR_REVIEW": "the run waits for another review",
-    "AWAITING_AGENT": "the run waits for an agent",
-    "COMPLETED": "the run is complete",
-    "FAILED": "the run has failed",
-    "ABORTED": "the run was aborted",
+    "PENDING": N_("the run has not begun"),
+    "RUNNING": N_("the run goes on"),
+    "PAUSED_FOR_REVIEW": N_("the run waits for another review"),
+    "AWAITING_AGENT": N_("the run waits for an agent"),
+    "COMPLETED": N_("the run is complete"),
+    "FAILED": N_("the run has failed"),
+    "ABORTED": N_("the run was aborted"),
+}
+
+
+_BECAME = {
+    "SUCCEEDED": N_("%(task)s is done"),
+    "FAILED": N_("%(task)s failed"),
+    "SKIPPED": N_("%(task)s was skipped"),
+    "REJECTED": N_("%(task)s was rejected"),
 }
 
 
 def _became(task: TaskView) -> str:
-    if task.status == "SUCCEEDED":
-        return f"{task.id} is done"
-    if task.status == "FAILED":
-        return f"{task.id} failed"
-    return f"{task.id} was {task.status.lower()}"
+    text = _BECAME.get(task.status)
+    if text is None:
+        return f"{task.id}: {look_of(task.status).word}"
+    return _(text) % {"task": task.id}
 
 
 def _said(message: dict[str, Any]) -> str:
@@ -157,17 +179,17 @@ def effects(around: Surroundings) -> dict[str, Any]:
     """What the buttons will cause, and their labels."""
     hold = around.hold
     skipped = around.skipped_count()
-    approve = _bare(effect_of_approve(words.hold_kind(hold), hold.target, hold.task_id))
-    reject = _bare(effect_of_reject(_on_reject(hold), skipped))
+    approve = approved(words.hold_kind(hold), hold.target, hold.task_id)
+    reject = rejected(_on_reject(hold), skipped)
     outcomes = [
-        {"when": "If you approve", "then": approve},
-        {"when": "If you reject", "then": reject},
+        {"when": _("If you approve"), "then": approve},
+        {"when": _("If you reject"), "then": reject},
     ]
     if hold.expires_at is None:
-        outcomes.append({"when": "If nobody decides", "then": "It keeps waiting."})
+        outcomes.append({"when": _("If nobody decides"), "then": _("It keeps waiting.")})
     return {
         "outcomes": tuple(outcomes),
-        "approve_label": "Approve",
+        "approve_label": _("Approve"),
         "approve_effect": _then(around),
         "reject_label": _reject_label(hold, skipped),
         "reject_effect": reject,
@@ -187,22 +209,24 @@ def _on_reject(hold: Hold) -> str:
     return _REJECTED.get(hold.reason, "abort")
 
 
-def _bare(sentence: str) -> str:
-    """“Approving runs it.” as “Runs it.”."""
-    _, _, rest = sentence.partition(" ")
-    return rest[:1].upper() + rest[1:]
-
-
 def _then(around: Surroundings) -> str:
     if len(around.execution.state.get("holds", ())) > 1:
-        return "The run goes on when the other reviews are decided."
+        return _("The run goes on when the other reviews are decided.")
     following = around.dependents()[:_MAX_NAMES]
-    return f"The run goes on to {' and '.join(following)}." if following else "The run goes on."
+    if not following:
+        return _("The run goes on.")
+    if len(following) == 1:
+        return _("The run goes on to %(task)s.") % {"task": following[0]}
+    told = {"one": following[0], "other": following[1]}
+    return _("The run goes on to %(one)s and %(other)s.") % told
 
 
 def _reject_label(hold: Hold, skipped: int) -> str:
     if _on_reject(hold) == "keep_plan":
-        return "Reject, keep the plan as it is"
+        return _("Reject, keep the plan as it is")
     if _on_reject(hold) == "abort":
-        return "Reject and abort the run"
-    return f"Reject and skip {words.counted(skipped, 'task')}" if skipped else "Reject"
+        return _("Reject and abort the run")
+    if not skipped:
+        return _("Reject")
+    text = ngettext("Reject and skip %(n)s task", "Reject and skip %(n)s tasks", skipped)
+    return text % {"n": skipped}

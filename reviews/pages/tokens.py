@@ -10,23 +10,27 @@ from typing import TYPE_CHECKING, Any
 from django.http import QueryDict
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
 
 from reviews import conf, selectors
 from workflows import access
 from workflows.models import ApiToken
 from workflows.tokens import create_token, workflow_names
 
+from . import words
+
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 _MEANS = {
-    "read": "See runs, reviews and the catalogue.",
-    "run": "Start runs and command them.",
-    "decide": "Approve and reject as you. Never give this one to an agent.",
-    "admin": "Keep workflows and make tokens.",
+    "read": N_("See runs, reviews and the catalogue."),
+    "run": N_("Start runs and command them."),
+    "decide": N_("Approve and reject as you. Never give this one to an agent."),
+    "admin": N_("Keep workflows and make tokens."),
 }
 #: Value of the choice → words; days, and "" for no end.
-_LASTS = {"30": "30 days", "90": "90 days", "365": "A year", "": "No end"}
+_LASTS = {"30": N_("30 days"), "90": N_("90 days"), "365": N_("A year"), "": N_("No end")}
 _MOST_WORKFLOWS = 200
 
 
@@ -54,7 +58,7 @@ def tokens_context(
         "rows": tuple(_row(each) for each in page.rows),
         "made": made,
         "form": _form(user, sent or {}),
-        "errors": tuple(errors),
+        "errors": words.faults(errors),
         "next_url": f"{base}?cursor={page.next}" if page.next else "",
         "previous_url": base if cursor else "",
         "page_words": "",
@@ -65,10 +69,10 @@ def _row(token: ApiToken) -> dict[str, Any]:
     names = workflow_names(token)
     over = token.expires_at is not None and token.expires_at <= timezone.now()
     return {
-        "name": token.name or "Without a name",
+        "name": token.name or _("Without a name"),
         "prefix": token.prefix,
         "scopes": ", ".join(token.scopes),
-        "only": "" if names is None else ", ".join(names) or "workflows that are gone",
+        "only": "" if names is None else ", ".join(names) or _("workflows that are gone"),
         "made_at": token.created_at,
         "used_at": token.last_used_at,
         "ends_at": token.expires_at,
@@ -85,13 +89,13 @@ def _form(user: User, sent: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": sent.get("name", ""),
         "scopes": tuple(
-            {"value": scope, "means": means, "checked": scope in scopes}
+            {"value": scope, "means": _(means), "checked": scope in scopes}
             for scope, means in _MEANS.items()
             if scope != "admin" or is_admin
         ),
         "lasts": tuple(
-            {"value": value, "words": words, "selected": value == sent.get("lasts", "90")}
-            for value, words in _LASTS.items()
+            {"value": value, "words": _(text), "selected": value == sent.get("lasts", "90")}
+            for value, text in _LASTS.items()
         ),
         "workflows": tuple(
             {"value": each.name, "words": each.title, "checked": each.name in only}

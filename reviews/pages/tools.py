@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from graphrag.models import Tool
 from graphrag.neighbours import Taught, around, taught_by
+from reviews.counting import decimal, percent
 from workflows.engine.status import ExecutionStatus
 from workflows.models import Execution, ExecutionEvent
 
@@ -41,13 +44,13 @@ def tool_url(name: str) -> str:
 
 
 def _marks(tool: Tool) -> list[str]:
-    marks = [tool.get_kind_display(), f"permission set {tool.permission_set}"]
-    marks += ["reads only"] if tool.read_only else []
-    marks += ["may be repeated"] if tool.idempotent else []
+    marks = [tool.get_kind_display(), _("permission set %(name)s") % {"name": tool.permission_set}]
+    marks += [_("reads only")] if tool.read_only else []
+    marks += [_("may be repeated")] if tool.idempotent else []
     if tool.vanished:
-        marks.append("missing: its server no longer lists it")
+        marks.append(_("missing: its server no longer lists it"))
     elif not tool.enabled:
-        marks.append("disabled")
+        marks.append(_("disabled"))
     return marks
 
 
@@ -69,12 +72,18 @@ def _sentence(taught: Taught) -> str:
     new = sum(edge.new for edge in taught.edges)
     seen = len(taught.edges) - new
     if not taught.edges:
-        return "No tool followed another one in this run, so there was nothing to learn."
+        return _("No tool followed another one in this run, so there was nothing to learn.")
     parts = []
     if new:
-        parts.append(f"{words.counted(new, 'pair')} of tools seen for the first time")
+        text = ngettext(
+            "%(n)s pair of tools seen for the first time",
+            "%(n)s pairs of tools seen for the first time",
+            new,
+        )
+        parts.append(text % {"n": new})
     if seen:
-        parts.append(f"{words.counted(seen, 'pair')} seen again")
+        text = ngettext("%(n)s pair seen again", "%(n)s pairs seen again", seen)
+        parts.append(text % {"n": seen})
     return f"{', '.join(parts)}."
 
 
@@ -85,7 +94,7 @@ def _edge(edge: Any) -> dict[str, Any]:
         "to_tool": edge.to_tool,
         "to_url": tool_url(edge.to_tool),
         "count": edge.count,
-        "confidence": f"{edge.confidence:.2f}",
+        "confidence": decimal(edge.confidence, 2),
         "new": edge.new,
     }
 
@@ -96,16 +105,22 @@ def _rank(rank: Any) -> dict[str, Any]:
     return {
         "tool": rank.tool,
         "url": tool_url(rank.tool),
-        "before": f"{rank.before:.3f}",
-        "after": f"{rank.after:.3f}",
-        "change": f"{share:+.1%}".replace("-", "\N{MINUS SIGN}") if moved else "as before",
+        "before": decimal(rank.before, 3),
+        "after": decimal(rank.after, 3),
+        "change": _moved(share) if moved else _("as before"),
     }
+
+
+def _moved(share: float) -> str:
+    sign = "+" if share > 0 else "\N{MINUS SIGN}"
+    return f"{sign}{percent(abs(share), 1)}"
 
 
 def _why_nothing(execution: Execution) -> str:
     if execution.status != ExecutionStatus.COMPLETED:
-        return "The graph learns from runs that completed; this one has not."
+        return _("The graph learns from runs that completed; this one has not.")
     failed = ExecutionEvent.objects.filter(execution=execution, kind="graph_update_failed").last()
     if failed is not None:
-        return f"The graph could not be brought up to date: {failed.payload.get('error', '')}"
-    return "The graph learns in the background, a few seconds after a run has completed."
+        error = failed.payload.get("error", "")
+        return _("The graph could not be brought up to date: %(error)s") % {"error": error}
+    return _("The graph learns in the background, a few seconds after a run has completed.")

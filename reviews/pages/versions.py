@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
+
 from reviews.diffs import MISSING
 from reviews.merge import MergeRow, merge
 from reviews.models import HumanReviewRecord
 from workflows.models import Hold
 
 _WORDS = {
-    "theirs": "only the decision changed it",
-    "mine": "only you changed it",
-    "both": "you both made the same change",
-    "conflict": "you changed it differently",
+    "theirs": N_("only the decision changed it"),
+    "mine": N_("only you changed it"),
+    "both": N_("you both made the same change"),
+    "conflict": N_("you changed it differently"),
 }
 
 
@@ -36,11 +39,11 @@ def versions_context(
 
 def _row(row: MergeRow) -> dict[str, Any]:
     return {
-        "path": row.dotted or "the whole value",
+        "path": row.dotted or _("the whole value"),
         "cells": tuple(
             {"is_missing": value is MISSING, "value": "" if value is MISSING else value}
             for value in (row.base, row.theirs, row.mine)
         ),
         "outcome": row.outcome,
-        "words": _WORDS[row.outcome],
+        "words": _(_WORDS[row.outcome]),
     }

@@ -7,6 +7,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
+
 from workflows.models import Execution, ExecutionEvent, QueuedCommand
 from workflows.selectors import TaskView
 
@@ -14,6 +17,18 @@ from workflows.selectors import TaskView
 _BEGINNINGS = frozenset({"execution_started", "layer_started", "hold_decided"})
 _MAX_QUEUED = 50
 _MAX_WORDS = 1500
+#: What commands are called where they wait.
+_COMMANDS = {
+    "abort": N_("abort"),
+    "continue": N_("continue"),
+    "replan": N_("replan"),
+    "inject_task": N_("inject task"),
+    "modify_args": N_("modify args"),
+    "skip_layer": N_("skip layer"),
+    "update_context": N_("update context"),
+    "decide_hold": N_("decide hold"),
+    "request_agent": N_("request agent"),
+}
 
 
 def as_seen(
@@ -50,9 +65,9 @@ def queued(execution: Execution) -> tuple[dict[str, Any], ...]:
 
 def _queued(row: QueuedCommand) -> dict[str, Any]:
     kind = row.command.get("kind", "")
-    effect = "will be applied after this layer"
+    effect = _("will be applied after this layer")
     if kind == "abort":
-        effect = "the tasks that run are being stopped"
+        effect = _("the tasks that run are being stopped")
     return {
         "message": kind == "add_message",
         "sentence": _sentence(kind, row.command),
@@ -66,4 +81,5 @@ def _sentence(kind: str, command: Mapping[str, Any]) -> str:
     if kind == "add_message":
         return str(command.get("content", ""))[:_MAX_WORDS]
     reason = command.get("reason") or ""
-    return kind.replace("_", " ") + (f": {str(reason)[:_MAX_WORDS]}" if reason else "")
+    name = _(_COMMANDS.get(kind, kind.replace("_", " ")))
+    return f"{name}: {str(reason)[:_MAX_WORDS]}" if reason else name

@@ -9,8 +9,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from django.urls import reverse
+from django.utils.text import capfirst
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
 
 from reviews import conf, selectors
+from reviews.sentences import in_language
 from workflows.access import ADMIN, roles_of, visible_to
 from workflows.models_ops import WebhookDelivery, WebhookEndpoint
 from workflows.sealing import SecretLost, unseal
@@ -19,16 +23,18 @@ from workflows.webhooks.payload import body_of
 from workflows.webhooks.signing import headers
 from workflows.wire import WIRE_TYPES
 
+from . import words
+
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 Status = WebhookDelivery.Status
 #: State of a delivery → whose look it has, and its own word.
 _LOOKS = {
-    Status.PENDING: ("RUNNING", "on its way"),
-    Status.DELIVERED: ("COMPLETED", "delivered"),
-    Status.FAILED: ("FAILED", "given up"),
-    Status.WITHHELD: ("SKIPPED", "not sent"),
+    Status.PENDING: ("RUNNING", N_("on its way")),
+    Status.DELIVERED: ("COMPLETED", N_("delivered")),
+    Status.FAILED: ("FAILED", N_("given up")),
+    Status.WITHHELD: ("SKIPPED", N_("not sent")),
 }
 
 
@@ -58,26 +64,26 @@ def form_of(
         "choices": choices,
         "chosen": len([each for each in choices if each["checked"]]),
         "include_data": include_data,
-        "errors": tuple(errors),
+        "errors": words.faults(errors),
     }
 
 
 def endpoint_row(endpoint: WebhookEndpoint) -> dict[str, Any]:
-    why = standing(endpoint)
-    look, word = ("COMPLETED", "in service")
+    why = in_language(standing(endpoint))
+    look, word = ("COMPLETED", _("in service"))
     if endpoint.parked_at is not None:
-        look, word = "FAILED", "parked"
+        look, word = "FAILED", _("parked")
     elif why:
-        look, word = "SKIPPED", "switched off" if not endpoint.enabled else "owner may not"
+        look, word = "SKIPPED", _("switched off") if not endpoint.enabled else _("owner may not")
     elif endpoint.failures:
-        look, word = "PAUSED_FOR_REVIEW", "failing"
+        look, word = "PAUSED_FOR_REVIEW", _("failing")
     return {
         "endpoint": endpoint,
         "url": reverse("reviews:webhook", args=(endpoint.pk,)),
         "look": look,
         "word": word,
         "standing": why,
-        "events": ", ".join(endpoint.events) if endpoint.events else "every event",
+        "events": ", ".join(endpoint.events) if endpoint.events else _("every event"),
         "owner": endpoint.owner.get_username(),
     }
 
@@ -111,10 +117,10 @@ def endpoint_context(
 
 
 def _tabs(base: str, status: str) -> list[dict[str, Any]]:
-    words = [("", "All"), *((each.value, _LOOKS[each][1].capitalize()) for each in Status)]
+    names = [("", _("All")), *((each.value, capfirst(_(_LOOKS[each][1]))) for each in Status)]
     return [
         {"url": f"{base}?status={key}" if key else base, "word": word, "current": key == status}
-        for key, word in words
+        for key, word in names
     ]
 
 
@@ -136,7 +142,7 @@ def _delivery(endpoint: WebhookEndpoint, row: WebhookDelivery, *, shown: bool) -
     return {
         "row": row,
         "look": look,
-        "word": word,
+        "word": _(word),
         "run_url": run,
         "payload": json.dumps(json.loads(body), indent=2, ensure_ascii=False) if shown else "",
         "curl": _curl(endpoint, row, body) if shown else "",

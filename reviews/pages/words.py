@@ -2,41 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
+from django.utils.translation import ngettext
 
+from reviews.counting import counted
 from reviews.filters import risk_of
 from reviews.models import HumanReviewRecord
+from reviews.sentences import in_language
 from reviews.summaries import headline
 from reviews.templatetags.desk import duration_words
+from workflows.engine.permissions import PermissionSet
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
-from workflows.models import Hold
+from workflows.models import Execution, Hold
 
 _BEFORE = TriggerPhase.BEFORE_EXECUTION.value
 _AFTER = TriggerPhase.AFTER_EXECUTION.value
 _URGENT = 0.2
 
 #: What becomes of a hold that nobody decides.
-TIMEOUTS = {
-    "reject": "it will be rejected",
-    "approve": "it will be approved as it is",
-    "abort": "the run will be aborted",
-    "continue": "the run goes on",
-    "keep_waiting": "it keeps waiting",
+_TIMEOUTS = {
+    "reject": N_("it will be rejected"),
+    "approve": N_("it will be approved as it is"),
+    "abort": N_("the run will be aborted"),
+    "continue": N_("the run goes on"),
+    "keep_waiting": N_("it keeps waiting"),
 }
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 task`, `2 tasks`."""
-    return f"{number} {noun if number == 1 else noun + 's'}"
+def on_timeout(hold: Hold) -> str:
+    """What becomes of the hold when nobody decides, for the end of a sentence."""
+    known = _TIMEOUTS.get(hold.on_timeout)
+    return _(known) if known else ""
+
+
+def progress_words(execution: Execution) -> str:
+    """`layer 2 of 4`."""
+    told = {"layer": max(execution.layer + 1, 0), "layers": execution.total_layers}
+    return _("layer %(layer)s of %(layers)s") % told
+
+
+def allowed_words(permissions: PermissionSet) -> str:
+    """What a permission set allows, a sentence per entry."""
+    return " ".join(in_language(each) for each in permissions.sentences())
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with one value, in the language of the page."""
+
+    path: str
+    message: str
+
+
+def faults(errors: Iterable[Any]) -> tuple[Fault, ...]:
+    """Errors with `path` and `message`, said in the language of the page."""
+    return tuple(Fault(each.path, in_language(each.message)) for each in errors)
 
 
 def run_title(title: str, execution_id: int) -> str:
     """`Release notes, run 4182`."""
-    return f"{title}, run {execution_id}"
+    return _("%(title)s, run %(number)s") % {"title": title, "number": execution_id}
 
 
 def hold_kind(hold: Hold) -> str:
@@ -59,13 +92,14 @@ def row_sentence(hold: Hold) -> str:
 def phase_words(phase: str, *, past: bool = False) -> str:
     """`before it runs`; in the past tense `before it ran`."""
     if phase == _BEFORE:
-        return "before it ran" if past else "before it runs"
-    return "after it ran" if phase == _AFTER else ""
+        return _("before it ran") if past else _("before it runs")
+    return _("after it ran") if phase == _AFTER else ""
 
 
 def step_words(hold: Hold) -> str:
     """`step 3 of 4`."""
-    return f"step {hold.layer + 1} of {hold.execution.total_layers}"
+    told = {"step": hold.layer + 1, "steps": hold.execution.total_layers}
+    return _("step %(step)s of %(steps)s") % told
 
 
 def group_words(groups: Collection[str]) -> str:
@@ -74,8 +108,9 @@ def group_words(groups: Collection[str]) -> str:
     if not names:
         return ""
     if len(names) == 1:
-        return f"the {names[0]} group"
-    return f"the groups {', '.join(names[:-1])} and {names[-1]}"
+        return _("the %(name)s group") % {"name": names[0]}
+    told = {"names": ", ".join(names[:-1]), "last": names[-1]}
+    return _("the groups %(names)s and %(last)s") % told
 
 
 def is_urgent(hold: Hold) -> bool:
@@ -100,25 +135,42 @@ def looking_words(names: Collection[str]) -> str:
     if not some:
         return ""
     if rest > 0:
-        return f"{', '.join(some)} and {rest} more look at this"
-    return f"{' and '.join(some)} {'looks' if len(some) == 1 else 'look'} at this"
+        text = ngettext(
+            "%(names)s and %(n)s more look at this", "%(names)s and %(n)s more look at this", rest
+        )
+        return text % {"names": ", ".join(some), "n": rest}
+    if len(some) == 1:
+        return _("%(name)s looks at this") % {"name": some[0]}
+    return _("%(one)s and %(other)s look at this") % {"one": some[0], "other": some[1]}
 
 
 def risk(hold: Hold) -> tuple[str, str]:
     """low, medium or high, and the words for it."""
     level = risk_of(hold)
     if hold.reason == HoldReason.ESCALATION:
-        return level, "asks for more permission"
-    return level, "" if level == "low" else "does more than read"
+        return level, _("asks for more permission")
+    return level, "" if level == "low" else _("does more than read")
 
 
 def about(task_id: str, reason: str) -> str:
     """What a hold is about, for the middle of a sentence."""
-    return task_id or _ABOUT.get(reason, reason.replace("_", " "))
+    return task_id or reason_words(reason)
 
 
-#: Holds without a task whose reason is no noun.
-_ABOUT = {"replan_review": "the plan change"}
+def reason_words(reason: str) -> str:
+    """Why a hold opened, as a noun; a reason that is not known as it is."""
+    known = _REASONS.get(reason)
+    return _(known) if known else reason.replace("_", " ")
+
+
+_REASONS = {
+    "replan_review": N_("the plan change"),
+    "node_review": N_("node review"),
+    "layer_approval": N_("layer approval"),
+    "layer_validation": N_("layer validation"),
+    "escalation": N_("escalation"),
+    "agent_decision": N_("agent decision"),
+}
 
 
 # --- records --------------------------------------------------------------------------------------
@@ -126,17 +178,40 @@ _ABOUT = {"replan_review": "the plan change"}
 
 def record_sentence(record: HumanReviewRecord, *, short: bool = False) -> str:
     """`reviewer approved write_file in Release notes with 2 changes, after 3 min`."""
-    what = record_subject(record)
-    where = "" if short else f" in {record.workflow_title}"
+    is_approved = record.decision == "APPROVE"
+    told = {
+        "name": record.actor,
+        "what": record_subject(record),
+        "run": record.workflow_title,
+        "changes": counted(record.change_count, "change"),
+        "time": duration_words(record.waited_seconds),
+    }
     if record.reviewer_id is None:
-        verb = "approved" if record.decision == "APPROVE" else "rejected"
-        return f"nobody decided about {what}{where} in time; it was {verb}"
-    edits = f" with {counted(record.change_count, 'change')}" if record.is_edited else ""
-    verb = "approved" if record.decision == "APPROVE" else "rejected"
-    waited = "" if short else f", after {duration_words(record.waited_seconds)}"
-    if record.waited_seconds < 1:
-        waited = ""
-    return f"{record.actor} {verb} {what}{where}{edits}{waited}"
+        return _(_IN_NO_TIME[is_approved, short]) % told
+    text = _(_BY_SOMEBODY[is_approved, record.is_edited, short]) % told
+    if short or record.waited_seconds < 1:
+        return text
+    return _("%(sentence)s, after %(time)s") % {"sentence": text, "time": told["time"]}
+
+
+#: (approved, short) → the sentence about what time decided.
+_IN_NO_TIME = {
+    (True, True): N_("nobody decided about %(what)s in time; it was approved"),
+    (True, False): N_("nobody decided about %(what)s in %(run)s in time; it was approved"),
+    (False, True): N_("nobody decided about %(what)s in time; it was rejected"),
+    (False, False): N_("nobody decided about %(what)s in %(run)s in time; it was rejected"),
+}
+#: (approved, edited, short) → the sentence about what a person decided.
+_BY_SOMEBODY = {
+    (True, False, True): N_("%(name)s approved %(what)s"),
+    (True, False, False): N_("%(name)s approved %(what)s in %(run)s"),
+    (True, True, True): N_("%(name)s approved %(what)s with %(changes)s"),
+    (True, True, False): N_("%(name)s approved %(what)s in %(run)s with %(changes)s"),
+    (False, False, True): N_("%(name)s rejected %(what)s"),
+    (False, False, False): N_("%(name)s rejected %(what)s in %(run)s"),
+    (False, True, True): N_("%(name)s rejected %(what)s with %(changes)s"),
+    (False, True, False): N_("%(name)s rejected %(what)s in %(run)s with %(changes)s"),
+}
 
 
 def record_subject(record: HumanReviewRecord) -> str:

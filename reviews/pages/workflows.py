@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from django.db.models import Count, Q
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
 
+from reviews.counting import counted
 from reviews.dag_svg import DagTask, Picture, layout, with_links
 from reviews.plan_drafts import is_switched_on
 from reviews.templatetags.desk import duration_words
@@ -50,13 +53,16 @@ def _row(workflow: Any) -> dict[str, Any]:
     plan = plan_of(workflow)
     reviews = sum(1 for task in plan.tasks if _review(task)) if plan else 0
     layers = len(plan.layers()) if plan else 0
-    tasks = words.counted(len(plan.tasks), "task") if plan else ""
+    tasks = counted(len(plan.tasks), "task") if plan else ""
     return {
         "url": reverse("reviews:workflow", args=(workflow.pk,)),
         "name": workflow.title,
         "description": workflow.description,
-        "shape_words": f"{tasks} in {words.counted(layers, 'layer')}" if plan else "not valid",
-        "review_words": words.counted(reviews, "review") if reviews else "no review",
+        "shape_words": _("%(tasks)s in %(layers)s")
+        % {"tasks": tasks, "layers": counted(layers, "layer")}
+        if plan
+        else _("not valid"),
+        "review_words": counted(reviews, "review") if reviews else _("no review"),
         "runs": workflow.runs,
     }
 
@@ -108,7 +114,7 @@ def _task(task: ToolTask | CodeTask | CapabilityTask) -> dict[str, str]:
     review = _review(task)
     return {
         "id": task.id,
-        "what": f"runs {task.target}",
+        "what": _("runs %(target)s") % {"target": task.target},
         "after": ", ".join(sorted(task.needs)),
         "review": words.phase_words(review.trigger_phase.value) if review else "",
     }
@@ -122,20 +128,37 @@ def _holds(plan: Plan, workflow: Workflow) -> Iterator[str]:
     policy = workflow.policy if isinstance(workflow.policy, dict) else {}
     hil = policy.get("hil")
     if isinstance(hil, dict) and hil.get("enabled"):
-        yield "Before each layer: somebody approves what comes next."
+        yield _("Before each layer: somebody approves what comes next.")
     if is_switched_on(policy, "replan_review"):
-        yield "Before a replan changes the plan: somebody sees what it would change, and decides."
+        yield _(
+            "Before a replan changes the plan: somebody sees what it would change, and decides."
+        )
     if policy.get("per_layer_validation"):
-        yield "After each layer: an agent or a program decides whether to go on."
+        yield _("After each layer: an agent or a program decides whether to go on.")
+
+
+#: Where a review stands, with one person or several.
+_CHECKS = {
+    (True, False): N_("Before %(task)s: %(who)s checks its arguments."),
+    (True, True): N_("Before %(task)s: %(who)s (%(n)s people) checks its arguments."),
+    (False, False): N_("After %(task)s: %(who)s checks its output."),
+    (False, True): N_("After %(task)s: %(who)s (%(n)s people) checks its output."),
+}
+_ENDS = {
+    "reject": N_("If nobody decides within %(time)s, it is rejected."),
+    "approve": N_("If nobody decides within %(time)s, it is approved as it is."),
+    "abort": N_("If nobody decides within %(time)s, the run is aborted."),
+    "continue": N_("If nobody decides within %(time)s, the run goes on."),
+}
 
 
 def _hold_words(task_id: str, review: ReviewPolicy) -> str:
     before = review.trigger_phase is TriggerPhase.BEFORE_EXECUTION
-    when, what = ("Before", "arguments") if before else ("After", "output")
-    who = words.group_words(review.groups)
-    people = f" ({review.quorum} people)" if review.quorum > 1 else ""
-    text = f"{when} {task_id}: {who}{people} checks its {what}."
+    told = {"task": task_id, "who": words.group_words(review.groups), "n": review.quorum}
+    text = _(_CHECKS[before, review.quorum > 1]) % told
     if review.on_timeout == "keep_waiting" or review.timeout_seconds is None:
-        return f"{text} If nobody decides, it waits."
-    effect = words.TIMEOUTS[review.on_timeout].replace("will be", "is")
-    return f"{text} If nobody decides within {duration_words(review.timeout_seconds)}, {effect}."
+        end = _("If nobody decides, it waits.")
+    else:
+        time = duration_words(review.timeout_seconds)
+        end = _(_ENDS[review.on_timeout]) % {"time": time}
+    return f"{text} {end}"

@@ -15,9 +15,16 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from django import template
-from django.utils import timezone
+from django.utils import formats, timezone
 from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
+from django.utils.translation import ngettext
+
+from reviews.counting import counted as counted_words
+from reviews.counting import decimal
+from reviews.sentences import in_language
 
 register = template.Library()
 
@@ -32,49 +39,51 @@ class StatusLook(NamedTuple):
 
 STATUS_LOOKS: Final[Mapping[str, StatusLook]] = {
     # executions
-    "PENDING": StatusLook("quiet", "○", "pending"),
-    "RUNNING": StatusLook("running", "▶", "running"),
-    "PAUSED_FOR_REVIEW": StatusLook("waiting", "◔", "waits for review"),
-    "AWAITING_AGENT": StatusLook("waiting", "‖", "waits for an agent"),
-    "COMPLETED": StatusLook("good", "✓", "completed"),
-    "FAILED": StatusLook("bad", "✕", "failed"),
-    "ABORTED": StatusLook("bad", "■", "aborted"),
+    "PENDING": StatusLook("quiet", "○", N_("pending")),
+    "RUNNING": StatusLook("running", "▶", N_("running")),
+    "PAUSED_FOR_REVIEW": StatusLook("waiting", "◔", N_("waits for review")),
+    "AWAITING_AGENT": StatusLook("waiting", "‖", N_("waits for an agent")),
+    "COMPLETED": StatusLook("good", "✓", N_("completed")),
+    "FAILED": StatusLook("bad", "✕", N_("failed")),
+    "ABORTED": StatusLook("bad", "■", N_("aborted")),
     # tasks
-    "SUCCEEDED": StatusLook("good", "✓", "done"),
-    "SKIPPED": StatusLook("quiet", "\N{EN DASH}", "skipped"),
-    "REJECTED": StatusLook("bad", "✕", "rejected"),
-    "HELD": StatusLook("waiting", "◔", "waits"),
-    "SPECULATED": StatusLook("quiet", "◌", "ahead"),
+    "SUCCEEDED": StatusLook("good", "✓", N_("done")),
+    "SKIPPED": StatusLook("quiet", "\N{EN DASH}", N_("skipped")),
+    "REJECTED": StatusLook("bad", "✕", N_("rejected")),
+    "HELD": StatusLook("waiting", "◔", N_("waits")),
+    "SPECULATED": StatusLook("quiet", "◌", N_("ahead")),
     # tasks of a plan that is compared with another
-    "KEPT": StatusLook("quiet", "=", "kept"),
-    "ADDED": StatusLook("good", "+", "added"),
-    "CHANGED": StatusLook("waiting", "~", "changed"),
-    "REMOVED": StatusLook("bad", "\N{MINUS SIGN}", "removed"),
-    "DROPPED": StatusLook("bad", "✕", "dropped"),
+    "KEPT": StatusLook("quiet", "=", N_("kept")),
+    "ADDED": StatusLook("good", "+", N_("added")),
+    "CHANGED": StatusLook("waiting", "~", N_("changed")),
+    "REMOVED": StatusLook("bad", "\N{MINUS SIGN}", N_("removed")),
+    "DROPPED": StatusLook("bad", "✕", N_("dropped")),
     # decisions and what ends a hold without one
-    "APPROVE": StatusLook("good", "✓", "approved"),
-    "REJECT": StatusLook("bad", "✕", "rejected"),
-    "EXPIRED": StatusLook("quiet", "◷", "expired"),
-    "WITHDRAWN": StatusLook("quiet", "\N{EN DASH}", "withdrawn"),
+    "APPROVE": StatusLook("good", "✓", N_("approved")),
+    "REJECT": StatusLook("bad", "✕", N_("rejected")),
+    "EXPIRED": StatusLook("quiet", "◷", N_("expired")),
+    "WITHDRAWN": StatusLook("quiet", "\N{EN DASH}", N_("withdrawn")),
 }
-
-_UNITS: Final = ((86_400, "day", "days"), (3_600, "h", "h"), (60, "min", "min"), (1, "s", "s"))
 
 
 def look_of(status: str) -> StatusLook:
-    """The look of `status`; an unknown word is shown as it is, in grey."""
+    """The look of `status`, its word in the page's language; an unknown word as it is, in grey."""
     known = STATUS_LOOKS.get(str(status).upper())
-    return known or StatusLook("quiet", "·", str(status).replace("_", " ").lower())
+    if known is None:
+        return StatusLook("quiet", "·", str(status).replace("_", " ").lower())
+    return known._replace(word=_(known.word))
 
 
 def duration_words(seconds: float) -> str:
     """Seconds as one rounded-down unit: `40 s`, `3 min`, `2 h`, `1 day`; below one second `now`."""
     whole = int(abs(seconds))
-    for size, one, many in _UNITS:
+    if whole >= 86_400:
+        days = whole // 86_400
+        return ngettext("%(n)s day", "%(n)s days", days) % {"n": days}
+    for size, unit in ((3_600, "h"), (60, "min"), (1, "s")):
         if whole >= size:
-            count = whole // size
-            return f"{count} {one if count == 1 else many}"
-    return "now"
+            return f"{whole // size} {unit}"
+    return _("now")
 
 
 @register.simple_tag
@@ -92,7 +101,7 @@ def status_chip(status: str, *, plain: bool = False, word: str = "") -> SafeStri
 
 def _exact(moment: datetime) -> str:
     local = timezone.localtime(moment) if timezone.is_aware(moment) else moment
-    return local.strftime("%-d %B %Y, %H:%M:%S %Z").strip()
+    return f"{formats.date_format(local, 'j F Y, H:i:s')} {local.tzname() or ''}".strip()
 
 
 @register.simple_tag
@@ -100,12 +109,13 @@ def ago(moment: datetime | None) -> SafeString | str:
     """A `time` element saying how long ago; the exact time on hover.  Kept fresh by clock.js."""
     if moment is None:
         return ""
-    words = duration_words((datetime.now(UTC) - moment).total_seconds())
+    seconds = (datetime.now(UTC) - moment).total_seconds()
+    words = duration_words(seconds)
     return format_html(
         '<time datetime="{}" title="{}" data-clock="ago">{}</time>',
         moment.isoformat(),
         _exact(moment),
-        words if words == "now" else f"{words} ago",
+        words if abs(seconds) < 1 else _("%(span)s ago") % {"span": words},
     )
 
 
@@ -119,7 +129,7 @@ def left(moment: datetime | None) -> SafeString | str:
         '<time datetime="{}" title="{}" data-clock="left">{}</time>',
         moment.isoformat(),
         _exact(moment),
-        f"{duration_words(seconds)} left" if seconds > 0 else "overdue",
+        _("%(span)s left") % {"span": duration_words(seconds)} if seconds > 0 else _("overdue"),
     )
 
 
@@ -137,9 +147,9 @@ def elapsed_words(seconds: float) -> str:
 def elapsed(moment: datetime) -> SafeString:
     """A `time` element saying for how long something runs; counted on by clock.js."""
     return format_html(
-        '<time datetime="{}" title="since {}" data-clock="for">{}</time>',
+        '<time datetime="{}" title="{}" data-clock="for">{}</time>',
         moment.isoformat(),
-        _exact(moment),
+        _("since %(moment)s") % {"moment": _exact(moment)},
         elapsed_words((datetime.now(UTC) - moment).total_seconds()),
     )
 
@@ -156,7 +166,7 @@ def clock(moment: datetime | None, *, seconds: bool = False) -> SafeString | str
         '<time datetime="{}" title="{}">{}</time>',
         moment.isoformat(),
         _exact(moment),
-        hours if same_day else f"{local.strftime('%-d %b')} {hours}",
+        hours if same_day else f"{formats.date_format(local, 'j M')} {hours}",
     )
 
 
@@ -165,16 +175,16 @@ def seconds_words(seconds: float | None) -> str:
     """A span in words: `0.4 s`, `12 s`, `3 min`; nothing for None."""
     if seconds is None:
         return ""
-    return f"{seconds:.1f} s" if 0 < seconds < 10 else duration_words(seconds)
+    return f"{decimal(seconds)} s" if 0 < seconds < 10 else duration_words(seconds)
 
 
 @register.filter
 def value_text(value: object) -> str:
     """One side of a change: text as it is, the rest as JSON, `(nothing)` for no value."""
     if isinstance(value, Enum):
-        return "(nothing)"
+        return _("(nothing)")
     if value == "":
-        return "(empty)"
+        return _("(empty)")
     return value if isinstance(value, str) else pretty_json(value)
 
 
@@ -224,10 +234,15 @@ def stress(sentence: str, subject: str) -> SafeString:
 
 
 @register.filter
-def counted(number: int, word: str) -> str:
-    """`1 change`, `2 changes`: a count with its noun; an irregular plural as `entry,entries`."""
-    one, _, many = word.partition(",")
-    return f"{number} {one if number == 1 else many or one + 's'}"
+def counted(number: int, noun: str) -> str:
+    """`1 change`, `2 changes`: a count with its noun, one of reviews.counting.NOUNS."""
+    return counted_words(number, noun)
+
+
+@register.filter
+def shown(text: object) -> str:
+    """A sentence that is kept in English, in the language of the page."""
+    return in_language(str(text))
 
 
 @register.filter

@@ -8,12 +8,14 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from reviews import bulk as many
 from reviews import saved
 from reviews.edits import ReviewInvalid
 from reviews.pages.bulk import bulk_context
+from reviews.sentences import in_language
 
 from .common import SeeOther, fragment, person
 
@@ -61,9 +63,13 @@ def save(request: HttpRequest) -> HttpResponse:
             shared=request.POST.get("shared") == "yes",
         )
     except ReviewInvalid as invalid:
-        messages.error(request, f"The view was not saved: its name {invalid.errors[0].message}.")
+        messages.error(
+            request,
+            _("The view was not saved: its name %(fault)s.")
+            % {"fault": in_language(invalid.errors[0].message)},
+        )
     else:
-        messages.success(request, f"Saved as “{view.name}”.")
+        messages.success(request, _("Saved as “%(name)s”.") % {"name": view.name})
     return SeeOther(back)
 
 
@@ -75,5 +81,5 @@ def remove(request: HttpRequest, view_id: int) -> HttpResponse:
         view = saved.remove_view(user=person(request), view_id=view_id)
     except saved.ViewNotFound:
         raise Http404 from None
-    messages.success(request, f"“{view.name}” is no longer among the views.")
+    messages.success(request, _("“%(name)s” is no longer among the views.") % {"name": view.name})
     return SeeOther(f"{reverse('reviews:queue')}?{view.query}")

@@ -7,9 +7,11 @@ from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from reviews.pages.capabilities import capabilities_context
+from reviews.sentences import in_language
 from workflows.access import may_operate
 from workflows.capabilities import CapabilityInvalid
 from workflows.catalogue import keep_capability
@@ -31,7 +33,7 @@ def make(request: HttpRequest, execution_id: int) -> HttpResponse:
     """Keep the code of one task of this run; what is wrong is said on the run's page."""
     execution = visible_execution(request, execution_id)
     if not may_operate(person(request), execution):
-        raise PermissionDenied("Operators, admins and whoever started a run keep its code.")
+        raise PermissionDenied(_("Operators, admins and whoever started a run keep its code."))
     task_id = request.POST.get("task_id", "")
     try:
         made = keep_capability(
@@ -41,10 +43,10 @@ def make(request: HttpRequest, execution_id: int) -> HttpResponse:
             name=request.POST.get("name", "").strip(),
         )
     except Refused as refusal:
-        messages.error(request, refusal.message)
+        messages.error(request, in_language(refusal.message))
     except CapabilityInvalid as invalid:
-        messages.error(request, "; ".join(each.message for each in invalid.problems))
+        messages.error(request, "; ".join(in_language(each.message) for each in invalid.problems))
     else:
-        messages.success(request, f"Kept as the capability {made.name}.")
+        messages.success(request, _("Kept as the capability %(name)s.") % {"name": made.name})
         return SeeOther(f"{reverse('reviews:capabilities')}#capability-{made.name}")
     return SeeOther(reverse("reviews:run", args=(execution_id,)))

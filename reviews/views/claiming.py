@@ -6,6 +6,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from reviews import claims, presence, services
@@ -13,6 +14,7 @@ from reviews.conflicts import Conflict
 from reviews.edits import ReviewInvalid
 from reviews.pages.decision import status_context
 from reviews.rights import NotAllowed
+from reviews.sentences import in_language
 
 from .common import SeeOther, fragment, hold_or_404, is_htmx, person
 
@@ -45,13 +47,13 @@ def _apply(request: HttpRequest, hold_id: str) -> tuple[str, int]:
                 to = request.POST.get("to", "").replace("\0", "")
                 claims.assign(hold_id=hold_id, user=user, to=to)
             case _:
-                return "Choose claim, release or assign.", 422
+                return _("Choose claim, release or assign."), 422
     except NotAllowed as denied:
-        return denied.message, 403
+        return in_language(denied.message), 403
     except Conflict as late:
         return late.message, 409
     except ReviewInvalid:
-        return "Choose somebody who can decide this review.", 422
+        return _("Choose somebody who can decide this review."), 422
     return "", 200
 
 

@@ -7,6 +7,7 @@ from django.contrib.auth.mixins import LoginRequiredMixin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.generic import View
 
 from reviews.conflicts import Conflict
@@ -14,6 +15,7 @@ from reviews.edits import ReviewInvalid
 from reviews.extending import extend
 from reviews.pages.deadline import deadline_context
 from reviews.rights import NotAllowed
+from reviews.sentences import in_language
 from workflows.models import Hold
 
 from .common import SeeOther, fragment, hold_or_404, is_htmx, person
@@ -40,11 +42,12 @@ class ExtendView(LoginRequiredMixin, View):
                 source="web",
             )
         except NotAllowed as denied:
-            error, status = denied.message, 403
+            error, status = in_language(denied.message), 403
         except Conflict as late:
-            error, status = late.message, 409
+            error, status = in_language(late.message), 409
         except ReviewInvalid as invalid:
-            error, status = f"The time {invalid.errors[0].message}.", 422
+            fault = in_language(invalid.errors[0].message)
+            error, status = _("The time %(fault)s.") % {"fault": fault}, 422
         if is_htmx(request):
             now = hold_or_404(request, execution_id, hold_id)
             return self._show(request, now, error=error, status=status)

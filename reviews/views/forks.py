@@ -9,6 +9,7 @@ from django.contrib.auth.mixins import LoginRequiredMixin
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 from django.views.generic import View
 
@@ -72,7 +73,7 @@ def _checkpoint(
 ) -> tuple[Execution, Checkpoint]:
     execution = visible_execution(request, execution_id)
     if not may_operate(person(request), execution):
-        raise PermissionDenied("Operators, admins and whoever started a run can go on from it.")
+        raise PermissionDenied(_("Operators, admins and whoever started a run can go on from it."))
     if layer >= 2**31:
         raise Http404
     found = Checkpoint.objects.filter(execution=execution, layer=layer).first()

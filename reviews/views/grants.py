@@ -7,10 +7,12 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from reviews import selectors
 from reviews.pages.grants import grants_context
+from reviews.sentences import in_language
 from workflows.engine.decide import Refused
 from workflows.engine.faults import attempt_words
 from workflows.grants import ledger, revoke
@@ -41,7 +43,11 @@ def revoke_grant(request: HttpRequest, grant_id: int) -> HttpResponse:
     try:
         revoke(grant=grant, user=person(request))
     except Refused as refusal:
-        messages.error(request, refusal.message)
+        messages.error(request, in_language(refusal.message))
     else:
-        messages.success(request, f"Taken back: {attempt_words(grant.operation, grant.resource)}.")
+        messages.success(
+            request,
+            _("Taken back: %(what)s.")
+            % {"what": in_language(attempt_words(grant.operation, grant.resource))},
+        )
     return SeeOther(reverse("reviews:grants"))

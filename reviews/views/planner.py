@@ -10,6 +10,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.text import slugify
+from django.utils.translation import gettext as _
 from django.views import View
 
 from reviews import plan_drafts as drafts
@@ -73,7 +74,7 @@ class PlannerView(LoginRequiredMixin, View):
 
     def _save(self, request: HttpRequest, draft: Draft) -> HttpResponse:
         if not may_save(person(request)):
-            raise PermissionDenied("Admins keep workflows. You can start the plan as a run.")
+            raise PermissionDenied(_("Admins keep workflows. You can start the plan as a run."))
         if not draft.problems:
             try:
                 workflow = _saved(request, draft)
@@ -93,7 +94,7 @@ class PlannerView(LoginRequiredMixin, View):
 
 def _check(request: HttpRequest) -> None:
     if not may_start(person(request)):
-        raise PermissionDenied("Your roles do not start runs. Ask an operator.")
+        raise PermissionDenied(_("Your roles do not start runs. Ask an operator."))
 
 
 def _workflow(request: HttpRequest, number: str) -> Workflow:

@@ -8,12 +8,14 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 from pydantic import ValidationError
 
 from reviews.forms import posted_value
 from reviews.pages.runs import initial_inputs, starter
 from reviews.pages.workflows import workflow_context
+from reviews.sentences import in_language
 from workflows.access import may_operate, may_start
 from workflows.demo.repository import NoRepository
 from workflows.demo.setup import start_demo as begin_demo
@@ -38,7 +40,7 @@ def _run_url(execution: Execution) -> str:
 
 def _check_may_start(request: HttpRequest) -> None:
     if not may_start(person(request)):
-        raise PermissionDenied("Your roles do not start runs. Ask an operator.")
+        raise PermissionDenied(_("Your roles do not start runs. Ask an operator."))
 
 
 @login_required
@@ -49,7 +51,7 @@ def start_demo(request: HttpRequest) -> HttpResponse:
     try:
         execution = begin_demo(actor=person(request))
     except (NoRepository, InvalidRequest, Workflow.DoesNotExist) as error:
-        messages.error(request, f"The demo run was not started: {error}")
+        messages.error(request, _("The demo run was not started: %(error)s") % {"error": error})
         return SeeOther(reverse("reviews:runs"))
     return SeeOther(_run_url(execution))
 
@@ -96,11 +98,13 @@ def command(request: HttpRequest, execution_id: int) -> HttpResponse:
             version=version,
         )
     except ValidationError as error:
-        messages.error(request, f"Nothing was sent: {error.errors()[0]['msg']}.")
+        messages.error(
+            request, _("Nothing was sent: %(error)s.") % {"error": error.errors()[0]["msg"]}
+        )
     except StaleVersion:
-        messages.error(request, "The run has moved on in between. Look again, then decide.")
+        messages.error(request, _("The run has moved on in between. Look again, then decide."))
     except Refused as refusal:
-        messages.error(request, refusal.message)
+        messages.error(request, in_language(refusal.message))
     else:
         # What was sent stands in the story, there or among what waits.
         place = "queued" if result.outcome == "queued" else f"e{result.version}"
@@ -114,9 +118,9 @@ def work_ahead_again(request: HttpRequest, execution_id: int) -> HttpResponse:
     """Let work ahead go on for the run's workflow after it stopped itself."""
     execution = visible_execution(request, execution_id)
     if not may_operate(person(request), execution):
-        raise PermissionDenied("Operators, admins and whoever started a run can steer it.")
+        raise PermissionDenied(_("Operators, admins and whoever started a run can steer it."))
     restart_speculation(execution=execution)
-    messages.success(request, "Work is done ahead again; earlier misses count no longer.")
+    messages.success(request, _("Work is done ahead again; earlier misses count no longer."))
     return SeeOther(_run_url(execution))
 
 
@@ -125,9 +129,9 @@ def _check_may_send(request: HttpRequest, execution: Execution) -> None:
     user = person(request)
     if request.POST.get("kind") == "message":
         if not may_start(user):
-            raise PermissionDenied("Your roles read conversations only.")
+            raise PermissionDenied(_("Your roles read conversations only."))
     elif not may_operate(user, execution):
-        raise PermissionDenied("Operators, admins and whoever started a run can steer it.")
+        raise PermissionDenied(_("Operators, admins and whoever started a run can steer it."))
 
 
 def _command(

@@ -6,6 +6,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -50,7 +51,12 @@ def revoke_token(request: HttpRequest, token_id: int) -> HttpResponse:
     if token is None:
         raise Http404
     if revoke(tokens=mine):
-        messages.success(request, f"Revoked: {token.name or token.prefix}. It opens nothing now.")
+        messages.success(
+            request,
+            _("Revoked: %(name)s. It opens nothing now.") % {"name": token.name or token.prefix},
+        )
     else:
-        messages.success(request, f"{token.name or token.prefix} was revoked before.")
+        messages.success(
+            request, _("%(name)s was revoked before.") % {"name": token.name or token.prefix}
+        )
     return SeeOther(reverse("reviews:tokens"))

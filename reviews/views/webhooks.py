@@ -11,10 +11,12 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from reviews import selectors
 from reviews.pages.webhooks import endpoint_context, endpoints_context, form_of
+from reviews.sentences import in_language
 from workflows.access import may_subscribe
 from workflows.engine.decide import Refused
 from workflows.models_ops import WebhookEndpoint
@@ -29,7 +31,7 @@ _LIST, _ONE = "reviews/webhooks.html", "reviews/webhook.html"
 
 def _check(request: HttpRequest) -> None:
     if not may_subscribe(person(request)):
-        raise PermissionDenied("Integrators, operators and admins have webhooks. Ask an admin.")
+        raise PermissionDenied(_("Integrators, operators and admins have webhooks. Ask an admin."))
 
 
 def _endpoint(request: HttpRequest, webhook_id: int) -> WebhookEndpoint:
@@ -60,12 +62,14 @@ def webhooks(request: HttpRequest) -> HttpResponse:
         return page(request, _LIST, endpoints_context(user), section="webhooks")
     fields = _fields(request)
     try:
-        endpoint, _ = endpoints.create_endpoint(owner=user, fields=fields)
+        endpoint, _secret = endpoints.create_endpoint(owner=user, fields=fields)
     except InvalidRequest as invalid:
         form = form_of(**fields, errors=invalid.problems)
         context = endpoints_context(user, form=form)
         return page(request, _LIST, context, section="webhooks", status=422)
-    messages.success(request, "Made. Put its secret into the receiver, then send a test message.")
+    messages.success(
+        request, _("Made. Put its secret into the receiver, then send a test message.")
+    )
     return SeeOther(_url(endpoint))
 
 
@@ -100,14 +104,14 @@ def action(request: HttpRequest, webhook_id: int) -> HttpResponse:
         return _reveal(request, endpoint)
     act = _ACTIONS.get(wanted)
     if act is None:
-        messages.error(request, "Nothing was done: that is not one of the buttons.")
+        messages.error(request, _("Nothing was done: that is not one of the buttons."))
         return SeeOther(_url(endpoint))
     try:
         messages.success(request, act(request, endpoint))
     except Refused as refusal:
-        messages.error(request, refusal.message)
+        messages.error(request, in_language(refusal.message))
     except InvalidRequest as invalid:
-        messages.error(request, "; ".join(each.message for each in invalid.problems))
+        messages.error(request, "; ".join(in_language(each.message) for each in invalid.problems))
     return SeeOther(reverse("reviews:webhooks") if wanted == "delete" else _url(endpoint))
 
 
@@ -115,39 +119,39 @@ def _reveal(request: HttpRequest, endpoint: WebhookEndpoint) -> HttpResponse:
     try:
         secret = unseal(endpoint.secret)
     except SecretLost as lost:
-        messages.error(request, f"{lost}. Rotate it.")
+        messages.error(request, _("%(fault)s. Rotate it.") % {"fault": lost})
         return SeeOther(_url(endpoint))
     return _page(request, endpoint, secret=secret)
 
 
 def _ping(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
     endpoints.ping(endpoint=endpoint)
-    return "A test message is on its way. It stands among the deliveries."
+    return _("A test message is on its way. It stands among the deliveries.")
 
 
 def _save(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
     endpoints.update_endpoint(endpoint=endpoint, fields=_fields(request))
-    return "Saved."
+    return _("Saved.")
 
 
 def _switch_off(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
     endpoints.update_endpoint(endpoint=endpoint, fields={"enabled": False})
-    return "Switched off. What happens now is sent when it is on again."
+    return _("Switched off. What happens now is sent when it is on again.")
 
 
 def _resume(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
     endpoints.resume_endpoint(endpoint=endpoint)
-    return "Resumed, from where it stopped."
+    return _("Resumed, from where it stopped.")
 
 
 def _resume_without(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
     endpoints.resume_endpoint(endpoint=endpoint, skip=True)
-    return "Resumed. What was missed is left out."
+    return _("Resumed. What was missed is left out.")
 
 
 def _rotate(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
     endpoints.rotate_secret(endpoint=endpoint)
-    return "There is a new secret. The one before signs as well for a while."
+    return _("There is a new secret. The one before signs as well for a while.")
 
 
 def _delete(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
@@ -177,7 +181,9 @@ def redeliver(request: HttpRequest, webhook_id: int, delivery_id: int) -> HttpRe
     try:
         endpoints.redeliver(delivery=delivery)
     except Refused as refusal:
-        messages.error(request, refusal.message)
+        messages.error(request, in_language(refusal.message))
     else:
-        messages.success(request, f"{delivery.message_id} is sent again.")
+        messages.success(
+            request, _("%(message)s is sent again.") % {"message": delivery.message_id}
+        )
     return SeeOther(f"{_url(endpoint)}#d{delivery.pk}")

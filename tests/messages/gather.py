@@ -12,13 +12,12 @@ from babel.messages.extract import extract
 
 from tests.architecture.files import PACKAGES, ROOT, project_files
 
-#: What marks a string, with the places of its arguments as Babel counts them. `said` and
-#: `gettext_noop` mark what is kept in English and shown in the language of the reader.
+#: What marks a string, with the places of its arguments as Babel counts them. `N_` marks what is
+#: kept in English and translated where it is shown.
 KEYWORDS: Final = {
     "gettext": None,
     "gettext_lazy": None,
-    "gettext_noop": None,
-    "said": None,
+    "N_": None,  # gettext_noop
     "_": None,
     "ngettext": (1, 2),
     "ngettext_lazy": (1, 2),

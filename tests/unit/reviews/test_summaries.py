@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reviews.summaries import effect_of_approve, effect_of_reject, effect_of_timeout, headline
+from reviews.summaries import approved, headline, rejected
 from workflows.redaction import redact, redact_text
 from workflows.summaries import TaskLine, estimate_tokens, layer_summary, one_line
 
@@ -59,33 +58,16 @@ def test_headline(phase: str, tool: str, task: str, title: str, sentence: str) -
 
 
 def test_effects_are_said_before_the_button_is_pressed() -> None:
-    at, now = datetime(2030, 1, 2, 14, 20, tzinfo=UTC), datetime(2030, 1, 2, 1, 0, tzinfo=UTC)
-    assert (
-        effect_of_timeout("reject", at, now) == "If nobody decides by 14:20, it will be rejected."
+    assert rejected("skip", 3) == "Skips this task and 3 tasks that need it; the rest goes on."
+    assert rejected("skip") == "Skips this task; the rest goes on."
+    assert rejected("fail", 1) == (
+        "Fails this task and skips 1 task that needs it; independent work goes on."
     )
-    assert effect_of_timeout("abort", at) == (
-        "If nobody decides by 14:20 on 2 January 2030, the run will be aborted."
-    )
-    assert effect_of_timeout("approve", at, now).endswith("it will be approved as it is.")
-    assert effect_of_timeout("keep_waiting", at) == effect_of_timeout("reject", None)
-    assert effect_of_reject("skip", 3) == (
-        "Rejecting skips this task and 3 tasks that need it; the rest goes on."
-    )
-    assert effect_of_reject("skip") == "Rejecting skips this task; the rest goes on."
-    assert effect_of_reject("fail", 1) == (
-        "Rejecting fails this task and skips 1 task that needs it; independent work goes on."
-    )
-    assert effect_of_reject("abort", 3).startswith("Rejecting stops the run")
-    assert (
-        effect_of_approve("BEFORE_EXECUTION", "a.b", "t", 2)
-        == "Approving runs b with your 2 changes."
-    )
-    assert (
-        effect_of_approve("AFTER_EXECUTION", "", "t")
-        == "Approving passes the output of t on as shown."
-    )
-    assert "permission" in effect_of_approve("escalation", "", "t")
-    assert effect_of_approve("layer_approval", "", "") == "Approving lets the run go on."
+    assert rejected("abort", 3).startswith("Stops the run")
+    assert approved("BEFORE_EXECUTION", "a.b", "t") == "Runs b as shown."
+    assert approved("AFTER_EXECUTION", "", "t") == "Passes the output of t on as shown."
+    assert "permission" in approved("escalation", "", "t")
+    assert approved("layer_approval", "", "") == "Lets the run go on."
 
 
 @given(JSON, st.integers(10, 200))

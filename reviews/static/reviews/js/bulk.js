@@ -1,14 +1,24 @@
 // Several reviews at once: chosen with a box or X, answered together, each with its own result.
 import { onKey } from "./keys.js";
 import { announce, toast } from "./toast.js";
+import { fill, gettext, ngettext } from "./words.js";
 
 const bar = document.querySelector("[data-bulk]");
 const dialog = document.getElementById("bulk-dialog");
+// What the button says about so many reviews; a question mark makes it the heading.
 const WORDS = {
-  approve: ["Approve", "Approve"],
-  reject: ["Reject", "Reject"],
+  approve: (n) => fill(ngettext("Approve %(n)s review", "Approve %(n)s reviews", n), { n }),
+  reject: (n) => fill(ngettext("Reject %(n)s review", "Reject %(n)s reviews", n), { n }),
 };
-const counted = (number) => `${number} review${number === 1 ? "" : "s"}`;
+const leftOut = (n) =>
+  fill(
+    ngettext(
+      "%(n)s review with high risk left out: open each and read it.",
+      "%(n)s reviews with high risk left out: open each and read it.",
+      n,
+    ),
+    { n },
+  );
 
 const rows = () => [...document.querySelectorAll("#queue-list [data-hold]:not(.gone)")];
 const boxOf = (row) => row.querySelector("[data-pick]");
@@ -17,7 +27,7 @@ const chosen = () => rows().filter((row) => boxOf(row)?.checked);
 function show() {
   const count = chosen().length;
   bar.hidden = count === 0;
-  bar.querySelector("[data-bulk-count]").textContent = `${count} chosen`;
+  bar.querySelector("[data-bulk-count]").textContent = fill(ngettext("%(n)s chosen", "%(n)s chosen", count), { n: count });
 }
 
 function chooseAll(on) {
@@ -33,7 +43,7 @@ function toggle() {
   const box = row && boxOf(row);
   if (!box) return false;
   box.checked = !box.checked;
-  announce(box.checked ? "Chosen." : "Not chosen any more.");
+  announce(box.checked ? gettext("Chosen.") : gettext("Not chosen any more."));
   show();
   return true;
 }
@@ -59,7 +69,7 @@ function news() {
 async function sendAtOnce(action) {
   const { page } = await send(action, chosen(), "");
   const failed = [...page.querySelectorAll("[data-done=no]")];
-  const said = page.querySelector("[data-bulk-summary]")?.textContent ?? "Nothing was sent.";
+  const said = page.querySelector("[data-bulk-summary]")?.textContent ?? gettext("Nothing was sent.");
   toast(failed.length ? `${said} ${failed[0].querySelector(".muted").textContent}` : said);
   news();
 }
@@ -74,20 +84,20 @@ function ask(action) {
   const risky = action === "approve" ? all.filter((row) => row.dataset.risk === "high") : [];
   const picked = all.filter((row) => !risky.includes(row));
   pending = { action, picked };
-  dialog.querySelector("h2").textContent = `${WORDS[action][0]} ${counted(picked.length)}?`;
+  dialog.querySelector("h2").textContent = fill(gettext("%(question)s?"), { question: WORDS[action](picked.length) });
   part("list").replaceChildren(...picked.map(line));
   part("left-out").hidden = risky.length === 0;
-  part("left-out").textContent = `${counted(risky.length)} with high risk left out: open each and read it.`;
+  part("left-out").textContent = leftOut(risky.length);
   part("comment").value = "";
   part("comment").required = action === "reject";
   part("body").hidden = false;
   part("result").replaceChildren();
-  part("close").textContent = "Cancel";
+  part("close").textContent = gettext("Cancel");
   const button = part("send");
   button.hidden = false;
   button.disabled = picked.length === 0;
   button.className = action === "reject" ? "button danger" : "button primary";
-  button.textContent = `${WORDS[action][1]} ${counted(picked.length)}`;
+  button.textContent = WORDS[action](picked.length);
   dialog.showModal();
   part("comment").focus();
 }
@@ -116,14 +126,14 @@ async function confirm() {
     part("send").disabled = ok;
     if (!ok) return;
     part("body").hidden = true;
-    dialog.querySelector("h2").textContent = "What became of them";
+    dialog.querySelector("h2").textContent = gettext("What became of them");
     part("send").hidden = true;
-    part("close").textContent = "Done";
+    part("close").textContent = gettext("Done");
     part("close").focus();
     news();
   } catch {
     part("send").disabled = false;
-    toast("The answer did not arrive. What was decided shows in the list; look before you send again.");
+    toast(gettext("The answer did not arrive. What was decided shows in the list; look before you send again."));
   }
 }
 
@@ -136,7 +146,7 @@ if (bar) {
     if (target.closest("[data-bulk-none]")) return chooseAll(false);
     const action = target.closest("[data-bulk-do]")?.dataset.bulkDo;
     if (action in WORDS) return ask(action);
-    if (action) return sendAtOnce(action).catch(() => toast("No connection. Try again."));
+    if (action) return sendAtOnce(action).catch(() => toast(gettext("No connection. Try again.")));
     return undefined;
   });
   part("send").addEventListener("click", () => confirm());

@@ -1,10 +1,11 @@
 // Keeps relative times true while a page stays open.  Same words as duration_words() on the server.
+import { fill, gettext, ngettext } from "./words.js";
 
+const DAY = 86400;
 const UNITS = [
-  [86400, "day", "days"],
-  [3600, "h", "h"],
-  [60, "min", "min"],
-  [1, "s", "s"],
+  [3600, "h"],
+  [60, "min"],
+  [1, "s"],
 ];
 const EVERY_MS = 10000;
 const RUNNING_EVERY_MS = 1000;
@@ -12,13 +13,12 @@ const RUNNING_EVERY_MS = 1000;
 /** Seconds as one rounded-down unit, `now` below one second. */
 export function durationWords(seconds) {
   const whole = Math.floor(Math.abs(seconds));
-  for (const [size, one, many] of UNITS) {
-    if (whole >= size) {
-      const count = Math.floor(whole / size);
-      return `${count} ${count === 1 ? one : many}`;
-    }
+  if (whole >= DAY) {
+    const n = Math.floor(whole / DAY);
+    return fill(ngettext("%(n)s day", "%(n)s days", n), { n });
   }
-  return "now";
+  for (const [size, unit] of UNITS) if (whole >= size) return `${Math.floor(whole / size)} ${unit}`;
+  return gettext("now");
 }
 
 /** Seconds as a running clock says them: `12 s`, `1 min 20 s`, `2 h 5 min`. */
@@ -33,8 +33,10 @@ function words(element) {
   const seconds = (Date.now() - Date.parse(element.dateTime)) / 1000;
   if (element.dataset.clock === "for") return elapsedWords(seconds);
   const span = durationWords(seconds);
-  if (element.dataset.clock === "ago") return span === "now" ? span : `${span} ago`;
-  return seconds < 0 ? `${span} left` : "overdue";
+  if (element.dataset.clock === "ago") {
+    return Math.abs(seconds) < 1 ? span : fill(gettext("%(span)s ago"), { span });
+  }
+  return seconds < 0 ? fill(gettext("%(span)s left"), { span }) : gettext("overdue");
 }
 
 export function tick(selector = "time[data-clock]") {

@@ -1,5 +1,6 @@
 // A button with data-copy puts the text of the field it names on the clipboard.
 import { toast } from "./toast.js";
+import { gettext } from "./words.js";
 
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");
@@ -7,10 +8,10 @@ document.addEventListener("click", async (event) => {
   const field = document.getElementById(button.dataset.copy);
   try {
     await navigator.clipboard.writeText(field.value);
-    toast("Copied.");
+    toast(gettext("Copied."));
   } catch {
     // Without leave to write the text is selected, so that a keystroke copies it.
     field.select();
-    toast("Press Ctrl+C to copy.");
+    toast(gettext("Press Ctrl+C to copy."));
   }
 });

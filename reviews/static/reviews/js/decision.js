@@ -4,6 +4,7 @@ import { saveDraft } from "./drafts.js";
 import { onKey } from "./keys.js";
 import { startPresence } from "./presence.js";
 import { announce, toast } from "./toast.js";
+import { gettext } from "./words.js";
 
 const SETTLE_MS = 150;
 const GUARD_MS = 700;
@@ -69,7 +70,7 @@ function take(here, told) {
     if (state === "decided" && form?.hasEdits) return form.compare();
     form?.freeze();
     here.querySelector(".outcomes")?.remove();
-    announce("This review was settled. Your text is kept.");
+    announce(gettext("This review was settled. Your text is kept."));
   }
   here.dataset.state = state;
   here.dataset.settled = told.dataset.fragmentSettled;
@@ -100,10 +101,10 @@ function overtaken(here) {
   notice.setAttribute("role", "alert");
   const words = document.createElement("div");
   const strong = document.createElement("strong");
-  strong.textContent = "What you decide about changed while you were reading.";
+  strong.textContent = gettext("What you decide about changed while you were reading.");
   const link = document.createElement("a");
   link.href = location.href;
-  link.textContent = "Show it as it is now";
+  link.textContent = gettext("Show it as it is now");
   words.append(strong, link);
   notice.append(words);
   holder.prepend(notice);
@@ -161,9 +162,9 @@ async function copyMine(event) {
   if (!event.target.closest("[data-copy-mine]") || !current?.form) return;
   try {
     await navigator.clipboard.writeText(current.form.mine());
-    toast("Copied.");
+    toast(gettext("Copied."));
   } catch {
-    toast("The browser did not allow copying; select the text instead.");
+    toast(gettext("The browser did not allow copying; select the text instead."));
   }
 }
 
@@ -171,7 +172,7 @@ function reuse(event) {
   const button = event.target.closest("[data-reuse]");
   if (!button || !current?.form?.canDecide) return;
   current.form.use(button.parentElement.querySelector("[data-reuse-value]").textContent);
-  announce("The edit is in the form; look at it before you approve.");
+  announce(gettext("The edit is in the form; look at it before you approve."));
   go("[data-changes]");
 }
 

@@ -3,6 +3,7 @@ import { startBell } from "./bell.js";
 import { startClock } from "./clock.js";
 import { startKeys } from "./keys.js";
 import { startSocket } from "./socket.js";
+import { fill, gettext } from "./words.js";
 
 function closeMenus(event) {
   for (const menu of document.querySelectorAll("details[data-menu][open]")) {
@@ -16,11 +17,11 @@ document.addEventListener("keydown", (event) => event.key === "Escape" && closeM
 // A server that answers with an error keeps the page as it was; say so instead of staying silent.
 document.addEventListener("htmx:responseError", (event) => {
   import("./toast.js").then(({ toast }) =>
-    toast(`The server answered with an error (${event.detail.xhr.status}). Nothing was changed.`),
+    toast(fill(gettext("The server answered with an error (%(status)s). Nothing was changed."), { status: event.detail.xhr.status })),
   );
 });
 document.addEventListener("htmx:sendError", () => {
-  import("./toast.js").then(({ toast }) => toast("No connection. Nothing was sent; try again."));
+  import("./toast.js").then(({ toast }) => toast(gettext("No connection. Nothing was sent; try again.")));
 });
 
 startClock();

@@ -1,5 +1,6 @@
 // The diff of an edit: lines side by side for text, before → after for the rest.
 import { stringify } from "./json.js";
+import { fill, gettext, ngettext } from "./words.js";
 
 const CONTEXT_LINES = 2;
 const MOST_CELLS = 4_000_000;
@@ -91,7 +92,7 @@ export function withGaps(rows) {
   const out = [];
   let hidden = 0;
   const flush = () => {
-    if (hidden) out.push({ op: "gap", left: `${hidden} unchanged line${hidden === 1 ? "" : "s"}` });
+    if (hidden) out.push({ op: "gap", left: fill(ngettext("%(n)s unchanged line", "%(n)s unchanged lines", hidden), { n: hidden }) });
     hidden = 0;
   };
   rows.forEach((row, index) => {
@@ -115,8 +116,8 @@ const asText = (value) =>
   value === undefined ? "" : typeof value === "string" ? value : stringify(value);
 
 function shortText(value) {
-  if (value === undefined) return "(nothing)";
-  return asText(value) || "(empty)";
+  if (value === undefined) return gettext("(nothing)");
+  return asText(value) || gettext("(empty)");
 }
 
 function element(tag, className, text) {
@@ -169,7 +170,7 @@ function cells(row) {
 
 function table(before, after, label) {
   const made = element("table", "lines");
-  made.append(element("caption", "visually-hidden", `${label}: before on the left, after on the right`));
+  made.append(element("caption", "visually-hidden", fill(gettext("%(name)s: before on the left, after on the right"), { name: label })));
   const body = element("tbody");
   for (const row of withGaps(pairUp(lineDiff(before, after)))) {
     const line = element("tr", row.op === "gap" ? "gap" : "");

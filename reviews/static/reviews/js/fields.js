@@ -1,5 +1,6 @@
 // The payload form as a tree: what each control shows, what it showed first, and the value all of it stands for.
 import { at, isObject, parse, pointerParts, stringify } from "./json.js";
+import { fill, ngettext } from "./words.js";
 
 const HOLDERS = "[data-group], [data-item], [data-fields]";
 const unixLines = (text) => text.replaceAll("\r\n", "\n");
@@ -185,7 +186,7 @@ function nextNumber(group) {
 function noteItems(group) {
   const ids = itemsOf(group).map((item) => item.dataset.item);
   own(group, "[data-items]").value = ids.join(",");
-  own(group, "summary").textContent = `${ids.length} item${ids.length === 1 ? "" : "s"}`;
+  own(group, "summary").textContent = fill(ngettext("%(n)s item", "%(n)s items", ids.length), { n: ids.length });
 }
 
 function numbered(name, value, number) {

@@ -3,8 +3,11 @@ import { changesView } from "./diff.js";
 import { loadDraft, saveDraft } from "./drafts.js";
 import { addItem, allFields, fieldOf, formValue, removeItem, showValue, unfoldChanged } from "./fields.js";
 import { differences, dotted, parse, stringify } from "./json.js";
+import { fill, gettext, ngettext } from "./words.js";
 
-const counted = (number) => `${number} change${number === 1 ? "" : "s"}`;
+const counted = (n) => fill(ngettext("%(n)s change", "%(n)s changes", n), { n });
+const withChanges = (label, n) =>
+  fill(ngettext("%(label)s with %(n)s change", "%(label)s with %(n)s changes", n), { label, n });
 
 export class DecisionForm {
   constructor(form, hold) {
@@ -15,7 +18,7 @@ export class DecisionForm {
     this.comment = form.querySelector("[data-comment]");
     this.originalText = form.querySelector("[data-original]").textContent;
     this.original = parse(this.originalText);
-    this.approveLabel = form.querySelector("[data-approve]")?.dataset.label || "Approve";
+    this.approveLabel = form.querySelector("[data-approve]")?.dataset.label || gettext("Approve");
     this.blocked = form.querySelector("[data-approve]")?.disabled ?? true;
     this.digest = form.elements.shown.value;
   }
@@ -76,7 +79,7 @@ export class DecisionForm {
     unfoldChanged(this.root);
     const lost = differences(this.formValue(), value);
     if (!lost.length) return true;
-    this.say(`The form cannot show ${dotted(lost[0].path) || "this value"} as it is now; it can be sent from here as JSON.`);
+    this.say(fill(gettext("The form cannot show %(name)s as it is now; it can be sent from here as JSON."), { name: dotted(lost[0].path) || gettext("this value") }));
     return false;
   }
 
@@ -96,7 +99,7 @@ export class DecisionForm {
       this.say("");
       return value;
     } catch (error) {
-      this.say(`This is not valid JSON yet: ${error.message}`);
+      this.say(fill(gettext("This is not valid JSON yet: %(error)s"), { error: error.message }));
       return undefined;
     }
   }
@@ -114,7 +117,7 @@ export class DecisionForm {
     const value = this.mode === "form" ? this.formValue() : this.parsed();
     if (value === undefined && this.mode === "json") return null;
     return differences(this.original, value).map(({ path, before, after }) => ({
-      label: dotted(path) || "the whole value",
+      label: dotted(path) || gettext("the whole value"),
       before,
       after,
     }));
@@ -129,7 +132,7 @@ export class DecisionForm {
     view.replaceChildren(...changesView(changes ?? []));
     view.hidden = count === 0;
     const approve = this.form.querySelector("[data-approve]");
-    approve.textContent = count ? `${this.approveLabel} with ${counted(count)}` : this.approveLabel;
+    approve.textContent = count ? withChanges(this.approveLabel, count) : this.approveLabel;
     approve.disabled = this.blocked || changes === null;
     this.form.querySelector("[data-change-count]").textContent = count ? counted(count) : "";
     this.form.querySelector("[data-reset-all]").hidden = count === 0;
@@ -170,7 +173,7 @@ export class DecisionForm {
     const open = !panel.classList.contains("open");
     panel.classList.toggle("open", open);
     opener.setAttribute("aria-expanded", String(open));
-    opener.textContent = open ? "Do not reject" : "Reject…";
+    opener.textContent = open ? gettext("Do not reject") : gettext("Reject…");
     if (open) this.comment.focus();
   }
 
@@ -219,12 +222,12 @@ export class DecisionForm {
     const panel = document.createElement("section");
     panel.className = "panel changes";
     const title = document.createElement("h2");
-    title.textContent = "What you had written";
+    title.textContent = gettext("What you had written");
     const copy = document.createElement("button");
     copy.type = "button";
     copy.className = "button small";
     copy.dataset.copyMine = "";
-    copy.textContent = "Copy my text";
+    copy.textContent = gettext("Copy my text");
     const said = document.createElement("p");
     said.textContent = comment ? `“${comment}”` : "";
     panel.append(title, ...changesView(mine), said, copy);

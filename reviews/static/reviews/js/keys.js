@@ -1,18 +1,19 @@
 // Single-key shortcuts.  Never inside a text field, never with a modifier, and a person may turn them off.
+import { gettext } from "./words.js";
 
 const STORE = "holdpoint.keys";
 const handlers = new Map();
 const SHEET = [
-  ["J", "next review"],
-  ["K", "previous review"],
-  ["A", "go to the Approve button (Enter then approves)"],
-  ["E", "edit the payload"],
-  ["R", "reject, with a reason"],
-  ["C", "comment"],
-  ["X", "choose, to answer several at once"],
-  ["/", "search or filter"],
-  ["?", "this list"],
-  ["Esc", "leave a field, close a panel"],
+  ["J", gettext("next review")],
+  ["K", gettext("previous review")],
+  ["A", gettext("go to the Approve button (Enter then approves)")],
+  ["E", gettext("edit the payload")],
+  ["R", gettext("reject, with a reason")],
+  ["C", gettext("comment")],
+  ["X", gettext("choose, to answer several at once")],
+  ["/", gettext("search or filter")],
+  ["?", gettext("this list")],
+  ["Esc", gettext("leave a field, close a panel")],
 ];
 
 /** Call `handler` when `key` is pressed; it returns false to pass the key on.  The newest is asked first. */
@@ -48,7 +49,7 @@ function sheet() {
   dialog.setAttribute("aria-labelledby", "keys-title");
   const title = document.createElement("h2");
   title.id = "keys-title";
-  title.textContent = "Keys";
+  title.textContent = gettext("Keys");
   const list = document.createElement("dl");
   list.className = "key-list";
   for (const [key, does] of SHEET) {
@@ -62,11 +63,11 @@ function sheet() {
   }
   const close = document.createElement("button");
   close.className = "button small";
-  close.textContent = "Close";
+  close.textContent = gettext("Close");
   close.addEventListener("click", () => dialog.close());
   const off = document.createElement("p");
   off.className = "hint";
-  off.textContent = "Turn single-key shortcuts off in the menu under your name.";
+  off.textContent = gettext("Turn single-key shortcuts off in the menu under your name.");
   dialog.append(title, list, off, close);
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);

@@ -1,6 +1,7 @@
 // The queue: rows that never jump, new ones behind a line, the next review opening by itself.
 import { onKey } from "./keys.js";
 import { announce, toast } from "./toast.js";
+import { fill, gettext, ngettext } from "./words.js";
 
 const SETTLE_MS = 150;
 const wide = window.matchMedia("(min-width: 1100px)");
@@ -109,8 +110,8 @@ function showCount(count) {
 function showLine() {
   const line = list().querySelector("[data-new-rows]");
   line.hidden = fresh.size === 0;
-  line.querySelector("button").textContent = `${fresh.size} new, show`;
-  if (fresh.size) announce(`${fresh.size} new review${fresh.size === 1 ? "" : "s"}.`);
+  line.querySelector("button").textContent = fill(ngettext("%(n)s new, show", "%(n)s new, show", fresh.size), { n: fresh.size });
+  if (fresh.size) announce(fill(ngettext("%(n)s new review.", "%(n)s new reviews.", fresh.size), { n: fresh.size }));
 }
 
 /** Bring in what waited behind the line, and clear away what is settled. */
@@ -144,7 +145,7 @@ function decided(event) {
   const next = reachable[place + 1] ?? reachable[place - 1];
   const said = article.querySelector("#decision-status .notice strong .status")?.lastChild;
   const what = said?.textContent.trim();
-  toast(what || "Recorded.", { href: linkOf(row ?? next)?.href ?? article.dataset.statusUrl, label: "Open it again" });
+  toast(what || gettext("Recorded."), { href: linkOf(row ?? next)?.href ?? article.dataset.statusUrl, label: gettext("Open it again") });
   row?.remove();
   list().querySelector("[data-rows]").hidden = rows().length === 0;
   if (next && next !== row) {

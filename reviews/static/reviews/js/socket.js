@@ -2,19 +2,25 @@
 //
 // Events reach the page as `holdpoint:news` on <body>, with the event as detail; while the socket is down
 // `holdpoint:poll` fires every 20 seconds instead.  Both can serve as htmx triggers.
+import { gettext } from "./words.js";
 
 const QUEUE = "/ws/reviews/";
 const POLL_MS = 20000;
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 30000;
 const POLLS_AFTER_TRIES = 3;
-const WORDS = { live: "live", reconnecting: "reconnecting", polling: "polling", offline: "offline" };
+const WORDS = {
+  live: gettext("live"),
+  reconnecting: gettext("reconnecting"),
+  polling: gettext("polling"),
+  offline: gettext("offline"),
+};
 const SHAPES = { live: "●", reconnecting: "◐", polling: "○", offline: "✕" };
 const TITLES = {
-  live: "News arrives as it happens",
-  reconnecting: "The connection was lost; trying again",
-  polling: "No live connection; looking for news every 20 seconds",
-  offline: "This computer is offline; what you write is kept in this tab",
+  live: gettext("News arrives as it happens"),
+  reconnecting: gettext("The connection was lost; trying again"),
+  polling: gettext("No live connection; looking for news every 20 seconds"),
+  offline: gettext("This computer is offline; what you write is kept in this tab"),
 };
 
 function tell(name, detail = {}) {

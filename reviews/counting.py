@@ -1,0 +1,49 @@
+"""Counts and numbers in words, in the language of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from django.utils.formats import number_format
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+#: Noun -> its sentence for a number. A noun is listed to be counted: languages bend it each in
+#: their own way.
+NOUNS: Final[Mapping[str, Callable[[int], str]]] = {
+    "change": lambda n: ngettext("%(n)s change", "%(n)s changes", n),
+    "decision": lambda n: ngettext("%(n)s decision", "%(n)s decisions", n),
+    "item": lambda n: ngettext("%(n)s item", "%(n)s items", n),
+    "layer": lambda n: ngettext("%(n)s layer", "%(n)s layers", n),
+    "result": lambda n: ngettext("%(n)s result", "%(n)s results", n),
+    "review": lambda n: ngettext("%(n)s review", "%(n)s reviews", n),
+    "run": lambda n: ngettext("%(n)s run", "%(n)s runs", n),
+    "task": lambda n: ngettext("%(n)s task", "%(n)s tasks", n),
+    "time": lambda n: ngettext("%(n)s time", "%(n)s times", n),
+    "unchanged line": lambda n: ngettext("%(n)s unchanged line", "%(n)s unchanged lines", n),
+    "use": lambda n: ngettext("%(n)s use", "%(n)s uses", n),
+}
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 change`, `2 changes`; a noun that is not one of NOUNS stays English (`entry,entries`)."""
+    if noun in NOUNS:
+        return NOUNS[noun](number) % {"n": number}
+    one, _comma, many = noun.partition(",")
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def grouped(number: int) -> str:
+    """`12,345` as the language groups thousands."""
+    return str(number_format(number, force_grouping=True))
+
+
+def decimal(number: float, places: int = 1) -> str:
+    """`0.4` with the decimal mark of the language, rounded to `places`."""
+    return str(number_format(round(number, places), places))
+
+
+def percent(share: float, places: int = 0) -> str:
+    """0.12 as `12%`."""
+    return _("%(number)s%%") % {"number": decimal(share * 100, places)}
