@@ -18,6 +18,9 @@ SIZES = {1440: 900, 390: 844}
 #: Pages with an address of their own; the others are found on the way.
 PAGES = ("runs", "workflows", "history", "insights", "tools", "plan", "tokens")
 
+#: Of these there are pictures in French as well.
+IN_FRENCH = ("queue", "decision", "run", "history")
+
 
 def main() -> int:
     browser = find()
@@ -37,8 +40,24 @@ def main() -> int:
                 for name, path in places.items():
                     page.goto(f"{product.address}{path}")
                     shoot(page, f"{name}-{scheme}-{width}")
+        page.emulate_media(color_scheme="light")
+        speak_french(page, product)
+        for width, height in SIZES.items():
+            page.set_viewport_size({"width": width, "height": height})
+            for name in IN_FRENCH:
+                page.goto(f"{product.address}{places[name]}")
+                shoot(page, f"{name}-french-{width}")
         chromium.close()
     return 0
+
+
+def speak_french(page: Page, product: Product) -> None:
+    """Choose the language in the person's menu."""
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto(f"{product.address}/review/")
+    page.get_by_label("You: reviewer").click()
+    page.get_by_role("button", name="Français").click()
+    page.wait_for_selector("html[lang=fr]")
 
 
 def prepare(page: Page, product: Product) -> dict[str, str]:
