@@ -212,6 +212,7 @@ SPECTACULAR_SETTINGS = {
         "drf_spectacular.hooks.postprocess_schema_enums",
         "workflows.api.schema.complete_problems",
         "workflows.api.schema.plain_any",
+        "workflows.api.examples.add_examples",
     ],
     "DESCRIPTION": "Start executions, watch them, and decide what waits for a person.",
     "VERSION": "v1",

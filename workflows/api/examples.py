@@ -1,7 +1,15 @@
-"""Examples of requests for the OpenAPI document.  A test sends each of them."""
+"""Examples for the OpenAPI document.
+
+Requests of several kinds are here, and a test sends each of them.  One request and one answer for
+every other operation are in `examples.json`, by operation id: they were taken from the API as it
+answered.  A test holds each against its schema, and wants one for every body there is.
+"""
 
 from __future__ import annotations
 
+import json
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from drf_spectacular.utils import OpenApiExample
@@ -58,3 +66,27 @@ TOKEN = [
         {"name": "nightly", "scopes": ["read", "run"], "workflows": ["release"]},
     )
 ]
+
+
+@cache
+def _recorded() -> dict[str, Any]:
+    text = Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def add_examples(result: Any, **about: Any) -> Any:
+    """A spectacular hook: the recorded examples, where an operation names none itself."""
+    for item in result["paths"].values():
+        for operation in item.values():
+            known = _recorded().get(operation.get("operationId"), {})
+            if "request" in known:
+                _add(operation["requestBody"], known["request"])
+            for status, answer in known.get("responses", {}).items():
+                _add(operation["responses"][status], answer)
+    return result
+
+
+def _add(described: dict[str, Any], value: Any) -> None:
+    media = described["content"]["application/json"]
+    media.setdefault("examples", {"Example": {"value": value}})

@@ -11,6 +11,7 @@ from rest_framework.test import APIClient
 
 import config.urls
 from tests.integration.api.conftest import plain_plan
+from tests.integration.api.routes import api_routes
 from workflows.api import throttling
 from workflows.models import Execution, Workflow
 
@@ -198,3 +199,17 @@ def test_only_redoc_may_make_styles_and_nothing_may_run_inline(session) -> None:
     assert 'spec-url="/api/schema/"' in html
     assert "<style" not in html
     assert not [src for src in re.findall(r'(?:src|href)="([^"]+)"', html) if src[0] != "/"]
+
+
+def test_every_answer_names_its_request(bearer) -> None:
+    """Each route and method, refused and served: the id that was sent comes back."""
+    some = {"execution_id": "1", "name": "x", "hold_id": "1-1"}
+    clients = (APIClient(), bearer("admin"))
+    for number, route in enumerate(api_routes()):
+        names = re.findall(r"{(\w+)}", route.path)
+        url = route.filled({name: some.get(name, "1") for name in names})
+        for method in route.methods:
+            for client in clients:
+                sent = f"request-{number:04}-{method}"
+                answer = client.generic(method, url, headers={"X-Request-ID": sent})
+                assert answer["X-Request-ID"] == sent, (method, url)

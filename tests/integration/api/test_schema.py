@@ -25,6 +25,12 @@ def test_it_is_valid(schema) -> None:
     validate_schema(schema)
 
 
+def test_it_speaks_the_words_of_3_1_alone(schema) -> None:
+    """`nullable` is of 3.0; in 3.1 it says nothing, and null would not be allowed."""
+    assert schema["openapi"].startswith("3.1")
+    assert '"nullable"' not in json.dumps(schema)
+
+
 def test_every_route_and_method_is_described(schema) -> None:
     paths = schema["paths"].items()
     described = {(plain(path), method.upper()) for path, item in paths for method in item}
@@ -68,6 +74,8 @@ def test_the_examples_are_requests_that_are_understood(schema, bearer, start) ->
             content = operation.get("requestBody", {}).get("content", {})
             for name, example in content.get("application/json", {}).get("examples", {}).items():
                 label = f"{method.upper()} {path}"
+                if label not in SENT:
+                    continue  # recorded from requests that were sent
                 url = path.format(execution_id=execution.pk)
                 response = client.generic(
                     method.upper(), url, json.dumps(example["value"]), "application/json"
