@@ -11,14 +11,23 @@ from typing import Any
 import psutil
 
 POLL_SECONDS = 0.05
-_children: list[subprocess.Popen[bytes]] = []  # held, so that their ends are collected
 
 
-def spawn_server(command: list[str], log: Path, **options: Any) -> subprocess.Popen[bytes]:
+class Server(subprocess.Popen[bytes]):
+    """A child that may outlive us on purpose: when we end, that is nothing to warn of."""
+
+    def __del__(self, *_: Any, **__: Any) -> None:
+        """Say nothing, where Popen warns that the child still runs."""
+
+
+_children: list[Server] = []  # held, so that their ends are collected
+
+
+def spawn_server(command: list[str], log: Path, **options: Any) -> Server:
     """Starts a server that outlives us, deaf to the terminal's Ctrl-C, writing to `log`."""
-    _children[:] = [child for child in _children if child.poll() is None]
+    collect_ended()
     with log.open("ab") as output:
-        child = subprocess.Popen(
+        child = Server(
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -30,13 +39,17 @@ def spawn_server(command: list[str], log: Path, **options: Any) -> subprocess.Po
     return child
 
 
+def collect_ended() -> None:
+    """Forget children that have ended; the kernel can then, too."""
+    _children[:] = [child for child in _children if child.poll() is None]
+
+
 def find_process(pid: int, name: str, folder: Path) -> psutil.Process | None:
     """The live process `pid` if it is called `name` and works in `folder`.
 
     A pid in a file may have been given to somebody else since; name and folder tell.
     """
-    for child in _children:
-        child.poll()
+    collect_ended()
     try:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:
@@ -82,6 +95,7 @@ def stop_process(process: psutil.Process, first: signal.Signals, timeout: float)
         if not wait_until(lambda: not is_alive(process), timeout):
             process.kill()
             wait_until(lambda: not is_alive(process), 5)
+    collect_ended()
 
 
 def is_alive(process: psutil.Process) -> bool:

@@ -4,6 +4,7 @@ import json
 import logging
 
 import pytest
+import structlog
 
 from config.logs import logging_config
 
@@ -26,6 +27,13 @@ def test_json_is_one_object_on_one_line() -> None:
     entry = json.loads(text)
     assert (entry["event"], entry["level"], entry["logger"]) == ("it broke", "error", "app")
     assert entry["exception"][0]["exc_value"] == "no luck with 7"
+
+
+def test_every_line_of_a_request_names_it() -> None:
+    """Lines of libraries too, which know nothing of us."""
+    with structlog.contextvars.bound_contextvars(request_id="proxy-12345678"):
+        assert json.loads(line("json"))["request_id"] == "proxy-12345678"
+    assert "request_id" not in json.loads(line("json"))
 
 
 @pytest.mark.parametrize("style", ["json", "console"])
