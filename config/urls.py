@@ -1,7 +1,8 @@
 """All addresses of the product."""
 
+from django.conf import settings
 from django.contrib import admin
-from django.contrib.auth.views import LoginView, LogoutView
+from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 from django.views.generic import RedirectView
 from django.views.i18n import set_language
@@ -14,6 +15,7 @@ from config.health import livez, readyz
 from config.languages import ScriptWords
 from config.metrics import metrics
 from config.reference import RedocView
+from config.sign_in import SignInView
 
 handler400 = "config.errors.bad_request"
 handler403 = "config.errors.permission_denied"
@@ -25,7 +27,7 @@ urlpatterns = [
     path("livez", livez, name="livez"),
     path("readyz", readyz, name="readyz"),
     path("metrics", metrics, name="metrics"),
-    path("login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
+    path("login/", SignInView.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("language/", set_language, name="set_language"),
     path("words/<str:language>-<str:version>.js", ScriptWords.as_view(), name="words"),
@@ -39,3 +41,11 @@ urlpatterns = [
     path("api/redoc/", RedocView.as_view(), name="api-redoc"),
     path("", include("reviews.urls")),
 ]
+
+if settings.OIDC:
+    from config.oidc import views as oidc
+
+    urlpatterns += [
+        path("login/oidc/", oidc.start, name="oidc-start"),
+        path("login/oidc/callback/", oidc.callback, name="oidc-callback"),
+    ]

@@ -13,6 +13,7 @@ from config.csp import policy
 from config.databases import parse_database_url
 from config.env import env_bool, env_choice, env_int, env_list, env_path, env_secret, env_str
 from config.logs import logging_config
+from config.oidc import options as oidc
 from config.origins import origins_of, websocket_origins
 from config.paths import BASE_DIR, DEFAULT_HOME
 from config.product import product_settings
@@ -139,6 +140,14 @@ PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.Argon2PasswordHasher",
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
 ]
+PASSWORD_LOGIN = env_bool("HOLDPOINT_PASSWORD_LOGIN", default=True)
+# Sessions of the one end when the other is set.
+_BACKENDS = ("config.passwords.NoPasswords", "django.contrib.auth.backends.ModelBackend")
+AUTHENTICATION_BACKENDS = [_BACKENDS[PASSWORD_LOGIN]]
+# An issuer of OpenID Connect to sign in with; None, and nothing of it is loaded, unless it is set.
+OIDC = oidc.from_environment(passwords=PASSWORD_LOGIN)
+if OIDC:
+    oidc.add_to(globals(), OIDC)
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/review/"
 LOGOUT_REDIRECT_URL = "login"

@@ -1,0 +1,9 @@
+"""Of allauth's admin pages only the accounts stay: the rest comes from the environment."""
+
+from allauth.account.models import EmailAddress
+from allauth.socialaccount.models import SocialApp, SocialToken
+from django.contrib import admin
+
+for model in (EmailAddress, SocialApp, SocialToken):
+    if admin.site.is_registered(model):
+        admin.site.unregister(model)

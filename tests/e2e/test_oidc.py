@@ -1,0 +1,70 @@
+"""Signing in through an issuer, in a browser, under our content security policy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.integration.oidc.conftest import Site, running
+from tests.issuer import Issuer, issuing
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[Issuer]:
+    with issuing(Issuer()) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def site(issuer: Issuer, django_db_setup: None, tmp_path_factory: Any) -> Iterator[Site]:
+    yield from running(issuer, tmp_path_factory.mktemp("oidc"))
+
+
+@pytest.fixture
+def complaints(page: Page) -> list[str]:
+    """What the browser refused or could not do."""
+    found: list[str] = []
+    page.on("console", lambda said: found.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: found.append(str(error)))
+    return found
+
+
+def check_accessible(page: Page) -> None:
+    results = Axe().run(page)
+    assert results.violations_count == 0, results.generate_report()
+
+
+def test_there_and_back_again(page: Page, site: Site, issuer: Issuer, complaints) -> None:
+    issuer.reset()
+    issuer.interactive = True
+    issuer.person |= {"groups": ["team:reviewers"]}
+    page.goto(f"{site.url}/review/")
+    expect(page).to_have_url(re.compile(r"/login/\?next="))
+    check_accessible(page)
+    page.get_by_role("button", name="Sign in with Example ID").click()
+    expect(page).to_have_title("Issuer")
+    page.get_by_role("link", name="Let me in").click()
+    expect(page).to_have_url(f"{site.url}/review/")
+    expect(page.locator(".person-name")).to_have_text("ada")
+    assert complaints == []
+
+
+def test_a_refusal_says_what_to_do(
+    page: Page, context: BrowserContext, site: Site, issuer: Issuer
+) -> None:
+    issuer.reset()
+    issuer.spoil = lambda claims: {**claims, "nonce": "another"}
+    page.goto(f"{site.url}/login/")
+    page.get_by_role("button", name="Sign in with Example ID").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("not signed in with Example ID")
+    expect(page.get_by_role("main")).to_contain_text("Try once more")
+    check_accessible(page)
+    page.get_by_role("link", name="Back to the sign-in page").click()
+    expect(page.get_by_role("button", name="Sign in with Example ID")).to_be_visible()
+    page.goto(f"{site.url}/review/")
+    expect(page).to_have_url(re.compile("/login/"))

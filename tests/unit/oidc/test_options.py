@@ -1,0 +1,75 @@
+"""What the environment asks for, and what stops the start."""
+
+from __future__ import annotations
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from config.oidc.options import from_environment
+
+SET = {
+    "HOLDPOINT_OIDC_ISSUER": "https://id.example.com",
+    "HOLDPOINT_OIDC_CLIENT_ID": "holdpoint",
+    "HOLDPOINT_OIDC_CLIENT_SECRET": "s",
+}
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    def give(**values: str):
+        for name, value in (SET | values).items():
+            monkeypatch.setenv(name, value)
+        return from_environment(passwords=True)
+
+    return give
+
+
+def test_off_by_default(monkeypatch) -> None:
+    for name in SET:
+        monkeypatch.delenv(name, raising=False)
+    assert from_environment(passwords=True) is None
+    with pytest.raises(ImproperlyConfigured, match="nobody could sign in"):
+        from_environment(passwords=False)
+
+
+def test_what_is_set_by_default(environment) -> None:
+    found = environment()
+    assert (found.groups, found.domains, found.groups_claim) == ((), (), "groups")
+    assert found.scopes == ("openid", "profile", "email")
+
+
+def test_groups_and_domains(environment) -> None:
+    found = environment(
+        HOLDPOINT_OIDC_GROUPS="urn:a:reviewers:reviewer, ops:operator",
+        HOLDPOINT_OIDC_EMAIL_DOMAINS="Example.com,example.org",
+    )
+    assert found.groups == (("urn:a:reviewers", "reviewer"), ("ops", "operator"))
+    assert found.domains == ("example.com", "example.org")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HOLDPOINT_OIDC_ISSUER", "http://id.example.com"),
+        ("HOLDPOINT_OIDC_ISSUER", "id.example.com"),
+        ("HOLDPOINT_OIDC_ISSUER", "https://id.example.com/?a=1"),
+        ("HOLDPOINT_OIDC_CLIENT_ID", ""),
+        ("HOLDPOINT_OIDC_CLIENT_SECRET", ""),
+        ("HOLDPOINT_OIDC_GROUPS", "reviewers"),
+        ("HOLDPOINT_OIDC_GROUPS", ":reviewer"),
+    ],
+)
+def test_what_cannot_be_stops_the_start_and_is_named(environment, name, value) -> None:
+    with pytest.raises(ImproperlyConfigured, match=name):
+        environment(**{name: value})
+
+
+def test_the_secret_may_be_a_file(environment, monkeypatch, tmp_path) -> None:
+    (tmp_path / "secret").write_text("from a file\n")
+    monkeypatch.setenv("HOLDPOINT_OIDC_CLIENT_SECRET_FILE", str(tmp_path / "secret"))
+    assert environment(HOLDPOINT_OIDC_CLIENT_SECRET="").client_secret == "from a file"
+
+
+def test_another_issuer_has_other_accounts(environment) -> None:
+    other = environment(HOLDPOINT_OIDC_ISSUER="https://elsewhere.example").provider_id
+    assert environment().provider_id != other
