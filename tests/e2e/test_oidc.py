@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect
 
 from tests.integration.oidc.conftest import Site, running
 from tests.issuer import Issuer, issuing
@@ -26,10 +26,15 @@ def site(issuer: Issuer, django_db_setup: None, tmp_path_factory: Any) -> Iterat
 
 
 @pytest.fixture
-def complaints(page: Page) -> list[str]:
-    """What the browser refused or could not do."""
+def complaints(page: Page, issuer: Issuer) -> list[str]:
+    """What the browser refused or could not do on our pages."""
     found: list[str] = []
-    page.on("console", lambda said: found.append(said.text) if said.type == "error" else None)
+
+    def note(said: ConsoleMessage) -> None:
+        if said.type == "error" and not said.location["url"].startswith(issuer.url):
+            found.append(said.text)
+
+    page.on("console", note)
     page.on("pageerror", lambda error: found.append(str(error)))
     return found
 
