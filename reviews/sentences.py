@@ -15,7 +15,7 @@ from django.utils.translation import get_language, gettext
 
 from .told import TOLD
 
-_PLACE: Final = re.compile(r"%\\((\w+)\\)s")
+_PLACE: Final = re.compile(r"%\\\((\w+)\\\)s")
 #: Nobody needs the translation of what is longer.
 _LONGEST: Final = 2_000
 

@@ -1,0 +1,36 @@
+"""What is kept in English is shown in the reader's language, with what varies put back in."""
+
+import pytest
+from django.utils import translation
+
+from reviews.sentences import in_language
+from workflows.engine.faults import attempt_words
+from workflows.engine.permissions import PermissionSet
+
+
+@pytest.mark.parametrize(
+    ("kept", "shown"),
+    [
+        (
+            "task a asks for review before it runs",
+            "la tâche a demande une revue avant son exécution",
+        ),
+        (
+            "layer 2 needs a signature (policy: always)",
+            "la couche 2 demande une signature (règle\N{NO-BREAK SPACE}: always)",
+        ),
+        (attempt_words("net", "api.example:443"), "se connecter à api.example:443"),
+        (
+            PermissionSet(hosts=("api.example:443",)).sentences()[0],
+            "Se connecter à api.example sur le port 443.",
+        ),
+        ("must be between 1 and 9", "doit être compris entre 1 et 9"),
+        ("100 % of something nobody listed", "100 % of something nobody listed"),
+        ("", ""),
+    ],
+)
+def test_kept_sentences_are_shown_in_french(kept: str, shown: str) -> None:
+    with translation.override("fr"):
+        assert in_language(kept) == shown
+    with translation.override("en"):
+        assert in_language(kept) == kept
