@@ -37,6 +37,7 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
         **_operations(),
         # Where the executions app calls what stands above it, by dotted path.
         "sweep_hooks": [
+            "reviews.undo.settle_due",
             "reviews.services.expire_due",
             "workflows.idempotency.forget_old",
             "workflows.aside.tidy",
@@ -149,6 +150,8 @@ def _desk(home: Path) -> dict[str, Any]:
     return {
         "audit_heads_file": env_path("HOLDPOINT_AUDIT_HEADS_FILE", home / "audit-heads.jsonl"),
         "audit_heads_seconds": env_int("HOLDPOINT_AUDIT_HEADS_SECONDS", 3600, minimum=1),
+        # For how long a decision made on a page can be undone before the run goes on.
+        "undo_seconds": env_float("HOLDPOINT_UNDO_SECONDS", 5.0, minimum=0, maximum=600),
         "claim_seconds": env_int("HOLDPOINT_CLAIM_SECONDS", 300, minimum=5),
         "socket_backstop_seconds": env_float(
             "HOLDPOINT_SOCKET_BACKSTOP_SECONDS", 20.0, minimum=0.1

@@ -17,6 +17,11 @@ def claim_seconds() -> float:
     return float(_value("claim_seconds", 300))
 
 
+def undo_seconds() -> float:
+    """For how long a decision on a page can be undone, where the run's policy does not say."""
+    return float(_value("undo_seconds", 5))
+
+
 def backstop_seconds() -> float:
     """How often a socket looks into the journal although no news came."""
     return float(_value("socket_backstop_seconds", 20))

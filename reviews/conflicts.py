@@ -13,7 +13,7 @@ class Conflict(Exception):
     """The answer came too late, or another one was first.
 
     `state` is the present one: id, status and version of the execution, its open holds[], and of
-    the hold in question hold_id, hold_status, decided[] (who decided what) and claimed_by.
+    the hold in question hold_id, hold_status, undo_until, decided[] (who decided what), claimed_by.
     """
 
     def __init__(self, code: str, message: str, state: dict[str, Any]) -> None:
@@ -35,7 +35,7 @@ def present_state(hold_id: str) -> dict[str, Any]:
         return {}
     execution = hold.execution
     others = execution.holds.filter(status=Hold.Status.OPEN).order_by("opened_seq")
-    records = HumanReviewRecord.objects.filter(hold=hold).order_by("id")
+    records = HumanReviewRecord.objects.standing().filter(hold=hold).order_by("id")
     claim = ReviewClaim.objects.select_related("user").filter(hold=hold).first()
     return {
         "id": str(execution.pk),
@@ -43,6 +43,7 @@ def present_state(hold_id: str) -> dict[str, Any]:
         "version": execution.version,
         "hold_id": hold.id,
         "hold_status": hold.status,
+        "undo_until": hold.undo_until.isoformat() if hold.undo_until else None,
         "holds": [
             {"id": other.id, "node_id": other.task_id, "trigger_phase": other.phase}
             for other in others

@@ -30,6 +30,7 @@ _COLUMNS: Final = (
     "id", "reviewed_at", "actor", "decision", "execution_id", "workflow_title", "node_id", "target",
     "trigger_phase", "reason", "hold_id", "source", "is_edited", "change_count", "comment",
     "version", "waited_seconds", "shown_digest", "decided_digest", "previous_hash", "hash",
+    "withdraws_id",
 )  # fmt: skip
 #: A cell that begins like this is taken for a formula by spreadsheets.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

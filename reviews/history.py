@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from django.db.models import QuerySet
 from django.utils.dateparse import parse_date, parse_datetime
@@ -16,7 +16,7 @@ from workflows.full_text import matching
 from workflows.schemas import FieldError
 
 from .filters import plain_text
-from .models import Decision, HumanReviewRecord, RecordWords
+from .models import Decision, HumanReviewRecord, RecordSet, RecordWords
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -53,9 +53,10 @@ class Filters:
     errors: tuple[FieldError, ...] = field(default=())
 
 
-def records(user: User) -> QuerySet[HumanReviewRecord]:
+def records(user: User) -> RecordSet:
     """The records of executions the user may see, newest first."""
-    return of_visible(HumanReviewRecord.objects.order_by("-id"), user)
+    rows: RecordSet = HumanReviewRecord.objects.order_by("-id")
+    return cast("RecordSet", of_visible(rows, user))
 
 
 def filtered(rows: QuerySet[HumanReviewRecord], filters: Filters) -> QuerySet[HumanReviewRecord]:

@@ -85,12 +85,13 @@ class Tally:
     approved: int
     edited: int
     rejected: int
+    returned: int
     expired: int
     median: float | None
     p90: float | None
 
     def rate(self, name: str) -> float:
-        """The share of approved, edited, rejected or expired, 0 to 1."""
+        """The share of approved, edited, rejected, returned or expired, 0 to 1."""
         return float(getattr(self, name)) / self.total if self.total else 0.0
 
 
@@ -100,6 +101,7 @@ _TALLY: Mapping[str, Any] = {
     "approved": Count("pk", filter=_BY_PEOPLE & Q(decision="APPROVE", is_edited=False)),
     "edited": Count("pk", filter=_BY_PEOPLE & Q(is_edited=True)),
     "rejected": Count("pk", filter=_BY_PEOPLE & Q(decision="REJECT")),
+    "returned": Count("pk", filter=_BY_PEOPLE & Q(decision="REQUEST_CHANGES")),
     "expired": Count("pk", filter=Q(reviewer__isnull=True)),
 }
 
@@ -120,8 +122,8 @@ class Scope:
     workflow: str = ""
 
     def records(self) -> QuerySet[HumanReviewRecord]:
-        """The decisions of the period."""
-        rows = records(self.user).order_by()
+        """The decisions of the period; what was taken back is none."""
+        rows = records(self.user).standing().order_by()
         if self.workflow:
             rows = rows.filter(workflow_title=self.workflow)
         return rows.filter(reviewed_at__gte=self.period.start, reviewed_at__lt=self.period.end)

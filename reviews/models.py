@@ -20,10 +20,16 @@ ALSO_HERE = (models_notices,)
 
 
 class Decision(models.TextChoices):
-    """The two answers a hold can have."""
+    """The answers a hold can have, and that one of them was taken back."""
 
     APPROVE = "APPROVE", "approved"
     REJECT = "REJECT", "rejected"
+    REQUEST_CHANGES = "REQUEST_CHANGES", "sent back for changes"
+    WITHDRAW = "WITHDRAW", "taken back"
+
+
+#: What somebody may say to a hold.
+ANSWERS = (Decision.APPROVE.value, Decision.REJECT.value, Decision.REQUEST_CHANGES.value)
 
 
 class ReviewClaim(models.Model):
@@ -68,7 +74,7 @@ class DeniedAttempt(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     actor = models.CharField(max_length=150)
     source = models.CharField(max_length=20)
-    wanted = models.CharField(max_length=10, choices=Decision.choices)
+    wanted = models.CharField(max_length=20, choices=Decision.choices)
     code = models.CharField(max_length=30)
     reason = models.TextField()
     at = models.DateTimeField(db_default=Now())
@@ -122,6 +128,14 @@ class SavedView(models.Model):
         return self.name
 
 
+class RecordSet(models.QuerySet["HumanReviewRecord"]):
+    """Records, and those of them that still say how something was decided."""
+
+    def standing(self) -> RecordSet:
+        """Without what was taken back, and without the records that say so."""
+        return self.exclude(decision=Decision.WITHDRAW).filter(withdrawal__isnull=True)
+
+
 class HumanReviewRecord(models.Model):
     """One decision, as it was taken: what was shown, what was decided, by whom, at which version.
 
@@ -144,7 +158,7 @@ class HumanReviewRecord(models.Model):
     )
     actor = models.CharField(max_length=150)
     source = models.CharField(max_length=20)
-    decision = models.CharField(max_length=10, choices=Decision.choices)
+    decision = models.CharField(max_length=20, choices=Decision.choices)
     original_data = models.JSONField(null=True)
     modified_data = models.JSONField(null=True)
     is_edited = models.BooleanField(default=False)
@@ -152,6 +166,10 @@ class HumanReviewRecord(models.Model):
     comment = models.TextField(blank=True, default="")
     version = models.BigIntegerField()
     waited_seconds = models.FloatField(default=0)
+    # The record that this one takes back; each is taken back once at most.
+    withdraws = models.OneToOneField(
+        "self", null=True, on_delete=models.PROTECT, related_name="withdrawal"
+    )
     reviewed_at = models.DateTimeField()
     shown_digest = models.CharField(max_length=64)
     decided_digest = models.CharField(max_length=64)
@@ -159,11 +177,12 @@ class HumanReviewRecord(models.Model):
     previous_hash = models.CharField(max_length=64)
     hash = models.CharField(max_length=64, unique=True)
 
+    objects = RecordSet.as_manager()
+
     class Meta:
         ordering = ("-id",)
         constraints = [
-            # One person, one say on a hold; the races are lost here at the latest.
-            models.UniqueConstraint(fields=["hold", "actor"], name="record_once_per_actor"),
+            # One say per step of the run; the races are lost here at the latest.
             models.UniqueConstraint(
                 fields=["execution", "version"], name="record_once_per_version"
             ),

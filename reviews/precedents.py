@@ -38,8 +38,10 @@ def precedents(user: User, hold: Hold) -> list[Precedent]:
     """The nearest decisions of people on the same tool and phase that the user may see."""
     if not hold.target:
         return []
-    rows = records(user).filter(
-        target=hold.target, trigger_phase=hold.phase, reviewer__isnull=False
+    rows = (
+        records(user)
+        .standing()
+        .filter(target=hold.target, trigger_phase=hold.phase, reviewer__isnull=False)
     )
     mine = features(hold.payload)
     found = [

@@ -34,6 +34,7 @@ class Verdict:
     comment: str = ""
     edited: bool = False
     modified: Any = None
+    withdraws: HumanReviewRecord | None = None
 
 
 def write_record(hold: Hold, verdict: Verdict) -> HumanReviewRecord:
@@ -67,6 +68,7 @@ def write_record(hold: Hold, verdict: Verdict) -> HumanReviewRecord:
         shown_digest=signed.shown,
         decided_digest=signed.decided,
         previous_hash=head.hash,
+        withdraws=verdict.withdraws,
     )
     record.canonical = record_text(content(record, head.sequence + 1))
     record.hash = record_hash(head.hash, record.canonical)
@@ -111,8 +113,13 @@ def text_of(record: HumanReviewRecord) -> str:
 
 
 def content(record: HumanReviewRecord, sequence: int) -> dict[str, Any]:
-    """What is hashed: everything that was decided, payloads by their digest."""
+    """What is hashed: everything that was decided, payloads by their digest.
+
+    `withdraws` is there in a record that takes another one back, and in no other.
+    """
+    taken_back = {} if record.withdraws_id is None else {"withdraws": record.withdraws_id}
     return {
+        **taken_back,
         "actor": record.actor,
         "change_count": record.change_count,
         "comment": record.comment,

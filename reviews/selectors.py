@@ -138,7 +138,7 @@ def _open() -> QuerySet[Hold]:
 
 def decided(user: User) -> QuerySet[Hold]:
     """Holds that were decided, of executions the user may see; the latest first."""
-    settled = (Hold.Status.APPROVED, Hold.Status.REJECTED)
+    settled = (Hold.Status.APPROVED, Hold.Status.REJECTED, Hold.Status.RETURNED)
     rows = Hold.objects.filter(status__in=settled, decider="human")
     rows = rows.select_related("execution__workflow").order_by("-decided_at", "-id")
     return access.of_visible(rows, user)

@@ -9,14 +9,15 @@ import logging
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from django.db import transaction
 from django.db.models.functions import Now
 
 from workflows.access import sees, visible_to
-from workflows.engine.commands import ApprovalResponse, CheckpointResponse, ExpireHold
+from workflows.engine.commands import LONGEST_UNDO, ApprovalResponse, CheckpointResponse, ExpireHold
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
 from workflows.engine.state import GrantScope
@@ -24,10 +25,11 @@ from workflows.models import Execution, Hold
 from workflows.schemas import FieldError
 from workflows.services import CommandResult, log_refusal, submit_command
 
+from . import conf
 from .conflicts import Conflict, conflict
 from .denials import denials_noted
 from .edits import UNCHANGED, Edit, ReviewInvalid, checked_edit, payload_schema
-from .models import Decision, HumanReviewRecord, ReviewClaim
+from .models import ANSWERS, Decision, HumanReviewRecord, ReviewClaim
 from .records import Verdict, write_record
 from .rights import NotAllowed, fresh_user, right_now
 
@@ -38,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 MAX_COMMENT = 10_000
 #: Seconds between tries while a worker is on the run for a moment although a hold is open.
-_BUSY_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8)
+BUSY_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8)
 
 
 class HoldNotFound(Exception):
@@ -68,6 +70,8 @@ class DecisionResult:
     version: int
     status: str
     complete: bool
+    #: Until when it can at least be taken back; None when it is carried out already.
+    undo_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +85,10 @@ class _Answer:
     source: str
     grant_scope: GrantScope
     grant_seconds: float | None
+    undo_seconds: float
 
 
-class _Busy(Exception):
+class Busy(Exception):
     """A worker holds the lease: a decision is not queued, since it could not be recorded."""
 
 
@@ -101,15 +106,18 @@ def decide(
     source: str,
     grant_scope: GrantScope = "task",
     grant_seconds: float | None = None,
+    undo_seconds: float = 0,
     token: Token | None = None,
 ) -> DecisionResult:
     """Decide a hold as `user`, who saw the execution at `version`; all of it or nothing.
+
+    With `undo_seconds` the decision is recorded and rests that long, see `undo`.
 
     `edits`: see `edits.checked_edit`.  `grant_scope` and `grant_seconds` say how far an approved
     permission reaches.  Raises HoldNotFound, NotAllowed, Conflict with the present state, or
     ReviewInvalid with field errors (the hold stays open); each is in the command log.
     """
-    if decision == Decision.REJECT and edits is None:
+    if decision != Decision.APPROVE and edits is None:
         edits = UNCHANGED
     answer = _Answer(
         decision=decision,
@@ -119,19 +127,20 @@ def decide(
         source=source,
         grant_scope=grant_scope,
         grant_seconds=grant_seconds,
+        undo_seconds=undo_seconds,
     )
     with (
         refusals_logged(hold_id, "approval_response", user, source),
         denials_noted(hold_id, user, decision, source),
     ):
         check_token(token)
-        _check_words(decision, edits, comment)
+        _check_words(decision, edits, comment, undo_seconds)
         return _decide_once_free(hold_id, user, answer)
 
 
 def _decide_once_free(hold_id: str, user: User, answer: _Answer) -> DecisionResult:
     """Decide, waiting a moment while a worker moves the run on."""
-    for wait in (*_BUSY_WAITS, None):
+    for wait in (*BUSY_WAITS, None):
         try:
             with transaction.atomic():
                 return _decide(hold_id, user, answer)
@@ -139,7 +148,7 @@ def _decide_once_free(hold_id: str, user: User, answer: _Answer) -> DecisionResu
             raise conflict(hold_id, "stale", "The run has moved on since you looked.") from None
         except Refused as refusal:
             raise _refused(hold_id, refusal) from None
-        except _Busy:
+        except Busy:
             if wait is not None:
                 time.sleep(wait)
     raise conflict(hold_id, "busy", "The run is being moved on right now. Try again in a moment.")
@@ -187,15 +196,24 @@ def decide_command(
     return decide(
         hold_id=hold.id,
         user=user,
-        decision=(Decision.APPROVE if command.approved else Decision.REJECT).value,
+        decision=_decision_of(command),
         version=hold.execution.version if version is None else version,
         edits=command.edits if command.has_edits else UNCHANGED,
         comment=command.feedback,
         source=source,
         grant_scope=command.grant_scope,
         grant_seconds=command.grant_seconds,
+        undo_seconds=command.undo_seconds,
         token=token,
     )
+
+
+def _decision_of(command: ApprovalResponse | CheckpointResponse) -> str:
+    if command.request_changes:
+        if command.approved:
+            raise ReviewInvalid([FieldError("approved", "must be false to request changes")])
+        return Decision.REQUEST_CHANGES.value
+    return (Decision.APPROVE if command.approved else Decision.REJECT).value
 
 
 def _decide(hold_id: str, user: User, answer: _Answer) -> DecisionResult:
@@ -209,12 +227,14 @@ def _decide(hold_id: str, user: User, answer: _Answer) -> DecisionResult:
     command = ApprovalResponse(
         hold=hold.id,
         approved=answer.decision == Decision.APPROVE,
+        request_changes=answer.decision == Decision.REQUEST_CHANGES,
         **({"edits": edit.sent} if edit else {}),
         feedback=answer.comment,
         grant_scope=answer.grant_scope,
         grant_seconds=answer.grant_seconds,
+        undo_seconds=answer.undo_seconds,
     )
-    result = _submit(hold, command, person.get_username(), answer.source, answer.version)
+    result = submitted(hold, command, person.get_username(), answer.source, answer.version)
     verdict = Verdict(
         decision=answer.decision,
         actor=person.get_username(),
@@ -225,11 +245,22 @@ def _decide(hold_id: str, user: User, answer: _Answer) -> DecisionResult:
         modified=edit.whole if edit else None,
         version=result.version,
     )
-    return _recorded(hold, verdict, result, edit)
+    decided = _recorded(hold, verdict, result, edit)
+    if not (answer.undo_seconds and decided.complete):
+        return decided
+    hold.refresh_from_db(fields=["undo_until"])
+    return replace(decided, undo_until=hold.undo_until)
+
+
+def undo_seconds_for(hold: Hold) -> float:
+    """For how long a decision on a page about `hold` can be undone; `hold.execution` is loaded."""
+    own = hold.execution.policy.get("undo_seconds")
+    return conf.undo_seconds() if own is None else float(own)
 
 
 def _check_right(person: User, hold: Hold, decision: str) -> None:
     right = right_now(person, hold)
+    # To ask for changes lets nothing pass, no more than a rejection does.
     if right.approve if decision == Decision.APPROVE else right.reject:
         return
     if right.code == "already_voted":
@@ -241,7 +272,7 @@ def _recorded(
     hold: Hold, verdict: Verdict, result: CommandResult, edit: Edit | None
 ) -> DecisionResult:
     record = write_record(hold, verdict)
-    complete = verdict.decision == Decision.REJECT or len(hold.approvals) + 1 >= hold.quorum
+    complete = verdict.decision != Decision.APPROVE or len(hold.approvals) + 1 >= hold.quorum
     if complete:
         ReviewClaim.objects.filter(hold=hold).delete()
     return DecisionResult(
@@ -256,9 +287,13 @@ def _recorded(
     )
 
 
-def _submit(
+def submitted(
     hold: Hold, command: Any, actor: str, source: str, version: int | None
 ) -> CommandResult:
+    """The command applied at rest, in the caller's transaction; raises Busy when a worker is on it.
+
+    Also raises StaleVersion and Refused.
+    """
     result = submit_command(
         execution_id=hold.execution_id,
         command=command,
@@ -267,7 +302,7 @@ def _submit(
         version=version,
     )
     if result.outcome != "applied":
-        raise _Busy
+        raise Busy
     return result
 
 
@@ -277,18 +312,36 @@ def check_token(token: Token | None) -> None:
         raise NotAllowed("This token does not have the scope “decide”.", "scope")
 
 
-def _check_words(decision: str, edits: Any, comment: str) -> None:
+def _check_words(decision: str, edits: Any, comment: str, undo_seconds: float) -> None:
     errors = []
-    if decision not in Decision.values:
-        errors.append(FieldError("decision", "must be APPROVE or REJECT"))
+    if decision not in ANSWERS:
+        errors.append(FieldError("decision", f"must be {' or '.join(ANSWERS)}"))
     if decision == Decision.REJECT and edits is not UNCHANGED:
         errors.append(FieldError("edits", "a rejection takes no edits"))
+    if decision == Decision.REQUEST_CHANGES and edits is not UNCHANGED:
+        errors.append(FieldError("edits", "a request for changes takes no edits"))
+    if decision == Decision.REQUEST_CHANGES and not comment.strip():
+        errors.append(FieldError("comment", "must say what should be changed"))
+    if not 0 <= undo_seconds <= LONGEST_UNDO:
+        errors.append(FieldError("undo_seconds", f"must be between 0 and {LONGEST_UNDO}"))
+    errors += _comment_errors(comment)
+    if errors:
+        raise ReviewInvalid(errors)
+
+
+def check_comment(comment: str) -> None:
+    """Raise ReviewInvalid for a comment that is too long or cannot be stored."""
+    if errors := _comment_errors(comment):
+        raise ReviewInvalid(errors)
+
+
+def _comment_errors(comment: str) -> list[FieldError]:
+    errors = []
     if len(comment) > MAX_COMMENT:
         errors.append(FieldError("comment", f"must have at most {MAX_COMMENT} characters"))
     if "\0" in comment or not _is_unicode(comment):
         errors.append(FieldError("comment", "has a character that cannot be stored"))
-    if errors:
-        raise ReviewInvalid(errors)
+    return errors
 
 
 def _is_unicode(text: str) -> bool:
@@ -310,6 +363,8 @@ def _refused(hold_id: str, refusal: Refused) -> Conflict | ReviewInvalid:
     if refusal.code in ("no_edits", "bad_edits", "nothing_left"):
         told = [FieldError(each.path, each.message) for each in refusal.problems]
         return ReviewInvalid(told or [FieldError("edits", refusal.message)])
+    if refusal.code in ("no_changes", "no_more_changes"):
+        return ReviewInvalid([FieldError("decision", refusal.message)])
     if refusal.code == "bad_scope":
         return ReviewInvalid([FieldError("grant_scope", refusal.message)])
     return conflict(hold_id, refusal.code, refusal.message)
@@ -367,9 +422,9 @@ def expire(hold_id: str) -> bool:
             hold = overdue.select_related("execution__workflow").filter(pk=hold_id).first()
             if hold is None:
                 return False
-            result = _submit(hold, ExpireHold(hold=hold.id), "system", "time", None)
+            result = submitted(hold, ExpireHold(hold=hold.id), "system", "time", None)
             record_timeout(hold, result.version)
-    except (StaleVersion, Refused, _Busy) as error:
+    except (StaleVersion, Refused, Busy) as error:
         logger.info("hold %s did not expire: %s", hold_id, error)
         return False
     return True

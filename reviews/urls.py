@@ -45,6 +45,11 @@ urlpatterns = [
     path("review/<int:execution_id>/<str:hold_id>/claim/", claiming.claim, name="claim"),
     path("review/<int:execution_id>/<str:hold_id>/looking/", claiming.looking, name="looking"),
     path(
+        "review/<int:execution_id>/<str:hold_id>/withdraw/",
+        decision.withdraw,
+        name="withdraw",
+    ),
+    path(
         "review/<int:execution_id>/<str:hold_id>/precedents/",
         decision.precedents,
         name="precedents",

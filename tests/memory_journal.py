@@ -263,6 +263,8 @@ def _decided(
     event: ev.HoldDecided, task_id: str, known: Mapping[str, Settled]
 ) -> dict[str, Settled]:
     is_output = event.phase == "AFTER_EXECUTION"
+    if event.decision == "REQUEST_CHANGES":
+        return {}
     if event.decision == "APPROVE":
         return (
             {task_id: replace(known[task_id], output=event.edits)}

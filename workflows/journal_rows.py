@@ -165,25 +165,49 @@ def _(event: ev.HoldEscalated, item: Recorded, rows: Rows, context: dict[str, An
 
 
 @_project.register
-def _(event: ev.HoldDecided, item: Recorded, rows: Rows, context: dict[str, Any]) -> None:
+def _(event: ev.HoldAnswered, item: Recorded, rows: Rows, context: dict[str, Any]) -> None:
+    verdict = _verdict(event, item)
+    rows.verdicts.append({**verdict, "undo": event.undo_seconds})
+
+
+@_project.register
+def _(event: ev.HoldWithdrawn, item: Recorded, rows: Rows, context: dict[str, Any]) -> None:
+    reopens = event.what == "decision"
+    rows.verdicts.append({"id": event.hold_id, "unvote": event.voter, "reopens": reopens})
+
+
+_STATUS = {"APPROVE": "APPROVED", "REJECT": "REJECTED", "REQUEST_CHANGES": "RETURNED"}
+
+
+def _verdict(event: ev.HoldAnswered | ev.HoldDecided, item: Recorded) -> Row:
     approved = event.decision == "APPROVE"
     verdict: Row = {
         "id": event.hold_id,
-        "status": "APPROVED" if approved else "REJECTED",
+        "status": _STATUS[event.decision],
         "decided_by": item.actor,
         "decision": event.decision,
     }
-    if approved and not event.by_timeout:
-        verdict["voter"] = item.actor
-    rows.verdicts.append(verdict)
+    by_person = not (isinstance(event, ev.HoldDecided) and event.by_timeout)
+    return {**verdict, "voter": item.actor} if approved and by_person else verdict
+
+
+@_project.register
+def _(event: ev.HoldDecided, item: Recorded, rows: Rows, context: dict[str, Any]) -> None:
+    # An answer that was given before is in its row already; only the time to undo it is over.
+    settled = {"id": event.hold_id, "settles": True}
+    rows.verdicts.append(settled if event.answered else _verdict(event, item))
     if event.reason is HoldReason.NODE_REVIEW and event.phase == "AFTER_EXECUTION":
         _amend_output(event, rows)
-    elif not approved and event.task_id:
+    elif event.decision == "REJECT" and event.task_id:
         _settle_unrun(event, item, rows)
 
 
 def _amend_output(event: ev.HoldDecided, rows: Rows) -> None:
     """The attempt is there already: the reviewer changes its output or takes it back."""
+    if event.decision == "REQUEST_CHANGES":
+        again = {"task_id": event.task_id, "settled": False, "is_edited": False}
+        rows.amendments.append(again)
+        return
     if event.decision == "REJECT":
         skips = event.on_reject == "skip"
         rows.amendments.append(

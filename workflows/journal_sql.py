@@ -130,21 +130,24 @@ AMENDMENTS = """, amendments AS (
     UPDATE workflows_taskattempt AS old
        SET status = coalesce(a.status, old.status),
            skip_reason = coalesce(a.skip_reason, old.skip_reason),
+           settled = coalesce(a.settled, old.settled),
            is_edited = old.is_edited OR a.is_edited,
            edited_output = CASE WHEN a.is_edited THEN a.edited_output ELSE old.edited_output END
       FROM moved, jsonb_to_recordset(%(amendments)s::jsonb)
-        AS a(task_id text, status text, skip_reason text, is_edited boolean, edited_output jsonb)
+        AS a(task_id text, status text, skip_reason text, settled boolean, is_edited boolean,
+             edited_output jsonb)
      WHERE old.execution_id = moved.id AND old.task_id = a.task_id AND old.settled
 )"""
 
 HOLDS = """, holds AS (
     INSERT INTO workflows_hold (id, execution_id, task_id, reason, decider, phase, status, layer,
         payload, groups, target, why, instructions, critical, quorum, approvals, on_reject,
-        on_timeout, opened_seq, expires_at, decided_by, decision,
+        on_timeout, opened_seq, round, previous_id, changes_left, expires_at, decided_by, decision,
         reminders, reminded, reminds_at, escalation, escalated, escalates_at)
     SELECT h.id, moved.id, h.task_id, h.reason, h.decider, h.phase, 'OPEN', h.layer, h.payload,
            ARRAY(SELECT jsonb_array_elements_text(h.groups)), h.target, h.why, h.instructions,
            h.critical, h.quorum, '{}', h.on_reject, h.on_timeout, h.opened_seq,
+           coalesce(h.round, 1), h.previous_id, coalesce(h.changes_left, 0),
            now() + make_interval(secs => h.timeout_seconds), '', '',
            coalesce(h.reminders, '[]'), 0,
            now() + make_interval(secs => (h.reminders->>0)::float8),
@@ -154,33 +157,43 @@ HOLDS = """, holds AS (
         AS h(id text, task_id text, reason text, decider text, phase text, layer int,
              payload jsonb, groups jsonb, target text, why text, instructions text,
              critical boolean, quorum int, on_reject text, on_timeout text, opened_seq bigint,
-             timeout_seconds float8, reminders jsonb, escalation jsonb)
+             timeout_seconds float8, reminders jsonb, escalation jsonb, round int,
+             previous_id text, changes_left int)
 )"""
 
-#: More time moves everything that is still to come; a step adds groups and takes none away.
+_LATER = """(make_interval(secs => coalesce(v.extend, 0))
+               + CASE WHEN v.reopens THEN now() - hold.decided_at ELSE '0' END)"""
+
+#: More time moves everything that is still to come; a step adds groups and takes none away.  A hold
+#: whose decision is taken back is open as it was: its clocks stood still meanwhile.
 VERDICTS = """, verdicts AS (
     UPDATE workflows_hold AS hold
-       SET status = coalesce(v.status, hold.status),
-           approvals = CASE WHEN v.voter IS NULL THEN hold.approvals
-                            ELSE array_append(hold.approvals, v.voter) END,
-           expires_at = hold.expires_at + make_interval(secs => coalesce(v.extend, 0)),
-           reminds_at = hold.reminds_at + make_interval(secs => coalesce(v.extend, 0)),
+       SET status = CASE WHEN v.reopens THEN 'OPEN' ELSE coalesce(v.status, hold.status) END,
+           approvals = CASE WHEN v.voter IS NOT NULL THEN array_append(hold.approvals, v.voter)
+                            WHEN v.unvote IS NOT NULL THEN array_remove(hold.approvals, v.unvote)
+                            ELSE hold.approvals END,
+           expires_at = hold.expires_at + LATER,
+           reminds_at = hold.reminds_at + LATER,
            groups = CASE WHEN v.groups IS NULL THEN hold.groups ELSE hold.groups || ARRAY(
                SELECT g FROM jsonb_array_elements_text(v.groups) AS g
                 WHERE g <> ALL(hold.groups)) END,
            escalated = coalesce(v.step + 1, hold.escalated),
-           escalates_at = hold.escalates_at + make_interval(secs =>
-               CASE WHEN v.step IS NULL THEN coalesce(v.extend, 0) ELSE
+           escalates_at = hold.escalates_at + CASE WHEN v.step IS NULL THEN LATER
+               ELSE make_interval(secs =>
                    (hold.escalation->(v.step + 1)->>'after_seconds')::float8
-                   - (hold.escalation->v.step->>'after_seconds')::float8 END),
-           decided_at = CASE WHEN v.status IS NULL THEN hold.decided_at ELSE now() END,
-           decided_by = coalesce(v.decided_by, hold.decided_by),
-           decision = coalesce(v.decision, hold.decision)
+                   - (hold.escalation->v.step->>'after_seconds')::float8) END,
+           decided_at = CASE WHEN v.reopens THEN NULL
+                             WHEN v.status IS NULL THEN hold.decided_at ELSE now() END,
+           decided_by = CASE WHEN v.reopens THEN ''
+                             ELSE coalesce(v.decided_by, hold.decided_by) END,
+           decision = CASE WHEN v.reopens THEN '' ELSE coalesce(v.decision, hold.decision) END,
+           undo_until = CASE WHEN v.undo IS NOT NULL THEN now() + make_interval(secs => v.undo)
+                             WHEN v.reopens OR v.settles THEN NULL ELSE hold.undo_until END
       FROM moved, jsonb_to_recordset(%(verdicts)s::jsonb)
         AS v(id text, status text, voter text, extend float8, decided_by text, decision text,
-             step int, groups jsonb)
+             step int, groups jsonb, undo float8, unvote text, reopens boolean, settles boolean)
      WHERE hold.id = v.id AND hold.execution_id = moved.id
-)"""
+)""".replace("LATER", _LATER)
 
 #: Reminders whose moment has come, each once: whoever marks it tells of it in the same transaction.
 REMIND = """
@@ -198,13 +211,14 @@ UPDATE workflows_hold AS hold
 RETURNING hold.id, hold.reminded
 """
 
-#: What is still open when a run ends is closed with it; a verdict of this same step is left alone,
-#: since one statement may change a row once.
+#: What is still open when a run ends is closed with it, and an answer that waits stays undone;
+#: a verdict of this same step is left alone, since one statement may change a row once.
 CLOSE_HOLDS = """, closing AS (
     UPDATE workflows_hold AS hold
-       SET status = 'CLOSED', decided_at = now()
+       SET status = 'CLOSED', decided_at = now(), undo_until = NULL
       FROM moved
-     WHERE hold.execution_id = moved.id AND hold.status = 'OPEN'
+     WHERE hold.execution_id = moved.id
+       AND (hold.status = 'OPEN' OR hold.undo_until IS NOT NULL)
        AND NOT (hold.id = ANY(%(decided_ids)s::text[]))
 )"""
 

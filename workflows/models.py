@@ -22,6 +22,7 @@ from .models_ahead import Speculation as Speculation
 from .models_audience import Audience as Audience
 from .models_audience import ExecutionWords as ExecutionWords
 from .models_audience import Waiting as Waiting
+from .models_ops import ApiToken as ApiToken
 from .models_ops import CommandLog as CommandLog
 from .models_ops import IdempotencyKey as IdempotencyKey
 from .models_ops import QueuedCommand as QueuedCommand
@@ -31,7 +32,8 @@ ALSO_HERE = (models_ops, models_rules)
 _LIVE = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
 #: Events that change what the queue or the list of runs shows.
 QUEUE_KINDS = (
-    "execution_started", "hold_opened", "hold_voted", "hold_decided", "hold_expired",
+    "execution_started", "hold_opened", "hold_voted", "hold_answered", "hold_withdrawn",
+    "hold_decided", "hold_expired",
     "hold_extended", "hold_escalated", "execution_completed", "execution_failed",
     "execution_aborted",
 )  # fmt: skip
@@ -256,6 +258,7 @@ class Hold(models.Model):
         OPEN = "OPEN", "open"
         APPROVED = "APPROVED", "approved"
         REJECTED = "REJECTED", "rejected"
+        RETURNED = "RETURNED", "sent back with changes to make"
         CLOSED = "CLOSED", "closed with its run"
 
     id = models.CharField(max_length=40, primary_key=True)
@@ -289,10 +292,24 @@ class Hold(models.Model):
     escalates_at = models.DateTimeField(null=True)
     decided_at = models.DateTimeField(null=True)
     decided_by = models.CharField(max_length=150, default="", blank=True)
-    decision = models.CharField(max_length=10, default="", blank=True)
+    decision = models.CharField(max_length=20, default="", blank=True)
+    # Which review of this task's output it is; `previous` is the one that asked for changes.
+    round = models.IntegerField(default=1, db_default=1)
+    previous = models.OneToOneField(
+        "self", null=True, on_delete=models.PROTECT, related_name="following"
+    )
+    # How often changes can still be requested, this review included.
+    changes_left = models.IntegerField(default=0, db_default=0)
+    # Set while a decision can be taken back: it is carried out after this, and not before.
+    undo_until = models.DateTimeField(null=True)
 
     class Meta:
         indexes = [
+            models.Index(
+                fields=["undo_until"],
+                condition=Q(undo_until__isnull=False),
+                name="hold_answered_by_time",
+            ),
             models.Index(
                 fields=["opened_at", "id"], condition=Q(status="OPEN"), name="hold_open_by_age"
             ),
@@ -324,7 +341,7 @@ class Hold(models.Model):
             ),
             models.Index(
                 fields=["-decided_at", "-id"],
-                condition=Q(status__in=["APPROVED", "REJECTED"], decider="human"),
+                condition=Q(status__in=["APPROVED", "REJECTED", "RETURNED"], decider="human"),
                 name="hold_decided_by_time",
             ),
         ]
@@ -469,25 +486,3 @@ class Checkpoint(models.Model):
 
     def __str__(self) -> str:
         return f"after layer {self.layer + 1}"
-
-
-class ApiToken(models.Model):
-    """A bearer token.  Only its SHA-256 is kept; the token itself is shown once."""
-
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
-    name = models.CharField(max_length=100, blank=True, default="")
-    prefix = models.CharField(max_length=12)
-    digest = models.CharField(max_length=64, unique=True)
-    scopes = ArrayField(models.CharField(max_length=20))
-    #: Ids, no rows of a join table: a workflow that is removed must not make the token see all.
-    only_workflows = ArrayField(models.BigIntegerField(), null=True, blank=True)
-    created_at = models.DateTimeField(db_default=Now())
-    expires_at = models.DateTimeField(null=True, blank=True)
-    revoked_at = models.DateTimeField(null=True, blank=True)
-    last_used_at = models.DateTimeField(null=True, blank=True)
-
-    class Meta:
-        ordering = ("-id",)
-
-    def __str__(self) -> str:
-        return f"{self.prefix}… ({self.user})"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import DurationField, ExpressionWrapper, Min, QuerySet
 from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 
@@ -54,6 +54,14 @@ def sweep() -> Sweep:
     for path in settings.HOLDPOINT.get("sweep_hooks", ()):
         done += _run(path, import_string(path))
     return Sweep(sent=len(overdue), hooks=done)
+
+
+def seconds_to_next() -> float:
+    """How long to wait for the next round: a decision's time to undo ends to the second."""
+    rows = Hold.objects.filter(undo_until__isnull=False, undo_until__gt=Now())
+    found = rows.aggregate(left=ExpressionWrapper(Min("undo_until") - Now(), DurationField()))
+    left = found["left"].total_seconds() if found["left"] is not None else conf.sweep_seconds()
+    return min(conf.sweep_seconds(), max(0.0, left))
 
 
 def send_learning() -> int:

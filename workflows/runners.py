@@ -238,6 +238,7 @@ def _submit(
             deadline=deadline,
             cancelled=cancelled,
             permissions=permit.permissions,
+            feedback=call.feedback,
         )
         if tool.is_async:
             return background.submit(call_async(tool, call.inputs, ctx))

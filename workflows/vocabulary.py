@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-APPROVE, REJECT = "APPROVE", "REJECT"
+APPROVE, REJECT, REQUEST_CHANGES = "APPROVE", "REJECT", "REQUEST_CHANGES"
+OURS = (APPROVE, REJECT, REQUEST_CHANGES)
 
 #: Word → decision, of the words that need nothing else.
 WORDS = {
@@ -20,9 +21,11 @@ WORDS = {
     "reject": REJECT,
     "decline": REJECT,
     "ignore": REJECT,
+    "request_changes": REQUEST_CHANGES,
+    "revise": REQUEST_CHANGES,
 }
-EDIT, RESPOND, CANCEL = "edit", ("respond", "response"), "cancel"
-KNOWN = ", ".join([*WORDS, EDIT, *RESPOND])
+EDIT, RESPOND, RESPONSE, CANCEL = "edit", "respond", "response", "cancel"
+KNOWN = ", ".join([*WORDS, EDIT, RESPOND, RESPONSE])
 
 #: What a body has that is written in other words; `decision` is our own.
 FOREIGN = frozenset(
@@ -61,7 +64,7 @@ class Meant:
 def is_foreign(body: Mapping[str, Any]) -> bool:
     """Whether `body` is, in part, in other words than ours."""
     decision = body.get("decision")
-    own = not isinstance(decision, str) or decision in (APPROVE, REJECT)
+    own = not isinstance(decision, str) or decision in OURS
     return not FOREIGN.isdisjoint(body) or not own
 
 
@@ -87,13 +90,16 @@ def _of_word(name: str, body: Mapping[str, Any]) -> Meant:
     word = given.lower() if isinstance(given, str) else ""
     if word == EDIT:
         return _edited(body)
-    if word in RESPOND:
-        return Meant(APPROVE, edits=_said(body), instead=True)
+    if word == RESPOND:
+        return Meant(APPROVE, edits=_said(body, word), instead=True)
+    if word == RESPONSE:
+        # The inbox sends the agent back to work with what was said.
+        return Meant(REQUEST_CHANGES, comment=_said(body, word))
     if word == CANCEL:
         message = "cancel decides nothing: the hold stays open; send decline to reject"
         raise NotUnderstood(name, message, "no_decision")
     if word not in WORDS:
-        raise NotUnderstood(name, f"must be one of {APPROVE}, {REJECT}, {KNOWN}", "invalid_choice")
+        raise NotUnderstood(name, f"must be one of {', '.join(OURS)}, {KNOWN}", "invalid_choice")
     content = _object("content", body) if word == "accept" else None
     return Meant(WORDS[word], edits=content or None, comment=_comment(body))
 
@@ -117,10 +123,10 @@ def _edited(body: Mapping[str, Any]) -> Meant:
     )
 
 
-def _said(body: Mapping[str, Any]) -> str:
+def _said(body: Mapping[str, Any], word: str) -> str:
     said = body.get("message", body.get("args"))
     if not isinstance(said, str) or not said:
-        raise NotUnderstood("message", "respond needs a message", "required")
+        raise NotUnderstood("message", f"{word} needs a message", "required")
     return said
 
 

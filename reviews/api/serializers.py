@@ -8,9 +8,10 @@ from typing import Any
 from rest_framework import serializers
 
 from reviews import extending
-from reviews.models import Decision, HumanReviewRecord
+from reviews.models import ANSWERS, HumanReviewRecord
 from reviews.services import MAX_COMMENT
 from workflows.api.serializers import Strict
+from workflows.engine.commands import LONGEST_UNDO
 from workflows.models import Hold
 
 _LARGEST = 2**63 - 1
@@ -27,7 +28,10 @@ class ResumeSerializer(Strict):
     hold_id = serializers.CharField(max_length=40, required=False)
     node_id = serializers.CharField(max_length=64, required=False)
     version = serializers.IntegerField(min_value=0, max_value=_LARGEST, required=False)
-    decision = serializers.ChoiceField(choices=Decision.values)
+    decision = serializers.ChoiceField(
+        choices=ANSWERS,
+        help_text="REQUEST_CHANGES has the task run again with `comment`, which is then required.",
+    )
     edits = serializers.JSONField(
         required=False,
         allow_null=True,
@@ -44,10 +48,38 @@ class ResumeSerializer(Strict):
         required=False, allow_null=True, default=None, min_value=1, max_value=2_592_000
     )
 
+    undo_seconds = serializers.FloatField(
+        required=False,
+        default=0,
+        min_value=0,
+        max_value=LONGEST_UNDO,
+        help_text="For how long the decision can be taken back; the run rests until then.",
+    )
+
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if ("hold_id" in attrs) == ("node_id" in attrs):
             raise serializers.ValidationError({"hold_id": ["give either hold_id or node_id"]})
         return attrs
+
+
+class WithdrawSerializer(Strict):
+    """Why it is taken back; goes into the record."""
+
+    comment = serializers.CharField(
+        required=False, allow_blank=True, max_length=MAX_COMMENT, trim_whitespace=False, default=""
+    )
+
+
+class WithdrawnSerializer(serializers.Serializer[Any]):
+    """`what` is `decision`, or `vote` for one approval of a quorum; the hold is open again."""
+
+    hold_id = serializers.CharField()
+    execution_id = serializers.IntegerField()
+    what = serializers.ChoiceField(choices=["decision", "vote"])
+    record_id = serializers.IntegerField()
+    withdraws = serializers.IntegerField()
+    status = serializers.CharField()
+    version = serializers.IntegerField()
 
 
 class ExtendSerializer(Strict):
@@ -135,7 +167,8 @@ class HoldDetailSerializer(HoldRowSerializer):
 
     class Meta(HoldRowSerializer.Meta):
         fields = (  # type: ignore[assignment]
-            *HoldRowSerializer.Meta.fields, "instructions", "payload", "schema", "right"
+            *HoldRowSerializer.Meta.fields, "instructions", "payload", "schema", "right", "round",
+            "previous", "changes_left",
         )  # fmt: skip
 
 
@@ -188,6 +221,7 @@ class ResumedSerializer(serializers.Serializer[Any]):
     decision = serializers.CharField()
     edited = serializers.BooleanField()
     complete = serializers.BooleanField()
+    undo_until = serializers.DateTimeField(allow_null=True)
     record_id = serializers.IntegerField()
     status = serializers.CharField()
     version = serializers.IntegerField()
@@ -223,7 +257,7 @@ class RecordRowSerializer(serializers.ModelSerializer[HumanReviewRecord]):
         fields = (
             "id", "execution_id", "hold_id", "node_id", "workflow_title", "reason",
             "trigger_phase", "target", "reviewer", "actor", "source", "decision", "is_edited",
-            "change_count", "comment", "version", "waited_seconds", "reviewed_at",
+            "change_count", "comment", "version", "waited_seconds", "reviewed_at", "withdraws",
         )  # fmt: skip
 
     def get_reviewer(self, record: HumanReviewRecord) -> str | None:

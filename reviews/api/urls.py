@@ -43,6 +43,11 @@ urlpatterns = [
     path("backtests/", backtests.BacktestsView.as_view(), name="api-backtests"),
     path("backtests/<str:backtest_id>/", backtests.BacktestView.as_view(), name="api-backtest"),
     path("workflows/<str:workflow_name>/rules/", backtests.RulesView.as_view(), name="api-rules"),
+    path(
+        "reviews/holds/<str:hold_id>/withdraw/",
+        views.WithdrawView.as_view(),
+        name="api-reviews-withdraw",
+    ),
     path("reviews/history/", views.HistoryView.as_view(), name="api-reviews-history"),
     path("reviews/history/<int:pk>/", views.RecordView.as_view(), name="api-reviews-record"),
 ]

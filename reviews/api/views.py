@@ -13,11 +13,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from reviews import claims, context, extending, history, selectors, services
+from reviews import claims, context, extending, history, selectors, services, undo
 from reviews.conflicts import Conflict, present_state
 from reviews.edits import UNCHANGED, ReviewInvalid
 from reviews.filters import PHASES, REASONS, RISKS, parse_queue_filters
-from reviews.models import HumanReviewRecord
+from reviews.models import Decision, HumanReviewRecord
 from reviews.rights import NotAllowed
 from workflows.api.examples import RESUME
 from workflows.api.once import once
@@ -40,6 +40,8 @@ from .serializers import (
     ReleasedSerializer,
     ResumedSerializer,
     ResumeSerializer,
+    WithdrawnSerializer,
+    WithdrawSerializer,
     hold_row,
 )
 
@@ -150,6 +152,7 @@ class ResumeView(APIView):
             source="rest",
             grant_scope=wanted["grant_scope"],
             grant_seconds=wanted["grant_seconds"],
+            undo_seconds=wanted["undo_seconds"],
             token=token_of(request),
         )
         return Answer(200, json_text(ResumedSerializer(_resumed(result)).data))
@@ -173,6 +176,7 @@ def _resumed(result: services.DecisionResult) -> dict[str, Any]:
         "decision": result.decision,
         "edited": result.edited,
         "complete": result.complete,
+        "undo_until": result.undo_until,
         "record_id": result.record.pk,
         "status": result.status,
         "version": result.version,
@@ -222,6 +226,48 @@ class ReleaseView(APIView):
         return Answer(200, json_text({"released": gone}))
 
 
+class WithdrawView(APIView):
+    """Take a decision back while the run has not gone on."""
+
+    permission_classes = [HasScope("decide")]
+    parser_classes = [DecisionJSONParser]
+
+    @extend_schema(
+        operation_id="reviews_withdraw",
+        parameters=[IDEMPOTENCY_KEY],
+        request=WithdrawSerializer,
+        responses={200: WithdrawnSerializer, **problems(403, 404, 409, *BODY)},
+    )
+    def post(self, request: Request, hold_id: str) -> Response:
+        """Take back what you decided, or your approval of a quorum: the hold is open again.
+
+        A record says so, and what was decided stays on record.  409 with the present state once the
+        run has gone on.
+        """
+        return once(request, lambda: self._withdraw(request, hold_id))
+
+    def _withdraw(self, request: Request, hold_id: str) -> Answer:
+        asked = WithdrawSerializer(data=object_body(request.data))
+        asked.is_valid(raise_exception=True)
+        result = undo.withdraw(
+            hold_id=hold_id,
+            user=caller(request),
+            comment=asked.validated_data["comment"],
+            source="rest",
+            token=token_of(request),
+        )
+        told = {
+            "hold_id": result.hold_id,
+            "execution_id": result.execution_id,
+            "what": result.what,
+            "record_id": result.record.pk,
+            "withdraws": result.record.withdraws_id,
+            "status": result.status,
+            "version": result.version,
+        }
+        return Answer(200, json_text(WithdrawnSerializer(told).data))
+
+
 class ExtendView(APIView):
     """Give a hold more time."""
 
@@ -260,7 +306,7 @@ _FILTERS = [
     OpenApiParameter("execution", OpenApiTypes.INT),
     OpenApiParameter("node"),
     OpenApiParameter("reviewer", description="User name; `system` for what time decided."),
-    OpenApiParameter("decision", enum=["APPROVE", "REJECT"]),
+    OpenApiParameter("decision", enum=Decision.values),
     OpenApiParameter("phase", enum=["BEFORE_EXECUTION", "AFTER_EXECUTION"]),
     OpenApiParameter("edited", OpenApiTypes.BOOL),
     OpenApiParameter("from", description="Date or ISO 8601 time, inclusive."),

@@ -33,7 +33,9 @@ from .deadline import deadline_addresses
 from .escalation import NARROWEST, REJECT_PRESETS, Asked, escalation_context
 from .plan_review import ALL_KEPT, Kept, plan_review_context
 from .plan_review import REJECT_PRESETS as PLAN_PRESETS
+from .rounds import rounds_context
 from .surroundings import Surroundings, effects
+from .undoing import standing, undo_context
 from .versions import versions_context
 
 if TYPE_CHECKING:
@@ -78,8 +80,9 @@ class Answer:
 def decision_context(user: User, hold: Hold, answer: Answer | None = None) -> dict[str, Any]:
     """`d` of the templates; `hold.execution` is loaded."""
     right = right_now(user, hold)
-    records = list(HumanReviewRecord.objects.filter(execution_id=hold.execution_id).order_by("id"))
-    mine = [record for record in records if record.hold_id == hold.id]
+    said = HumanReviewRecord.objects.filter(execution_id=hold.execution_id)
+    records = list(said.select_related("withdraws").order_by("id"))
+    mine = standing([record for record in records if record.hold_id == hold.id])
     state = settled.state_of(hold, mine)
     around = Surroundings(hold)
     return {
@@ -88,6 +91,8 @@ def decision_context(user: User, hold: Hold, answer: Answer | None = None) -> di
         **_heading(hold),
         **_standing(hold, right, state, mine, user),
         **_payload(hold, answer),
+        "undo": undo_context(user, hold),
+        **rounds_context(hold),
         "escalation": escalation_context(hold, answer.asked if answer else NARROWEST),
         "plan_review": _plan_review(hold, mine, answer),
         **effects(around),

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _TRIED = {
     "APPROVE": N_("%(actor)s tried to approve %(subject)s in %(run)s"),
     "REJECT": N_("%(actor)s tried to reject %(subject)s in %(run)s"),
+    "REQUEST_CHANGES": N_("%(actor)s tried to request changes of %(subject)s in %(run)s"),
+    "WITHDRAW": N_("%(actor)s tried to take back the decision about %(subject)s in %(run)s"),
 }
 
 

@@ -51,7 +51,7 @@ def history_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
     filters = parse_filters(query)
     rows = filtered(records(user), filters)
     cursor = query.get("cursor", "")
-    page = selectors.page(rows, cursor=cursor, size=conf.page_size())
+    page = selectors.page(rows.select_related("withdraws"), cursor=cursor, size=conf.page_size())
     kept = {key: value for key, value in asked.items() if value}
     count = counted_up_to(rows)
     return {
@@ -149,6 +149,7 @@ def record_context(record: HumanReviewRecord) -> dict[str, Any]:
         "run_title": words.run_title(record.workflow_title, record.execution_id),
         "version": record.version,
         "comment": record.comment,
+        "links": _links(record),
         "changes": diff(record.original_data, record.modified_data) if record.is_edited else (),
         "columns": _columns(record, executed),
         **_receipt(record, executed),
@@ -157,7 +158,9 @@ def record_context(record: HumanReviewRecord) -> dict[str, Any]:
 
 def _executed(record: HumanReviewRecord) -> list[Any]:
     """[what then ran or was passed on], or [] when nothing was (yet)."""
-    if record.decision != Decision.APPROVE or not record.node_id or _is_early_vote(record):
+    if record.decision != Decision.APPROVE or not record.node_id:
+        return []
+    if _was_taken_back(record) or _is_early_vote(record):
         return []
     tries = TaskAttempt.objects.filter(
         execution_id=record.execution_id, task_id=record.node_id, status="SUCCEEDED"
@@ -179,7 +182,25 @@ def _executed(record: HumanReviewRecord) -> list[Any]:
 
 def _is_early_vote(record: HumanReviewRecord) -> bool:
     """Whether others of a quorum decided after this one."""
-    return HumanReviewRecord.objects.filter(hold_id=record.hold_id, pk__gt=record.pk).exists()
+    rows = HumanReviewRecord.objects.standing().filter(hold_id=record.hold_id, pk__gt=record.pk)
+    return rows.exists()
+
+
+def _was_taken_back(record: HumanReviewRecord) -> bool:
+    return HumanReviewRecord.objects.filter(withdraws=record).exists()
+
+
+def _links(record: HumanReviewRecord) -> tuple[dict[str, str], ...]:
+    """From a record to the one it takes back, and from that one to it."""
+    links = []
+    if record.withdraws_id is not None:
+        links.append((_("What was taken back"), record.withdraws_id))
+    later = HumanReviewRecord.objects.filter(withdraws=record).values_list("pk", flat=True).first()
+    if later is not None:
+        links.append((_("This was taken back"), later))
+    return tuple(
+        {"label": label, "url": reverse("reviews:record", args=(pk,))} for label, pk in links
+    )
 
 
 def _columns(record: HumanReviewRecord, executed: list[Any]) -> tuple[dict[str, str], ...]:
@@ -194,8 +215,14 @@ def _columns(record: HumanReviewRecord, executed: list[Any]) -> tuple[dict[str, 
 
 
 def _not_executed(record: HumanReviewRecord) -> str:
+    if record.decision == Decision.WITHDRAW:
+        return _("Nothing: it says that a decision was taken back.")
+    if _was_taken_back(record):
+        return _("Nothing: the decision was taken back before the run went on.")
     if record.decision == Decision.REJECT:
         return _("Nothing: it was rejected.")
+    if record.decision == Decision.REQUEST_CHANGES:
+        return _("Nothing: it was sent back, and the task ran again.")
     if record.reason == "replan_review":
         return _("The plan of the run was changed as it was decided; see its timeline.")
     if not record.node_id:

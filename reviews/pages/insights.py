@@ -30,6 +30,7 @@ _KINDS = (
     ("approved", N_("as shown"), {"decision": "APPROVE", "edited": "false", "expired": "false"}),
     ("edited", N_("with changes"), {"edited": "true"}),
     ("rejected", N_("rejected"), {"decision": "REJECT", "expired": "false"}),
+    ("returned", N_("sent back"), {"decision": "REQUEST_CHANGES"}),
     ("expired", N_("decided by time"), {"expired": "true"}),
 )
 _GROUP_WORDS = {

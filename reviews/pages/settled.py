@@ -42,7 +42,7 @@ def outcome(
         "expired_words": _expired_words(hold) if state == "expired" else "",
         "closed_words": _closed_words(hold) if state == "closed" else "",
         "record_url": reverse("reviews:record", args=(record.pk,)) if record else "",
-        "next": around.what_followed() if state == "decided" else (),
+        "next": around.what_followed() if state == "decided" and not hold.undo_until else (),
     }
 
 
@@ -54,6 +54,8 @@ def _expired_words(hold: Hold) -> str:
 def _this(record: HumanReviewRecord) -> str:
     """`reviewer approved this with 2 changes`."""
     n, told = record.change_count, {"name": record.actor, "n": record.change_count}
+    if record.decision == "REQUEST_CHANGES":
+        return _("%(name)s requested changes of this") % told
     if record.decision != "APPROVE":
         return _("%(name)s rejected this") % told
     if not record.is_edited:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -229,11 +229,48 @@ _DECIDED = {
 }
 
 
+_LOOKS = {"APPROVE": "good", "REJECT": "bad", "REQUEST_CHANGES": "waiting"}
+
+
+def _answered(payload: Payload, actor: str) -> _Line:
+    line = _decided(payload, actor)
+    told = {"sentence": line.text, "time": seconds_words(payload["undo_seconds"])}
+    return replace(line, text=_("%(sentence)s; it can be undone for %(time)s") % told)
+
+
+#: (a decision, not a vote; by whoever gave it) -> the sentence.
+_TAKEN_BACK = {
+    (True, True): N_("%(who)s took back the decision about %(name)s; it waits again"),
+    (False, True): N_("%(who)s took back the approval of %(name)s; it waits again"),
+    (True, False): N_(
+        "the decision of %(who)s about %(name)s was taken back by %(actor)s; it waits again"
+    ),
+    (False, False): N_(
+        "the approval of %(name)s by %(who)s was taken back by %(actor)s; it waits again"
+    ),
+}
+
+
+def _withdrawn(payload: Payload, actor: str) -> _Line:
+    who = payload["voter"]
+    name = payload.get("task_id") or _("it")
+    is_decision = payload["what"] == "decision"
+    text = _(_TAKEN_BACK[is_decision, actor == who])
+    told = {"who": who, "name": name, "actor": actor}
+    return _Line(text % told, name, "waiting", names_actor=True)
+
+
 def _decided(payload: Payload, actor: str) -> _Line:
     name = words.about(payload.get("task_id") or "", payload["reason"])
+    if payload.get("answered"):
+        text = _("the decision about %(name)s stands; it is carried out")
+        return _Line(text % {"name": name}, name)
     approved = payload["decision"] == "APPROVE"
-    look = "good" if approved else "bad"
+    look = _LOOKS[payload["decision"]]
     told = {"who": actor, "name": name, "comment": payload.get("comment")}
+    if payload["decision"] == "REQUEST_CHANGES":
+        text = _("%(who)s requested changes of %(name)s: “%(comment)s”")
+        return _Line(text % told, name, look, names_actor=True)
     if payload.get("by_timeout"):
         text = _("%(name)s was rejected: nobody decided in time")
         if approved:
@@ -393,6 +430,8 @@ _LINES: dict[str, Callable[[Payload, str], _Line]] = {
     "hold_opened": _opened,
     "review_spared": _spared,
     "hold_voted": _voted,
+    "hold_answered": _answered,
+    "hold_withdrawn": _withdrawn,
     "hold_decided": _decided,
     "capability_permission_updated": _capability,
     "hold_expired": _expired,

@@ -114,7 +114,7 @@ class Surroundings:
         rows = [
             {"sentence": words.record_sentence(each, short=True), "at": each.reviewed_at}
             for each in records
-            if each.hold_id != self.hold.id
+            if each.hold_id != self.hold.id or _was_taken_back(each, records)
         ]
         return (*reversed(rows), {"sentence": started, "at": self.execution.created_at})
 
@@ -166,6 +166,12 @@ def _became(task: TaskView) -> str:
     return _(text) % {"task": task.id}
 
 
+def _was_taken_back(record: HumanReviewRecord, records: list[HumanReviewRecord]) -> bool:
+    """Whether it is one of two records that cancel each other out."""
+    gone = {each.withdraws_id for each in records}
+    return record.withdraws_id is not None or record.pk in gone
+
+
 def _said(message: dict[str, Any]) -> str:
     return f"{message.get('author') or message.get('role')}: {message['content']}"
 
@@ -185,6 +191,9 @@ def effects(around: Surroundings) -> dict[str, Any]:
         {"when": _("If you approve"), "then": approve},
         {"when": _("If you reject"), "then": reject},
     ]
+    if hold.changes_left:
+        again = _("Runs %(task)s again with your words.") % {"task": hold.task_id}
+        outcomes.insert(1, {"when": _("If you request changes"), "then": again})
     if hold.expires_at is None:
         outcomes.append({"when": _("If nobody decides"), "then": _("It keeps waiting.")})
     return {

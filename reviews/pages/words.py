@@ -14,7 +14,7 @@ from django.utils.translation import ngettext
 
 from reviews.counting import counted
 from reviews.filters import risk_of
-from reviews.models import HumanReviewRecord
+from reviews.models import Decision, HumanReviewRecord
 from reviews.sentences import in_language
 from reviews.summaries import headline
 from reviews.templatetags.desk import duration_words
@@ -186,9 +186,13 @@ def record_sentence(record: HumanReviewRecord, *, short: bool = False) -> str:
         "changes": counted(record.change_count, "change"),
         "time": duration_words(record.waited_seconds),
     }
+    if record.decision == Decision.WITHDRAW:
+        return _taken_back(record, told, short=short)
     if record.reviewer_id is None:
         return _(_IN_NO_TIME[is_approved, short]) % told
     text = _(_BY_SOMEBODY[is_approved, record.is_edited, short]) % told
+    if record.decision == Decision.REQUEST_CHANGES:
+        text = _(_SENT_BACK[short]) % told
     if short or record.waited_seconds < 1:
         return text
     return _("%(sentence)s, after %(time)s") % {"sentence": text, "time": told["time"]}
@@ -214,6 +218,34 @@ _BY_SOMEBODY = {
 }
 
 
+#: short → the sentence about a request for changes.
+_SENT_BACK = {
+    True: N_("%(name)s requested changes of %(what)s"),
+    False: N_("%(name)s requested changes of %(what)s in %(run)s"),
+}
+#: (what was taken back, short) → the sentence that says so.
+_TAKEN_BACK = {
+    ("APPROVE", True): N_("%(name)s took back the approval of %(what)s"),
+    ("APPROVE", False): N_("%(name)s took back the approval of %(what)s in %(run)s"),
+    ("REJECT", True): N_("%(name)s took back the rejection of %(what)s"),
+    ("REJECT", False): N_("%(name)s took back the rejection of %(what)s in %(run)s"),
+    ("REQUEST_CHANGES", True): N_("%(name)s took back the request for changes of %(what)s"),
+    ("REQUEST_CHANGES", False): N_(
+        "%(name)s took back the request for changes of %(what)s in %(run)s"
+    ),
+}
+
+
+def _taken_back(record: HumanReviewRecord, told: dict[str, Any], *, short: bool) -> str:
+    """`ann took back the approval of write_file in Release notes`."""
+    gone = record.withdraws
+    was = gone.decision if gone else "APPROVE"
+    text = _(_TAKEN_BACK[was, short]) % told
+    if gone is None or gone.actor == record.actor:
+        return text
+    return _("%(sentence)s by %(name)s") % {"sentence": text, "name": gone.actor}
+
+
 def record_subject(record: HumanReviewRecord) -> str:
     """What was decided about: a tool before it ran, a task after, else the kind of hold."""
     if record.trigger_phase == _BEFORE:
@@ -222,8 +254,9 @@ def record_subject(record: HumanReviewRecord) -> str:
 
 
 def record_outcome(record: HumanReviewRecord) -> str:
-    """APPROVE, REJECT, or EXPIRED for what time decided."""
-    return record.decision if record.reviewer_id else "EXPIRED"
+    """What the record's decision is, or EXPIRED for what time decided."""
+    by_person = record.reviewer_id or record.decision == Decision.WITHDRAW
+    return record.decision if by_person else "EXPIRED"
 
 
 def span_words(start: datetime, end: datetime) -> str:

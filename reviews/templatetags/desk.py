@@ -61,6 +61,9 @@ STATUS_LOOKS: Final[Mapping[str, StatusLook]] = {
     # decisions and what ends a hold without one
     "APPROVE": StatusLook("good", "✓", N_("approved")),
     "REJECT": StatusLook("bad", "✕", N_("rejected")),
+    "REQUEST_CHANGES": StatusLook("waiting", "↻", N_("sent back for changes")),
+    "RETURNED": StatusLook("waiting", "↻", N_("sent back for changes")),
+    "WITHDRAW": StatusLook("quiet", "↶", N_("taken back")),
     "EXPIRED": StatusLook("quiet", "◷", N_("expired")),
     "WITHDRAWN": StatusLook("quiet", "\N{EN DASH}", N_("withdrawn")),
 }

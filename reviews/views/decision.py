@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.mixins import LoginRequiredMixin
+from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
-from django.views.decorators.http import require_safe
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
 from django.views.generic import View
 
-from reviews import services
+from reviews import services, undo
 from reviews.conflicts import Conflict
 from reviews.edits import UNCHANGED, ReviewInvalid, edits_for, payload_schema
 from reviews.forms import posted_json, posted_value
-from reviews.models import Decision
+from reviews.models import ANSWERS, Decision
 from reviews.notices import inbox
 from reviews.pages.decision import Answer, decision_context, is_too_long, pretty, status_context
 from reviews.pages.escalation import Asked, asked_by
@@ -41,6 +44,29 @@ def precedents(request: HttpRequest, execution_id: int, hold_id: str) -> HttpRes
     hold = hold_or_404(request, execution_id, hold_id)
     context = precedents_context(person(request), hold)
     return fragment(request, "reviews/_precedents.html", context)
+
+
+@login_required
+@require_POST
+def withdraw(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
+    """Take back what one decided: 303 to the review, open again; htmx gets it as a fragment."""
+    hold = hold_or_404(request, execution_id, hold_id)
+    error, status = "", 200
+    try:
+        undo.withdraw(hold_id=hold.id, user=person(request), source="web")
+    except NotAllowed as denied:
+        error, status = denied.message, 403
+    except Conflict as late:
+        error, status = late.message, 409
+    if is_htmx(request):
+        now = hold_or_404(request, execution_id, hold_id)
+        d = {**decision_context(person(request), now), "undo_error": error}
+        return fragment(request, "reviews/_decision.html", {"d": d}, status=status)
+    if status == 403:
+        raise PermissionDenied(error)
+    if error:
+        messages.error(request, error)
+    return SeeOther(reverse("reviews:decision", args=(execution_id, hold_id)))
 
 
 class DecisionView(LoginRequiredMixin, View):
@@ -74,6 +100,7 @@ class DecisionView(LoginRequiredMixin, View):
                 source="web",
                 grant_scope=posted.asked.scope,
                 grant_seconds=posted.asked.seconds,
+                undo_seconds=services.undo_seconds_for(hold),
             )
         except ReviewInvalid as invalid:
             return self._show(request, hold, posted.answer(_unprefixed(invalid)), status=422)
@@ -123,7 +150,7 @@ class _Posted:
 
     def _read(self) -> FormValue:
         """The payload as the person made it."""
-        untouched = self.decision == Decision.REJECT or is_too_long(self._hold)
+        untouched = self.decision != Decision.APPROVE or is_too_long(self._hold)
         if untouched or is_plan_review(self._hold):
             return FormValue(self._hold.payload)
         if self.mode == "form":
@@ -134,9 +161,9 @@ class _Posted:
         return posted_json(text)
 
     def _decide(self) -> tuple[FieldError, ...]:
-        if self.decision not in Decision.values:
-            return (FieldError("decision", "must be approve or reject"),)
-        if self.decision == Decision.REJECT or self._value.errors:
+        if self.decision not in ANSWERS:
+            return (FieldError("decision", "must be approve, reject or request changes"),)
+        if self.decision != Decision.APPROVE or self._value.errors:
             return ()
         if is_too_long(self._hold):
             return (FieldError("", "Not all of it was shown, so it cannot be approved here."),)

@@ -13,12 +13,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from reviews.services import decide, decide_command
 from tests.stateful.model import Model
+from tests.stateful.planner import IMPOSSIBLE
 from tests.stateful.plans import plans, policies, tasks
 from tests.stateful.workers import Sleeper, at_point, dies_at, work
 from tests.stateful.world import World
 from workflows.dispatch import DEFAULT, QUEUES
-from workflows.engine.dag import Plan, ToolTask
-from workflows.engine.ports import NewPlan, TaskFailed
 from workflows.jobs import advance, speculate
 from workflows.models import Execution, Hold
 from workflows.recovery import sweep
@@ -29,27 +28,10 @@ moves = st.sampled_from([1, 2, 3, 5, 8, 12])
 points = st.sampled_from([1, 2, 3, 4, 5, 7])
 edits = st.sampled_from(["none", "none", "value", "value", "null"])
 MAX_LIVE, MAX_EXECUTIONS = 3, 8
-IMPOSSIBLE = "impossible"
 
 
 def pick_from(models: list[Model], number: int) -> Model:
     return models[number % len(models)]
-
-
-class AddsATask:
-    """A planner that always has one idea, except for the impossible."""
-
-    def replan(self, *, plan: Plan, requirement: str, **facts: Any) -> NewPlan:
-        if requirement == IMPOSSIBLE:
-            raise TaskFailed("there is no such plan")
-        more = ToolTask(
-            id=requirement,
-            type="tool",
-            tool="statekit.value",
-            arguments={"value": requirement},
-            permission_set="readonly",
-        )
-        return NewPlan(Plan(tasks=(*plan.tasks, more)))
 
 
 class Executions(RuleBasedStateMachine):
@@ -336,6 +318,64 @@ class Executions(RuleBasedStateMachine):
         hold = self.hold(model, which)
         if hold is not None:
             self.world.decide_too_late(model, hold)
+
+    @precondition(lambda self: self.held())
+    @rule(number=picks, which=picks, who=st.sampled_from(["ann", "bob"]), rests=st.booleans())
+    def request_changes(self, number: int, which: int, who: str, rests: bool) -> None:
+        """A task's output is sent back: it runs again, and is decided anew."""
+        model = pick_from(self.held(), number)
+        hold = self.hold(model, which)
+        if hold is None or hold.changes_left == 0:
+            return
+        undo = {"undo_seconds": 600.0} if rests else {}
+        changes = f"change {next(self.numbers)}"
+        self.world.sync(model)
+        if who not in model.open[hold.pk].voters:
+            self.world.decide(model, hold, approved=False, who=who, changes=changes, **undo)
+
+    @precondition(lambda self: self.held())
+    @rule(
+        number=picks,
+        which=picks,
+        approved=st.sampled_from([True, True, False]),
+        edit=edits,
+        who=st.sampled_from(["ann", "bob"]),
+    )
+    def decide_with_time_to_undo(
+        self, number: int, which: int, approved: bool, edit: str, who: str
+    ) -> None:
+        model = pick_from(self.held(), number)
+        hold = self.hold(model, which)
+        if hold is not None:
+            given = self._edits(model, hold, who, edit) if approved else {}
+            self.world.decide(model, hold, approved=approved, who=who, undo_seconds=600.0, **given)
+
+    def resting(self) -> list[tuple[Model, str]]:
+        """Answers that can be taken back."""
+        return [
+            (model, hold_id)
+            for model in self.world.models
+            for hold_id, hold in model.open.items()
+            if hold.resting
+        ]
+
+    @precondition(lambda self: self.resting())
+    @rule(number=picks)
+    def take_back(self, number: int) -> None:
+        found = self.resting()
+        self.world.take_back(*found[number % len(found)])
+
+    @precondition(lambda self: self.resting())
+    @rule(number=picks, nth=st.one_of(st.none(), points))
+    def time_to_undo_ends(self, number: int, nth: int | None) -> None:
+        """What nobody took back is carried out, once, even if the sweeper dies on the way."""
+        found = self.resting()
+        self.world.end_time_to_undo(found[number % len(found)][0])
+        if nth is not None:
+            dies_at(nth, sweep)
+        sweep()
+        sweep()
+        self.world.sync()
 
     # --- commands -------------------------------------------------------------------------------
 

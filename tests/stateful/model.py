@@ -27,6 +27,14 @@ class Answer:
     actor: str
     edits: Any = None
     edited: bool = False
+    #: What should be changed, of an answer that sends the output back.
+    changes: str = ""
+
+    @property
+    def decision(self) -> str:
+        if self.changes:
+            return "REQUEST_CHANGES"
+        return "APPROVE" if self.approved else "REJECT"
 
 
 @dataclass
@@ -42,6 +50,8 @@ class ModelHold:
     voters: set[str] = field(default_factory=set)
     #: The plan has changed since it was opened.
     outdated: bool = False
+    #: Who decided it, while that can be taken back.
+    resting: str = ""
 
 
 @dataclass
@@ -56,6 +66,11 @@ class Model:
     open: dict[str, ModelHold] = field(default_factory=dict)
     answers: dict[str, list[Answer]] = field(default_factory=dict)
     expiring: set[str] = field(default_factory=set)
+    #: Holds whose answer somebody takes back, and whose time to undo is over.
+    withdrawing: set[str] = field(default_factory=set)
+    settling: set[str] = field(default_factory=set)
+    rested: set[str] = field(default_factory=set)
+    sent_back: Counter[str] = field(default_factory=Counter)
     #: Commands that were sent, by kind; those on holds are in `answers`.
     sent: Counter[str] = field(default_factory=Counter)
     tried_updates: set[str] = field(default_factory=set)
@@ -107,21 +122,63 @@ class Model:
         assert len(hold.voters) < hold.quorum
         self.records += 1
 
+    def _hold_answered(self, event: Event, actor: str) -> None:
+        hold = self.open[event["hold_id"]]
+        assert not hold.resting, "one hold is answered twice"
+        answer = self._wanted(event, actor)
+        assert (answer.approved, answer.edited) == (
+            event["decision"] == "APPROVE",
+            event["edited"],
+        )
+        hold.resting = actor
+        self.rested.add(event["hold_id"])
+        self.records += 1
+
+    def _hold_withdrawn(self, event: Event, actor: str) -> None:
+        hold = self.open[event["hold_id"]]
+        assert event["hold_id"] in self.withdrawing, "nobody took it back"
+        assert hold.resting == event["voter"] == actor
+        hold.resting = ""
+        self.records += 1
+
+    def _wanted(self, event: Event, actor: str) -> Answer:
+        return next(
+            each
+            for each in reversed(self._answers(event))
+            if each.actor == actor and each.decision == event["decision"]
+        )
+
     def _hold_decided(self, event: Event, actor: str) -> None:
         hold = self.open.pop(event["hold_id"])
         approved = event["decision"] == "APPROVE"
+        assert bool(hold.resting) == event["answered"]
+        if event["answered"]:
+            assert event["hold_id"] in self.settling, "carried out before its time"
+            assert hold.resting == actor
+            self.records -= 1  # recorded when it was answered
         if event["by_timeout"]:
             assert event["hold_id"] in self.expiring
             assert approved == (hold.on_timeout in ("approve", "continue"))
         elif hold.decider == "agent":
             assert self.sent["continue"] or self.sent["replan"]
         else:
-            wanted = Answer(approved, actor, event["edits"], event["edited"])
+            changes = event["comment"] if event["decision"] == "REQUEST_CHANGES" else ""
+            wanted = Answer(approved, actor, event["edits"], event["edited"], changes)
             assert wanted in self._answers(event), f"nobody asked for {wanted}"
             if approved:
                 assert len(hold.voters | {actor}) == hold.quorum
         self.records += hold.decider == "human"
+        if event["decision"] == "REQUEST_CHANGES":
+            self._sent_back(event["task_id"])
+            return
         self._decided(hold, Verdict(approved, event["edits"], event["edited"]))
+
+    def _sent_back(self, name: str) -> None:
+        """It runs once more, and what it gives is decided anew; nobody has read it."""
+        self.ended[name] -= 1
+        self.succeeded.discard(name)
+        self.sent_back[name] += 1
+        assert self.sent_back[name] <= 3, "sent back without end"
 
     def _answers(self, event: Event) -> list[Answer]:
         return self.answers[event["hold_id"]]

@@ -10,8 +10,10 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 import reviews.services
+import reviews.undo
 from tests.stateful import tools
-from tests.stateful.machine import AddsATask, Executions
+from tests.stateful.machine import Executions
+from tests.stateful.planner import AddsATask
 from tests.stateful.workers import mortal_processes
 from tests.stateful.world import World
 from workflows import services
@@ -30,7 +32,8 @@ def test_whatever_happens_every_execution_ends_right(
     monkeypatch.setenv("HOLDPOINT_TEST_LEDGER", "")
     monkeypatch.setattr(services, "CataloguePlanner", AddsATask)
     # Whether a worker holds the lease is known here; there is nothing to wait for.
-    monkeypatch.setattr(reviews.services, "_BUSY_WAITS", ())
+    monkeypatch.setattr(reviews.services, "BUSY_WAITS", ())
+    monkeypatch.setattr(reviews.undo, "BUSY_WAITS", ())
     numbers = itertools.count()
 
     class Machine(Executions):

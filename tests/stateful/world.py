@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from reviews import undo
 from reviews.conflicts import Conflict
 from reviews.edits import ReviewInvalid
 from reviews.models import HumanReviewRecord
@@ -97,23 +98,31 @@ class World:
         approved: bool,
         who: str = "ann",
         decide: Callable[..., Any] = decide,
+        changes: str = "",
+        undo_seconds: float | None = None,
         **edits: Any,
     ) -> None:
         """A reviewer answers; whatever comes of it, only one answer can be recorded.
 
-        With `edits=...` the answer changes what was shown.
+        With `edits=...` the answer changes what was shown, with `changes` it is sent back with
+        these words, and with `undo_seconds` it rests first.
         """
         self.sync(model)
-        model.answers[hold.pk].append(Answer(approved, who, edits.get("edits"), bool(edits)))
+        answer = Answer(approved, who, edits.get("edits"), bool(edits), changes)
+        model.answers[hold.pk].append(answer)
+        more = {} if undo_seconds is None else {"undo_seconds": undo_seconds}
+        if changes:
+            more["comment"] = changes
         free = not self.is_held(model)
         voted = who in model.open[hold.pk].voters
         try:
             decide(
                 hold_id=hold.pk,
                 user=self._reviewers[who],
-                decision="APPROVE" if approved else "REJECT",
+                decision=answer.decision,
                 version=model.seen,
                 source="test",
+                **more,
                 **edits,
             )
         except Conflict:
@@ -122,6 +131,28 @@ class World:
             won = True
         assert won == (free and not voted)
         self.sync(model)
+
+    def take_back(self, model: Model, hold_id: str) -> None:
+        """Whoever decided takes it back: the hold is open, unless a worker holds the run."""
+        self.sync(model)
+        model.withdrawing.add(hold_id)
+        free, who = not self.is_held(model), model.open[hold_id].resting
+        try:
+            undo.withdraw(hold_id=hold_id, user=self._reviewers[who], source="test")
+        except Conflict:
+            won = False
+        else:
+            won = True
+        assert won == free
+        self.sync(model)
+        assert bool(model.open[hold_id].resting) != won
+
+    def end_time_to_undo(self, *models: Model) -> None:
+        """The time to undo what rests is over; the sweeper has not come by yet."""
+        for model in models:
+            rows = Hold.objects.filter(execution_id=model.id, undo_until__isnull=False)
+            model.settling |= set(rows.values_list("pk", flat=True))
+            rows.update(undo_until=EPOCH)
 
     def decide_badly(self, model: Model, hold: Hold, edits: Any) -> None:
         """An edit that nobody can take leaves all as it was, and a line in the command log."""
@@ -217,7 +248,8 @@ class World:
         assert row["context"] == model.context
         assert model.told_updates <= model.context.keys(), "an applied update is gone"
         width = len(row["state"].get("tasks", {}))
-        bound = STATE_BASE + STATE_PER_TASK * width + STATE_PER_HOLD * len(model.open)
+        rests = sum(bool(hold.resting) for hold in model.open.values())
+        bound = STATE_BASE + STATE_PER_TASK * width + STATE_PER_HOLD * (len(model.open) + rests)
         assert len(json.dumps(row["state"])) <= bound, "the control state grows"
 
     def _read_ledger(self) -> None:
@@ -245,6 +277,9 @@ class World:
             if not left:
                 break
             self.let_time_pass(*left)
+            self.end_time_to_undo(*left)
+            undo.settle_due()
+            self.sync()
             self._are_found(left)
             for model in left:
                 run_to_rest(model.id)
@@ -302,7 +337,10 @@ class World:
         """One record per decision of a person, or of time in a person's stead."""
         records = HumanReviewRecord.objects.filter(execution_id=model.id)
         assert records.count() == model.records
-        for record in records.filter(is_edited=True):
+        for record in records.standing().filter(is_edited=True):
+            known = (record.node_id, record.trigger_phase) in model.told.verdicts
+            if not known and record.hold_id in model.rested:
+                continue  # the run ended before it was carried out
             verdict = model.told.verdicts[record.node_id, record.trigger_phase]
             assert verdict.edited
             after = record.trigger_phase == "AFTER_EXECUTION"

@@ -207,13 +207,17 @@ class Client:
         self,
         execution: Execution,
         hold_id: str,
-        decision: Literal["APPROVE", "REJECT"],
+        decision: Literal["APPROVE", "REJECT", "REQUEST_CHANGES"],
         *,
         edits: Any = None,
         comment: str = "",
+        undo_seconds: float = 0,
         key: str | None = None,
     ) -> dict[str, Any]:
-        """Decide a hold of a run as it was read; Problem `stale_version` when it moved on."""
+        """Decide a hold of a run as it was read; Problem `stale_version` when it moved on.
+
+        With `undo_seconds` the run rests that long, and `withdraw` takes the decision back.
+        """
         body = {
             "execution_id": execution.id,
             "hold_id": hold_id,
@@ -221,8 +225,16 @@ class Client:
             "decision": decision,
             "edits": edits,
             "comment": comment,
+            "undo_seconds": undo_seconds,
         }
         return self._send("POST", "reviews/resume/", body, key=key)
+
+    def withdraw(
+        self, hold_id: str, *, comment: str = "", key: str | None = None
+    ) -> dict[str, Any]:
+        """Take back a decision or a vote; Problem (409) once it has taken effect."""
+        body = {"comment": comment}
+        return self._send("POST", f"reviews/holds/{hold_id}/withdraw/", body, key=key)
 
     # --- one request ----------------------------------------------------------------------------
 

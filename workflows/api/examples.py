@@ -58,6 +58,16 @@ RESUME = [
         "Reject",
         {"execution_id": 42, "node_id": "again", "version": 12, "decision": "REJECT"},
     ),
+    _request(
+        "Request changes",
+        {
+            "execution_id": 42,
+            "hold_id": "42-2",
+            "version": 15,
+            "decision": "REQUEST_CHANGES",
+            "comment": "Shorter, please.",
+        },
+    ),
 ]
 WORKFLOW = [_request("Two tasks", {"name": "twice", "title": "Say it twice", "plan": _PLAN})]
 TOKEN = [

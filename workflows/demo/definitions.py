@@ -62,13 +62,15 @@ RELEASE_NOTES: dict[str, Any] = {
                     "log": {"$from": "log"},
                     "diff": {"$from": "diff"},
                     "title": {"$from": "inputs", "select": "title"},
+                    "feedback": {"$from": "context", "select": "feedback"},
                 },
                 "human_review": {
                     "trigger_phase": "AFTER_EXECUTION",
                     "groups": ["reviewer"],
                     "on_timeout": "keep_waiting",
                     "on_reject": "abort",
-                    "instructions": "Is the tone right? Edit the Markdown as you like.",
+                    "instructions": "Is the tone right? Edit the Markdown as you like, or request "
+                    "changes: it understands “shorter”, “no files” and “no contributors”.",
                 },
             },
             {

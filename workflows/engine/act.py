@@ -153,7 +153,17 @@ def call_for(run: Run, task_id: str) -> TaskCall:
     key = f"{run.execution_id}:{task_id}:{attempt}"
     ceiling = run.policy.permission_ceiling
     speculates = run.policy.speculation.enabled
-    return TaskCall(task, inputs, attempt, key, run.execution_id, grants, ceiling, speculates)
+    return TaskCall(
+        task,
+        inputs,
+        attempt,
+        key,
+        run.execution_id,
+        grants,
+        ceiling,
+        speculates,
+        feedback=state.feedback,
+    )
 
 
 def _told(run: Run, result: TaskResult) -> ev.Event:
@@ -211,13 +221,15 @@ def _never_granted(run: Run, need: PermissionEscalationNeeded) -> str:
 def _failed(run: Run, task_id: str, failure: Failure, *, inputs: Any) -> ev.TaskErrored:
     task = run.revision.plan.by_id[task_id]
     attempt = run.state.tasks[task_id].attempt + 1
-    again = failure.retryable and attempt < task.retry.max_attempts
+    # Sent back by a reviewer it begins anew: its earlier tries count no more.
+    tries = attempt - run.state.tasks[task_id].sent_back_at
+    again = failure.retryable and tries < task.retry.max_attempts
     return ev.TaskErrored(
         task_id=task_id,
         attempt=attempt,
         error=failure.message,
         duration_ms=round(failure.duration_ms, 3),
-        retry_at=run.now() + task.retry.delay(attempt) if again else None,
+        retry_at=run.now() + task.retry.delay(tries) if again else None,
         is_leaf=task_id in run.revision.plan.leaves,
         inputs=inputs,
         logs=failure.logs,

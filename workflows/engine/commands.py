@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     BaseModel,
@@ -16,6 +16,9 @@ from pydantic import (
 
 from .dag import Plan, TaskSpec
 from .state import GrantScope
+
+#: The longest time to undo a decision, in seconds.
+LONGEST_UNDO: Final = 600
 
 
 class _Command(BaseModel):
@@ -45,12 +48,16 @@ class Replan(_Command):
 class _Approval(_Command):
     hold: str = Field(min_length=1, max_length=100)
     approved: bool
+    # Not approved, but to be done again with `feedback`: for reviews of a task's output.
+    request_changes: bool = False
     # What is not said changes nothing; null that is said is an output of null.
     edits: Any = None
     feedback: str = Field(default="", max_length=10_000)
     # How far the grant of an approved escalation reaches; `until` takes its length in seconds.
     grant_scope: GrantScope = "task"
     grant_seconds: float | None = Field(default=None, gt=0, le=2_592_000)
+    # For how long the answer can be taken back; the run rests meanwhile.
+    undo_seconds: float = Field(default=0, ge=0, le=LONGEST_UNDO)
 
     @property
     def has_edits(self) -> bool:
@@ -160,6 +167,21 @@ class EscalateHold(_Command):
     tell: tuple[str, ...] = ()
 
 
+class SettleAnswer(_Command):
+    """The time to undo an answer is over: carry it out."""
+
+    kind: Literal["settle_answer"] = "settle_answer"
+    hold: str
+
+
+class WithdrawAnswer(_Command):
+    """Take back what `of` said to a hold: a decision not yet carried out, or a vote."""
+
+    kind: Literal["withdraw_answer"] = "withdraw_answer"
+    hold: str
+    of: str
+
+
 class RevisePlan(_Command):
     """What a planner answered to a replan: the new plan, or why there is none."""
 
@@ -174,7 +196,9 @@ class RevisePlan(_Command):
 
 
 #: Commands that only Holdpoint itself gives.
-Internal = AddMessage | ExpireHold | ExtendHold | EscalateHold | RevisePlan
+Internal = (
+    AddMessage | ExpireHold | ExtendHold | EscalateHold | SettleAnswer | WithdrawAnswer | RevisePlan
+)
 AnyCommand = Annotated[
     Continue
     | Abort
@@ -189,6 +213,8 @@ AnyCommand = Annotated[
     | ExpireHold
     | ExtendHold
     | EscalateHold
+    | SettleAnswer
+    | WithdrawAnswer
     | RevisePlan,
     Field(discriminator="kind"),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import singledispatch
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from .facts import Facts, Refused
 from .permissions import PermissionSet
 from .policy import TriggerPhase
 from .revising import accepted, check_replan, joined, proposed, revise
-from .state import ExecutionState, Hold, HoldReason
+from .state import ExecutionState, Hold, HoldAnswer, HoldReason
 
 __all__ = ["Facts", "Refused", "check_replan", "decide"]
 
@@ -77,9 +78,21 @@ def _(
     command: cmd.ApprovalResponse | cmd.CheckpointResponse, state: ExecutionState, facts: Facts
 ) -> Iterable[ev.Event]:
     hold = _open_hold(state, command.hold)
+    events = _response(command, state, hold, facts)
+    return _with_time_to_undo(command, facts, events) if command.undo_seconds else events
+
+
+def _response(
+    command: cmd.ApprovalResponse | cmd.CheckpointResponse,
+    state: ExecutionState,
+    hold: Hold,
+    facts: Facts,
+) -> list[ev.Event]:
     edited = _edits(command, hold)
     if edited and hold.reason not in _EDITED:
         raise Refused("no_edits", "Only a node review or a plan review takes edits.")
+    if command.request_changes:
+        return _changes_requested(state, hold, facts, command)
     if not command.approved:
         return _rejection(state, hold, facts, comment=command.feedback)
     if facts.actor in hold.approvals:
@@ -95,6 +108,39 @@ def _(
     return [_approval(state, hold, facts, command)]
 
 
+def _changes_requested(
+    state: ExecutionState,
+    hold: Hold,
+    facts: Facts,
+    command: cmd.ApprovalResponse | cmd.CheckpointResponse,
+) -> list[ev.Event]:
+    """The task runs again with the feedback, which joins the conversation too."""
+    problem = changes_problem(state, hold, facts)
+    if problem:
+        raise Refused(*problem)
+    if command.approved or _edits(command, hold):
+        raise Refused("no_edits", "A request for changes neither approves nor edits.")
+    if not command.feedback.strip():
+        raise Refused("no_feedback", "Say what should be changed.")
+    decided = _decided(state, hold, facts, decision="REQUEST_CHANGES", comment=command.feedback)
+    content = f"Changes requested for {hold.task_id}: {command.feedback}"
+    return [decided, ev.MessageAdded(role="user", content=content, author=facts.actor)]
+
+
+def changes_problem(state: ExecutionState, hold: Hold, facts: Facts) -> tuple[str, str] | None:
+    """Why nobody can ask for changes at this hold, as a code and a sentence; None when they can."""
+    task = facts.revision.plan.by_id.get(hold.task_id or "")
+    review = task.human_review if task else None
+    if hold.phase is not TriggerPhase.AFTER_EXECUTION or review is None or hold.task_id is None:
+        return "no_changes", "Only the output of a task can be sent back to be changed."
+    known = state.tasks.get(hold.task_id)
+    asked = len(known.feedback) if known else 0
+    if asked >= review.max_change_requests:
+        times = f"{asked} time{'' if asked == 1 else 's'}"
+        return "no_more_changes", f"Changes were requested {times}, and no more can be."
+    return None
+
+
 _EDITED = (HoldReason.NODE_REVIEW, HoldReason.REPLAN_REVIEW)
 
 
@@ -108,7 +154,60 @@ def _open_hold(state: ExecutionState, hold_id: str) -> Hold:
     hold = state.hold(hold_id)
     if hold is None:
         raise Refused("no_such_hold", f"{hold_id} is not open; it may be decided already.")
+    if hold.answer is not None:
+        raise Refused("no_such_hold", f"{hold.answer.actor} has decided {hold_id} just now.")
     return hold
+
+
+# --- taking a decision back ---------------------------------------------------------------------
+
+
+def _with_time_to_undo(
+    command: cmd.ApprovalResponse | cmd.CheckpointResponse, facts: Facts, events: list[ev.Event]
+) -> list[ev.Event]:
+    """The answer noted instead of carried out; a vote lets nothing go on, and stays one."""
+    decided = next((each for each in events if isinstance(each, ev.HoldDecided)), None)
+    if decided is None:
+        return events
+    data = command.model_dump(mode="json", exclude={"kind", "undo_seconds"})
+    noted = ev.HoldAnswered(
+        hold_id=decided.hold_id,
+        reason=decided.reason,
+        decision=decided.decision,
+        task_id=decided.task_id,
+        phase=decided.phase,
+        edited=decided.edited,
+        comment=decided.comment,
+        undo_seconds=command.undo_seconds,
+        answer=HoldAnswer(facts.actor, data),
+    )
+    return [noted]
+
+
+@_decide.register
+def _(command: cmd.SettleAnswer, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+    hold = state.hold(command.hold)
+    if hold is None or hold.answer is None:
+        raise Refused("not_answered", f"{command.hold} has no answer that waits.")
+    given = cmd.ApprovalResponse.model_validate(hold.answer.command)
+    events = _response(given, state, hold, replace(facts, actor=hold.answer.actor))
+    return [
+        each.model_copy(update={"answered": True}) if isinstance(each, ev.HoldDecided) else each
+        for each in events
+    ]
+
+
+@_decide.register
+def _(command: cmd.WithdrawAnswer, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+    hold = state.hold(command.hold)
+    if hold is None:
+        message = "This decision has taken effect; it cannot be taken back any more."
+        raise Refused("gone_on", message)
+    what: Literal["decision", "vote"] = "decision" if hold.answer else "vote"
+    said = (hold.answer.actor,) if hold.answer else hold.approvals
+    if command.of not in said:
+        raise Refused("nothing_to_withdraw", f"{command.of} has said nothing to take back.")
+    return [ev.HoldWithdrawn(hold_id=hold.id, task_id=hold.task_id, voter=command.of, what=what)]
 
 
 def _approval(
@@ -171,7 +270,7 @@ def _decided(
     hold: Hold,
     facts: Facts,
     *,
-    decision: Literal["APPROVE", "REJECT"],
+    decision: ev.Verdict,
     comment: str = "",
     by_timeout: bool = False,
     goes_on: bool = True,

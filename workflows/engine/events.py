@@ -15,6 +15,8 @@ from .policy import TriggerPhase
 from .state import GrantScope, HoldReason, SkipReason
 
 KeptApart = Field(default=None, exclude=True)
+#: What a hold is decided as.
+Verdict = Literal["APPROVE", "REJECT", "REQUEST_CHANGES"]
 
 
 class _Event(BaseModel):
@@ -142,6 +144,34 @@ class HoldVoted(_Event):
     task_id: str | None = None
 
 
+class HoldAnswered(_Event):
+    """A decision that can be taken back for `undo_seconds`; then it is carried out.
+
+    The run rests meanwhile, and nothing of the answer has happened yet.
+    """
+
+    kind: Literal["hold_answered"] = "hold_answered"
+    hold_id: str
+    reason: HoldReason
+    decision: Verdict
+    task_id: str | None = None
+    phase: TriggerPhase | None = None
+    edited: bool = False
+    comment: str = ""
+    undo_seconds: float
+    answer: Any = KeptApart
+
+
+class HoldWithdrawn(_Event):
+    """`voter` took back a decision that was not carried out yet, or a vote: the hold is open."""
+
+    kind: Literal["hold_withdrawn"] = "hold_withdrawn"
+    hold_id: str
+    voter: str
+    what: Literal["decision", "vote"]
+    task_id: str | None = None
+
+
 class HoldDecided(_Event):
     """A decision.  `resumed` is true when no other hold is open and the execution goes on.
 
@@ -152,13 +182,15 @@ class HoldDecided(_Event):
     kind: Literal["hold_decided"] = "hold_decided"
     hold_id: str
     reason: HoldReason
-    decision: Literal["APPROVE", "REJECT"]
+    decision: Verdict
     task_id: str | None = None
     phase: TriggerPhase | None = None
     edited: bool = False
     comment: str = ""
     by_timeout: bool = False
     resumed: bool = False
+    # Carries out an answer that was given before, and that nobody took back.
+    answered: bool = False
     is_leaf: bool = False
     on_reject: Literal["abort", "fail", "skip"] = "abort"
     grant: dict[str, Any] | None = None
@@ -341,6 +373,8 @@ Event = Annotated[
     | HoldOpened
     | ReviewSpared
     | HoldVoted
+    | HoldAnswered
+    | HoldWithdrawn
     | HoldDecided
     | CapabilityPermissionUpdated
     | HoldExpired

@@ -132,6 +132,31 @@ def _(event: ev.HoldEscalated, state: ExecutionState) -> ExecutionState:
 
 
 @_apply.register
+def _(event: ev.HoldAnswered, state: ExecutionState) -> ExecutionState:
+    hold = state.hold(event.hold_id)
+    # Told again from the journal the answer is not there, and nothing waits for it.
+    if hold is None or event.answer is None:
+        return state
+    return _with_hold(state, replace(hold, answer=event.answer))
+
+
+@_apply.register
+def _(event: ev.HoldWithdrawn, state: ExecutionState) -> ExecutionState:
+    hold = state.hold(event.hold_id)
+    if hold is None:
+        return state
+    if event.what == "decision":
+        return _with_hold(state, replace(hold, answer=None))
+    left = tuple(name for name in hold.approvals if name != event.voter)
+    return _with_hold(state, replace(hold, approvals=left))
+
+
+def _with_hold(state: ExecutionState, changed: Hold) -> ExecutionState:
+    holds = tuple(changed if hold.id == changed.id else hold for hold in state.holds)
+    return replace(state, holds=holds)
+
+
+@_apply.register
 def _(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
     decided = state.hold(event.hold_id)
     holds = tuple(hold for hold in state.holds if hold.id != event.hold_id)
@@ -146,10 +171,25 @@ def _node_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionStat
     if event.decision == "APPROVE":
         edits = event.edits if event.phase == "BEFORE_EXECUTION" else None
         return state.with_task(task_id, cleared=True, edits=edits)
+    if event.decision == "REQUEST_CHANGES":
+        return _sent_back(event, state, task_id)
     if event.on_reject == "skip":
         return state.with_task(task_id, status=TaskStatus.SKIPPED, skip=SkipReason.REVIEWER)
     rejected = state.with_task(task_id, status=TaskStatus.REJECTED)
     return _with_failure(rejected, is_leaf=event.is_leaf)
+
+
+def _sent_back(event: ev.HoldDecided, state: ExecutionState, task_id: str) -> ExecutionState:
+    """It runs again: a new attempt, knowing what is to be changed, and a review after it."""
+    task = state.tasks.get(task_id, TaskState())
+    return state.with_task(
+        task_id,
+        status=TaskStatus.PENDING,
+        cleared=False,
+        feedback=(*task.feedback, event.comment),
+        sent_back_by=event.hold_id,
+        sent_back_at=task.attempt,
+    )
 
 
 def _escalation_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:

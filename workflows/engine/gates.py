@@ -14,7 +14,7 @@ from .moves import Gate, is_critical
 from .policy import LayerApproval, PlanReview, ReviewPolicy, TriggerPhase
 from .ports import Ports, Run
 from .sparing import verdict_of
-from .state import HoldReason
+from .state import HoldReason, TaskState
 from .waiting import schedule
 
 AGENT_OPTIONS = ("continue", "replan", "abort")
@@ -34,6 +34,7 @@ def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
         payload: Any = task_inputs(run, task_id)
     else:
         payload = run.settled([task_id])[task_id].output
+    known = run.state.tasks.get(task_id, TaskState())
     when = "before it runs" if gate.phase is TriggerPhase.BEFORE_EXECUTION else "of its output"
     return HoldOpened(
         hold_id=hold_id,
@@ -53,6 +54,7 @@ def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
             "layer": run.state.layer,
             "critical": is_critical(task),
             **_waits(run, review, review.ends_after),
+            **_round(known, review, gate),
         },
     )
 
@@ -62,6 +64,18 @@ def _waits(
 ) -> dict[str, Any]:
     """Reminders and escalation of a hold that ends after `timeout` seconds."""
     return schedule(*run.policy.waits(own), timeout)
+
+
+def _round(task: TaskState, review: ReviewPolicy, gate: Gate) -> dict[str, Any]:
+    """Which review of the output it is, the one before, and how often it can be sent back yet."""
+    if gate.phase is not TriggerPhase.AFTER_EXECUTION:
+        return {}
+    asked = len(task.feedback)
+    return {
+        "round": asked + 1,
+        "previous_id": task.sent_back_by or None,
+        "changes_left": max(0, review.max_change_requests - asked),
+    }
 
 
 def _escalation(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:

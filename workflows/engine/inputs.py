@@ -43,8 +43,12 @@ def task_inputs(run: Run, task_id: str) -> dict[str, Any]:
 
 def inputs_from(run: Known, task: Spec, settled: Mapping[str, Settled]) -> dict[str, Any]:
     """The same, with what the task reads given; raises TaskFailed for a reference that fails."""
-    resolved = resolve(dict(task.values), sources(settled, run))
     state = run.state.tasks.get(task.id)
+    known = sources(settled, run)
+    if state and state.feedback:
+        # To this task alone: what it reads as context.feedback is what was said about its output.
+        known["context"] = {**run.context, "feedback": list(state.feedback)}
+    resolved = resolve(dict(task.values), known)
     return {**resolved, **((state.edits if state else None) or {})}
 
 

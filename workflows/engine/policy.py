@@ -86,6 +86,8 @@ class ReviewPolicy(_Bounded, Sparing):
     groups: tuple[str, ...] = ("reviewer",)
     quorum: int = Field(default=1, ge=1, le=20)
     on_reject: Literal["abort", "fail", "skip"] = "abort"
+    # How often a reviewer may have the task run again; for reviews after it ran.
+    max_change_requests: int = Field(default=3, ge=0, le=20)
     instructions: str = Field(default="", max_length=4000)
     always: bool = False
 
@@ -216,6 +218,8 @@ class Policy(_Frozen):
     # For every hold of people that has none of its own.
     reminders: Reminders = ()
     escalation: Escalation = ()
+    # For how long a decision on a page can be undone; None: the installation's time.
+    undo_seconds: float | None = Field(default=None, ge=0, le=600)
     permission_ceiling: str = "trusted"
     #: Put here when an execution starts, from what is published; nobody else writes it.
     review_rules: ReviewRules = ReviewRules()

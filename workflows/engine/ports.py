@@ -77,6 +77,8 @@ class TaskCall:
     ceiling: str = "trusted"
     #: Whether the policy lets work be done ahead: there may be a result already.
     speculates: bool = False
+    #: What reviewers asked to be changed in earlier outputs of it, oldest first.
+    feedback: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,22 @@ class TaskState:
     skip: SkipReason | None = None
     escalation: Escalation | None = None
     grants: tuple[dict[str, Any], ...] = ()
+    # What reviewers asked to be changed, oldest first; the task runs again for each.
     feedback: tuple[str, ...] = ()
+    # The hold that sent it back last, and the attempt it sent back.
+    sent_back_by: str = ""
+    sent_back_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HoldAnswer:
+    """What `actor` said to a hold, as long as it can be taken back.
+
+    `command` is the ApprovalResponse as JSON; it is carried out when its time to undo is over.
+    """
+
+    actor: str
+    command: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +110,8 @@ class Hold:
     escalated: int = 0
     # The plan has changed since: a signature for a layer is good for what was shown, no more.
     outdated: bool = False
+    # Decided, and not yet carried out: the run rests until then.
+    answer: HoldAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ class ToolContext:
     effect outside passes it on, so that an attempt that is repeated has its effect once.
     `deadline` is a `time.monotonic()` instant or None.  `permissions` is what the task may touch
     with its grants; None when nobody keeps grants for it, and the tool's own set holds.
+    `feedback` is what reviewers asked to be changed in the task's output so far, oldest first.
     """
 
     idempotency_key: str = ""
@@ -34,6 +35,7 @@ class ToolContext:
     deadline: float | None = None
     cancelled: CancelFlag = field(default_factory=threading.Event)
     permissions: PermissionSet | None = None
+    feedback: tuple[str, ...] = ()
 
     def remaining(self) -> float | None:
         """Seconds until the deadline, never negative; None without one."""

@@ -14,6 +14,8 @@ from .registry import tool
 
 #: Most commits that one section lists, and most files that the notes name.
 MAX_LISTED = 50
+#: The same where a reviewer asked for less.
+FEW_LISTED = 3
 
 _BREAKING = "Breaking changes"
 _OTHER = "Other changes"
@@ -65,12 +67,18 @@ def draft_release_notes(
     log: Annotated[str, Field(description="The text that git_log returns.")],
     diff: Annotated[str, Field(description="The text that git_diff returns; may be empty.")] = "",
     title: Annotated[str, Field(max_length=200)] = "Release notes",
+    feedback: Annotated[
+        list[str] | None, Field(description="What reviewers asked to be changed, oldest first.")
+    ] = None,
 ) -> ReleaseNotes:
     """Draft release notes in Markdown from a git log and a git diff.
 
     Groups the commits by their conventional prefix (feat, fix, docs, ...), names the contributors
-    and counts the lines added and removed per file.  The same input gives the same notes.
+    and counts the lines added and removed per file.  The same input gives the same notes.  Of
+    feedback it understands "shorter", "no files" and "no contributors".
     """
+    wish = " ".join(feedback or ()).casefold()
+    listed = FEW_LISTED if "short" in wish else MAX_LISTED
     title = _plain(title) or "Release notes"
     commits = read_log(log)
     files = read_diff(diff)
@@ -78,8 +86,9 @@ def draft_release_notes(
     people = Counter(commit.author for commit in commits)
     ranked = sorted(people.items(), key=lambda item: (-item[1], item[0].casefold(), item[0]))
     parts = [f"# {title}", _summary(commits, files)]
-    parts += [_section(heading, entries) for heading, entries in sections.items()]
-    parts += [_contributors(ranked), _files(files)]
+    parts += [_section(heading, entries, listed) for heading, entries in sections.items()]
+    parts += [] if "no contributors" in wish else [_contributors(ranked, listed)]
+    parts += [] if "no files" in wish else [_files(files, listed)]
     return ReleaseNotes(
         title=title,
         markdown="\n\n".join(part for part in parts if part) + "\n",
@@ -111,23 +120,23 @@ def _summary(commits: Sequence[Commit], files: Sequence[FileChange]) -> str:
     return text
 
 
-def _section(heading: str, entries: Sequence[Commit]) -> str:
+def _section(heading: str, entries: Sequence[Commit], most: int) -> str:
     lines = [f"## {heading}", ""]
-    for commit in entries[:MAX_LISTED]:
+    for commit in entries[:most]:
         scope = f"**{_plain(commit.scope)}:** " if commit.scope else ""
         lines.append(f"- {scope}{_plain(commit.subject)} ({commit.sha[:7]})")
-    return "\n".join(lines + _more(len(entries), "commit"))
+    return "\n".join(lines + _more(len(entries), "commit", most))
 
 
-def _contributors(ranked: Sequence[tuple[str, int]]) -> str:
+def _contributors(ranked: Sequence[tuple[str, int]], most: int) -> str:
     if not ranked:
         return ""
     lines = [f"- {_plain(name)} ({_number(count, 'commit')})" for name, count in ranked]
-    listed = lines[:MAX_LISTED] + _more(len(lines), "contributor")
+    listed = lines[:most] + _more(len(lines), "contributor", most)
     return "\n".join(["## Contributors", "", *listed])
 
 
-def _files(files: Sequence[FileChange]) -> str:
+def _files(files: Sequence[FileChange], most: int) -> str:
     if not files:
         return ""
     ranked = sorted(files, key=lambda file: (-(file.added + file.removed), file.path))
@@ -137,14 +146,14 @@ def _files(files: Sequence[FileChange]) -> str:
         "| File | Change | + | \u2212 |",
         "| --- | --- | ---: | ---: |",
     ]
-    for file in ranked[:MAX_LISTED]:
+    for file in ranked[:most]:
         lines.append(f"| {_cell(file.path)} | {file.status} | {file.added} | {file.removed} |")
-    more = _more(len(files), "file")
+    more = _more(len(files), "file", most)
     return "\n".join(lines + (["", *more] if more else []))
 
 
-def _more(count: int, what: str) -> list[str]:
-    left = count - MAX_LISTED
+def _more(count: int, what: str, most: int) -> list[str]:
+    left = count - most
     return [f"- and {_number(left, f'more {what}')}"] if left > 0 else []
 
 

@@ -77,6 +77,8 @@ def problems_of(row: dict[str, Any]) -> Iterator[str]:
     for key, column in SIGNED.items():
         if canonical(signed[key]) != canonical(row[column]):
             yield f"shows another {column} than it was signed with"
+    if canonical(signed.get("withdraws")) != canonical(row.get("withdraws_id")):
+        yield "takes back another record than it was signed with"
     if _utc(signed["reviewed_at"]) != _utc(row["reviewed_at"]):
         yield "shows another time than it was signed with"
     if digest(row["original_data"]) != row["shown_digest"]:

@@ -49,7 +49,9 @@ ROWS = {
     "api-backtest": "mine",
     **dict.fromkeys(("webhook", "webhook_action", "webhook_redeliver"), "mine"),
     **dict.fromkeys(("remove_view", "revoke_token"), "mine"),
-    **dict.fromkeys(("decision", "decision_status", "claim", "looking", "extend"), "run"),
+    **dict.fromkeys(
+        ("decision", "decision_status", "claim", "looking", "extend", "withdraw"), "run"
+    ),
     "precedents": "run",
     **dict.fromkeys(("run", "learned", "run_command", "plan_change", "work_ahead"), "run"),
     **dict.fromkeys(("fork", "compare", "make_capability", "revoke_grant", "record"), "run"),
@@ -57,14 +59,18 @@ ROWS = {
     **dict.fromkeys(("api-reviews-pending", "api-reviews-bulk", "api-reviews-history"), "all"),
     **dict.fromkeys(("api-reviews-context", "api-reviews-resume", "api-reviews-record"), "run"),
     **dict.fromkeys(("api-reviews-claim", "api-reviews-release"), "run"),
-    **dict.fromkeys(("api-reviews-assign", "api-reviews-extend"), "run"),
+    **dict.fromkeys(("api-reviews-assign", "api-reviews-extend", "api-reviews-withdraw"), "run"),
     **dict.fromkeys(("tool-list", "tool-search", "tool-suggest", "tool-detail"), "all"),
 }
 SOCKETS = {"ws/reviews/": "all", "ws/executions/<int:execution_id>/": "run"}
 #: They need more than a run that exists: a checkpoint, a change of the plan.
 PARTS = ("fork", "plan_change")
 #: What some endpoints want to be sent before they look at whose thing it is.
-BODIES = {"api-reviews-extend": {"seconds": 3600}, "api-reviews-assign": {"to": "reviewer"}}
+BODIES = {
+    "api-reviews-extend": {"seconds": 3600},
+    "api-reviews-assign": {"to": "reviewer"},
+    "api-reviews-withdraw": {},
+}
 #: Whole trees with one door: only staff gets in.
 STAFF = ("admin/", "django-rq/")
 #: Endpoints whose rows test_access.py has, role by role.

@@ -11,10 +11,11 @@ from reviews.services import expire_due
 from tests.integration.workflows.conftest import Engine, review, value
 from tests.integration.workflows.test_leases import expire_lease
 from workflows import crashpoints, journal_time
+from workflows.engine.commands import WithdrawAnswer
 from workflows.jobs import advance
 from workflows.models import Checkpoint, Execution, Hold
 from workflows.recovery import sweep
-from workflows.services import fork_execution
+from workflows.services import fork_execution, submit_command
 
 GATED = review("BEFORE", on_reject="abort", on_timeout="reject", timeout_seconds=3600)
 
@@ -101,8 +102,49 @@ def abort_by_agent(engine: Engine, execution: Execution, hold: Hold) -> None:
     engine.command(execution, {"kind": "abort", "reason": "no use"}, actor="agent:rules")
 
 
-WAYS = (resumed, forked, rescued, retried, replanned)
+def sent_back(engine: Engine) -> Execution:
+    """The output before it was sent back, and what came then was approved."""
+    execution = engine.run(value("first", **review("AFTER")), gate())
+    engine.decide(
+        engine.holds(execution)[0], approved=False, request_changes=True, feedback="again"
+    )
+    execution = engine.drive(execution)
+    [second] = engine.holds(execution)
+    assert second.round == 2
+    engine.decide(second)
+    return engine.drive(execution)
+
+
+def taken_back(engine: Engine) -> Execution:
+    """The hold itself was approved, and that was taken back before the run went on."""
+    execution = engine.run(value("first"), gate())
+    [hold] = engine.holds(execution)
+    engine.decide(hold, undo_seconds=600)
+    assert not engine.holds(execution)
+    submit_command(
+        execution_id=execution.pk,
+        command=WithdrawAnswer(hold=hold.pk, of="somebody"),
+        actor="somebody",
+        source="test",
+    )
+    return engine.drive(execution)
+
+
+WAYS = (resumed, forked, rescued, retried, replanned, sent_back, taken_back)
 ENDS = {approve: "COMPLETED", reject: "ABORTED", time_out: "ABORTED", abort_by_agent: "ABORTED"}
+
+
+def test_nothing_runs_while_an_answer_rests(engine: Engine) -> None:
+    """Approved, with time to undo: workers, sweepers and a lost lease go round it."""
+    execution = engine.run(value("first"), gate())
+    [hold] = engine.holds(execution)
+    engine.decide(hold, undo_seconds=600)
+    Execution.objects.filter(pk=execution.pk).update(dispatched_at="2000-01-01T00:00Z")
+    assert execution.pk not in journal_time.take_overdue(patience=1)
+    sweep()
+    for _ in range(3):
+        advance(execution.pk)
+    assert "gate" not in engine.called(execution)
 
 
 @pytest.mark.parametrize("end", ENDS, ids=lambda each: each.__name__)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.vocabulary import FOREIGN, Meant, NotUnderstood, is_foreign, meaning_of
+from workflows.vocabulary import FOREIGN, OURS, Meant, NotUnderstood, is_foreign, meaning_of
 
 CALL = {"name": "send", "args": {"to": "b"}}
 INBOX = {"action": "send", "args": {"to": "b"}}
@@ -20,7 +20,9 @@ ROWS: list[tuple[dict[str, Any], Meant]] = [
     ({"decisions": [{"type": "reject", "message": "no"}]}, Meant("REJECT", comment="no")),
     ({"type": "accept"}, Meant("APPROVE")),
     ({"type": "edit", "args": INBOX}, Meant("APPROVE", edits={"to": "b"}, tool="send")),
-    ({"type": "response", "args": "42"}, Meant("APPROVE", edits="42", instead=True)),
+    ({"type": "response", "args": "shorter"}, Meant("REQUEST_CHANGES", comment="shorter")),
+    ({"decision": "request_changes"}, Meant("REQUEST_CHANGES")),
+    ({"type": "revise", "message": "shorter"}, Meant("REQUEST_CHANGES", comment="shorter")),
     ({"type": "ignore", "args": None}, Meant("REJECT")),
     ({"chosen_options": ["Approve"], "params_input": {}}, Meant("APPROVE")),
     ({"chosen_options": ["Approve"], "params_input": {"n": 1}}, Meant("APPROVE", edits={"n": 1})),
@@ -55,6 +57,7 @@ def test_each_row_means_what_the_table_says(body: dict[str, Any], meant: Meant) 
         ({"type": "edit", "edited_action": []}, "edited_action", "invalid"),
         ({"type": "edit", "edited_action": {"name": "x"}}, "edited_action.args", "invalid"),
         ({"type": "respond"}, "message", "required"),
+        ({"type": "response"}, "message", "required"),
         ({"type": "reject", "message": 1}, "message", "invalid"),
         ({"action": "accept", "content": 1}, "content", "invalid"),
         ({"decisions": []}, "decisions", "invalid"),
@@ -74,6 +77,7 @@ def test_what_has_no_meaning_is_named(body: dict[str, Any], path: str, code: str
 
 def test_our_own_words_are_left_alone() -> None:
     assert not is_foreign({"decision": "APPROVE", "edits": {}, "comment": "", "version": 1})
+    assert not is_foreign({"decision": "REQUEST_CHANGES", "comment": "shorter", "version": 1})
     assert not is_foreign({"version": 1})
 
 
@@ -85,4 +89,4 @@ odd = values | st.lists(values, max_size=2) | st.dictionaries(st.sampled_from(["
 @given(st.dictionaries(st.sampled_from(["decision", *sorted(FOREIGN)]), odd, max_size=4))
 def test_any_body_has_a_meaning_or_is_refused(body: dict[str, Any]) -> None:
     with suppress(NotUnderstood):
-        assert meaning_of(body).decision in ("APPROVE", "REJECT")
+        assert meaning_of(body).decision in OURS

@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from workflows import background, conf
 from workflows.catalogue import Follower
 from workflows.heartbeat import beat
-from workflows.recovery import sweep
+from workflows.recovery import seconds_to_next, sweep
 from workflows.webhooks.sender import Sender
 
 logger = logging.getLogger(__name__)
@@ -44,8 +44,7 @@ class Command(BaseCommand):
         beside = [*_start_sender(stop), *_start_beside(stop)]
         try:
             while not stop.is_set():
-                _round()
-                stop.wait(conf.sweep_seconds())
+                stop.wait(_round())
         finally:
             stop.set()
             follower.stop()
@@ -70,12 +69,14 @@ def _start_beside(stop: threading.Event) -> Iterator[threading.Thread]:
         yield thread
 
 
-def _round() -> None:
-    """One round; a database or a Redis that is away is waited for."""
+def _round() -> float:
+    """One round; the seconds until the next.  A database or a Redis that is away is waited for."""
     try:
         close_old_connections()
         sweep()
         beat("sweeper")
+        return seconds_to_next()
     except (Error, RedisError) as error:
         logger.warning("sweep failed, trying again: %s", error)
         connection.close()
+        return conf.sweep_seconds()

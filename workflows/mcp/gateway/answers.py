@@ -56,6 +56,7 @@ class Approval(_Output):
     groups: list[str] = Field(description="Who may decide it.")
     quorum: int
     approvals: int = Field(description="How many have approved it already.")
+    changes_left: int = Field(description="How often changes can still be requested.")
     expires_at: str | None
     on_timeout: str
     review_url: str = Field(description="Where a person decides it in the browser.")

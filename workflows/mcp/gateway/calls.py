@@ -143,6 +143,7 @@ def approval_response(caller: Caller, wanted: given.ApprovalResponse) -> Acted:
     command = cmd.ApprovalResponse(
         hold=wanted.hold_id or _only_hold(execution),
         approved=wanted.approved,
+        request_changes=wanted.request_changes,
         edits=wanted.edits,
         feedback=wanted.feedback,
         grant_scope=wanted.grant_scope,

@@ -170,6 +170,7 @@ def _approval(hold: Hold, max_chars: int) -> Approval:
         groups=hold.groups,
         quorum=hold.quorum,
         approvals=len(hold.approvals),
+        changes_left=hold.changes_left,
         expires_at=moment(hold.expires_at),
         on_timeout=hold.on_timeout,
         review_url=review_url(hold),

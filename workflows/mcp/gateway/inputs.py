@@ -134,6 +134,11 @@ class ApprovalResponse(_OnWorkflow):
         description="May be left out while a single hold is open.",
     )
     approved: bool = Field(strict=True)
+    request_changes: bool = Field(
+        default=False,
+        strict=True,
+        description="Not approved: the task runs again with `feedback`. After a task alone.",
+    )
     edits: Any = Field(
         default=None,
         description="Before a task: keys laid over its inputs. After it: the whole new output.",

@@ -130,9 +130,9 @@ _LISTED = (
     Tool(
         name="approval_response",
         title="Decide a hold",
-        description="Approve or reject what waits for a person. Takes a token with the scope "
-        "`decide`, and rights like in the browser: nobody approves what they started. Without "
-        "the scope the answer says where a person decides.",
+        description="Approve or reject what waits for a person, or have it done again with "
+        "feedback. Takes a token with the scope `decide`, and rights like in the browser: nobody "
+        "approves what they started. Without the scope the answer says where a person decides.",
         takes=inputs.ApprovalResponse,
         gives=Answer,
         acts=calls.approval_response,

@@ -4,6 +4,7 @@ import { saveDraft } from "./drafts.js";
 import { onKey } from "./keys.js";
 import { startPresence } from "./presence.js";
 import { announce, toast } from "./toast.js";
+import { startForms } from "./undo.js";
 import { gettext } from "./words.js";
 
 const SETTLE_MS = 150;
@@ -80,7 +81,7 @@ function take(here, told) {
 /** The text of a banner without its running clocks. */
 function gist(banner) {
   const copy = banner.cloneNode(true);
-  for (const time of copy.querySelectorAll("time")) time.remove();
+  for (const time of copy.querySelectorAll("time, [data-seconds-left]")) time.remove();
   return copy.textContent.replace(/\s+/g, " ").trim();
 }
 
@@ -90,6 +91,8 @@ function showBanner(here, told) {
   const keep = told.dataset.fragmentState === "open" && holder.querySelector("[role=alert]");
   if (keep || (shown && gist(shown) === gist(told))) return;
   holder.replaceChildren(document.importNode(told, true));
+  window.htmx.process(holder);
+  startForms();
 }
 
 function overtaken(here) {
@@ -136,16 +139,20 @@ function go(selector) {
   return true;
 }
 
-/** Fold the reject panel; false when it was not open. */
-function closeReject() {
-  if (!within("[data-reject-panel].open")) return false;
-  current.form.toggleReject();
-  return true;
+/** Fold the panel that is open; gives its button, or null when none was. */
+function closePanel() {
+  for (const name of ["reject", "changes"]) {
+    if (!within(`[data-${name}-panel].open`)) continue;
+    if (name === "reject") current.form.toggleReject();
+    else current.form.toggleChanges();
+    return `[data-${name}-open]`;
+  }
+  return null;
 }
 
 function startKeys() {
   onKey("a", () => {
-    closeReject();
+    closePanel();
     return go("[data-approve]");
   });
   onKey("c", () => go("[data-comment]"));
@@ -155,7 +162,15 @@ function startKeys() {
     if (!within("[data-reject-panel].open")) current.form.toggleReject();
     return go("[data-comment]");
   });
-  onKey("Escape", () => closeReject() && go("[data-reject-open]"));
+  onKey("f", () => {
+    if (!within("[data-changes-panel]")) return false;
+    if (!within("[data-changes-panel].open")) current.form.toggleChanges();
+    return go("[data-comment]");
+  });
+  onKey("Escape", () => {
+    const opener = closePanel();
+    return opener ? go(opener) : false;
+  });
 }
 
 async function copyMine(event) {

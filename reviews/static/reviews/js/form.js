@@ -50,6 +50,8 @@ export class DecisionForm {
     if (target.closest("[data-reset-all]")) return this.resetAll();
     if (target.closest("[data-add-item], [data-remove-item]")) return this.changeItems(target);
     if (target.closest("[data-reject-open]")) return this.toggleReject();
+    if (target.closest("[data-changes-open]")) return this.toggleChanges();
+    if (target.closest("[data-return]")) return this.needsWords(event);
     const preset = target.closest("[data-preset]");
     if (preset) this.usePreset(preset.dataset.preset);
     return undefined;
@@ -168,13 +170,39 @@ export class DecisionForm {
   // --- answers --------------------------------------------------------------------------------
 
   toggleReject() {
-    const opener = this.form.querySelector("[data-reject-open]");
-    const panel = this.form.querySelector("[data-reject-panel]");
+    if (this.#isOpen("changes")) this.toggleChanges();
+    this.#toggle("reject", gettext("Do not reject"));
+  }
+
+  toggleChanges() {
+    if (this.#isOpen("reject")) this.toggleReject();
+    this.#toggle("changes", gettext("Do not request changes"));
+  }
+
+  #isOpen(name) {
+    return Boolean(this.form.querySelector(`[data-${name}-panel].open`));
+  }
+
+  /** Fold or unfold one of the two panels below the comment. */
+  #toggle(name, words) {
+    const opener = this.form.querySelector(`[data-${name}-open]`);
+    const panel = this.form.querySelector(`[data-${name}-panel]`);
     const open = !panel.classList.contains("open");
     panel.classList.toggle("open", open);
     opener.setAttribute("aria-expanded", String(open));
-    opener.textContent = open ? gettext("Do not reject") : gettext("Reject…");
+    opener.dataset.words ??= opener.textContent;
+    opener.textContent = open ? words : opener.dataset.words;
     if (open) this.comment.focus();
+  }
+
+  /** A request for changes says what to change: without words it is not sent. */
+  needsWords(event) {
+    const empty = !this.comment.value.trim();
+    this.comment.setCustomValidity(empty ? gettext("Say what should be changed.") : "");
+    if (!empty) return;
+    event.preventDefault();
+    this.comment.reportValidity();
+    this.comment.setCustomValidity("");
   }
 
   usePreset(text) {

@@ -9,6 +9,8 @@ const SHEET = [
   ["A", gettext("go to the Approve button (Enter then approves)")],
   ["E", gettext("edit the payload")],
   ["R", gettext("reject, with a reason")],
+  ["F", gettext("request changes, with feedback")],
+  ["U", gettext("undo the decision just made")],
   ["C", gettext("comment")],
   ["X", gettext("choose, to answer several at once")],
   ["/", gettext("search or filter")],

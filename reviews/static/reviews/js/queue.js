@@ -1,6 +1,7 @@
 // The queue: rows that never jump, new ones behind a line, the next review opening by itself.
 import { onKey } from "./keys.js";
 import { announce, toast } from "./toast.js";
+import { undoOf, undoToast } from "./undo.js";
 import { fill, gettext, ngettext } from "./words.js";
 
 const SETTLE_MS = 150;
@@ -145,13 +146,29 @@ function decided(event) {
   const next = reachable[place + 1] ?? reachable[place - 1];
   const said = article.querySelector("#decision-status .notice strong .status")?.lastChild;
   const what = said?.textContent.trim();
-  toast(what || gettext("Recorded."), { href: linkOf(row ?? next)?.href ?? article.dataset.statusUrl, label: gettext("Open it again") });
+  const undo = undoOf(article);
+  if (undo && row) undoToast(what || gettext("Recorded."), undo, () => bringBack(row));
+  else toast(what || gettext("Recorded."), { href: linkOf(row ?? next)?.href ?? article.dataset.statusUrl, label: gettext("Open it again") });
   row?.remove();
   list().querySelector("[data-rows]").hidden = rows().length === 0;
   if (next && next !== row) {
     document.body.dataset.advancing = "";
     open(next);
   }
+  onNews();
+}
+
+/** A decision was taken back: its row is where it was on top, and its review is open beside. */
+function bringBack(row) {
+  const there = rowOf(row.dataset.hold);
+  if (!there) list().querySelector("[data-rows]").prepend(row);
+  const back = there ?? row;
+  back.classList.remove("gone");
+  list().querySelector("[data-rows]").hidden = false;
+  list().querySelector("[data-empty]")?.remove();
+  fresh.delete(back.dataset.hold);
+  showLine();
+  open(back);
   onNews();
 }
 

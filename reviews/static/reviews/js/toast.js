@@ -2,8 +2,8 @@
 
 const LASTS_MS = 6000;
 
-/** Show `text` for a few seconds; `link` is {href, label}. */
-export function toast(text, link = null) {
+/** Show `text` for a few seconds; `link` is {href, label}.  Gives the box back. */
+export function toast(text, link = null, lasts = LASTS_MS) {
   const box = document.createElement("div");
   box.className = "toast";
   box.textContent = text;
@@ -14,7 +14,8 @@ export function toast(text, link = null) {
     box.append(" ", anchor);
   }
   document.getElementById("toasts")?.append(box);
-  setTimeout(() => box.remove(), LASTS_MS);
+  setTimeout(() => box.remove(), lasts);
+  return box;
 }
 
 /** Tell `text` to those who listen to the page. */

@@ -1,0 +1,105 @@
+// Undo: a decision rests for a few seconds, and its page or its toast offers to take it back.
+import { onKey } from "./keys.js";
+import { announce, toast } from "./toast.js";
+import { fill, gettext } from "./words.js";
+
+const SHOWN_MS = 6000;
+const TICK_MS = 250;
+let offered = null;
+
+/** Count the seconds down that `element` says are left, by this browser's own clock. */
+function countDown(element, seconds) {
+  const end = performance.now() + seconds * 1000;
+  const timer = setInterval(() => {
+    const left = Math.max(0, Math.ceil((end - performance.now()) / 1000));
+    if (!element.isConnected || left === 0) clearInterval(timer);
+    if (element.textContent !== String(left)) element.textContent = String(left);
+  }, TICK_MS);
+}
+
+/** Let the page's own Undo count down. */
+export function startForms() {
+  for (const form of document.querySelectorAll("[data-undo]:not([data-counting])")) {
+    form.dataset.counting = "";
+    const left = form.querySelector("[data-seconds-left]");
+    if (left) countDown(left, Number(form.dataset.seconds));
+  }
+}
+
+/** Take back what the page `article` has just been decided as; null when there is nothing to undo. */
+export function undoOf(article) {
+  const form = article.querySelector("[data-undo=decision]");
+  if (!form) return null;
+  return {
+    url: form.action,
+    token: form.elements.csrfmiddlewaretoken.value,
+    label: form.querySelector("button").textContent,
+    seconds: form.dataset.waits === "yes" ? SHOWN_MS / 1000 : Number(form.dataset.seconds),
+    waits: form.dataset.waits === "yes",
+  };
+}
+
+/** A toast that says what was decided and takes it back; `reopen` is called once it is open again. */
+export function undoToast(text, undo, reopen) {
+  dismiss();
+  const box = toast(text, null, Math.max(1, undo.seconds) * 1000);
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "link-button";
+  button.dataset.undoToast = "";
+  button.setAttribute("aria-keyshortcuts", "U");
+  button.textContent = undo.label;
+  const key = document.createElement("kbd");
+  key.textContent = "U";
+  box.append(" ", button, " ", key);
+  if (!undo.waits) {
+    const left = document.createElement("span");
+    left.className = "seconds";
+    left.setAttribute("aria-hidden", "true");
+    left.textContent = String(Math.ceil(undo.seconds));
+    box.append(" ", left, " s");
+    countDown(left, undo.seconds);
+  }
+  const offer = { box, take: () => takeBack(undo, box, reopen) };
+  button.addEventListener("click", offer.take);
+  offered = offer;
+}
+
+function dismiss() {
+  offered?.box.remove();
+  offered = null;
+}
+
+async function takeBack(undo, box, reopen) {
+  box.remove();
+  offered = null;
+  const body = new FormData();
+  body.set("csrfmiddlewaretoken", undo.token);
+  let response;
+  try {
+    response = await fetch(undo.url, { method: "POST", body, headers: { "HX-Request": "true" } });
+  } catch {
+    toast(gettext("No connection. Nothing was sent; try again."));
+    return;
+  }
+  if (response.ok) {
+    announce(gettext("Taken back. The review is open again."));
+    reopen();
+    return;
+  }
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  toast(page.querySelector("[data-undo-error]")?.textContent ?? fill(gettext("The server answered %(status)s."), { status: response.status }));
+}
+
+onKey("u", () => {
+  if (offered?.box.isConnected) {
+    offered.take();
+    return true;
+  }
+  const form = document.querySelector("[data-undo]");
+  if (!form) return false;
+  form.requestSubmit();
+  return true;
+});
+document.addEventListener("htmx:afterSettle", startForms);
+startForms();

@@ -1,0 +1,116 @@
+"""Undo: a decision in the queue is taken back with one key, and a second browser sees it again."""
+
+import re
+from typing import Any
+
+from playwright.sync_api import Browser, Page, expect
+
+from tests.e2e.product import Product
+from tests.e2e.test_review import Api, sign_in
+
+LONG = 600
+
+
+def start(api: Api, *names: str, undo_seconds: float) -> str:
+    """A run that stops after each of these tasks at once; its number."""
+    tasks = [
+        {
+            "id": name,
+            "type": "tool",
+            "tool": "builtin.echo",
+            "arguments": {"value": f"the text of {name}"},
+            "human_review": {"trigger_phase": "AFTER_EXECUTION"},
+        }
+        for name in names
+    ]
+    body = {"plan": {"tasks": tasks}, "policy": {"undo_seconds": undo_seconds}}
+    status, answer = api("executions/", body)
+    assert status == 201, answer
+    return str(answer["id"])
+
+
+def wait_for(page: Page, api: Api, run: str, holds: int) -> dict[str, Any]:
+    """The run once so many of its holds are open."""
+    for _ in range(300):
+        _, found = api(f"executions/{run}/")
+        if len(found["holds"]) == holds:
+            return dict(found)
+        page.wait_for_timeout(100)
+    raise AssertionError(found)
+
+
+def row(page: Page, hold: str) -> Any:
+    return page.locator(f"[data-hold='{hold}'] a[data-open]")
+
+
+def test_undo_from_the_toast_with_the_keyboard(
+    page: Page, product: Product, browser: Browser
+) -> None:
+    api = Api(product, "operator", "read,run")
+    run = start(api, "one", undo_seconds=LONG)
+    other = start(api, "two", undo_seconds=LONG)
+    for each in (run, other):
+        wait_for(page, api, each, 1)
+    hold = f"{run}-1"
+    page.set_viewport_size({"width": 1440, "height": 900})
+    sign_in(page, product, "reviewer")
+    second = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
+    sign_in(second, product, "reviewer2")
+    for each in (page, second):
+        expect(each.get_by_text("live", exact=True)).to_be_visible()
+        expect(row(each, hold)).to_be_visible()
+
+    row(page, hold).click()
+    expect(page.locator(f"#decision[data-hold='{hold}']")).to_be_visible()
+    page.get_by_role("heading", name=re.compile("one")).first.focus()
+    page.keyboard.press("a")
+    page.keyboard.press("Enter")
+    undo = page.locator("[data-undo-toast]")
+    expect(undo).to_be_visible()
+    expect(page.locator(".toast .seconds")).to_have_text(re.compile(r"^\d+$"))
+    # The next one opens by itself, and the other browser no longer offers this one.
+    expect(page.locator(f"#decision[data-hold='{hold}']")).to_have_count(0)
+    expect(second.locator(f"li[data-hold='{hold}']:not(.gone)")).to_have_count(0)
+
+    page.keyboard.press("u")
+    expect(page.locator(f"#decision[data-hold='{hold}'][data-state=open]")).to_be_visible()
+    expect(row(page, hold)).to_be_visible()
+    expect(undo).to_have_count(0)
+    expect(second.locator(f"li[data-hold='{hold}']:not(.gone)")).to_have_count(1, timeout=30_000)
+    wait_for(page, api, run, 1)
+    page.goto(f"{product.address}/history/?execution={run}")
+    expect(page.get_by_text("reviewer took back the approval of one").first).to_be_visible()
+    second.context.close()
+
+
+def test_undo_on_the_page_and_why_not_once_the_run_went_on(page: Page, product: Product) -> None:
+    api = Api(product, "operator", "read,run")
+    sign_in(page, product, "reviewer")
+    run = start(api, "one", undo_seconds=LONG)
+    wait_for(page, api, run, 1)
+    page.goto(f"{product.address}/review/{run}/{run}-1/")
+    page.get_by_role("button", name="Reject…").click()
+    page.get_by_role("button", name="Reject and abort the run").click()
+    form = page.locator("[data-undo=decision]")
+    expect(form).to_be_visible()
+    expect(form).to_contain_text("Nothing has happened yet")
+    page.keyboard.press("u")
+    expect(page.locator("#decision[data-state=open]")).to_be_visible()
+    expect(page.get_by_role("button", name="Approve")).to_be_enabled()
+    _, found = api(f"executions/{run}/")
+    assert found["status"] == "PAUSED_FOR_REVIEW"
+
+    quick = start(api, "one", undo_seconds=2)
+    wait_for(page, api, quick, 1)
+    page.goto(f"{product.address}/review/{quick}/{quick}-1/")
+    page.get_by_role("button", name="Approve").click()
+    expect(form).to_be_visible()
+    # Nobody undoes it: the sweeper lets the run go on, and the page says that it is too late.
+    expect(page.locator("[data-no-undo]")).to_be_visible(timeout=60_000)
+    expect(form).to_have_count(0)
+    for _ in range(200):
+        _, found = api(f"executions/{quick}/")
+        if found["status"] == "COMPLETED":
+            break
+        page.wait_for_timeout(100)
+    assert found["status"] == "COMPLETED"
