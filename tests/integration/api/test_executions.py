@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.integration.api.conftest import plain_plan, reviewed_plan
+from workflows import services
 from workflows.jobs import run_to_rest
 from workflows.models import Execution
 
@@ -131,6 +132,8 @@ def test_the_list_is_filtered_and_paged(bearer, start, workflow, people) -> None
     assert ids("created_by=me") == [str(named.pk), str(paused.pk)]
     assert ids("created_by=admin&status=COMPLETED") == [str(each.pk) for each in reversed(done)]
     assert ids("workflow=echo") == []
+    one = services.start_execution(actor=people["operator"], workflow=workflow, plan=None)
+    assert ids("workflow=echo") == [str(one.pk)]
     first = client.get(f"{URL}?page_size=2").json()
     second = client.get(first["next"]).json()
     third = client.get(second["next"]).json()
