@@ -12,6 +12,10 @@ from django.db import migrations, models
 FORWARD = """
 CREATE FUNCTION holdpoint_lists_of_execution() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        DELETE FROM workflows_audience
+         WHERE execution_id = NEW.id AND member = 'user:' || OLD.created_by_id;
+    END IF;
     INSERT INTO workflows_audience (execution_id, member)
     SELECT NEW.id, 'user:' || NEW.created_by_id WHERE NEW.created_by_id IS NOT NULL
     ON CONFLICT DO NOTHING;
@@ -48,7 +52,7 @@ BEGIN
 END $$;
 
 CREATE TRIGGER holdpoint_lists
-    AFTER INSERT ON workflows_execution
+    AFTER INSERT OR UPDATE OF created_by_id ON workflows_execution
     FOR EACH ROW EXECUTE FUNCTION holdpoint_lists_of_execution();
 CREATE TRIGGER holdpoint_lists
     AFTER INSERT OR UPDATE OF groups, status ON workflows_hold
