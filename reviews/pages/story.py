@@ -13,7 +13,7 @@ from django.utils.translation import ngettext
 
 from reviews.counting import counted
 from reviews.sentences import in_language
-from reviews.templatetags.desk import seconds_words
+from reviews.templatetags.desk import duration_words, seconds_words
 from workflows.engine.faults import attempt_words
 from workflows.models import ExecutionEvent
 
@@ -234,7 +234,7 @@ _LOOKS = {"APPROVE": "good", "REJECT": "bad", "REQUEST_CHANGES": "waiting"}
 
 def _answered(payload: Payload, actor: str) -> _Line:
     line = _decided(payload, actor)
-    told = {"sentence": line.text, "time": seconds_words(payload["undo_seconds"])}
+    told = {"sentence": line.text, "time": duration_words(payload["undo_seconds"])}
     return replace(line, text=_("%(sentence)s; it can be undone for %(time)s") % told)
 
 

@@ -276,10 +276,10 @@ class World:
             left = [model for model in self.models if not model.final or self._waits(model)]
             if not left:
                 break
-            self.let_time_pass(*left)
             self.end_time_to_undo(*left)
             undo.settle_due()
             self.sync()
+            self.let_time_pass(*left)
             self._are_found(left)
             for model in left:
                 run_to_rest(model.id)

@@ -24,6 +24,15 @@ SAMPLES: list[ev.Event] = [
     ),
     ev.HoldOpened(hold_id="1-1", reason="node_review", task_id="a", phase="AFTER_EXECUTION"),
     ev.HoldVoted(hold_id="1-1", voter="ann", task_id="a"),
+    ev.HoldAnswered(
+        hold_id="1-1",
+        reason="node_review",
+        decision="REQUEST_CHANGES",
+        task_id="a",
+        comment="shorter",
+        undo_seconds=5,
+    ),
+    ev.HoldWithdrawn(hold_id="1-1", task_id="a", voter="ann", what="decision"),
     ev.HoldDecided(
         hold_id="1-1", reason="node_review", decision="REJECT", task_id="a", comment="no"
     ),
@@ -93,7 +102,7 @@ def test_the_story_is_grouped_by_layer() -> None:
 
 
 def test_an_actor_is_named_once() -> None:
-    decided = entry(stored(SAMPLES[8]))
+    decided = entry(stored(SAMPLES[10]))
     assert decided["sentence"].startswith("ann rejected a")
     assert decided["actor"] == ""
     assert entry(stored(SAMPLES[1]))["actor"] == "ann"
