@@ -357,7 +357,7 @@ def test_an_edit_in_the_words_of_others_is_an_edit_here(paused: Execution, revie
 
 def test_a_response_stands_in_for_the_output(start: Start, reviewer: User) -> None:
     execution = start(echo("w", phase="AFTER_EXECUTION"))
-    done = answer(Api(reviewer), execution, {"type": "response", "args": "42"})
+    done = answer(Api(reviewer), execution, {"type": "respond", "message": "42"})
     assert done.status_code == 200, done.content
     assert HumanReviewRecord.objects.get().modified_data == "42"
 
