@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from workflows.access import visible_to
 from workflows.models import Execution, Hold
-from workflows.selectors import messages_of, tasks_of
+from workflows.selectors import TaskView, messages_of, tasks_of
 
 from .conflicts import decided
-from .edits import payload_schema
+from .edits import payload_schema, secret_rules, shown_payload
+from .masking import Masked, masked, text_masked
 from .models import HumanReviewRecord
+from .reveals import hold_place, task_views
 from .rights import four_eyes, group_names, last_editor, right_of, tasks_decided
 from .selectors import pending_of
 from .services import HoldNotFound
@@ -47,6 +49,7 @@ def review_context(user: User, execution_id: int) -> ReviewContext:
     execution = visible.filter(pk=execution_id).first()
     if execution is None:
         raise HoldNotFound
+    rules = secret_rules(execution, None)
     return ReviewContext(
         execution_id=execution.pk,
         title=execution.title,
@@ -55,12 +58,12 @@ def review_context(user: User, execution_id: int) -> ReviewContext:
         version=execution.version,
         layer=execution.layer,
         total_layers=execution.total_layers,
-        inputs=execution.inputs,
-        context=execution.context,
+        inputs=masked(execution.inputs, rules).value,
+        context=masked(execution.context, rules).value,
         created_by=execution.created_by.get_username() if execution.created_by else None,
         created_at=execution.created_at,
         holds=_holds(user, execution_id),
-        tasks=list(tasks_of(execution)),
+        tasks=_tasks(execution),
         messages=[_message(each) for each in messages_of(execution)],
         decisions=_decisions(execution),
     )
@@ -79,12 +82,37 @@ def _holds(user: User, execution_id: int) -> list[Hold]:
             four_eyes=four_eyes(hold.execution),
         )
         hold.schema = payload_schema(hold)  # type: ignore[attr-defined]
+        view = shown_payload(hold, hold.schema)  # type: ignore[attr-defined]
+        hold.payload = view.value
+        hold.masked = masks_of(view, hold_place(hold))  # type: ignore[attr-defined]
         hold.right = asdict(right)  # type: ignore[attr-defined]
     return holds
 
 
+def _tasks(execution: Execution) -> list[TaskView]:
+    tasks = tasks_of(execution)
+    views = task_views(execution, tasks)
+    return [
+        replace(
+            task,
+            inputs=views[task.id, "inputs"].value,
+            output=views[task.id, "output"].value,
+            error=text_masked(task.error),
+        )
+        for task in tasks
+    ]
+
+
+def masks_of(view: Masked, place: str) -> list[dict[str, Any]]:
+    """The marks in a value, as `POST reviews/reveal/` takes them."""
+    return [
+        {"place": place, "number": each.number, "paths": list(each.paths)} for each in view.secrets
+    ]
+
+
 def _message(message: dict[str, Any]) -> dict[str, Any]:
-    return {**message, "created_at": message["created_at"].isoformat()}
+    content = text_masked(str(message["content"]))
+    return {**message, "content": content, "created_at": message["created_at"].isoformat()}
 
 
 def _decisions(execution: Execution) -> list[dict[str, Any]]:

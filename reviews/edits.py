@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -18,11 +19,21 @@ from workflows.engine.dag import CapabilityTask, ToolTask
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
 from workflows.engine.structure import Problem, validation_problems
-from workflows.models import Hold
+from workflows.models import Execution, Hold
 from workflows.planning import tool_schemas
 from workflows.schemas import FieldError, schema_errors
 from workflows.selectors import task_spec
 from workflows.tools.registry import argument_errors
+
+from .masking import (
+    Masked,
+    NotRestorable,
+    Rules,
+    is_marked,
+    masked,
+    restored,
+    restored_part,
+)
 
 
 class ReviewInvalid(Exception):
@@ -74,6 +85,14 @@ def payload_schema(hold: Hold) -> Any:
     return known.input_schema if before else known.output_schema
 
 
+def schema_of(target: str, phase: str) -> Any:
+    """The JSON Schema of what a tool or capability takes (BEFORE_EXECUTION) or gives, or None."""
+    known: Any = tool_schemas([target]).get(target) or capabilities.load([target]).get(target)
+    if known is None or not phase:
+        return None
+    return known.input_schema if phase == TriggerPhase.BEFORE_EXECUTION else known.output_schema
+
+
 def checked_edit(hold: Hold, edits: Any, schema: Any) -> Edit | None:
     """What `edits` makes of the payload, or None when it changes nothing.
 
@@ -92,13 +111,40 @@ def checked_edit(hold: Hold, edits: Any, schema: Any) -> Edit | None:
         check_value(edits)
     except BoundedJSONError as error:
         raise ReviewInvalid([FieldError(below("edits", error.path), error.message)]) from None
-    whole = _laid_over(hold, edits)
+    edits, whole = _with_true_values(hold, edits, schema)
     if canonical(whole) == canonical(hold.payload):
         return None
     errors = schema_errors(schema, whole) or _tool_errors(hold, whole)
     if errors:
         raise ReviewInvalid(FieldError(below("edits", each.path), each.message) for each in errors)
     return Edit(sent=edits, whole=whole)
+
+
+def secret_rules(execution: Execution, schema: Any) -> Rules:
+    """What is secret in a value of the run that has this JSON Schema."""
+    return Rules(schema, tuple(execution.policy.get("secrets", ())))
+
+
+def shown_payload(hold: Hold, schema: Any) -> Masked:
+    """The payload as people see it; `schema` is `payload_schema(hold)`."""
+    return masked(hold.payload, secret_rules(hold.execution, schema))
+
+
+def _with_true_values(hold: Hold, edits: Any, schema: Any) -> tuple[Any, Any]:
+    """The edits and what they make of the payload, marks of masked values replaced in both.
+
+    An edit without a mark is what it says: whoever knows the values may send them.
+    """
+    whole = _laid_over(hold, edits)
+    if not is_marked(json.dumps(edits, ensure_ascii=False)):
+        return edits, whole
+    view = shown_payload(hold, schema)
+    try:
+        restored(_laid_over(hold, edits, view.value), view)
+        true = restored_part(edits, view)
+    except NotRestorable as problem:
+        raise ReviewInvalid([FieldError(below("edits", problem.path), problem.message)]) from None
+    return true, _laid_over(hold, true)
 
 
 def _tool_errors(hold: Hold, whole: Any) -> tuple[FieldError, ...]:
@@ -133,32 +179,34 @@ def _checked_drop(hold: Hold, edits: Any) -> Edit | None:
     return Edit(sent={"drop": sorted(wanted)}, whole=changes.payload_without(payload, gone))
 
 
-def _laid_over(hold: Hold, edits: Any) -> Any:
+def _laid_over(hold: Hold, edits: Any, payload: Any = UNCHANGED) -> Any:
     if hold.phase != TriggerPhase.BEFORE_EXECUTION:
         return edits
     if not isinstance(edits, dict):
         message = "must be an object whose keys are laid over the task's inputs"
         raise ReviewInvalid([FieldError("edits", message)])
-    return {**_arguments(hold), **edits}
+    return {**_arguments(hold.payload if payload is UNCHANGED else payload), **edits}
 
 
-def _arguments(hold: Hold) -> dict[str, Any]:
+def _arguments(payload: Any) -> dict[str, Any]:
     """The payload of a BEFORE_EXECUTION hold: the task's inputs, always an object."""
-    return hold.payload if isinstance(hold.payload, dict) else {}
+    return payload if isinstance(payload, dict) else {}
 
 
-def edits_for(hold: Hold, value: Any) -> Any:
-    """The edits that turn the hold's payload into `value`; UNCHANGED when it is the same already.
+def edits_for(hold: Hold, value: Any, shown: Any) -> Any:
+    """The edits that turn the payload into `value`; UNCHANGED when it is the same already.
+
+    `shown` is the payload as the person saw it, `value` what they made of it, both with marks.
 
     Raises ReviewInvalid where no edit can say it: a removed argument.
     """
-    if canonical(value) == canonical(hold.payload):
+    if canonical(value) == canonical(shown):
         return UNCHANGED
     if hold.phase != TriggerPhase.BEFORE_EXECUTION:
         return value
     if not isinstance(value, dict):
         raise ReviewInvalid([FieldError("edits", "must be an object: the task's arguments")])
-    before = _arguments(hold)
+    before = _arguments(shown)
     removed = [key for key in before if key not in value]
     if removed:
         message = "cannot be taken away; change its value instead"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from workflows.engine.bounded_json import BoundedJSONError, parse
 from workflows.schemas import FieldError, FormField, FormValue, form_fields, value_from_form
+
+from .masking import is_marked
 
 _MAX_DEPTH = 4
 
@@ -21,7 +24,15 @@ def payload_fields(
 ) -> tuple[FormField, ...]:
     """The fields of `value`; `original` is the value before any edit."""
     shape = schema_for(schema, original)
-    return form_fields(shape, value, original=original, rejected=rejected, errors=errors)
+    fields = form_fields(shape, value, original=original, rejected=rejected, errors=errors)
+    return tuple(map(_plain_where_masked, fields))
+
+
+def _plain_where_masked(field: FormField) -> FormField:
+    """A mark is no address and no date: a browser must not refuse to send it."""
+    children = tuple(map(_plain_where_masked, field.children))
+    kind = "text" if is_marked(field.original_text) else field.input_type
+    return replace(field, children=children, input_type=kind)
 
 
 def posted_value(schema: Any, original: Any, posted: Mapping[str, str]) -> FormValue:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from django.db.models import QuerySet
 from django.utils.dateparse import parse_date, parse_datetime
@@ -13,6 +13,7 @@ from django.utils.dateparse import parse_date, parse_datetime
 from workflows.access import of_visible
 from workflows.engine.policy import TriggerPhase
 from workflows.full_text import matching
+from workflows.models import TaskAttempt
 from workflows.schemas import FieldError
 
 from .filters import plain_text
@@ -159,3 +160,38 @@ def _moment(
 
 def _start_of(day: date) -> datetime:
     return datetime.combine(day, time(), tzinfo=UTC)
+
+
+def executed(record: HumanReviewRecord) -> list[Any]:
+    """[what then ran or was passed on], or [] when nothing was (yet)."""
+    if record.decision != Decision.APPROVE or not record.node_id:
+        return []
+    if was_taken_back(record) or is_early_vote(record):
+        return []
+    tries = TaskAttempt.objects.filter(
+        execution_id=record.execution_id, task_id=record.node_id, status="SUCCEEDED"
+    )
+    if record.trigger_phase == TriggerPhase.BEFORE_EXECUTION:
+        failed = TaskAttempt.objects.filter(
+            execution_id=record.execution_id,
+            task_id=record.node_id,
+            status="FAILED",
+            inputs__isnull=False,
+        )
+        return list((tries | failed).order_by("attempt").values_list("inputs", flat=True)[:1])
+    if record.trigger_phase == TriggerPhase.AFTER_EXECUTION:
+        found = tries.filter(settled=True).first()
+        if found is not None:
+            return [found.edited_output if found.is_edited else found.output]
+    return []
+
+
+def is_early_vote(record: HumanReviewRecord) -> bool:
+    """Whether others of a quorum decided after this one."""
+    rows = HumanReviewRecord.objects.standing().filter(hold_id=record.hold_id, pk__gt=record.pk)
+    return rows.exists()
+
+
+def was_taken_back(record: HumanReviewRecord) -> bool:
+    """Whether a later record says that this decision was withdrawn."""
+    return HumanReviewRecord.objects.filter(withdraws=record).exists()

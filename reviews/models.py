@@ -87,6 +87,34 @@ class DeniedAttempt(models.Model):
         return f"{self.actor} may not decide {self.hold_id}"
 
 
+class SecretReveal(models.Model):
+    """Somebody had a masked value shown to them.  Append-only, as records are.
+
+    `place` says what it stood in (`hold:9-9`, `task:9:draft:output`, `record:4:original`), `path`
+    where in it; the value itself is not kept here.
+    """
+
+    execution = models.ForeignKey(
+        "workflows.Execution", on_delete=models.PROTECT, related_name="secret_reveals"
+    )
+    hold = models.ForeignKey(
+        "workflows.Hold", null=True, on_delete=models.PROTECT, related_name="secret_reveals"
+    )
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    actor = models.CharField(max_length=150)
+    source = models.CharField(max_length=20)
+    place = models.CharField(max_length=200)
+    path = models.TextField()
+    at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = [models.Index(fields=["execution", "-id"], name="reveal_by_execution")]
+
+    def __str__(self) -> str:
+        return f"{self.actor} saw {self.path} of {self.place}"
+
+
 class ReviewPresence(models.Model):
     """Somebody has a hold open on their screen; true as long as `seen_at` is fresh."""
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from workflows.models import Hold
 
+from .edits import payload_schema, shown_payload
 from .history import records
 from .likeness import features, likeness
+from .masking import Masked, NotRestorable, masked, restored
 from .merge import merge
 from .models import HumanReviewRecord
 
@@ -25,8 +27,8 @@ _LEAST: Final = 0.3
 class Precedent:
     """A past decision; `alike` from 0 to 1.
 
-    `reuse` is [the present payload with that decision's edit], or [] when it edited nothing, or
-    nothing that is new here.
+    `reuse` is [the present payload, masked, with that decision's edit], or [] when it edited
+    nothing, or nothing that is new here.
     """
 
     record: HumanReviewRecord
@@ -50,12 +52,19 @@ def precedents(user: User, hold: Hold) -> list[Precedent]:
     ]
     near = [pair for pair in found if pair[0] >= _LEAST]
     near.sort(key=lambda pair: (pair[0], pair[1].pk), reverse=True)
-    return [Precedent(record, alike, _reuse(record, hold)) for alike, record in near[:_SHOWN]]
+    view = shown_payload(hold, payload_schema(hold))
+    return [Precedent(record, alike, _reuse(record, hold, view)) for alike, record in near[:_SHOWN]]
 
 
-def _reuse(record: HumanReviewRecord, hold: Hold) -> list[Any]:
+def _reuse(record: HumanReviewRecord, hold: Hold, view: Masked) -> list[Any]:
     if not record.is_edited or hold.status != Hold.Status.OPEN:
         return []
     # Where the payload of today differs from theirs as well, their edit is what is asked for.
-    merged = merge(record.original_data, hold.payload, record.modified_data).merged
-    return [] if merged == hold.payload else [merged]
+    theirs = masked(record.original_data, view.rules, after=view)
+    edited = masked(record.modified_data, view.rules, after=theirs)
+    merged = merge(theirs.value, view.value, edited.value).merged
+    try:
+        restored(merged, view)  # a secret of theirs is nothing to take over
+    except NotRestorable:
+        return []
+    return [] if merged == view.value else [merged]

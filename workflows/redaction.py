@@ -49,17 +49,43 @@ def redact_text(text: str) -> str:
     return text
 
 
+def names_secret(key: str, item: Any) -> bool:
+    """Whether the name alone hides `item`; counts, flags and nothing are not hidden."""
+    if not _SECRET_KEY.search(key) or item is None or isinstance(item, bool):
+        return False
+    if isinstance(item, (int, float)) and _COUNT_KEY.search(key):
+        return False
+    return item not in ("", [], {})
+
+
+def secret_spans(text: str) -> list[tuple[int, int]]:
+    """Where `text` holds what has the look of a secret, as [start, end) in order, none overlapping.
+
+    Fewer looks than `redact` knows: addresses, card numbers and digests are what a person has to
+    read, and are none of these.
+    """
+    found = sorted(
+        match.span(match.lastindex or 0)
+        for pattern in _SECRET_LOOKS
+        if len(text) >= 8
+        for match in pattern.finditer(text)
+    )
+    joined: list[tuple[int, int]] = []
+    for start, end in found:
+        if joined and start < joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        elif start < end:
+            joined.append((start, end))
+    return joined
+
+
 def _unused(key: str, found: dict[str, Any]) -> str:
     """`key`, numbered when a redacted key is there already."""
     return key if key not in found else f"{key} {len(found) + 1}"
 
 
 def _redact_item(key: str, item: Any) -> Any:
-    if not _SECRET_KEY.search(key) or item is None or isinstance(item, bool):
-        return redact(item)
-    if isinstance(item, (int, float)) and _COUNT_KEY.search(key):
-        return item
-    return SECRET if item not in ("", [], {}) else item
+    return SECRET if names_secret(key, item) else redact(item)
 
 
 def _long_token(match: re.Match[str]) -> str:
@@ -104,4 +130,35 @@ _RULES: Final[tuple[tuple[re.Pattern[str], _Replacement], ...]] = (
     (re.compile(r"(?<![\w.-])(?:[0-9][ -]?){12,18}[0-9](?![\w-])"), _card),
     (re.compile(r"(?<![\w.-])[0-9]{3}-[0-9]{2}-[0-9]{4}(?![\w-])"), "[id number]"),
     (re.compile(r"(?<![\w+])\+[0-9][0-9 ().-]{7,17}[0-9](?![\w])"), "[phone]"),
+)
+
+#: The last group is the secret, where there is one.
+_SECRET_LOOKS: Final[tuple[re.Pattern[str], ...]] = (
+    _RULES[0][0],
+    re.compile(r"(?<=://)[^\s/:@]{1,100}:([^\s/@]{1,200})@"),
+    # “basic knowledge” is none: credentials have digits or end in "=".
+    re.compile(
+        r"\b(?:Bearer|Basic)\s{1,5}(?=[A-Za-z._~+/-]{0,200}[0-9=])([A-Za-z0-9._~+/=-]{6,})",
+        re.IGNORECASE,
+    ),
+    re.compile(rf"{_WORDS_BEFORE_SECRETS}=([^\s\"',;&]{{1,500}})", re.IGNORECASE),
+    re.compile(
+        rf"{_WORDS_BEFORE_SECRETS}[\"']?\s{{0,5}}[=:]\s{{0,5}}(?:(?=\"([^\"\n]{{1,500}})))",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"{_WORDS_BEFORE_SECRETS}[\"']?\s{{0,5}}[=:]\s{{0,5}}(?:(?='([^'\n]{{1,500}})))",
+        re.IGNORECASE,
+    ),
+    re.compile(
+        rf"{_WORDS_BEFORE_SECRETS}\s{{0,5}}[=:]\s{{0,5}}"
+        r"(?=[^\s\"',;&]{0,200}[0-9])([^\s\"',;&]{4,500})",
+        re.IGNORECASE,
+    ),
+    re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?"),
+    re.compile(
+        r"\b(?:gh[opsru]_|github_pat_|xox[abeprs]-|glpat-|npm_|hvs\.|ya29\.|AIza|SG\.)[\w.-]{10,}"
+    ),
+    re.compile(r"\b(?:sk|rk)[-_][\w-]{16,}|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
+    re.compile(r"\bhp_[a-z0-9]{8}_[\w-]{40,}"),
 )

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from reviews import extending
+from reviews.context import masks_of
+from reviews.masking import Masked
 from reviews.models import ANSWERS, HumanReviewRecord
+from reviews.reveals import record_place, record_views
 from reviews.services import MAX_COMMENT
 from workflows.api.serializers import Strict
 from workflows.engine.commands import LONGEST_UNDO
@@ -158,17 +163,42 @@ class RightSerializer(serializers.Serializer[Any]):
     reason = serializers.CharField(allow_blank=True)
 
 
+class MaskSerializer(serializers.Serializer[Any]):
+    """A masked value: its number stands in its mark, `[•••••••• 3]`; `paths` are its places."""
+
+    place = serializers.CharField()
+    number = serializers.IntegerField()
+    paths = serializers.ListField(child=serializers.CharField(allow_blank=True))
+
+
+class RevealSerializer(Strict):
+    """A masked value to be shown."""
+
+    place = serializers.CharField(max_length=200)
+    number = serializers.IntegerField(min_value=1, max_value=999_999)
+
+
+class RevealedSerializer(MaskSerializer):
+    """The value behind a mark.  That it was given is kept."""
+
+    value = serializers.JSONField(allow_null=True)
+
+
 class HoldDetailSerializer(HoldRowSerializer):
-    """A hold with what is decided: payload, its JSON Schema, instructions, and my right."""
+    """A hold with what is decided: payload, its JSON Schema, instructions, and my right.
+
+    Secrets of the payload are marks, listed in `masked`.
+    """
 
     payload = serializers.JSONField()
+    masked = MaskSerializer(many=True)
     schema = serializers.JSONField(allow_null=True)
     right = RightSerializer()
 
     class Meta(HoldRowSerializer.Meta):
         fields = (  # type: ignore[assignment]
-            *HoldRowSerializer.Meta.fields, "instructions", "payload", "schema", "right", "round",
-            "previous", "changes_left",
+            *HoldRowSerializer.Meta.fields, "instructions", "payload", "masked", "schema", "right",
+            "round", "previous", "changes_left",
         )  # fmt: skip
 
 
@@ -265,10 +295,43 @@ class RecordRowSerializer(serializers.ModelSerializer[HumanReviewRecord]):
 
 
 class RecordSerializer(RecordRowSerializer):
-    """One decision as it was taken: what was shown, what was decided, its place in the chain."""
+    """One decision as it was taken: what was shown, what was decided, its place in the chain.
+
+    Secrets are marks, listed in `masked`; the digests are of the true values.
+    """
+
+    original_data = serializers.SerializerMethodField()
+    modified_data = serializers.SerializerMethodField()
+    masked = serializers.SerializerMethodField()
 
     class Meta(RecordRowSerializer.Meta):
         fields = (  # type: ignore[assignment]
-            *RecordRowSerializer.Meta.fields, "original_data", "modified_data", "shown_digest",
-            "decided_digest", "canonical", "previous_hash", "hash",
+            *RecordRowSerializer.Meta.fields, "original_data", "modified_data", "masked",
+            "shown_digest", "decided_digest", "canonical", "previous_hash", "hash",
         )  # fmt: skip
+
+    @extend_schema_field(OpenApiTypes.ANY)
+    def get_original_data(self, record: HumanReviewRecord) -> Any:
+        return _views(record)["original"].value
+
+    @extend_schema_field(OpenApiTypes.ANY)
+    def get_modified_data(self, record: HumanReviewRecord) -> Any:
+        return _views(record)["edited"].value
+
+    @extend_schema_field(MaskSerializer(many=True))
+    def get_masked(self, record: HumanReviewRecord) -> list[dict[str, Any]]:
+        views = _views(record)
+        return [
+            each
+            for column in ("original", "edited")
+            for each in masks_of(views[column], record_place(record.pk, column))
+        ]
+
+
+def _views(record: HumanReviewRecord) -> Mapping[str, Masked]:
+    """What is shown of a record, worked out once."""
+    known: Mapping[str, Masked] | None = getattr(record, "masked_views", None)
+    if known is None:
+        known = record_views(record, [])
+        record.masked_views = known  # type: ignore[attr-defined]
+    return known

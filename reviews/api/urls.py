@@ -48,6 +48,7 @@ urlpatterns = [
         views.WithdrawView.as_view(),
         name="api-reviews-withdraw",
     ),
+    path("reviews/reveal/", views.RevealView.as_view(), name="api-reviews-reveal"),
     path("reviews/history/", views.HistoryView.as_view(), name="api-reviews-history"),
     path("reviews/history/<int:pk>/", views.RecordView.as_view(), name="api-reviews-record"),
 ]

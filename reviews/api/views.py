@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from reviews import claims, context, extending, history, selectors, services, undo
+from reviews import claims, context, extending, history, reveals, selectors, services, undo
 from reviews.conflicts import Conflict, present_state
 from reviews.edits import UNCHANGED, ReviewInvalid
 from reviews.filters import PHASES, REASONS, RISKS, parse_queue_filters
@@ -40,6 +40,8 @@ from .serializers import (
     ReleasedSerializer,
     ResumedSerializer,
     ResumeSerializer,
+    RevealedSerializer,
+    RevealSerializer,
     WithdrawnSerializer,
     WithdrawSerializer,
     hold_row,
@@ -55,6 +57,7 @@ register(NotAllowed, status=403, code="forbidden")
 register(Conflict, status=409, code="stale_version")
 register(services.HoldNotFound, status=404, code="not_found")
 logs_its_refusals(ReviewInvalid, NotAllowed, Conflict, services.HoldNotFound)
+register(reveals.NothingMasked, status=404, code="not_found")
 
 
 class PendingView(ListAPIView[Hold]):
@@ -302,6 +305,38 @@ class ExtendView(APIView):
         return Answer(status, json_text(ExtendedSerializer(result).data))
 
 
+class RevealView(APIView):
+    """Have a masked value shown."""
+
+    permission_classes = [HasScope("decide")]
+    parser_classes = [DecisionJSONParser]
+
+    @extend_schema(
+        operation_id="reviews_reveal",
+        request=RevealSerializer,
+        responses={200: RevealedSerializer, **problems(403, 404, *BODY)},
+    )
+    def post(self, request: Request) -> Response:
+        """The value behind one mark; kept, before it is given, with who asked and when."""
+        asked = RevealSerializer(data=object_body(request.data))
+        asked.is_valid(raise_exception=True)
+        place = asked.validated_data["place"]
+        secret = reveals.reveal(
+            place=place,
+            number=asked.validated_data["number"],
+            user=caller(request),
+            source="rest",
+            token=token_of(request),
+        )
+        told = {
+            "place": place,
+            "number": secret.number,
+            "paths": list(secret.paths),
+            "value": secret.value,
+        }
+        return Response(RevealedSerializer(told).data)
+
+
 _FILTERS = [
     OpenApiParameter("execution", OpenApiTypes.INT),
     OpenApiParameter("node"),
@@ -356,4 +391,4 @@ class RecordView(RetrieveAPIView[HumanReviewRecord]):
         return super().get(request, *args, **kwargs)
 
     def get_queryset(self) -> QuerySet[HumanReviewRecord]:
-        return history.records(caller(self.request))
+        return history.records(caller(self.request)).select_related("execution")

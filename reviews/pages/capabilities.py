@@ -8,6 +8,7 @@ from django.urls import reverse
 from django.utils.translation import ngettext
 
 from reviews.highlighting import lines_of
+from reviews.masking import text_masked
 from reviews.sentences import in_language
 from workflows.capabilities import raised_sets
 from workflows.models import Capability, Execution
@@ -20,7 +21,7 @@ def offer(task: TaskView, execution: Execution, *, may: bool) -> dict[str, str]:
     """Where a task's code can be kept; "" where it cannot."""
     fits = may and task.type == "code_execution" and task.status == "SUCCEEDED"
     url = reverse("reviews:make_capability", args=(execution.pk,)) if fits else ""
-    return {"keep_url": url, "logs": task.logs}
+    return {"keep_url": url, "logs": text_masked(task.logs)}
 
 
 def _worked(times: int) -> str:

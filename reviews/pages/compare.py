@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django.urls import reverse
@@ -9,6 +10,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from reviews.comparison import Difference, Pair, PlanDifference, difference, pairs, plan_difference
+from reviews.edits import secret_rules
+from reviews.masking import masked, text_masked
 from reviews.templatetags.desk import seconds_words
 from workflows.models import Execution
 from workflows.selectors import TaskView, revision_of, tasks_of
@@ -21,7 +24,8 @@ _MAX_TASKS = 400
 
 def compare_context(left: Execution, right: Execution) -> dict[str, Any]:
     """`compare` of the template; workflow and creator of both are loaded."""
-    found = pairs(tasks_of(left)[:_MAX_TASKS], tasks_of(right)[:_MAX_TASKS])
+    mine, theirs = tasks_of(left)[:_MAX_TASKS], tasks_of(right)[:_MAX_TASKS]
+    found = [_masked(pair, left, right) for pair in pairs(mine, theirs)]
     rows = tuple(_row(pair, left, right) for pair in found)
     plan = plan_difference(revision_of(left).plan, revision_of(right).plan)
     return {
@@ -42,7 +46,7 @@ def _run(execution: Execution) -> dict[str, Any]:
         "title": words.run_title(execution.title, execution.pk),
         "url": reverse("reviews:run", args=(execution.pk,)),
         "status": execution.status,
-        "error": execution.error,
+        "error": text_masked(execution.error),
         "layers": words.progress_words(execution),
         "started_by": execution.created_by.get_username()
         if execution.created_by
@@ -67,8 +71,26 @@ def _whole(left: Execution, right: Execution) -> list[dict[str, Any]]:
         (_("Context"), left.context, right.context),
         (_("Policy"), left.policy, right.policy),
     )
-    found = ((title, difference(mine, theirs)) for title, mine, theirs in values)
+    found = ((title, _shown_difference(mine, theirs, left)) for title, mine, theirs in values)
     return [_difference(title, each) for title, each in found if each.any]
+
+
+def _shown_difference(mine: Any, theirs: Any, run: Execution) -> Difference:
+    """The difference of two values as people see them: equal secrets have equal marks."""
+    rules = secret_rules(run, None)
+    first = masked(mine, rules)
+    return difference(first.value, masked(theirs, rules, after=first).value)
+
+
+def _masked(pair: Pair, left: Execution, right: Execution) -> Pair:
+    """The pair with the secrets of what differs masked."""
+    if pair.left is None or pair.right is None or not (pair.inputs.any or pair.output.any):
+        return pair
+    return replace(
+        pair,
+        inputs=_shown_difference(pair.left.inputs, pair.right.inputs, left),
+        output=_shown_difference(pair.left.output, pair.right.output, right),
+    )
 
 
 def _difference(title: str, found: Difference) -> dict[str, Any]:
@@ -100,7 +122,7 @@ def _side(task: TaskView | None, run: Execution, other: Execution) -> dict[str, 
     return {
         "status": "HELD" if task.held else task.status,
         "note": took,
-        "error": task.error,
+        "error": text_masked(task.error),
     }
 
 

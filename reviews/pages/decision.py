@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,11 @@ from django.utils.translation import ngettext
 from reviews import selectors
 from reviews.counting import grouped
 from reviews.diffs import diff
-from reviews.edits import payload_schema
+from reviews.edits import payload_schema, shown_payload
 from reviews.forms import payload_fields
+from reviews.masking import Masked, edited_as_shown
 from reviews.models import HumanReviewRecord
+from reviews.reveals import hold_place, may_reveal
 from reviews.rights import Right, right_now
 from reviews.sentences import in_language
 from reviews.summaries import headline
@@ -31,6 +34,7 @@ from .ahead import behind
 from .claiming import claim_context
 from .deadline import deadline_addresses
 from .escalation import NARROWEST, REJECT_PRESETS, Asked, escalation_context
+from .masks import masks_context
 from .plan_review import ALL_KEPT, Kept, plan_review_context
 from .plan_review import REJECT_PRESETS as PLAN_PRESETS
 from .rounds import rounds_context
@@ -83,28 +87,32 @@ def decision_context(user: User, hold: Hold, answer: Answer | None = None) -> di
     said = HumanReviewRecord.objects.filter(execution_id=hold.execution_id)
     records = list(said.select_related("withdraws").order_by("id"))
     mine = standing([record for record in records if record.hold_id == hold.id])
+    schema = payload_schema(hold)
+    view = shown_payload(hold, schema)
+    shown = as_shown(hold, view)
     state = settled.state_of(hold, mine)
-    around = Surroundings(hold)
+    around = Surroundings(shown, may_reveal=may_reveal(user, hold.execution, hold))
     return {
         **_addresses(hold),
         **deadline_addresses(hold, right),
         **_heading(hold),
         **_standing(hold, right, state, mine, user),
-        **_payload(hold, answer),
+        **_payload(shown, answer, schema),
+        "masks": masks_context(view, hold_place(hold), may=around.may_reveal),
         "undo": undo_context(user, hold),
-        **rounds_context(hold),
-        "escalation": escalation_context(hold, answer.asked if answer else NARROWEST),
-        "plan_review": _plan_review(hold, mine, answer),
+        **rounds_context(hold, view),
+        "escalation": escalation_context(shown, answer.asked if answer else NARROWEST),
+        "plan_review": _plan_review(shown, mine, answer),
         **effects(around),
         "ahead": behind(hold),
-        **settled.outcome(hold, state, mine, around),
+        **settled.outcome(hold, state, mine, around, view),
         "layers": around.beads(),
         "context": around.context(),
         "history": around.history(records),
         "reject_presets": tuple(_(each) for each in _presets(hold)),
         "next_review_url": _next_url(user, hold) if _is_settled(hold, state, user) else "",
-        **_answered(hold, answer),
-        "versions": versions_context(hold, state, mine, answer.value) if answer else None,
+        **_answered(view, answer),
+        "versions": versions_context(view, state, mine, answer.value) if answer else None,
     }
 
 
@@ -200,6 +208,13 @@ def _next_url(user: User, hold: Hold) -> str:
 # --- the payload ----------------------------------------------------------------------------------
 
 
+def as_shown(hold: Hold, view: Masked) -> Hold:
+    """The hold with its payload as people see it; never to be saved."""
+    shown = copy(hold)
+    shown.payload = view.value
+    return shown
+
+
 def is_too_long(hold: Hold) -> bool:
     """Whether the page cannot show the whole payload."""
     return len(pretty(hold.payload)) > LONGEST
@@ -210,7 +225,7 @@ def pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def _payload(hold: Hold, answer: Answer | None) -> dict[str, Any]:
+def _payload(hold: Hold, answer: Answer | None, schema: Any) -> dict[str, Any]:
     text = pretty(hold.payload)
     missing = ""
     if len(text) > LONGEST:
@@ -219,7 +234,6 @@ def _payload(hold: Hold, answer: Answer | None) -> dict[str, Any]:
     raw_only = bool(missing) or hold.reason != HoldReason.NODE_REVIEW
     fields: tuple[Any, ...] = ()
     if not raw_only:
-        schema = payload_schema(hold)
         fields = payload_fields(
             schema,
             answer.value if answer else hold.payload,
@@ -242,7 +256,7 @@ def _approve_label(changes: int) -> str:
     return text % {"n": changes}
 
 
-def _answered(hold: Hold, answer: Answer | None) -> dict[str, Any]:
+def _answered(view: Masked, answer: Answer | None) -> dict[str, Any]:
     """What the person had written, when the page is shown again."""
     if answer is None:
         return {
@@ -254,7 +268,7 @@ def _answered(hold: Hold, answer: Answer | None) -> dict[str, Any]:
             "stale": False,
             "theirs": (),
         }
-    changes = diff(hold.payload, answer.value)
+    changes = diff(view.value, edited_as_shown(view, answer.value))
     more: dict[str, Any] = {"mode": answer.mode}
     if changes:
         more["approve_label"] = _approve_label(len(changes))

@@ -16,16 +16,28 @@ from django.utils.translation import gettext_noop as N_
 from reviews import conf, selectors
 from reviews.counting import counted, grouped
 from reviews.diffs import diff
-from reviews.history import COUNTED, counted_up_to, filtered, parse_filters, records
+from reviews.history import (
+    COUNTED,
+    counted_up_to,
+    executed,
+    filtered,
+    is_early_vote,
+    parse_filters,
+    records,
+    was_taken_back,
+)
+from reviews.masking import Masked
 from reviews.models import Decision, HumanReviewRecord
 from reviews.receipts import record_hash
 from reviews.records import text_of
+from reviews.reveals import COLUMNS, may_reveal, record_place, record_views
 from reviews.sentences import in_language
 from workflows.engine.bounded_json import digest
 from workflows.engine.policy import TriggerPhase
-from workflows.models import TaskAttempt, Workflow
+from workflows.models import Workflow
 
 from . import words
+from .masks import masks_context
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -136,9 +148,10 @@ def _row(record: HumanReviewRecord) -> dict[str, Any]:
 # --- one record -----------------------------------------------------------------------------------
 
 
-def record_context(record: HumanReviewRecord) -> dict[str, Any]:
-    """One decision; `record.execution` is loaded."""
-    executed = _executed(record)
+def record_context(user: User, record: HumanReviewRecord) -> dict[str, Any]:
+    """One decision; `record.execution` and the hold with its execution are loaded."""
+    ran = executed(record)
+    views = record_views(record, ran)
     return {
         "sentence": words.record_sentence(record),
         "subject": words.record_subject(record),
@@ -150,44 +163,10 @@ def record_context(record: HumanReviewRecord) -> dict[str, Any]:
         "version": record.version,
         "comment": record.comment,
         "links": _links(record),
-        "changes": diff(record.original_data, record.modified_data) if record.is_edited else (),
-        "columns": _columns(record, executed),
-        **_receipt(record, executed),
+        "changes": diff(views["original"].value, views["edited"].value) if record.is_edited else (),
+        "columns": _columns(user, record, ran, views),
+        **_receipt(record, ran),
     }
-
-
-def _executed(record: HumanReviewRecord) -> list[Any]:
-    """[what then ran or was passed on], or [] when nothing was (yet)."""
-    if record.decision != Decision.APPROVE or not record.node_id:
-        return []
-    if _was_taken_back(record) or _is_early_vote(record):
-        return []
-    tries = TaskAttempt.objects.filter(
-        execution_id=record.execution_id, task_id=record.node_id, status="SUCCEEDED"
-    )
-    if record.trigger_phase == TriggerPhase.BEFORE_EXECUTION:
-        failed = TaskAttempt.objects.filter(
-            execution_id=record.execution_id,
-            task_id=record.node_id,
-            status="FAILED",
-            inputs__isnull=False,
-        )
-        return list((tries | failed).order_by("attempt").values_list("inputs", flat=True)[:1])
-    if record.trigger_phase == TriggerPhase.AFTER_EXECUTION:
-        found = tries.filter(settled=True).first()
-        if found is not None:
-            return [found.edited_output if found.is_edited else found.output]
-    return []
-
-
-def _is_early_vote(record: HumanReviewRecord) -> bool:
-    """Whether others of a quorum decided after this one."""
-    rows = HumanReviewRecord.objects.standing().filter(hold_id=record.hold_id, pk__gt=record.pk)
-    return rows.exists()
-
-
-def _was_taken_back(record: HumanReviewRecord) -> bool:
-    return HumanReviewRecord.objects.filter(withdraws=record).exists()
 
 
 def _links(record: HumanReviewRecord) -> tuple[dict[str, str], ...]:
@@ -203,21 +182,31 @@ def _links(record: HumanReviewRecord) -> tuple[dict[str, str], ...]:
     )
 
 
-def _columns(record: HumanReviewRecord, executed: list[Any]) -> tuple[dict[str, str], ...]:
-    edited = {"title": _("Edited"), "json": "", "instead": _("Nothing was changed.")}
-    if record.is_edited:
-        edited["json"] = _pretty(record.modified_data)
-    ran = {"title": _("Executed"), "json": "", "instead": _not_executed(record)}
-    if executed:
-        ran["json"] = _pretty(executed[0])
-    original = {"title": _("Original"), "json": _pretty(record.original_data), "instead": ""}
-    return original, edited, ran
+def _columns(
+    user: User, record: HumanReviewRecord, ran: list[Any], views: Mapping[str, Masked]
+) -> tuple[dict[str, Any], ...]:
+    instead = {
+        "original": "",
+        "edited": "" if record.is_edited else _("Nothing was changed."),
+        "executed": "" if ran else _not_executed(record),
+    }
+    titles = {"original": _("Original"), "edited": _("Edited"), "executed": _("Executed")}
+    may = may_reveal(user, record.execution, record.hold)
+    return tuple(
+        {
+            "title": titles[name],
+            "json": "" if instead[name] else _pretty(views[name].value),
+            "instead": instead[name],
+            "masks": masks_context(views[name], record_place(record.pk, name), may=may),
+        }
+        for name in COLUMNS
+    )
 
 
 def _not_executed(record: HumanReviewRecord) -> str:
     if record.decision == Decision.WITHDRAW:
         return _("Nothing: it says that a decision was taken back.")
-    if _was_taken_back(record):
+    if was_taken_back(record):
         return _("Nothing: the decision was taken back before the run went on.")
     if record.decision == Decision.REJECT:
         return _("Nothing: it was rejected.")
@@ -227,7 +216,7 @@ def _not_executed(record: HumanReviewRecord) -> str:
         return _("The plan of the run was changed as it was decided; see its timeline.")
     if not record.node_id:
         return _("Nothing of its own: it let the run go on.")
-    if _is_early_vote(record):
+    if is_early_vote(record):
         return _("See the last approval of the quorum.")
     if record.execution.status in ("COMPLETED", "FAILED", "ABORTED"):
         return _("Nothing: the run ended before.")
@@ -238,9 +227,9 @@ def _pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def _receipt(record: HumanReviewRecord, executed: list[Any]) -> dict[str, Any]:
+def _receipt(record: HumanReviewRecord, values: list[Any]) -> dict[str, Any]:
     """The digests side by side, and whether the record still is what was signed."""
-    ran = digest(executed[0]) if executed else ""
+    ran = digest(values[0]) if values else ""
     words_, status = _verdict(record, ran)
     lines = (
         (_("Shown"), record.shown_digest),

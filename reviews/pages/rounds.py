@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 
 from reviews.diffs import diff
+from reviews.masking import Masked, masked
 from reviews.models import Decision, HumanReviewRecord
 from workflows.engine.policy import TriggerPhase
 from workflows.models import Hold
@@ -16,10 +17,11 @@ from workflows.models import Hold
 PRESETS = (N_("Too long"), N_("Something is missing"), N_("Wrong tone"))
 
 
-def rounds_context(hold: Hold) -> dict[str, Any]:
+def rounds_context(hold: Hold, view: Masked) -> dict[str, Any]:
     """`changes_*` of the page: whether changes can be asked for, and the earlier tries.
 
-    `changes_off` says why they cannot be, "" when they can or when nobody would ask here.
+    `view` is the payload as people see it.  `changes_off` says why they cannot be, "" when they
+    can or when nobody would ask here.
     """
     is_output = hold.phase == TriggerPhase.AFTER_EXECUTION
     return {
@@ -27,7 +29,7 @@ def rounds_context(hold: Hold) -> dict[str, Any]:
         "changes_off": _why_off(hold) if is_output and hold.changes_left == 0 else "",
         "changes_presets": tuple(_(each) for each in PRESETS),
         "changes_effect": _effect(hold),
-        "earlier_rounds": tuple(_rounds(hold)),
+        "earlier_rounds": tuple(_rounds(hold, view)),
     }
 
 
@@ -50,12 +52,13 @@ def _effect(hold: Hold) -> str:
     return told
 
 
-def _rounds(hold: Hold) -> list[dict[str, Any]]:
+def _rounds(hold: Hold, view: Masked) -> list[dict[str, Any]]:
     """Earlier reviews, the latest first: what was asked, and how the output differs from now."""
     found, later = [], hold
     while later.previous is not None:
         earlier = later.previous
         record = _asked(earlier)
+        before = masked(earlier.payload, view.rules, after=view)
         found.append(
             {
                 "round": earlier.round,
@@ -63,10 +66,10 @@ def _rounds(hold: Hold) -> list[dict[str, Any]]:
                 "feedback": record.comment if record else "",
                 "at": earlier.decided_at,
                 "url": reverse("reviews:decision", args=(earlier.execution_id, earlier.id)),
-                "changes": diff(earlier.payload, later.payload),
+                "changes": diff(before.value, view.value),
             }
         )
-        later = earlier
+        later, view = earlier, before
     return found
 
 

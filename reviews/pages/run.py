@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from reviews.dag_svg import DagTask, Picture, layout, with_links
+from reviews.masking import Masked, text_masked
+from reviews.reveals import SIDES, may_reveal, task_place, task_views
 from reviews.sentences import in_language
 from reviews.templatetags.desk import look_of, seconds_words
 from workflows.access import may_operate, may_start
@@ -23,6 +26,7 @@ from . import words
 from .ahead import WorkAhead, work_ahead
 from .capabilities import offer
 from .lineage import fork_urls, lineage
+from .masks import masks_context
 from .revisions import plan_links
 from .story import Group, timeline
 from .watching import as_seen, queued
@@ -44,6 +48,9 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
     may = may_operate(user, execution)
     ahead = work_ahead(execution, may=may)
     forks = fork_urls(execution) if may else {}
+    shown = tasks[:_MAX_TASKS_WITH_DATA]
+    views = task_views(execution, shown)
+    reveal = may_reveal(user, execution)
     live = not ExecutionStatus(execution.status).is_final
     return {
         "id": str(execution.pk),
@@ -68,8 +75,12 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
         "ahead": ahead,
         "picture": _picture(execution, tasks, ahead),
         "tasks": tuple(
-            {**_task(task, since.get(task.id), ahead), **offer(task, execution, may=may)}
-            for task in tasks[:_MAX_TASKS_WITH_DATA]
+            {
+                **_task(task, since.get(task.id), ahead),
+                **_data(execution, task, views, may=reveal),
+                **offer(task, execution, may=may),
+            }
+            for task in shown
         ),
         "groups": _groups(events, tasks, forks, plan_links(execution, events)),
         "queued": queued(execution) if live else (),
@@ -84,7 +95,7 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
 
 
 def _error(execution: Execution) -> str:
-    return execution.error if execution.status == ExecutionStatus.FAILED else ""
+    return text_masked(execution.error) if execution.status == ExecutionStatus.FAILED else ""
 
 
 def _hold(hold: Hold) -> dict[str, Any]:
@@ -142,17 +153,30 @@ def _task(task: TaskView, since: datetime | None, ahead: WorkAhead | None) -> di
         "what": task.target,
         "since": since,
         "time_words": _took(task),
-        "error": task.error,
-        "inputs_json": _pretty(task.inputs),
-        "output_json": _pretty(task.output) if task.status == "SUCCEEDED" else "",
+        "error": text_masked(task.error),
         "attempts": tuple(_attempts(task)),
     }
+
+
+def _data(
+    execution: Execution, task: TaskView, views: Mapping[tuple[str, str], Masked], *, may: bool
+) -> dict[str, Any]:
+    """What it ran with and gave, secrets masked, with what reveals them."""
+    found: dict[str, Any] = {}
+    for side in SIDES:
+        view = views[task.id, side]
+        there = side == "inputs" or task.status == "SUCCEEDED"
+        place = task_place(execution.pk, task.id, side)
+        found[f"{side}_json"] = _pretty(view.value) if there else ""
+        found[f"{side}_masks"] = masks_context(view, place, may=may) if there else None
+    return found
 
 
 def _attempts(task: TaskView) -> list[str]:
     lines = []
     for row in task.attempts:
-        told = {"number": row.attempt, "outcome": look_of(row.status).word, "error": row.error}
+        error = text_masked(row.error)
+        told = {"number": row.attempt, "outcome": look_of(row.status).word, "error": error}
         told["time"] = seconds_words(row.duration_ms / 1000)
         text = _("attempt %(number)s: %(outcome)s")
         if row.duration_ms >= 50:
@@ -160,7 +184,7 @@ def _attempts(task: TaskView) -> list[str]:
         parts = [text % told]
         if row.is_edited:
             parts.append(_("its output edited by a reviewer"))
-        lines.append(f"{', '.join(parts)}: {row.error}" if row.error else ", ".join(parts))
+        lines.append(f"{', '.join(parts)}: {error}" if error else ", ".join(parts))
     return lines
 
 

@@ -11,6 +11,7 @@ from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
 from reviews.diffs import diff
+from reviews.masking import Masked, masked
 from reviews.models import HumanReviewRecord
 from workflows.models import ExecutionEvent, Hold
 
@@ -33,12 +34,19 @@ def state_of(hold: Hold, records: list[HumanReviewRecord]) -> str:
 
 
 def outcome(
-    hold: Hold, state: str, records: list[HumanReviewRecord], around: Surroundings
+    hold: Hold,
+    state: str,
+    records: list[HumanReviewRecord],
+    around: Surroundings,
+    view: Masked,
 ) -> dict[str, Any]:
-    """How it ended, and what the run did with it; empty values while the hold is open."""
+    """How it ended, and what the run did with it; empty values while the hold is open.
+
+    `view` is the payload as people see it.
+    """
     record = records[-1] if records and state in ("decided", "expired") else None
     return {
-        "decided": _decided(record) if record and state == "decided" else None,
+        "decided": _decided(record, view) if record and state == "decided" else None,
         "expired_words": _expired_words(hold) if state == "expired" else "",
         "closed_words": _closed_words(hold) if state == "closed" else "",
         "record_url": reverse("reviews:record", args=(record.pk,)) if record else "",
@@ -66,14 +74,16 @@ def _this(record: HumanReviewRecord) -> str:
     return text % told
 
 
-def _decided(record: HumanReviewRecord) -> dict[str, Any]:
+def _decided(record: HumanReviewRecord, view: Masked) -> dict[str, Any]:
     return {
         "decision": record.decision,
         "by": record.actor,
         "sentence": _this(record),
         "at": record.reviewed_at,
         "comment": record.comment,
-        "changes": diff(record.original_data, record.modified_data) if record.is_edited else (),
+        "changes": diff(view.value, masked(record.modified_data, view.rules, after=view).value)
+        if record.is_edited
+        else (),
     }
 
 

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
 from reviews.counting import counted
+from reviews.masking import masked, text_masked
 from reviews.sentences import in_language
 from reviews.templatetags.desk import duration_words, seconds_words
 from workflows.engine.faults import attempt_words
@@ -91,16 +92,16 @@ def entry(event: ExecutionEvent) -> dict[str, Any]:
         "kind": "event",
         "meaning": line.look,
         "shape": _SHAPES[line.look],
-        "sentence": line.text,
+        "sentence": text_masked(line.text),
         "subject": line.subject,
         "at": event.created_at,
         "actor": actor,
-        "json": json.dumps(told, indent=2, ensure_ascii=False),
+        "json": json.dumps(masked(told).value, indent=2, ensure_ascii=False),
     }
 
 
 def _message(event: ExecutionEvent) -> dict[str, Any]:
-    role, content = str(event.payload.get("role", "")), str(event.payload.get("content", ""))
+    role, content = str(event.payload.get("role", "")), _content(event)
     is_long = len(content) > _MAX_SAID
     author = event.payload.get("author") or event.actor
     return {
@@ -115,6 +116,10 @@ def _message(event: ExecutionEvent) -> dict[str, Any]:
         "role": _(_ROLES[role]) if role in _ROLES else role,
         "json": content[:_MAX_READ] if is_long else "",
     }
+
+
+def _content(event: ExecutionEvent) -> str:
+    return text_masked(str(event.payload.get("content", "")))
 
 
 def _forked(payload: Payload, actor: str) -> _Line:

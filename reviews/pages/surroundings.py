@@ -12,7 +12,9 @@ from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
 from reviews.counting import counted
-from reviews.models import HumanReviewRecord
+from reviews.masking import text_masked
+from reviews.models import HumanReviewRecord, SecretReveal
+from reviews.reveals import task_place, task_views
 from reviews.summaries import approved, one_line, rejected
 from reviews.templatetags.desk import look_of
 from workflows.engine.policy import TriggerPhase
@@ -21,6 +23,7 @@ from workflows.models import Hold
 from workflows.selectors import TaskView, messages_of, revision_of, tasks_of
 
 from . import words
+from .masks import masks_context, reveal_sentence
 
 _BAD = ("FAILED", "REJECTED")
 _MAX_NAMES = 2
@@ -29,8 +32,9 @@ _MAX_NAMES = 2
 class Surroundings:
     """Reads lazily: the tasks of the run once, its conversation once."""
 
-    def __init__(self, hold: Hold) -> None:
+    def __init__(self, hold: Hold, *, may_reveal: bool = False) -> None:
         self.hold = hold
+        self.may_reveal = may_reveal
         self.execution = hold.execution
 
     @cached_property
@@ -84,7 +88,15 @@ class Surroundings:
     def _own_inputs(self) -> Iterator[dict[str, Any]]:
         task = self.by_id.get(self.hold.task_id)
         if task and self.hold.phase == TriggerPhase.AFTER_EXECUTION and task.inputs is not None:
-            yield _item(one_line(task.inputs), task.inputs)
+            yield self._item(task, "inputs", "%(value)s")
+
+    def _item(self, task: TaskView, side: str, text: str) -> dict[str, Any]:
+        """What a task ran with or gave, to unfold; its secrets masked."""
+        view = task_views(self.execution, [task])[task.id, side]
+        place = task_place(self.execution.pk, task.id, side)
+        masks = masks_context(view, place, may=self.may_reveal)
+        told = {"task": task.id, "value": one_line(view.value)}
+        return {**_item(text % told, view.value), "masks": masks}
 
     def _upstream(self) -> Iterator[dict[str, Any]]:
         task = self.by_id.get(self.hold.task_id)
@@ -94,16 +106,16 @@ class Surroundings:
                 text = _("%(task)s gave: %(value)s")
                 if source.is_edited:
                     text = _("%(task)s gave after an edit: %(value)s")
-                value = one_line(source.output)
-                yield _item(text % {"task": name, "value": value}, source.output)
+                yield self._item(source, "output", text)
             elif source is not None:
-                yield _item(f"{name}: {look_of(source.status).word} {source.error}".strip())
+                error = text_masked(source.error)
+                yield _item(f"{name}: {look_of(source.status).word} {error}".strip())
 
     def _tries(self) -> Iterator[dict[str, Any]]:
         task = self.by_id.get(self.hold.task_id)
         for row in task.attempts if task else ():
             if row.error:
-                told = {"number": row.attempt, "error": one_line(row.error)}
+                told = {"number": row.attempt, "error": one_line(text_masked(row.error))}
                 yield _item(_("try %(number)s: %(error)s") % told)
 
     def history(self, records: list[HumanReviewRecord]) -> tuple[dict[str, Any], ...]:
@@ -111,11 +123,14 @@ class Surroundings:
         creator = self.execution.created_by
         who = creator.get_username() if creator else _("the system")
         started = _("%(name)s started the run") % {"name": who}
-        rows = [
+        rows: list[dict[str, Any]] = [
             {"sentence": words.record_sentence(each, short=True), "at": each.reviewed_at}
             for each in records
             if each.hold_id != self.hold.id or _was_taken_back(each, records)
         ]
+        shown = SecretReveal.objects.filter(hold_id=self.hold.id).order_by("id")
+        rows += [{"sentence": reveal_sentence(each, short=True), "at": each.at} for each in shown]
+        rows.sort(key=lambda row: row["at"])
         return (*reversed(rows), {"sentence": started, "at": self.execution.created_at})
 
     # --- what follows ---------------------------------------------------------------------------
@@ -173,7 +188,8 @@ def _was_taken_back(record: HumanReviewRecord, records: list[HumanReviewRecord])
 
 
 def _said(message: dict[str, Any]) -> str:
-    return f"{message.get('author') or message.get('role')}: {message['content']}"
+    content = text_masked(str(message["content"]))
+    return f"{message.get('author') or message.get('role')}: {content}"
 
 
 def _item(summary: str, value: Any = None) -> dict[str, Any]:

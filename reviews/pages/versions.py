@@ -8,9 +8,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 
 from reviews.diffs import MISSING
+from reviews.masking import Masked, edited_as_shown, masked
 from reviews.merge import MergeRow, merge
 from reviews.models import HumanReviewRecord
-from workflows.models import Hold
 
 _WORDS = {
     "theirs": N_("only the decision changed it"),
@@ -21,17 +21,19 @@ _WORDS = {
 
 
 def versions_context(
-    hold: Hold, state: str, records: list[HumanReviewRecord], mine: Any
+    view: Masked, state: str, records: list[HumanReviewRecord], mine: Any
 ) -> dict[str, Any] | None:
     """rows of path, base, theirs, mine, outcome, words; None when there is nothing to compare.
 
-    `mine` is the whole payload as the person made it, `records` are the hold's.
+    `view` is the payload as it is shown, `mine` the whole of it as the person made it; `records`
+    are the hold's.
     """
     if state != "decided" or not records:
         return None
     record = records[-1]
     theirs = record.modified_data if record.is_edited else record.original_data
-    rows = merge(hold.payload, theirs, mine).rows
+    decided = masked(theirs, view.rules, after=view)
+    rows = merge(view.value, decided.value, edited_as_shown(decided, mine)).rows
     if not any(row.outcome in ("mine", "conflict") for row in rows):
         return None
     return {"by": record.actor, "rows": tuple(_row(row) for row in rows)}

@@ -13,11 +13,18 @@ from django.views.generic import View
 
 from reviews import services, undo
 from reviews.conflicts import Conflict
-from reviews.edits import UNCHANGED, ReviewInvalid, edits_for, payload_schema
+from reviews.edits import UNCHANGED, ReviewInvalid, edits_for, payload_schema, shown_payload
 from reviews.forms import posted_json, posted_value
 from reviews.models import ANSWERS, Decision
 from reviews.notices import inbox
-from reviews.pages.decision import Answer, decision_context, is_too_long, pretty, status_context
+from reviews.pages.decision import (
+    Answer,
+    as_shown,
+    decision_context,
+    is_too_long,
+    pretty,
+    status_context,
+)
 from reviews.pages.escalation import Asked, asked_by
 from reviews.pages.plan_review import is_plan_review, kept_by
 from reviews.pages.precedents import precedents_context
@@ -129,6 +136,9 @@ class _Posted:
     def __init__(self, request: HttpRequest, hold: Hold) -> None:
         self._data = request.POST
         self._hold = hold
+        self._schema = payload_schema(hold)
+        # What the person saw: the secrets masked.  Their answer is about that.
+        self._seen = as_shown(hold, shown_payload(hold, self._schema))
         self.decision = self._data.get("decision", "")
         self.comment = self._data.get("comment", "").replace("\r\n", "\n").strip()
         self.mode = "json" if self._data.get("mode") == "json" else "form"
@@ -150,14 +160,14 @@ class _Posted:
 
     def _read(self) -> FormValue:
         """The payload as the person made it."""
-        untouched = self.decision != Decision.APPROVE or is_too_long(self._hold)
+        untouched = self.decision != Decision.APPROVE or is_too_long(self._seen)
         if untouched or is_plan_review(self._hold):
-            return FormValue(self._hold.payload)
+            return FormValue(self._seen.payload)
         if self.mode == "form":
-            return posted_value(payload_schema(self._hold), self._hold.payload, self._data)
+            return posted_value(self._schema, self._seen.payload, self._data)
         text = self._data.get("edits_json", "").replace("\r\n", "\n").strip()
-        if not text or text == pretty(self._hold.payload).strip():
-            return FormValue(self._hold.payload)
+        if not text or text == pretty(self._seen.payload).strip():
+            return FormValue(self._seen.payload)
         return posted_json(text)
 
     def _decide(self) -> tuple[FieldError, ...]:
@@ -165,13 +175,13 @@ class _Posted:
             return (FieldError("decision", "must be approve, reject or request changes"),)
         if self.decision != Decision.APPROVE or self._value.errors:
             return ()
-        if is_too_long(self._hold):
+        if is_too_long(self._seen):
             return (FieldError("", "Not all of it was shown, so it cannot be approved here."),)
         if is_plan_review(self._hold):
             self.edits = UNCHANGED if self.kept.edits is None else self.kept.edits
             return self.kept.errors
         try:
-            self.edits = edits_for(self._hold, self._value.value)
+            self.edits = edits_for(self._hold, self._value.value, self._seen.payload)
         except ReviewInvalid as invalid:
             return _unprefixed(invalid)
         return ()
@@ -196,7 +206,7 @@ class _Posted:
         """What to show again; unreadable JSON keeps the payload as it was, and its text."""
         broken = self.mode == "json" and self._value.errors
         return Answer(
-            value=self._hold.payload if broken else self._value.value,
+            value=self._seen.payload if broken else self._value.value,
             text=self._data.get("edits_json", "") if self.mode == "json" else "",
             comment=self.comment,
             mode=self.mode,

@@ -28,9 +28,9 @@ def history(request: HttpRequest) -> HttpResponse:
 @require_safe
 def record(request: HttpRequest, record_id: int) -> HttpResponse:
     """One decision: what was shown, what was made of it, what then ran."""
-    found = records(person(request)).select_related("execution").filter(pk=record_id).first()
+    rows = records(person(request)).select_related("execution", "hold")
+    found = rows.filter(pk=record_id).first()
     if found is None:
         raise Http404
-    return page(
-        request, "reviews/record.html", {"record": record_context(found)}, section="history"
-    )
+    context = {"record": record_context(person(request), found)}
+    return page(request, "reviews/record.html", context, section="history")

@@ -238,6 +238,7 @@ def as_auditor(walk: Walk, scene: Scene) -> None:
     walk.go(f"/review/{scene.before}/{scene.before}-1/")
     walk.go("/history/denied/")
     walk.go("/history/spared/")
+    walk.go("/history/reveals/")
     walk.go("/insights/")
     walk.go("/tools/")
     walk.go("/tools/builtin.echo/")

@@ -24,6 +24,9 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+SecretPath = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^.]+(\.[^.]+)*$")]
+
+
 class _Waiting(_Frozen):
     """What happens while a hold for people waits."""
 
@@ -223,6 +226,8 @@ class Policy(_Frozen):
     permission_ceiling: str = "trusted"
     #: Put here when an execution starts, from what is published; nobody else writes it.
     review_rules: ReviewRules = ReviewRules()
+    # Keys joined by dots; values whose path ends so are masked wherever people look.
+    secrets: Annotated[tuple[SecretPath, ...], Field(max_length=100)] = ()
 
     @model_validator(mode="after")
     def _in_order(self) -> Policy:

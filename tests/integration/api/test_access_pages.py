@@ -36,7 +36,9 @@ ROWS = {
     # pages
     **dict.fromkeys(("queue", "bulk", "save_view", "runs", "start_demo", "planner"), "all"),
     **dict.fromkeys(("workflows", "workflow", "start", "capabilities", "grants"), "all"),
-    **dict.fromkeys(("history", "export_history", "denied", "tokens", "tools", "tool"), "all"),
+    **dict.fromkeys(
+        ("history", "export_history", "denied", "reveals", "tokens", "tools", "tool"), "all"
+    ),
     **dict.fromkeys(("insights", "webhooks"), "all"),
     **dict.fromkeys(("notices", "bell", "notices_read", "notice_preferences"), "all"),
     **dict.fromkeys(("api-notifications", "api-notifications-read"), "all"),
@@ -52,7 +54,7 @@ ROWS = {
     **dict.fromkeys(
         ("decision", "decision_status", "claim", "looking", "extend", "withdraw"), "run"
     ),
-    "precedents": "run",
+    **dict.fromkeys(("precedents", "reveal"), "run"),
     **dict.fromkeys(("run", "learned", "run_command", "plan_change", "work_ahead"), "run"),
     **dict.fromkeys(("fork", "compare", "make_capability", "revoke_grant", "record"), "run"),
     # review endpoints and the catalogue
@@ -60,16 +62,18 @@ ROWS = {
     **dict.fromkeys(("api-reviews-context", "api-reviews-resume", "api-reviews-record"), "run"),
     **dict.fromkeys(("api-reviews-claim", "api-reviews-release"), "run"),
     **dict.fromkeys(("api-reviews-assign", "api-reviews-extend", "api-reviews-withdraw"), "run"),
+    "api-reviews-reveal": "run",
     **dict.fromkeys(("tool-list", "tool-search", "tool-suggest", "tool-detail"), "all"),
 }
 SOCKETS = {"ws/reviews/": "all", "ws/executions/<int:execution_id>/": "run"}
-#: They need more than a run that exists: a checkpoint, a change of the plan.
-PARTS = ("fork", "plan_change")
+#: They need more than a run that exists: a checkpoint, a change of the plan, a masked value.
+PARTS = ("fork", "plan_change", "reveal", "api-reviews-reveal")
 #: What some endpoints want to be sent before they look at whose thing it is.
 BODIES = {
     "api-reviews-extend": {"seconds": 3600},
     "api-reviews-assign": {"to": "reviewer"},
     "api-reviews-withdraw": {},
+    "api-reviews-reveal": {"place": "hold:1-1", "number": 1},
 }
 #: Whole trees with one door: only staff gets in.
 STAFF = ("admin/", "django-rq/")

@@ -69,8 +69,10 @@ def test_every_fault_has_its_path() -> None:
 
 
 def test_what_no_edit_can_say() -> None:
-    assert paths(lambda: edits_for(hold({"n": 1, "s": "x"}), {"n": 1})) == ["edits.s"]
-    assert paths(lambda: edits_for(hold({"n": 1}), 5)) == ["edits"]
+    assert paths(lambda: edits_for(hold({"n": 1, "s": "x"}), {"n": 1}, {"n": 1, "s": "x"})) == [
+        "edits.s"
+    ]
+    assert paths(lambda: edits_for(hold({"n": 1}), 5, {"n": 1})) == ["edits"]
 
 
 def test_below() -> None:
@@ -94,7 +96,7 @@ objects = st.dictionaries(st.sampled_from("abcd"), json_values)
 def test_edits_lead_to_the_value_they_were_made_of(before: Any, more: Any) -> None:
     value = {**before, **more}
     of = hold(before)
-    edits = edits_for(of, value)
+    edits = edits_for(of, value, of.payload)
     made = before if edits is UNCHANGED else {**before, **edits}
     assert canonical(made) == canonical(value)
     edit = checked_edit(of, edits, None)

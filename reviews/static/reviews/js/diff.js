@@ -181,11 +181,16 @@ function table(before, after, label) {
   return made;
 }
 
+/** A masked value's replacement is masked as well: what one confirms shows neither side. */
+const MASK = /^\[•{8} \d+\]$/;
+const unseen = (before, after) => typeof before === "string" && MASK.test(before) && after !== undefined && !MASK.test(after);
+
 /** The same markup as _changes.html for [{label, before, after}]. */
 export function changesView(changes) {
   return changes.map(({ label, before, after }) => {
     const box = element("div", "change");
     box.append(element("span", "change-path", visible(label)));
+    if (unseen(before, after)) after = "•••••••• (new)";
     const [left, right] = [asText(before), asText(after)];
     if (left.length > LONG || right.length > LONG || /\n/.test(left + right)) {
       box.append(table(left, right, label));

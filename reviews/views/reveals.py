@@ -1,0 +1,56 @@
+"""Masked values: showing one, and what was shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.http import require_POST, require_safe
+
+from reviews import selectors
+from reviews.pages.masks import revealed_context, reveals_context
+from reviews.reveals import NothingMasked, reveal
+from reviews.rights import NotAllowed
+
+from .common import fragment, is_htmx, page, person
+
+
+@login_required
+@require_POST
+def show(request: HttpRequest) -> HttpResponse:
+    """The value behind one mark: in place of its button, or as a page without scripts."""
+    number = request.POST.get("number", "")
+    if not (number.isascii() and number.isdigit() and len(number) < 7):
+        raise Http404
+    context: dict[str, Any]
+    try:
+        secret = reveal(
+            place=request.POST.get("place", ""),
+            number=int(number),
+            user=person(request),
+            source="web",
+        )
+    except NothingMasked:
+        raise Http404 from None
+    except NotAllowed as refused:
+        context = {"revealed": None, "refused": refused.message}
+        return _answer(request, context, status=403)
+    return _answer(request, {"revealed": revealed_context(secret), "refused": ""}, status=200)
+
+
+def _answer(request: HttpRequest, context: dict[str, Any], status: int) -> HttpResponse:
+    if is_htmx(request):
+        return fragment(request, "reviews/_revealed.html", context, status=status)
+    return page(request, "reviews/revealed.html", context, section="review", status=status)
+
+
+@login_required
+@require_safe
+def reveals(request: HttpRequest) -> HttpResponse:
+    """Who had which masked value shown."""
+    try:
+        context = reveals_context(person(request), cursor=request.GET.get("cursor", ""))
+    except selectors.BadCursor:
+        raise Http404 from None
+    return page(request, "reviews/reveals.html", context, section="history")
