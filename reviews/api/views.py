@@ -334,7 +334,8 @@ class RevealView(APIView):
             "paths": list(secret.paths),
             "value": secret.value,
         }
-        return Response(RevealedSerializer(told).data)
+        headers = {"Cache-Control": "no-store"}
+        return Response(RevealedSerializer(told).data, headers=headers)
 
 
 _FILTERS = [

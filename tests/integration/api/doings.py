@@ -219,6 +219,7 @@ DOINGS: dict[str, Callable[[World], Doing]] = {
 #: POST routes that know no key, and why none is needed.
 ASKING = {
     "notifications/read/": "what is marked as read twice is as read as before",
+    "reviews/reveal/": "each showing of a masked value is kept, a repeated one too",
     "tools/search/": "a question in a body: nothing is made and nothing decided",
     "tools/suggest/": "a question in a body: the plan is answered, not kept",
 }
