@@ -1,0 +1,62 @@
+"""Two of three people have to approve: the first vote shows in the other browser by itself."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Browser, Page, expect
+
+from tests.e2e.desk import echo, started, until
+from tests.e2e.product import Product
+from tests.e2e.test_review import Api, sign_in
+
+LATER = 30_000
+THIRD = """
+from django.contrib.auth.models import Group, User
+user, _ = User.objects.get_or_create(username="reviewer3")
+user.groups.add(Group.objects.get(name="reviewer"))
+"""
+
+
+def test_two_of_three(page: Page, product: Product, browser: Browser) -> None:
+    product.manage("shell", "-c", THIRD)
+    operator = Api(product, "operator", "read,run")
+    run = started(operator, echo("pay", {"sum": 7}, "BEFORE_EXECUTION", quorum=2))
+    address = f"{product.address}/review/{run}/{run}-1/"
+
+    other = browser.new_context().new_page()
+    sign_in(other, product, "reviewer2")
+    other.goto(address)
+    expect(other.get_by_text("0 of 2 approvals")).to_be_visible()
+    expect(other.get_by_text("live", exact=True)).to_be_visible(timeout=LATER)
+    other.evaluate("window.notReloaded = true")
+
+    sign_in(page, product, "reviewer")
+    page.goto(address)
+    page.get_by_role("button", name="Approve").click()
+    mine = "You have approved this already; the quorum needs somebody else."
+    expect(page.get_by_text(mine)).to_be_visible(timeout=LATER)
+    expect(page.locator("[data-approve]")).to_have_count(0)
+
+    expect(other.get_by_text("1 of 2 approvals")).to_be_visible(timeout=LATER)
+    expect(other.get_by_text("reviewer approved")).to_be_visible()
+    assert other.evaluate("window.notReloaded")
+
+    # The same person again, by another door: refused with the reason.
+    again = Api(product, "reviewer", "read,decide")
+    answer = {
+        "execution_id": run,
+        "hold_id": f"{run}-1",
+        "version": operator(f"executions/{run}/")[1]["version"],
+        "decision": "APPROVE",
+    }
+    status, refused = again("reviews/resume/", answer)
+    assert status == 409, refused
+    assert mine in str(refused)
+    status, refused = Api(product, "reviewer3", "read")("reviews/resume/", answer)
+    assert status == 403, refused
+    assert "decide" in str(refused)
+    assert until(operator, run, "PAUSED_FOR_REVIEW", "COMPLETED")["status"] == "PAUSED_FOR_REVIEW"
+
+    other.get_by_role("button", name="Approve").click()
+    expect(other.get_by_text("reviewer2 approved this")).to_be_visible(timeout=LATER)
+    until(operator, run, "COMPLETED")
+    other.context.close()
