@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from django.db import transaction
 from django.db.models import QuerySet
+from django.utils.translation import gettext_noop as N_
 
 from workflows import capabilities
 from workflows.access import AUDITOR, visible_to
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 SIDES = ("inputs", "output")
 COLUMNS = ("original", "edited", "executed")
-REFUSED = "Only who may decide here, and auditors, can have a masked value shown."
+REFUSED = N_("Only who may decide here, and auditors, can have a masked value shown.")
 
 
 class NothingMasked(Exception):

@@ -37,7 +37,7 @@ def masks_context(view: Masked, place: str, *, may: bool) -> dict[str, Any] | No
         "place": place,
         "url": reverse("reviews:reveal"),
         "may": may,
-        "refused": REFUSED,
+        "refused": _(REFUSED),
         "items_shown": tuple(_item(each) for each in view.secrets[:_MOST]),
         "more": max(0, count - _MOST),
     }

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from reviews import selectors
@@ -34,7 +35,7 @@ def show(request: HttpRequest) -> HttpResponse:
     except NothingMasked:
         raise Http404 from None
     except NotAllowed as refused:
-        context = {"revealed": None, "refused": refused.message}
+        context = {"revealed": None, "refused": _(refused.message)}
         return _answer(request, context, status=403)
     return _answer(request, {"revealed": revealed_context(secret), "refused": ""}, status=200)
 

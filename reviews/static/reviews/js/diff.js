@@ -190,7 +190,7 @@ export function changesView(changes) {
   return changes.map(({ label, before, after }) => {
     const box = element("div", "change");
     box.append(element("span", "change-path", visible(label)));
-    if (unseen(before, after)) after = "•••••••• (new)";
+    if (unseen(before, after)) after = fill(gettext("%(mask)s (new)"), { mask: "••••••••" });
     const [left, right] = [asText(before), asText(after)];
     if (left.length > LONG || right.length > LONG || /\n/.test(left + right)) {
       box.append(table(left, right, label));
