@@ -14,7 +14,10 @@ from workflows.api.problems import BodyTooLarge
 from workflows.engine.bounded_json import DEFAULT, BoundedJSONError
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_characters="\x00")),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(st.characters(codec="utf-8", exclude_characters="\x00")),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abc"), inner, max_size=4),
     max_leaves=10,
 )
