@@ -11,6 +11,7 @@ from django.contrib.auth.models import Group, User
 from django.utils import timezone
 
 from reviews.models import Backtest, HumanReviewRecord, ReviewClaim
+from reviews.services import decide
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from tests.integration.api.test_access import delivered, granted
 from workflows import services
@@ -158,6 +159,18 @@ def release(world: World) -> Doing:
     return Doing({"hold_id": hold.id}, None, {"x": 1}, _claims)
 
 
+def withdraw(world: World) -> Doing:
+    hold = world.hold(quorum=2)
+    decide(
+        hold_id=hold.id,
+        user=world.user,
+        decision="APPROVE",
+        version=hold.execution.version,
+        source="test",
+    )
+    return Doing({"hold_id": hold.id}, None, {"comment": "sorry"}, HumanReviewRecord.objects.count)
+
+
 def assign(world: World) -> Doing:
     hold, name = world.hold(), world.user.get_username()
     return Doing({"hold_id": hold.id}, {"to": name}, {"to": "nobody"}, _claims)
@@ -210,6 +223,7 @@ DOINGS: dict[str, Callable[[World], Doing]] = {
     "reviews/resume/": resume,
     "reviews/holds/{hold_id}/claim/": claim,
     "reviews/holds/{hold_id}/release/": release,
+    "reviews/holds/{hold_id}/withdraw/": withdraw,
     "reviews/holds/{hold_id}/assign/": assign,
     "reviews/holds/{hold_id}/extend/": extend,
     "reviews/bulk/": bulk,
