@@ -15,7 +15,21 @@ from django.db import connection
 _NEWEST = "SELECT coalesce(max(id), 0) FROM workflows_executionevent"
 #: xid8 values do not wrap around.
 _ENDS = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
-_OLDEST_OPEN = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+#: Open transactions below a number, without those that are known to be of another database of the
+#: server: they cannot hold an entry of ours.  A transaction holds the lock on its own number until
+#: its writes are visible; one that is not found in the lock table counts as ours.
+_OPEN_BELOW = """
+SELECT count(*)
+  FROM pg_snapshot_xip(pg_current_snapshot()) AS open(number)
+ WHERE number::text::bigint < %s
+   AND NOT EXISTS (
+    SELECT FROM pg_locks AS lock
+      JOIN pg_stat_activity AS backend ON backend.pid = lock.pid
+      JOIN pg_database AS base ON base.oid = backend.datid
+     WHERE lock.locktype = 'transactionid' AND lock.mode = 'ExclusiveLock' AND lock.granted
+       AND lock.transactionid::text::bigint = number::text::bigint & 4294967295
+       AND base.datname <> current_database())
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +52,7 @@ def take_bound() -> Bound:
 
 def is_complete(bound: Bound) -> bool:
     """Whether every entry up to the bound is visible now, or will never be."""
-    return _number(_OLDEST_OPEN) >= bound.transaction
+    return _number(_OPEN_BELOW, bound.transaction) == 0
 
 
 class Horizon:
@@ -61,7 +75,7 @@ class Horizon:
         return self._reached
 
 
-def _number(statement: str) -> int:
+def _number(statement: str, *parameters: int) -> int:
     with connection.cursor() as cursor:
-        cursor.execute(statement)
+        cursor.execute(statement, parameters or None)
         return int(cursor.fetchone()[0])

@@ -1,6 +1,7 @@
 """The log of all journals: an entry that is committed late is not passed over."""
 
 import psycopg
+from psycopg import conninfo
 
 from tests.integration.webhooks.conftest import run, send_all
 from tests.processes import database_url
@@ -48,3 +49,13 @@ def test_a_transaction_that_only_reads_holds_nothing_up(engine, owner) -> None:
         run(engine, owner)
         newest = ExecutionEvent.objects.order_by("-pk").values_list("pk", flat=True).first()
         assert Horizon().reach() == newest
+
+
+def test_a_write_in_another_database_holds_nothing_up(engine, owner) -> None:
+    """Databases of one server count transactions together; their entries are apart."""
+    elsewhere = conninfo.make_conninfo(database_url(), dbname="postgres")
+    with psycopg.connect(elsewhere) as other:
+        other.execute("SELECT pg_current_xact_id()")
+        run(engine, owner)
+        newest = ExecutionEvent.objects.order_by("-pk").values_list("pk", flat=True).first()
+        assert Horizon().reach(patience=10) == newest
