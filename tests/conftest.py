@@ -7,16 +7,14 @@ workers share them; each worker has its own database and its own Redis database 
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.conf import settings
-from django.db import OperationalError
 from django.db.backends.postgresql.operations import DatabaseOperations
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
-from psycopg.errors import DeadlockDetected
 
+from tests import emptying
 from tests import servers as test_servers
 
 # How long an example takes says more about the machine than about the product.
@@ -41,39 +39,10 @@ def django_db_modify_db_settings(
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _flush_append_only_tables() -> Iterator[None]:
-    """Lets the emptying between transactional tests pass the triggers that refuse TRUNCATE.
-
-    In the replica mode of a session ordinary triggers rest; only a superuser can ask for it.
-    Workers that outlive a test may look at the tables in another order, which PostgreSQL ends as a
-    deadlock: the emptying offers itself as the one to give way (before theirs notices), and
-    begins again.
-    """
-    original = DatabaseOperations.sql_flush
-    execute = DatabaseOperations.execute_sql_flush
-
-    def sql_flush(self: DatabaseOperations, *args: Any, **kwargs: Any) -> list[str]:
-        statements = original(self, *args, **kwargs)
-        if not statements:
-            return statements
-        return [
-            "SET LOCAL session_replication_role = replica",
-            "SET LOCAL deadlock_timeout = '100ms'",
-            *statements,
-        ]
-
-    def execute_sql_flush(self: DatabaseOperations, statements: list[str]) -> None:
-        for left in reversed(range(20)):
-            try:
-                return execute(self, statements)
-            except OperationalError as error:
-                if left == 0 or not isinstance(error.__cause__, DeadlockDetected):
-                    raise
-        return None
-
+def _quick_emptying() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DatabaseOperations, "execute_sql_flush", execute_sql_flush)
-        patch.setattr(DatabaseOperations, "sql_flush", sql_flush)
+        patch.setattr(DatabaseOperations, "sql_flush", emptying.sql_flush)
+        patch.setattr(DatabaseOperations, "execute_sql_flush", emptying.execute_sql_flush)
         yield
 
 
