@@ -25,7 +25,7 @@ $(PY) -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['projec
 $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -r $(VENV)/$(1).txt
 endef
 
-.PHONY: help install run test test-fast check format bench screenshots messages clean reset scale
+.PHONY: help install run test test-fast check format bench screenshots messages examples clean reset scale
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,10 @@ bench: $(STAMP) ## Measure throughput and latency on this machine
 
 messages: $(STAMP) ## Gather the words of pages and scripts into locale/, and compile them
 	$(PY) -m tests.messages
+
+examples: $(STAMP) ## Ask the API for the examples of its OpenAPI document, and write them down
+	HOLDPOINT_RECORD_EXAMPLES=1 $(PYTEST) -q -n 0 tests/integration/api/test_story.py
+	$(PYTEST) -q -n 0 tests/integration/api/test_examples.py
 
 scale: $(STAMP) ## Ask every list among 1,000,000 executions (fills a database for some minutes first)
 	HOLDPOINT_SCALE=1000000 $(PYTEST) -q -s tests/scale

@@ -1,8 +1,9 @@
 """Examples for the OpenAPI document.
 
-Requests of several kinds are here, and a test sends each of them.  One request and one answer for
-every other operation are in `examples.json`, by operation id: they were taken from the API as it
-answered.  A test holds each against its schema, and wants one for every body there is.
+Requests of several kinds are here, and a test sends each of them.  Every other request and every
+answer is in `examples.json`, by operation id: `make examples` takes them from the API as it answers
+(tests/integration/api/test_story.py).  A test holds each against its schema, and wants one for
+every body there is.
 """
 
 from __future__ import annotations
@@ -13,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from drf_spectacular.utils import OpenApiExample
+
+#: What the recorded example of a body is called.
+RECORDED = "Example"
+RECORDED_IN = Path(__file__).with_suffix(".json")
 
 _PLAN = {
     "tasks": [
@@ -80,8 +85,7 @@ TOKEN = [
 
 @cache
 def _recorded() -> dict[str, Any]:
-    text = Path(__file__).with_suffix(".json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
+    found: dict[str, Any] = json.loads(RECORDED_IN.read_text(encoding="utf-8"))
     return found
 
 
@@ -99,4 +103,4 @@ def add_examples(result: Any, **about: Any) -> Any:
 
 def _add(described: dict[str, Any], value: Any) -> None:
     media = described["content"]["application/json"]
-    media.setdefault("examples", {"Example": {"value": value}})
+    media.setdefault("examples", {RECORDED: {"value": value}})
