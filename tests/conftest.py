@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
-from django.db.backends.postgresql.operations import DatabaseOperations
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
@@ -41,8 +40,7 @@ def django_db_modify_db_settings(
 @pytest.fixture(scope="session", autouse=True)
 def _quick_emptying() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DatabaseOperations, "sql_flush", emptying.sql_flush)
-        patch.setattr(DatabaseOperations, "execute_sql_flush", emptying.execute_sql_flush)
+        emptying.install(patch)
         yield
 
 
