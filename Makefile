@@ -25,7 +25,7 @@ $(PY) -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['projec
 $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -r $(VENV)/$(1).txt
 endef
 
-.PHONY: help install run test test-fast check format bench screenshots messages examples clean reset scale
+.PHONY: help install run test test-fast test-long check format bench screenshots messages examples clean reset scale
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,14 @@ test: $(STAMP) ## Run every test, the real browser included
 
 test-fast: $(STAMP) ## Run the tests that need no server
 	$(PYTEST) -q tests/unit tests/architecture
+
+LONG_TESTS := tests/integration/workflows/test_crashpoints.py tests/integration/webhooks/test_chaos.py \
+	tests/integration/reviews/test_races.py tests/integration/reviews/test_undo.py \
+	tests/integration/api/test_schemathesis.py
+
+test-long: $(STAMP) ## Run the tests of races, crashes and chance at length (hours)
+	HOLDPOINT_TEST_LONG=1 $(PYTEST) -q -s $(LONG_TESTS)
+	$(PYTEST) -q -s --hypothesis-profile=nightly tests/stateful
 
 check: $(STAMP) ## Lint, types, templates, import contracts, migrations, deployment settings
 	$(PY) -m ruff check .

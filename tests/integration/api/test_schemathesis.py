@@ -2,7 +2,7 @@
 
 Each case goes to the whole application in this process, as one of five callers: nothing may end in
 a 5xx, and every answer has to be one that the document describes.  `HOLDPOINT_CASES` says how
-many cases each operation gets; 50 unless told otherwise.  `-s` shows what each was answered.
+many cases each operation gets; 50, or 1,000 in `make test-long`.  `-s` shows the answers.
 """
 
 import os
@@ -26,6 +26,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from tests.counts import often
 from tests.integration.api.conftest import reviewed_plan
 from workflows import services
 from workflows.jobs import run_to_rest
@@ -33,7 +34,7 @@ from workflows.models import Capability, Workflow
 from workflows.planning import sync_python_tools
 from workflows.tokens import create_token
 
-CASES = int(os.environ.get("HOLDPOINT_CASES", "50"))
+CASES = int(os.environ.get("HOLDPOINT_CASES", often(50, 1000)))
 CALLERS = ("anonymous", "reviewer", "auditor", "integrator", "hostile")
 CHECKS = [
     checks.not_a_server_error,

@@ -14,6 +14,7 @@ from reviews.conflicts import Conflict
 from reviews.models import HumanReviewRecord
 from reviews.receipts import verify_chain
 from reviews.records import text_of
+from tests.counts import often
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from workflows.models import Execution
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ROUNDS, SENDERS = 20, 50
+ROUNDS, SENDERS = often(5, 20), 50
 
 
 def resume_at_once(execution: Execution, users: list[User]) -> list[str]:

@@ -19,6 +19,7 @@ from reviews.models import DeniedAttempt, HumanReviewRecord, ReviewClaim
 from reviews.receipts import verify_chain
 from reviews.records import text_of
 from reviews.rights import NotAllowed
+from tests.counts import often
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from workflows.jobs import advance, run_to_rest
 from workflows.models import CommandLog, Execution, Grant, Hold
@@ -310,7 +311,7 @@ def test_a_permission_is_granted_when_it_is_carried_out_and_not_before(
 
 # --- races ------------------------------------------------------------------------------------
 
-ROUNDS = 50
+ROUNDS = often(12, 50)
 
 
 def at_once(*acts: Callable[[], Any]) -> list[Any]:

@@ -1,11 +1,10 @@
 """Web, workers, sweeper and Redis are killed while executions run and webhooks go out.
 
-A small number by default.  HOLDPOINT_CHAOS_RUNS=200 is the full exercise; `-s` shows its figures.
+A small number by default; `make test-long` is the full exercise, `-s` shows its figures.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import uuid
@@ -15,6 +14,7 @@ from typing import Any
 import httpx
 from django.contrib.auth.models import User
 
+from tests.counts import often
 from tests.integration.webhooks.surroundings import Installation, installation
 from tests.integration.workflows.conftest import Engine, value
 from tests.processes import wait_for
@@ -24,7 +24,7 @@ from workflows.models_ops import WebhookDelivery, WebhookEndpoint
 from workflows.tokens import create_token
 
 FULL = 200
-RUNS = int(os.environ.get("HOLDPOINT_CHAOS_RUNS", "12"))
+RUNS = often(12, 200)
 PLAN = {
     "tasks": [
         {"id": "a", "type": "tool", "tool": "testkit.slow", "arguments": {"seconds": 0.05}},

@@ -1,6 +1,6 @@
-"""A process dies at every crash point, twenty times each; what it left behind always ends right.
+"""A process dies at every crash point, several times each; what it left behind always ends right.
 
-`HOLDPOINT_KILLS` changes the number of kills per point.
+`make test-long` kills twenty times per point.
 """
 
 import ast
@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from reviews.models import HumanReviewRecord
 from tests import toolkit
 from tests.architecture.files import package_modules
+from tests.counts import often
 from tests.integration.workflows import crash_driver
 from tests.integration.workflows.conftest import Engine
 from tests.processes import ROOT, environment
@@ -33,7 +34,7 @@ from workflows.crashpoints import EXIT_CODE, POINTS
 from workflows.models import Execution
 from workflows.recovery import sweep
 
-KILLS = int(os.environ.get("HOLDPOINT_KILLS", "20"))
+KILLS = often(5, 20)
 EPOCH = "2000-01-01T00:00Z"
 
 
