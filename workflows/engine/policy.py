@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -35,9 +36,9 @@ class _Waiting(_Frozen):
     escalation: Escalation | None = None
 
     @property
+    @abstractmethod
     def ends_after(self) -> float | None:
         """Seconds from the opening to the deadline; None when the hold has none."""
-        raise NotImplementedError
 
     @model_validator(mode="after")
     def _fits(self) -> _Waiting:
