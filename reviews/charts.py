@@ -66,6 +66,12 @@ class LineChart:
     right: int = WIDTH - RIGHT
     base: int = HEIGHT - BOTTOM
 
+    @property
+    def legend(self) -> tuple[tuple[str, str], ...]:
+        """What each line means, as (kind, words); nothing has to be told about a single one."""
+        keys = tuple((line.kind, line.name) for line in self.lines)
+        return keys if len(keys) > 1 else ()
+
 
 @dataclass(frozen=True, slots=True)
 class Series:

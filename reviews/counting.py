@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import date
 from typing import Final
 
-from django.utils.formats import number_format
+from django.utils.formats import date_format, number_format
+from django.utils.translation import get_language, ngettext
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 #: Noun -> its sentence for a number. A noun is listed to be counted: languages bend it each in
 #: their own way.
@@ -42,6 +43,12 @@ def grouped(number: int) -> str:
 def decimal(number: float, places: int = 1) -> str:
     """`0.4` with the decimal mark of the language, rounded to `places`."""
     return str(number_format(round(number, places), places))
+
+
+def short_day(day: date) -> str:
+    """`3 Nov`, as the language writes it: French has no capital there."""
+    text = str(date_format(day, "j M"))
+    return text if get_language() in (None, "en") else text.lower()
 
 
 def percent(share: float, places: int = 0) -> str:

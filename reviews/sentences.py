@@ -34,8 +34,19 @@ def in_language(text: str) -> str:
     """`text` in the language of the page where it is one of TOLD, and as it is otherwise."""
     if not text or len(text) > _LONGEST or get_language() in (None, "en"):
         return text
+    whole = _translated(text)
+    if whole is not None:
+        return whole
+    # Why a review opened, and what a rule that might have spared it said.
+    first, apart, second = text.partition("; ")
+    opened = _translated(first) if apart else None
+    return text if opened is None else f"{opened}; {_translated(second) or second}"
+
+
+def _translated(text: str) -> str | None:
+    """None where it is none of TOLD."""
     for pattern, sentence in _patterns():
         match = pattern.fullmatch(text)
         if match is not None:
             return gettext(sentence) % match.groupdict() if match.groupdict() else gettext(sentence)
-    return text
+    return None

@@ -23,6 +23,21 @@ _WHY: Final = (
     N_("each layer is validated"),
     N_("the plan is to be changed: %(requirement)s"),
 )
+#: Why a rule spared a review or did not (workflows.engine.sparing).
+_SPARING: Final = (
+    N_("the condition of rule %(name)s holds"),
+    N_("the condition of the task's own rule holds"),
+    N_("picked by rule %(name)s (hash %(share)s)"),
+    N_("picked by the task's own rule (hash %(share)s)"),
+    N_("sampled out by rule %(name)s (hash %(share)s)"),
+    N_("sampled out by the task's own rule (hash %(share)s)"),
+    N_("rule %(name)s could not be worked out: %(error)s"),
+    N_("the task's own rule could not be worked out: %(error)s"),
+    N_("no rule could be asked: %(error)s"),
+    N_("no rule spares it: it goes beyond reading and has not run"),
+    N_("no rule spares it: it asks each time"),
+    N_("no rule spares it: a reviewer sent it back"),
+)
 #: What code tried (workflows.engine.faults).
 _TRIED: Final = (
     N_("connect to %(resource)s"),
@@ -187,6 +202,7 @@ _REASONS: Final = (
 )
 TOLD: Final[tuple[str, ...]] = (
     *_WHY,
+    *_SPARING,
     *_TRIED,
     *_ALLOWED,
     *_RIGHTS,

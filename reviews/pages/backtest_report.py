@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
 from reviews.backtest_sums import LISTED, Headline, headline
 from reviews.charts import shares
+from reviews.counting import grouped
 from reviews.models import Backtest
 from workflows import rulebook
 from workflows.access import may_publish_rules
@@ -17,12 +19,18 @@ from workflows.engine.policy import ReviewRules
 from workflows.models_rules import RuleVersion
 
 from .backtest_words import difference, percent, rule_sentence, span
+from .tables import Row, Table
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 #: Parts of a bar, in the order of what matters.
-_KINDS: Final = ("rejected", "edited", "approved", "expired")
+_WORDS: Final = {
+    "rejected": N_("spared, had been rejected"),
+    "edited": N_("spared, had been edited"),
+    "approved": N_("spared, had been approved as shown"),
+    "expired": N_("spared, had been decided by time"),
+}
 
 
 def report_context(user: User, backtest: Backtest) -> dict[str, Any]:
@@ -68,12 +76,7 @@ def _done(backtest: Backtest) -> dict[str, Any]:
         "edited": [_row(each) for each in report["listed"]["edited"]],
         "listed": LISTED,
         "figures": _figures(report, found),
-        "tools": _tools(report),
-        "by_rule": [
-            {"name": name or _("the tasks' own"), **counts}
-            for name, counts in report["by_rule"].items()
-        ],
-        "kinds": ((kind, _WORDS[kind]()) for kind in _KINDS),
+        "tables": (_by_tool(report), *_by_rule(report)),
         "caveats": _caveats(report, found),
         "kept": _kept(report),
         "errors": [
@@ -81,14 +84,6 @@ def _done(backtest: Backtest) -> dict[str, Any]:
             for each in report["errors"][:10]
         ],
     }
-
-
-_WORDS: Final = {
-    "rejected": lambda: _("spared, had been rejected"),
-    "edited": lambda: _("spared, had been edited"),
-    "approved": lambda: _("spared, had been approved as shown"),
-    "expired": lambda: _("spared, had been decided by time"),
-}
 
 
 def sentence(found: Headline) -> str:
@@ -130,10 +125,14 @@ def _figures(report: dict[str, Any], found: Headline) -> tuple[dict[str, str], .
     desk = span(report["desk_seconds"]) if known else "-"
     by_people = found.spared - found.expired
     return (
-        {"label": _("Spared"), "value": share, "note": f"{found.spared:,} / {found.reviews:,}"},
+        {
+            "label": _("Spared"),
+            "value": share,
+            "note": f"{grouped(found.spared)} / {grouped(found.reviews)}",
+        },
         {
             "label": _("Where people made a difference"),
-            "value": f"{found.missed:,}",
+            "value": grouped(found.missed),
             "note": _("%(share)s of what is spared") % {"share": missed},
         },
         {
@@ -150,32 +149,70 @@ def _figures(report: dict[str, Any], found: Headline) -> tuple[dict[str, str], .
     )
 
 
-def _tools(report: dict[str, Any]) -> list[dict[str, Any]]:
-    rows = []
-    most = max(
-        (
-            sum(each["spared"].values()) + sum(each["kept"].values())
-            for each in report["tools"].values()
+def _by_tool(report: dict[str, Any]) -> Table:
+    """What would have been spared of each tool's reviews, the most first."""
+    keys = (*((kind, _(said)) for kind, said in _WORDS.items()), ("kept", _("still reviewed")))
+    counts = {name: _counted(each) for name, each in report["tools"].items()}
+    most = max((sum(each.values()) for each in counts.values()), default=1)
+
+    def order(name: str) -> tuple[int, int, str]:
+        total = sum(counts[name].values())
+        return (counts[name]["kept"] - total, -total, name)
+
+    return Table(
+        key="by-tool",
+        heading=_("By tool"),
+        legend=keys,
+        first=_("Tool"),
+        bars=_("Reviews"),
+        columns=(
+            _("All"),
+            _("Spared"),
+            _("of them edited"),
+            _("of them rejected"),
+            _("Still reviewed"),
         ),
-        default=1,
+        rows=tuple(_tool_row(name, counts[name], keys, most) for name in sorted(counts, key=order)),
     )
-    for name, counts in report["tools"].items():
-        total = sum(counts["spared"].values()) + sum(counts["kept"].values())
-        kept = sum(counts["kept"].values())
-        parts = [(kind, _WORDS[kind](), counts["spared"][kind], "") for kind in _KINDS]
-        rows.append(
-            {
-                "name": name,
-                "total": total,
-                "kept": kept,
-                "spared": counts["spared"],
-                "spared_total": total - kept,
-                "parts": shares(
-                    [*parts, ("kept", _("still reviewed"), kept, "")], of=total, most=most
-                ),
-            }
-        )
-    return sorted(rows, key=lambda row: (-row["spared_total"], -row["total"], row["name"]))
+
+
+def _counted(tool: dict[str, Any]) -> dict[str, int]:
+    """What is spared by what people did, and `kept`: what is reviewed all the same."""
+    return {kind: tool["spared"][kind] for kind in _WORDS} | {"kept": sum(tool["kept"].values())}
+
+
+def _tool_row(
+    name: str, counts: dict[str, int], keys: tuple[tuple[str, str], ...], most: int
+) -> Row:
+    total, kept = sum(counts.values()), counts["kept"]
+    parts = [(kind, said, counts[kind], "") for kind, said in keys]
+    return Row(
+        links=((name, ""),),
+        parts=shares(parts, of=total, most=most),
+        cells=(total, total - kept, counts["edited"], counts["rejected"], kept),
+    )
+
+
+def _by_rule(report: dict[str, Any]) -> tuple[Table, ...]:
+    """The same by the rule that spares; nothing where there is one rule."""
+    if len(report["by_rule"]) < 2:
+        return ()
+    kinds = ("approved", "edited", "rejected", "expired")
+    return (
+        Table(
+            key="by-rule",
+            heading=_("By rule"),
+            first=_("Rule"),
+            columns=(_("Spared unchanged"), _("Edited"), _("Rejected"), _("By time")),
+            rows=tuple(
+                Row(
+                    links=((name or _("the tasks' own"), ""),),
+                    cells=tuple(counts[kind] for kind in kinds),
+                )
+                for name, counts in report["by_rule"].items()
+            ),
+        ),
+    )
 
 
 def _kept(report: dict[str, Any]) -> list[tuple[str, int]]:
@@ -219,7 +256,7 @@ def _caveats(report: dict[str, Any], found: Headline) -> list[str]:
     if report["is_cut"]:
         told.append(
             _("There are more reviews than one backtest looks at: these are the newest %(count)s.")
-            % {"count": f"{found.reviews:,}"}
+            % {"count": grouped(found.reviews)}
         )
     if found.expired:
         told.append(

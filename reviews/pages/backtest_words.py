@@ -7,6 +7,8 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
+from reviews.counting import decimal
+from reviews.counting import percent as share_words
 from reviews.templatetags.desk import duration_words
 from workflows.engine.policy import ReviewRule, TriggerPhase
 
@@ -33,13 +35,16 @@ def rule_sentence(rule: ReviewRule) -> str:
 
 
 def percent(share: float) -> str:
-    """`20 %`."""
-    return f"{share * 100:g} %"
+    """0.2 as `20%`, 0.875 as `87.5%`."""
+    number = share * 100
+    return share_words(
+        share, next((n for n in range(6) if round(number, n) == round(number, 6)), 6)
+    )
 
 
 def span(seconds: float) -> str:
     """`3 min`, below a second `0.4 s`."""
-    return duration_words(seconds) if seconds >= 1 else f"{seconds:.1f} s"
+    return duration_words(seconds) if seconds >= 1 else f"{decimal(seconds)} s"
 
 
 def difference(

@@ -14,6 +14,7 @@ from reviews.models import DeniedAttempt
 from reviews.sentences import in_language
 
 from . import words
+from .kept import Entry, KeptWords, kept_context
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -27,25 +28,37 @@ _TRIED = {
 
 
 def denied_context(user: User, *, cursor: str) -> dict[str, Any]:
-    """rows: sentence, subject, reason, at, url; raises selectors.BadCursor."""
+    """The context of kept.TEMPLATE; raises selectors.BadCursor."""
     page = selectors.page(denials(user), cursor=cursor, size=conf.page_size())
-    address = reverse("reviews:denied")
-    return {
-        "rows": tuple(_row(attempt) for attempt in page.rows),
-        "next_url": f"{address}?cursor={page.next}" if page.next else "",
-        "previous_url": address if cursor else "",
-        "page_words": "",
-    }
+    said = KeptWords(
+        heading=_("Denied attempts"),
+        lead=_(
+            "Who tried to decide something that was not theirs to decide. These entries are kept"
+            " for good."
+        ),
+        nothing=_("Nobody was denied anything"),
+        nothing_more=_(
+            "When somebody tries to decide a review that they may not decide, it is noted here with"
+            " the reason."
+        ),
+    )
+    return kept_context(
+        said,
+        map(_entry, page.rows),
+        address=reverse("reviews:denied"),
+        cursor=cursor,
+        following=page.next,
+    )
 
 
-def _row(attempt: DeniedAttempt) -> dict[str, Any]:
+def _entry(attempt: DeniedAttempt) -> Entry:
     subject = words.subject(attempt.hold) or words.about("", attempt.hold.reason)
     title = words.run_title(attempt.execution.title, attempt.execution_id)
-    return {
-        "sentence": _(_TRIED[attempt.wanted])
-        % {"actor": attempt.actor, "subject": subject, "run": title},
-        "subject": subject,
-        "reason": in_language(attempt.reason),
-        "at": attempt.at,
-        "url": reverse("reviews:decision", args=(attempt.execution_id, attempt.hold_id)),
-    }
+    told = {"actor": attempt.actor, "subject": subject, "run": title}
+    return Entry(
+        sentence=_(_TRIED[attempt.wanted]) % told,
+        subject=subject,
+        quote=in_language(attempt.reason),
+        at=attempt.at,
+        url=reverse("reviews:decision", args=(attempt.execution_id, attempt.hold_id)),
+    )

@@ -138,6 +138,7 @@ def _row(record: HumanReviewRecord) -> dict[str, Any]:
     return {
         "url": reverse("reviews:record", args=(record.pk,)),
         "decision": words.record_outcome(record),
+        "word": _("sent back") if record.decision == Decision.REQUEST_CHANGES else "",
         "sentence": words.record_sentence(record),
         "subject": words.record_subject(record),
         "comment": record.comment if record.reviewer_id else "",

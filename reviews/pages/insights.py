@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from django.urls import reverse
-from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
 from reviews import insights
 from reviews.charts import Series, line_chart, shares
-from reviews.counting import decimal, grouped, percent
+from reviews.counting import decimal, grouped, percent, short_day
 from reviews.insights import Period, Scope, Tally
 from reviews.templatetags.desk import duration_words, elapsed_words
 from workflows.access import may_backtest, visible_to
 
 from . import words
+from .tables import Row, Table
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -195,7 +195,7 @@ def _exact(seconds: float) -> str:
 
 def _charts(scope: Scope) -> dict[str, Any]:
     days = scope.period.days
-    labels = [date_format(day, "j M") for day in days]
+    labels = [short_day(day) for day in days]
     by_day = insights.tally_by_day(scope)
     links = [_day_url(scope, day) for day in days]
     opened = insights.open_by_day(scope)
@@ -217,19 +217,33 @@ def _charts(scope: Scope) -> dict[str, Any]:
             words=_exact,
             is_time=True,
         ),
-        "days": tuple(
-            {
-                "label": label,
-                "open": opened[index],
-                "url": links[index],
-                "total": by_day[day].total if day in by_day else 0,
-                "median": _span(_of(by_day.get(day), "median")),
-                "p90": _span(_of(by_day.get(day), "p90")),
-            }
-            for index, (day, label) in enumerate(zip(days, labels, strict=True))
+        "days": _by_day(
+            (label, url, count, by_day.get(day))
+            for day, label, url, count in zip(days, labels, links, opened, strict=True)
         ),
-        "kinds": tuple((kind, _(name)) for kind, name, _query in _KINDS),
     }
+
+
+def _by_day(days: Iterable[tuple[str, str, int, Tally | None]]) -> Table:
+    """The numbers of both charts: each day's name, address, open reviews, and what was decided."""
+    return Table(
+        key="by-day",
+        heading=_("The numbers of each day"),
+        first=_("Day"),
+        columns=(_("Open at its end"), _("Decided"), _("Median"), _("9 of 10")),
+        rows=tuple(
+            Row(
+                links=((label, url if tally else ""),),
+                cells=(
+                    count,
+                    tally.total if tally else 0,
+                    _span(_of(tally, "median")),
+                    _span(_of(tally, "p90")),
+                ),
+            )
+            for label, url, count, tally in days
+        ),
+    )
 
 
 def _of(tally: Tally | None, field: str) -> float | None:
@@ -244,36 +258,53 @@ def _day_url(scope: Scope, day: date) -> str:
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def _tables(scope: Scope) -> tuple[dict[str, Any], ...]:
+def _tables(scope: Scope) -> tuple[Table, ...]:
+    """What became of the reviews, by what they were about; the first says what its colours mean."""
+    keys = tuple((kind, _(name)) for kind, name, _query in _KINDS)
     return tuple(
-        {
-            "key": group,
-            "title": _(title),
-            "heading": _(_HEADINGS[group]),
-            "rows": _rows(scope, group),
-        }
-        for group, title in _GROUP_WORDS.items()
+        Table(
+            key=f"by-{group}",
+            heading=_(_HEADINGS[group]),
+            legend=() if index else keys,
+            first=_(title),
+            bars=_("Outcomes"),
+            columns=(
+                _("All"),
+                _("Edited"),
+                _("Rejected"),
+                _("Sent back"),
+                _("By time"),
+                _("Median"),
+                _("9 of 10"),
+            ),
+            rows=_rows(scope, group),
+        )
+        for index, (group, title) in enumerate(_GROUP_WORDS.items())
     )
 
 
-def _rows(scope: Scope, group: str) -> tuple[dict[str, Any], ...]:
+def _rows(scope: Scope, group: str) -> tuple[Row, ...]:
     found = insights.tally_by(scope, group)
     most = max((tally.total for _name, tally in found), default=1)
-    return tuple(
-        {
-            "name": words.reason_words(name) if group == "reason" else name,
-            "url": _history(scope, **{group: name}),
-            "tally": tally,
-            "median": _span(tally.median),
-            "p90": _span(tally.p90),
-            "parts": shares(
-                [
-                    (kind, _(said), getattr(tally, kind), _history(scope, **{group: name}, **query))
-                    for kind, said, query in _KINDS
-                ],
-                of=tally.total,
-                most=most,
-            ),
-        }
-        for name, tally in found
+    return tuple(_row(scope, group, name, tally, most) for name, tally in found)
+
+
+def _row(scope: Scope, group: str, name: str, tally: Tally, most: int) -> Row:
+    parts = [
+        (kind, _(said), getattr(tally, kind), _history(scope, **{group: name}, **query))
+        for kind, said, query in _KINDS
+    ]
+    said = words.reason_words(name) if group == "reason" else name
+    return Row(
+        links=((said, _history(scope, **{group: name})),),
+        parts=shares(parts, of=tally.total, most=most),
+        cells=(
+            tally.total,
+            tally.edited,
+            tally.rejected,
+            tally.returned,
+            tally.expired,
+            _span(tally.median),
+            _span(tally.p90),
+        ),
     )

@@ -15,6 +15,7 @@ from reviews.reveals import REFUSED, reveals
 from reviews.templatetags.desk import pretty_json
 
 from . import words
+from .kept import Entry, KeptWords, kept_context
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -62,23 +63,26 @@ def revealed_context(secret: Secret) -> dict[str, Any]:
 
 
 def reveals_context(user: User, *, cursor: str) -> dict[str, Any]:
-    """The page of what was shown: rows of sentence, subject, at, url; raises BadCursor."""
+    """The context of kept.TEMPLATE: what was shown to whom; raises selectors.BadCursor."""
     page = selectors.page(reveals(user), cursor=cursor, size=conf.page_size())
-    address = reverse("reviews:reveals")
-    return {
-        "rows": tuple(
-            {
-                "sentence": reveal_sentence(each),
-                "subject": each.path,
-                "at": each.at,
-                "url": _url(each),
-            }
-            for each in page.rows
+    said = KeptWords(
+        heading=_("Masked values that were shown"),
+        lead=_(
+            "Who had a masked value shown, and where it stood. These entries are kept for good; the"
+            " values are not in them."
         ),
-        "next_url": f"{address}?cursor={page.next}" if page.next else "",
-        "previous_url": address if cursor else "",
-        "page_words": "",
-    }
+        nothing=_("Nothing masked was shown"),
+        nothing_more=_(
+            "Passwords, tokens and keys are masked. When somebody reveals one, it is noted here."
+        ),
+    )
+    entries = (
+        Entry(sentence=reveal_sentence(each), subject=each.path, at=each.at, url=_url(each))
+        for each in page.rows
+    )
+    return kept_context(
+        said, entries, address=reverse("reviews:reveals"), cursor=cursor, following=page.next
+    )
 
 
 def reveal_sentence(shown: SecretReveal, *, short: bool = False) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from reviews import conf, selectors
+from reviews.sentences import in_language
 from reviews.spared import spared
 from workflows.models import ExecutionEvent
 
 from . import words
+from .kept import Entry, KeptWords, kept_context
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -21,7 +22,7 @@ _LONGEST = 200
 
 
 def spared_context(user: User, *, cursor: str, workflow: str, rule: str) -> dict[str, Any]:
-    """rows: sentence, subject, why, at, url; raises selectors.BadCursor."""
+    """The context of kept.TEMPLATE; raises selectors.BadCursor."""
     rows = spared(user)
     asked = {
         name: value.replace("\0", "")[:_LONGEST]
@@ -33,26 +34,42 @@ def spared_context(user: User, *, cursor: str, workflow: str, rule: str) -> dict
     if "rule" in asked:
         rows = rows.filter(payload__rule=asked["rule"])
     page = selectors.page(rows, cursor=cursor, size=conf.page_size())
-    address = reverse("reviews:spared")
-    return {
-        "asked": asked,
-        "rows": tuple(_row(event) for event in page.rows),
-        "next_url": f"{address}?{urlencode({**asked, 'cursor': page.next})}" if page.next else "",
-        "previous_url": f"{address}?{urlencode(asked)}".rstrip("?") if cursor else "",
-        "page_words": "",
-    }
+    names = {"workflow": _("Workflow"), "rule": _("Rule")}
+    return kept_context(
+        _words(),
+        map(_entry, page.rows),
+        address=reverse("reviews:spared"),
+        cursor=cursor,
+        following=page.next,
+        asked=asked,
+        chips=((names[name], value) for name, value in asked.items()),
+    )
 
 
-def _row(event: ExecutionEvent) -> dict[str, Any]:
+def _words() -> KeptWords:
+    return KeptWords(
+        heading=_("Spared reviews"),
+        lead=_(
+            "Reviews that a task asks for and that a rule did not ask for. Each says which rule,"
+            " and why. These entries are kept for good."
+        ),
+        nothing=_("Every review was asked for"),
+        nothing_more=_(
+            "When a rule spares a review, it is noted here: which rule, in which version, and why."
+        ),
+    )
+
+
+def _entry(event: ExecutionEvent) -> Entry:
     task = str(event.payload["task_id"])
     title = words.run_title(event.execution.title, event.execution_id)
     when = words.phase_words(event.payload.get("phase") or "", past=True)
     run = reverse("reviews:run", args=(event.execution_id,))
-    return {
-        "sentence": _("%(task)s in %(run)s was not reviewed %(when)s")
-        % {"task": task, "run": title, "when": when},
-        "subject": task,
-        "why": event.payload["why"],
-        "at": event.created_at,
-        "url": f"{run}#event-{event.seq}",
-    }
+    told = {"task": task, "run": title, "when": when}
+    return Entry(
+        sentence=_("%(task)s in %(run)s was not reviewed %(when)s") % told,
+        subject=task,
+        quote=in_language(event.payload["why"]),
+        at=event.created_at,
+        url=f"{run}#event-{event.seq}",
+    )

@@ -209,7 +209,7 @@ def _spared(payload: Payload, actor: str) -> _Line:
     when = words.phase_words(payload.get("phase") or "", past=True)
     return _Line(
         _("%(task)s was not reviewed %(when)s: %(why)s")
-        % {"task": name, "when": when, "why": payload["why"]},
+        % {"task": name, "when": when, "why": in_language(payload["why"])},
         name,
     )
 

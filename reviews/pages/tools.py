@@ -15,6 +15,7 @@ from workflows.engine.status import ExecutionStatus
 from workflows.models import Execution, ExecutionEvent
 
 from . import words
+from .tables import Row, Table
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -62,8 +63,7 @@ def learned_context(execution: Execution) -> dict[str, Any]:
         "run_url": reverse("reviews:run", args=(execution.pk,)),
         "taught": taught,
         "sentence": _sentence(taught) if taught else "",
-        "edges": tuple(_edge(each) for each in taught.edges) if taught else (),
-        "ranks": tuple(_rank(each) for each in taught.ranks) if taught else (),
+        "tables": (_pairs(taught), _ranks(taught)) if taught else (),
         "nothing": "" if taught else _why_nothing(execution),
     }
 
@@ -87,31 +87,47 @@ def _sentence(taught: Taught) -> str:
     return f"{', '.join(parts)}."
 
 
-def _edge(edge: Any) -> dict[str, Any]:
-    return {
-        "from_tool": edge.from_tool,
-        "from_url": tool_url(edge.from_tool),
-        "to_tool": edge.to_tool,
-        "to_url": tool_url(edge.to_tool),
-        "count": edge.count,
-        "confidence": decimal(edge.confidence, 2),
-        "new": edge.new,
-    }
+def _pairs(taught: Taught) -> Table:
+    """Which tool came after which, and in how many runs so far."""
+    return Table(
+        key="edges-title",
+        heading=_("What followed what"),
+        first=_("After → came"),
+        columns=(_("Runs"), _("Confidence")),
+        rows=tuple(
+            Row(
+                links=tuple((name, tool_url(name)) for name in (edge.from_tool, edge.to_tool)),
+                tag=_("new") if edge.new else "",
+                cells=(edge.count, decimal(edge.confidence, 2)),
+            )
+            for edge in taught.edges
+        ),
+        is_code=True,
+    )
 
 
-def _rank(rank: Any) -> dict[str, Any]:
-    share = rank.change
-    moved = abs(share) >= 0.0005
-    return {
-        "tool": rank.tool,
-        "url": tool_url(rank.tool),
-        "before": decimal(rank.before, 3),
-        "after": decimal(rank.after, 3),
-        "change": _moved(share) if moved else _("as before"),
-    }
+def _ranks(taught: Taught) -> Table:
+    """How central the tools became."""
+    return Table(
+        key="ranks-title",
+        heading=_("How central the tools are now"),
+        note=_("PageRank, as multiples of the average tool's."),
+        first=_("Tool"),
+        columns=(_("Before"), _("After"), _("Change")),
+        rows=tuple(
+            Row(
+                links=((rank.tool, tool_url(rank.tool)),),
+                cells=(decimal(rank.before, 3), decimal(rank.after, 3), _moved(rank.change)),
+            )
+            for rank in taught.ranks
+        ),
+        is_code=True,
+    )
 
 
 def _moved(share: float) -> str:
+    if abs(share) < 0.0005:
+        return _("as before")
     sign = "+" if share > 0 else "\N{MINUS SIGN}"
     return f"{sign}{percent(abs(share), 1)}"
 

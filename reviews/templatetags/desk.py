@@ -23,7 +23,7 @@ from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
 from reviews.counting import counted as counted_words
-from reviews.counting import decimal
+from reviews.counting import decimal, short_day
 from reviews.sentences import in_language
 
 register = template.Library()
@@ -169,7 +169,7 @@ def clock(moment: datetime | None, *, seconds: bool = False) -> SafeString | str
         '<time datetime="{}" title="{}">{}</time>',
         moment.isoformat(),
         _exact(moment),
-        hours if same_day else f"{formats.date_format(local, 'j M')} {hours}",
+        hours if same_day else f"{short_day(local)} {hours}",
     )
 
 

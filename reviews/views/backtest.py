@@ -16,6 +16,7 @@ from reviews import backtests, selectors
 from reviews.models import Backtest
 from reviews.pages.backtest import check_context, draft_context, read_draft, workflow_of
 from reviews.pages.backtest_report import report_context
+from reviews.pages.kept import TEMPLATE
 from reviews.pages.rules import rules_context
 from reviews.pages.spared import spared_context
 from workflows import publishing
@@ -189,4 +190,4 @@ def spared(request: HttpRequest) -> HttpResponse:
         )
     except selectors.BadCursor:
         raise Http404 from None
-    return page(request, "reviews/spared.html", context, section="history")
+    return page(request, TEMPLATE, context, section="history")

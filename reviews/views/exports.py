@@ -10,6 +10,7 @@ from reviews import selectors
 from reviews.exports import FORMATS, export_of
 from reviews.history import filtered, parse_filters, records
 from reviews.pages.denied import denied_context
+from reviews.pages.kept import TEMPLATE
 
 from .common import page, person
 
@@ -49,4 +50,4 @@ def denied(request: HttpRequest) -> HttpResponse:
         context = denied_context(person(request), cursor=request.GET.get("cursor", ""))
     except selectors.BadCursor:
         raise Http404 from None
-    return page(request, "reviews/denied.html", context, section="history")
+    return page(request, TEMPLATE, context, section="history")

@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from reviews import selectors
+from reviews.pages.kept import TEMPLATE
 from reviews.pages.masks import revealed_context, reveals_context
 from reviews.reveals import NothingMasked, reveal
 from reviews.rights import NotAllowed
@@ -54,4 +55,4 @@ def reveals(request: HttpRequest) -> HttpResponse:
         context = reveals_context(person(request), cursor=request.GET.get("cursor", ""))
     except selectors.BadCursor:
         raise Http404 from None
-    return page(request, "reviews/reveals.html", context, section="history")
+    return page(request, TEMPLATE, context, section="history")

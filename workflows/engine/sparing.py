@@ -122,7 +122,10 @@ class _Named:
     version: int
 
     def __str__(self) -> str:
-        return f"rule {self.name} v{self.version}" if self.name else "the task's own rule"
+        if not self.name:
+            return "the task's own rule"
+        # A draft has no version yet.
+        return f"rule {self.name} v{self.version}" if self.version else f"rule {self.name}"
 
 
 def _by_rule(

@@ -193,7 +193,7 @@ def test_spared_reviews_are_narrowed_and_paged(past: Past, settings: Any) -> Non
     first = client.get("/history/spared/?rule=small&workflow=w")
     assert len(first.context["rows"]) == 2
     second = client.get(first.context["next_url"])
-    assert [row["url"].split("#")[0] for row in second.context["rows"]] == [f"/runs/{runs[0]}/"]
+    assert [row.url.split("#")[0] for row in second.context["rows"]] == [f"/runs/{runs[0]}/"]
     assert not client.get("/history/spared/?rule=other").context["rows"]
     assert not browser(past.reviewer).get("/history/spared/").context["rows"], "not visible"
     assert client.get("/history/spared/?cursor=x").status_code == 404

@@ -98,16 +98,16 @@ def test_the_first_claim_is_timed(start: Start, reviewer: User, reviewer2: User)
 def test_each_number_leads_to_the_decisions_it_counts(reviewed: None, auditor: User) -> None:
     client = browser(auditor)
     page = client.get("/insights/?days=7")
-    (row,) = page.context["tables"][0]["rows"]
-    assert row["name"] == "builtin.echo"
+    (row,) = page.context["tables"][0].rows
+    ((name, url),) = row.links
+    assert name == "builtin.echo"
     told = {
-        part.kind: (part.href, int(re.findall(r": (\d+) of", part.words)[0]))
-        for part in row["parts"]
+        part.kind: (part.href, int(re.findall(r": (\d+) of", part.words)[0])) for part in row.parts
     }
     assert set(told) == {"approved", "edited", "rejected", "expired"}
     for href, count in told.values():
         assert client.get(href).context["count_words"] == f"{count} decision"
-    assert client.get(row["url"]).context["count_words"] == "4 decisions"
+    assert client.get(url).context["count_words"] == "4 decisions"
 
 
 def test_nobody_counts_what_they_may_not_see(

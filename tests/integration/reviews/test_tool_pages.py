@@ -88,7 +88,8 @@ def test_a_run_says_what_it_taught(start: Start, operator: User, reviewer: User)
     learn_from(second.pk)
     html = read(operator, address)
     assert "1 pair of tools seen for the first time." in html
-    assert '<span class="tag">new</span> 1' in html
+    assert '<span class="tag">new</span>' in html
+    assert '<td class="number">1</td><td class="number">0.50</td>' in html
     again = read(operator, f"/runs/{second.pk}/learned/")
     assert "1 pair seen again." in again
     assert "0.60" in again

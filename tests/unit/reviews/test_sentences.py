@@ -24,6 +24,16 @@ from workflows.engine.permissions import PermissionSet
             PermissionSet(hosts=("api.example:443",)).sentences()[0],
             "Se connecter à api.example sur le port 443.",
         ),
+        (
+            "the condition of rule small files v3 holds",
+            "la condition de la règle small files v3 est remplie",
+        ),
+        (
+            "task a asks for review before it runs; picked by rule half v1 (hash 0.25 < 0.5)",
+            "la tâche a demande une revue avant son exécution; "
+            "choisie par la règle half v1 (hash 0.25 < 0.5)",
+        ),
+        ("nothing that is listed; task a may not", "nothing that is listed; task a may not"),
         ("must be between 1 and 9", "doit être compris entre 1 et 9"),
         ("100 % of something nobody listed", "100 % of something nobody listed"),
         ("", ""),

@@ -45,6 +45,11 @@ function pressed(event) {
   if ((handlers.get(key) ?? []).some((handler) => handler(event) !== false)) event.preventDefault();
 }
 
+/** Whether the key does something on this page: what is listed elsewhere would be a promise nobody keeps. */
+function isHere(key) {
+  return key === "Esc" || handlers.has(key.toLowerCase());
+}
+
 function sheet() {
   const dialog = document.createElement("dialog");
   dialog.className = "dialog";
@@ -54,7 +59,7 @@ function sheet() {
   title.textContent = gettext("Keys");
   const list = document.createElement("dl");
   list.className = "key-list";
-  for (const [key, does] of SHEET) {
+  for (const [key, does] of SHEET.filter(([key]) => isHere(key))) {
     const term = document.createElement("dt");
     const cap = document.createElement("kbd");
     cap.textContent = key;
