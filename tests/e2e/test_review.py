@@ -39,9 +39,10 @@ def start_run(product: Product) -> str:
 class Api:
     """REST with a bearer token."""
 
-    def __init__(self, product: Product, user: str, scopes: str) -> None:
+    def __init__(self, product: Product, user: str, scopes: str, name: str = "") -> None:
         self.base = f"{product.address}/api/v1"
-        self.token = product.manage("create_token", user, "--scopes", scopes).strip()
+        said = product.manage("create_token", user, "--scopes", scopes, "--name", name)
+        self.token = said.strip()
 
     def __call__(self, path: str, body: Any = None) -> tuple[int, Any]:
         request = urllib.request.Request(
