@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import date
-from typing import Final
+from typing import Any, Final
 
+from django.db.models import QuerySet
 from django.utils.formats import date_format, number_format
 from django.utils.translation import get_language, ngettext
 from django.utils.translation import gettext as _
 
+#: Rows that are counted one by one; of more a page says no more than that.
+COUNTED: Final = 1_000
 #: Noun -> its sentence for a number. A noun is listed to be counted: languages bend it each in
 #: their own way.
 NOUNS: Final[Mapping[str, Callable[[int], str]]] = {
@@ -33,6 +36,24 @@ def counted(number: int, noun: str) -> str:
         return NOUNS[noun](number) % {"n": number}
     one, _comma, many = noun.partition(",")
     return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def up_to(rows: QuerySet[Any, Any], most: int = COUNTED) -> int:
+    """The number of rows, `most` + 1 standing for more: a page never counts a million.
+
+    Rows with an order are walked in it, as the list of them is.
+    """
+    return rows[: most + 1].count()
+
+
+def at_least(number: int, most: int = COUNTED) -> str:
+    """`999`, and `1,000+` for a number at which `up_to` stopped."""
+    return f"{grouped(most)}+" if number > most else grouped(number)
+
+
+def counted_at_least(number: int, noun: str, most: int = COUNTED) -> str:
+    """`1 run`, `1,000+ runs`; the noun is one of NOUNS."""
+    return NOUNS[noun](number) % {"n": at_least(number, most)}
 
 
 def grouped(number: int) -> str:

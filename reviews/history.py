@@ -29,8 +29,6 @@ _TEXTS = (
 )  # fmt: skip
 #: The `source` of records that answered many holds at once.
 BULK: Final = "bulk"
-#: Rows that are counted one by one; beyond it a page says "more than".
-COUNTED: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +79,6 @@ def filtered(rows: QuerySet[HumanReviewRecord], filters: Filters) -> QuerySet[Hu
     if filters.bulk is not None:
         rows = rows.filter(source=BULK) if filters.bulk else rows.exclude(source=BULK)
     return rows.filter(matching(filters.q, RecordWords.objects.all())) if filters.q else rows
-
-
-def counted_up_to(rows: QuerySet[HumanReviewRecord], most: int = COUNTED) -> int:
-    """The number of rows, `most` + 1 standing for more: a page never counts a million."""
-    return rows.order_by()[: most + 1].count()
 
 
 def parse_filters(query: Mapping[str, str]) -> Filters:

@@ -11,13 +11,14 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from django.db.models import Count, F, Model, Q, QuerySet
+from django.db.models import F, Model, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils.dateparse import parse_datetime
 
 from workflows import access
 from workflows.models import UNDER_WAY, Execution, Hold, Waiting
 
+from .counting import up_to
 from .filters import QueueFilters, narrowed, ordered
 from .models import ReviewClaim
 from .rights import deciding_groups, group_names
@@ -65,7 +66,9 @@ class Viewer:
         return Q(pk__in=few) if len(few) <= FEW else Q(groups__overlap=self.deciding)
 
     def number(self, tab: str) -> int:
-        """How many rows the tabs `me` and `groups` have, from narrow rows; one query."""
+        """How many rows the tabs `me` and `groups` have, counted by `up_to` from narrow rows."""
+        if not self.deciding:
+            return 0
         mine = Waiting.objects.filter(group__in=self.deciding)
         only = access.limit_of(self.user)
         if only is not None:
@@ -75,7 +78,7 @@ class Viewer:
             mine = mine.exclude(execution_id__in=self._barred).exclude(
                 hold_id__in=self._approved.union(busy.values("hold_id"), all=True)
             )
-        return mine.values("hold_id").distinct().count() if self.deciding else 0
+        return up_to(mine.values("hold_id").distinct())
 
     def tab(self, name: str) -> Q:
         """The condition on open holds that makes a tab."""
@@ -115,7 +118,7 @@ class Viewer:
 
 def pending(user: User) -> QuerySet[Hold]:
     """Open holds that people decide, of executions the user may see; newest first."""
-    return access.of_visible(_open(), user, waiting=True)
+    return access.of_visible(_open(), user)
 
 
 def _addressed(user: User) -> QuerySet[Hold]:
@@ -145,18 +148,18 @@ def decided(user: User) -> QuerySet[Hold]:
 
 
 def tab_counts(viewer: Viewer) -> dict[str, int]:
-    """Rows per tab, the decided ones not counted; three queries."""
-    found = (
-        pending(viewer.user)
-        .order_by()
-        .aggregate(claimed=Count("pk", filter=viewer.tab("claimed")), open=Count("pk"))
-    )
-    counts = {name: viewer.number(name) for name in ("me", "groups")}
-    return counts | {name: int(number or 0) for name, number in found.items()}
+    """Rows per tab as `up_to` counts them, the decided ones not at all; a query each."""
+    rows = pending(viewer.user)
+    return {
+        "me": viewer.number("me"),
+        "groups": viewer.number("groups"),
+        "claimed": up_to(rows.filter(viewer.tab("claimed"))),
+        "open": up_to(rows),
+    }
 
 
 def waiting_count(user: User) -> int:
-    """How many holds need this user."""
+    """How many holds need this user, as `up_to` counts them."""
     return Viewer(user).number("me")
 
 

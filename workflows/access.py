@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.contrib.postgres.aggregates import ArrayAgg
-from django.db.models import Exists, Model, OuterRef, Q, QuerySet, Value
+from django.db.models import Model, Q, QuerySet, Value
 
-from .models import Audience, Execution, Waiting, Workflow
+from .models import Audience, Execution, Workflow
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser, User
@@ -66,25 +66,16 @@ def visible_to(user: User | AnonymousUser | Any) -> QuerySet[Execution]:
     return rows if members is None else rows.filter(pk__in=_heard_by(members))
 
 
-def of_visible(
-    rows: QuerySet[M], user: User | AnonymousUser | Any, *, waiting: bool = False
-) -> QuerySet[M]:
+def of_visible(rows: QuerySet[M], user: User | AnonymousUser | Any) -> QuerySet[M]:
     """Those of `rows` whose `execution` is one of visible_to(user).
 
     The same as `execution__in=visible_to(user)`, without looking at executions where nothing
-    depends on them: lists of a million rows answer from indexes.  `waiting` says that `rows` are
-    open holds, few among many: of those that name a group of the user nothing more is asked.
+    depends on them: lists of a million rows answer from indexes.
     """
     if not user.is_authenticated or limit_of(user) is not None:
         return rows.filter(execution__in=visible_to(user))
     members = _members_of(user)
-    if members is None:
-        return rows
-    if not waiting:
-        return rows.filter(execution_id__in=_heard_by(members))
-    heard = Audience.objects.filter(execution_id=OuterRef("execution_id"), member__in=members)
-    addressed = Waiting.objects.filter(group__in=roles_of(user)).values("hold_id")
-    return rows.filter(Q(pk__in=addressed) | Exists(heard))
+    return rows if members is None else rows.filter(execution_id__in=_heard_by(members))
 
 
 def _members_of(user: Any) -> list[str] | None:

@@ -42,8 +42,12 @@ def matching(text: str, words: QuerySet[Any], *, column: str = "pk") -> Q:
     if query is None:
         return Q(pk__in=())
     found = words.filter(words=query).order_by()
-    few = _by_index(found.values_list(column, flat=True)[: FEW + 1])
+    far = "__" in column
+    few = _by_index(found.values_list("pk" if far else column, flat=True)[: FEW + 1])
     if len(few) <= FEW:
+        if far:
+            # A column of another table is looked up for these alone: a join would start anywhere.
+            few = list(words.filter(pk__in=few).values_list(column, flat=True))
         return Q(pk__in=few)
     # A subquery of one value is asked row by row, and never turned into a join.
     one = found.filter(**{column: OuterRef("pk")}).annotate(hit=Value(value=True)).values("hit")[:1]

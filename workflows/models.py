@@ -99,7 +99,12 @@ class Execution(models.Model):
     """One run of a plan: its control state, its version, and who holds the lease."""
 
     workflow = models.ForeignKey(
-        Workflow, null=True, blank=True, on_delete=models.PROTECT, related_name="executions"
+        Workflow,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="executions",
+        db_index=False,  # execution_by_workflow begins with it
     )
     title = models.CharField(max_length=200)
     status = models.CharField(
@@ -148,6 +153,9 @@ class Execution(models.Model):
             ),
             models.Index(fields=["created_by", "-id"], name="execution_by_creator"),
             models.Index(fields=["status", "-id"], name="execution_by_status"),
+            models.Index(fields=["workflow", "-id"], name="execution_by_workflow"),
+            # Ended runs by when they ended, the others together: no step of a run moves an entry.
+            models.Index(fields=["finished_at", "id"], name="execution_by_end"),
             models.Index(
                 fields=["created_by"],
                 condition=Q(status__in=UNDER_WAY),

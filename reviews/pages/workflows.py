@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Count, Q
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import Func, IntegerField, OuterRef, Value
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 
-from reviews.counting import counted
+from reviews.counting import COUNTED, counted, counted_at_least
 from reviews.dag_svg import DagTask, Picture, layout, with_links
 from reviews.plan_drafts import is_switched_on
 from reviews.templatetags.desk import duration_words
@@ -33,16 +34,22 @@ _LONGEST_NOTE = 18
 
 def workflows_context(user: User) -> dict[str, Any]:
     """Every enabled workflow, with how often the user saw it run."""
-    seen = Count("executions", filter=Q(executions__in=visible_to(user)))
-    rows = Workflow.objects.filter(enabled=True).annotate(runs=seen).order_by("title")[:_LIMIT]
+    rows = Workflow.objects.filter(enabled=True).annotate(runs=_runs(user))
     return {
-        "rows": tuple(_row(each) for each in rows),
+        "rows": tuple(_row(each) for each in rows.order_by("title")[:_LIMIT]),
         "admin_url": reverse("admin:workflows_workflow_changelist") if _may_edit(user) else "",
         "planner_url": reverse("reviews:planner") if may_start(user) else "",
         "next_url": "",
         "previous_url": "",
         "page_words": "",
     }
+
+
+def _runs(user: User) -> Func:
+    """How many runs of a workflow the user may see; COUNTED + 1 stands for more."""
+    seen = visible_to(user).filter(workflow=OuterRef("pk")).order_by("-id")
+    ones = ArraySubquery(seen.annotate(one=Value(1)).values("one")[: COUNTED + 1])
+    return Func(ones, function="cardinality", output_field=IntegerField())
 
 
 def _may_edit(user: User) -> bool:
@@ -63,7 +70,7 @@ def _row(workflow: Any) -> dict[str, Any]:
         if plan
         else _("not valid"),
         "review_words": counted(reviews, "review") if reviews else _("no review"),
-        "runs": workflow.runs,
+        "runs_words": counted_at_least(workflow.runs, "run"),
     }
 
 

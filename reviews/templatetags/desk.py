@@ -22,6 +22,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
+from reviews.counting import at_least as short_count
 from reviews.counting import counted as counted_words
 from reviews.counting import decimal, short_day
 from reviews.sentences import in_language
@@ -171,6 +172,12 @@ def clock(moment: datetime | None, *, seconds: bool = False) -> SafeString | str
         _exact(moment),
         hours if same_day else f"{short_day(local)} {hours}",
     )
+
+
+@register.filter
+def at_least(number: int) -> str:
+    """A number that was counted up to COUNTED, for a badge: `12`, `1,000+`."""
+    return short_count(number)
 
 
 @register.filter

@@ -1,6 +1,7 @@
 """A filled database for the tests of this folder, made once and taken away again.
 
-HOLDPOINT_SCALE says how many executions it has: 50,000 unless asked (`make scale`: 1,000,000).
+HOLDPOINT_SCALE says how many executions it has: 20,000 unless asked, of which 2,000 wait
+(`make scale`: 1,000,000, of which 10,000 wait).
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from tests.scale import filling
 from tests.scale.filling import Filled
 
 HERE = Path(__file__).parent
-COUNT = int(os.environ.get("HOLDPOINT_SCALE", "50000"))
+MANY = 1_000_000
+COUNT = int(os.environ.get("HOLDPOINT_SCALE", "20000"))
+#: One execution in so many waits for somebody.
+WAITS = max(10, COUNT // 10_000)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -31,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def filled(django_db_setup: None, django_db_blocker: Any) -> Iterator[Filled]:
     """Executions, holds, records and events; the whole package reads them and changes nothing."""
     with django_db_blocker.unblock():
-        made = filling.fill(COUNT)
+        made = filling.fill(COUNT, waits=WAITS, planned_as=MANY)
     told = ", ".join(f"{part} {seconds:.1f}" for part, seconds in made.seconds.items())
     sys.stderr.write(f"\nfilled {COUNT:,} in {sum(made.seconds.values()):.0f} s: {told}")
     yield made

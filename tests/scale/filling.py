@@ -1,7 +1,7 @@
 """A database as it looks after years: executions, holds, records, events by the hundred thousand.
 
-Rows are made inside PostgreSQL, with the triggers of the session at rest.  Every hundredth
-execution waits for a person, all over the years; the others were decided, and each decision has its
+Rows are made inside PostgreSQL, with the triggers of the session at rest.  Some
+executions wait for a person, all over the years; the others were decided, and each decision has its
 record.  The hash chain is made of numbers: nothing here verifies it.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
@@ -20,9 +20,8 @@ from workflows.models import Workflow
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-#: One execution in so many waits for somebody.
-WAITS: Final = 100
-#: Name → groups.  `legal` is a small group, `retired` one that was closed years ago.
+#: Name → groups.  `legal` is a small group, `retired` one that was closed years ago; `lead` started
+#: half of what waits for reviewers, and may not approve it.
 PEOPLE: Final = {
     "reviewer": ("reviewer",),
     "reviewer2": ("reviewer",),
@@ -31,6 +30,7 @@ PEOPLE: Final = {
     "admin": ("admin",),
     "auditor": ("auditor",),
     "operator": ("operator",),
+    "lead": ("reviewer", "operator"),
     "integrator": ("integrator",),
     "guest": (),
 }
@@ -52,7 +52,8 @@ SELECT n, CASE n %% 3 WHEN 0 THEN 'Release notes' WHEN 1 THEN 'Invoices' ELSE 'H
        12, 1, 2, 3, '{"layer": 2}', jsonb_build_object('number', n), '{}',
        '{"four_eyes": true}', '',
        CASE WHEN n %% 50 = 3 OR n %% 1000 = 500 THEN %(integrator)s
-            WHEN n %% 20 = 1 THEN %(reviewer)s ELSE %(operator)s END,
+            WHEN n %% 20 = 1 THEN %(reviewer)s WHEN n %% 200 = 0 THEN %(lead)s
+            ELSE %(operator)s END,
        at, at + interval '90 seconds',
        CASE WHEN n %% %(waits)s = 0 THEN NULL ELSE at + interval '90 seconds' END, at
   FROM (SELECT n, now() - (%(count)s - n) * interval '10 seconds' - interval '1 hour' AS at
@@ -170,22 +171,23 @@ class Filled:
     """What was made, and how many seconds each part took."""
 
     count: int
+    #: How many holds are open.
+    waiting: int
     people: dict[str, User]
     seconds: dict[str, float]
 
-    @property
-    def waiting(self) -> int:
-        """How many holds are open."""
-        return self.count // WAITS
 
+def fill(count: int, *, waits: int, planned_as: int) -> Filled:
+    """Make `count` executions with what belongs to them; the tables are empty before.
 
-def fill(count: int) -> Filled:
-    """Make `count` executions with what belongs to them; the tables are empty before."""
+    One execution in `waits`, a divisor of 100, waits for somebody.  PostgreSQL plans as if there
+    were `planned_as` executions, and as many more of everything else.
+    """
     people = _people()
     workflows = [_workflow(name) for name in ("release-notes-x", "invoices", "handbook")]
     names = {
         "count": count,
-        "waits": WAITS,
+        "waits": waits,
         **dict(zip(("first", "second", "third"), (each.pk for each in workflows), strict=True)),
         **{name: person.pk for name, person in people.items()},
     }
@@ -193,8 +195,8 @@ def fill(count: int) -> Filled:
     for part, statement in _STEPS.items():
         seconds[part] = _timed(statement, names)
     seconds["sequences"] = _timed(_SEQUENCES, {})
-    seconds["statistics"] = _analyzed()
-    return Filled(count, people, seconds)
+    seconds["statistics"] = _analyzed(planned_as / count)
+    return Filled(count, count // waits, people, seconds)
 
 
 _SEQUENCES = """
@@ -214,12 +216,25 @@ def _timed(statement: str, names: dict[str, int]) -> float:
     return time.perf_counter() - begun
 
 
-def _analyzed() -> float:
-    """As autovacuum would leave the tables."""
+def _analyzed(times: float) -> float:
+    """As autovacuum would leave the tables, with so many `times` the rows they have."""
     begun = time.perf_counter()
     with connection.cursor() as cursor:
+        _autovacuum(cursor, "off")
         cursor.execute(f"VACUUM ANALYZE {', '.join(_TABLES)}")
+        # Rows per page times pages is how PostgreSQL knows the size of a table.
+        cursor.execute(
+            "UPDATE pg_class SET reltuples = reltuples * %s WHERE oid = ANY(%s::regclass[]) "
+            "OR oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = ANY(%s::regclass[]))",
+            [times, list(_TABLES), list(_TABLES)],
+        )
     return time.perf_counter() - begun
+
+
+def _autovacuum(cursor: Any, state: str) -> None:
+    """Switched off, it leaves the statistics as they are while the tests read."""
+    for table in _TABLES:
+        cursor.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = {state})")
 
 
 def empty() -> None:
@@ -228,6 +243,7 @@ def empty() -> None:
         cursor.execute("SET session_replication_role = replica")
         cursor.execute(f"TRUNCATE {', '.join(_TABLES)} CASCADE")
         cursor.execute("SET session_replication_role = origin")
+        _autovacuum(cursor, "on")
     Workflow.objects.filter(name__in=("release-notes-x", "invoices", "handbook")).delete()
     get_user_model().objects.filter(username__in=PEOPLE).delete()
 

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
 from django.db import connection
@@ -20,20 +21,25 @@ BIG: Final = frozenset(
     }
 )  # fmt: skip
 
+#: So many rows are looked at for a count that stops at a thousand, or for a page.
+BOUNDED: Final = 12_000
+
 _EXPLAIN: Final = "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) "
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One statement with its plan: milliseconds of execution, pages of 8 kB that were touched.
+    """One statement with its plan: milliseconds of planning and execution, pages of 8 kB touched.
 
-    `passed` are the rows that filters threw away; `whole` the big tables that were read whole.
+    `passed` are the rows that filters threw away; `scanned` the big tables that were read without
+    an index, `whole` those of which more than a third was looked at.
     """
 
     sql: str
     ms: float
     buffers: int
     passed: int
+    scanned: frozenset[str]
     whole: frozenset[str]
     plan: dict[str, Any] = field(repr=False)
 
@@ -46,7 +52,7 @@ class Asked:
 
     @property
     def ms(self) -> float:
-        """Time in the database, without planning and travel."""
+        """Time in the database, without travel."""
         return sum(query.ms for query in self.queries)
 
     @property
@@ -60,6 +66,10 @@ class Asked:
     @property
     def whole(self) -> frozenset[str]:
         return frozenset().union(*(query.whole for query in self.queries))
+
+    @property
+    def scanned(self) -> frozenset[str]:
+        return frozenset().union(*(query.scanned for query in self.queries))
 
     def worst(self) -> Query:
         """The statement that took longest."""
@@ -85,18 +95,21 @@ def _again(statements: Iterable[str]) -> Iterator[Query]:
 def explained(sql: str) -> Query:
     """The statement, run once under EXPLAIN (ANALYZE, BUFFERS)."""
     with connection.cursor() as cursor:
-        cursor.execute(
-            "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) " + sql.replace("%", "%%"), ()
-        )
+        cursor.execute(_EXPLAIN + sql.replace("%", "%%"), ())
         (found,) = cursor.fetchone()
     (top,) = found if isinstance(found, list) else json.loads(found)
     plan = top["Plan"]
     nodes = tuple(_nodes(plan))
     return Query(
         sql=sql,
-        ms=top["Execution Time"],
+        ms=top["Planning Time"] + top["Execution Time"],
         buffers=plan["Shared Hit Blocks"] + plan["Shared Read Blocks"],
         passed=sum(node.get("Rows Removed by Filter", 0) * node["Actual Loops"] for node in nodes),
+        scanned=frozenset(
+            node["Relation Name"]
+            for node in nodes
+            if node["Node Type"] == "Seq Scan" and node["Relation Name"] in BIG
+        ),
         whole=_whole(nodes),
         plan=plan,
     )
@@ -109,18 +122,24 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _whole(nodes: tuple[dict[str, Any], ...]) -> frozenset[str]:
-    """Big tables of which more than a third was looked at, by whatever kind of scan."""
+    """Big tables of which more than a third was looked at, by whatever kind of scan.
+
+    What stops after some thousand rows is bounded, however few there are in all.
+    """
     looked: Counter[str] = Counter()
     for node in nodes:
         if node.get("Relation Name") in BIG:
             rows = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
             looked[node["Relation Name"]] += rows * node["Actual Loops"]
-    return frozenset(name for name, rows in looked.items() if rows > rows_of(name) / 3)
+    return frozenset(
+        name for name, rows in looked.items() if rows > max(BOUNDED, rows_of(name) / 3)
+    )
 
 
-def rows_of(table: str) -> float:
-    """How many rows a table has, as it was last counted."""
+@cache
+def rows_of(table: str) -> int:
+    """How many rows a table has."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT reltuples FROM pg_class WHERE relname = %s", [table])
+        cursor.execute(f"SELECT count(*) FROM {table}")
         (rows,) = cursor.fetchone()
-    return float(rows)
+    return int(rows)

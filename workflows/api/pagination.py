@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
-from typing import Any
+from operator import attrgetter
+from typing import Any, cast
 
 from django.core.exceptions import ValidationError
 from django.db import DataError
@@ -15,6 +17,32 @@ from rest_framework.request import Request
 
 #: Public name of an order → columns.  The first is the one that counts unless `ordering` asks.
 Orderings = Mapping[str, tuple[str, ...]]
+
+
+class Merged:
+    """Several querysets read as one list, where each has an index for the order and the whole none.
+
+    What a cursor's page asks for, and no more: an order in which all columns go the same way, a
+    condition, a slice.
+    """
+
+    def __init__(self, *parts: QuerySet[Any], order: tuple[str, ...] = ()) -> None:
+        self._parts = parts
+        self._order = order
+
+    def order_by(self, *names: str) -> Merged:
+        return Merged(*(part.order_by(*names) for part in self._parts), order=names)
+
+    def filter(self, **conditions: Any) -> Merged:
+        return Merged(*(part.filter(**conditions) for part in self._parts), order=self._order)
+
+    def __getitem__(self, span: slice) -> list[Any]:
+        descending = self._order[0].startswith("-")
+        key = attrgetter(*(name.lstrip("-") for name in self._order))
+        rows = heapq.merge(
+            *(part[: span.stop] for part in self._parts), key=key, reverse=descending
+        )
+        return list(rows)[span.start : span.stop]
 
 
 class CursorPages(CursorPagination):
@@ -29,10 +57,10 @@ class CursorPages(CursorPagination):
     max_page_size = 200
 
     def paginate_queryset(
-        self, queryset: QuerySet[Any] | Sequence[Any], request: Request, view: Any = None
+        self, queryset: QuerySet[Any] | Sequence[Any] | Merged, request: Request, view: Any = None
     ) -> list[Any] | None:
         try:
-            return super().paginate_queryset(queryset, request, view)
+            return super().paginate_queryset(cast("QuerySet[Any]", queryset), request, view)
         except (NotFound, ValueError, ValidationError, DataError) as error:
             message = "is not a cursor of this list: follow `next` and `previous` as they are"
             raise Invalid({"cursor": [message]}, code="malformed") from error

@@ -2,10 +2,12 @@
 
 import json
 import re
+from datetime import timedelta
 
 import pytest
 from django.test import AsyncClient, Client
 from django.urls import path as url_path
+from django.utils import timezone
 from redis.exceptions import ConnectionError as RedisConnectionError
 from rest_framework.test import APIClient
 
@@ -137,6 +139,32 @@ def test_lists_come_in_the_order_that_is_asked_for(bearer, start) -> None:
     until = client.get(f"{URL}?created_to={moment}").json()["results"]
     assert [each["id"] for each in since] == [made[2], made[1]]
     assert [each["id"] for each in until] == [made[0]]
+
+
+def test_ended_runs_and_those_under_way_are_one_list_by_their_last_move(bearer, start) -> None:
+    made = [start("operator", plain_plan()).pk for _ in range(7)]
+    moved = {pk: timezone.now() - timedelta(hours=place * 3 % 7) for place, pk in enumerate(made)}
+    for place, (pk, moment) in enumerate(moved.items()):
+        ended = moment if place % 2 else None
+        Execution.objects.filter(pk=pk).update(updated_at=moment, finished_at=ended)
+    expected = [str(pk) for pk in sorted(made, key=moved.__getitem__)]
+    client = bearer("operator")
+
+    def pages(url: str, way: str) -> tuple[list[list[str]], str]:
+        """The pages from there on, and the address of the last."""
+        found = []
+        while True:
+            page = client.get(url).json()
+            found.append([each["id"] for each in page["results"]])
+            if not page[way]:
+                return found, url
+            url = page[way]
+
+    for ordering, rows in (("updated_at", expected), ("-updated_at", expected[::-1])):
+        on, last = pages(f"{URL}?page_size=2&ordering={ordering}", "next")
+        assert [row for page in on for row in page] == rows
+        back, _ = pages(last, "previous")
+        assert [row for page in reversed(back) for row in page] == rows
 
 
 # --- limits ---------------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reviews import heads, services
-from reviews.history import counted_up_to, records
+from reviews.counting import up_to
+from reviews.history import records
 from reviews.models import DeniedAttempt, HumanReviewRecord
 from reviews.rights import NotAllowed
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
@@ -106,8 +107,8 @@ def test_bulk_answers_can_be_told_apart(decide: Decide, auditor: User) -> None:
 def test_a_page_does_not_count_without_end(decide: Decide, auditor: User) -> None:
     for name in "abc":
         decide(name)
-    assert counted_up_to(records(auditor), most=2) == 3
-    assert counted_up_to(records(auditor), most=3) == 3
+    assert up_to(records(auditor), most=2) == 3
+    assert up_to(records(auditor), most=3) == 3
 
 
 # --- exports --------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ async function refresh() {
   if (!told) return;
   take(told);
   takeTabs(page.getElementById("queue-tabs"));
-  showCount(Number(told.dataset.waiting));
+  showCount(told.dataset.waiting);
 }
 
 function take(told) {
@@ -101,11 +101,12 @@ function takeTabs(tabs) {
   }
 }
 
+/** `count` is in the words of the server: "12", or "1,000+". */
 function showCount(count) {
   const badge = document.getElementById("rail-count");
-  badge.textContent = String(count);
-  badge.hidden = count === 0;
-  document.title = document.title.replace(/^\s*(\(\d+\))?\s*/, count ? `(${count}) ` : "");
+  badge.textContent = count;
+  badge.hidden = count === "0";
+  document.title = document.title.replace(/^\s*(\(\d[^)]*\))?\s*/, badge.hidden ? "" : `(${count}) `);
 }
 
 function showLine() {
