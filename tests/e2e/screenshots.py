@@ -1,118 +1,182 @@
-"""`make screenshots`: the pictures of the documentation, taken from a demo of its own."""
+"""`make screenshots`: the pictures of the documentation, taken from a demo of its own.
 
+Every page is in them, as the person sees it whose page it is: light and dark, wide and narrow, and
+some in French. A page of the URLconf without a picture fails the command.
+"""
+
+from __future__ import annotations
+
+import io
 import os
-import re
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Page, sync_playwright
+import django
+import numpy as np
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.architecture.files import ROOT
 from tests.e2e.browser import ADVICE, find
+from tests.e2e.pictures import PICTURES, Picture, addresses
 from tests.e2e.product import Product, running_product
+from tests.e2e.sample_repository import sample_repository
+from tests.e2e.staging import Stage
+from tests.e2e.test_review import sign_in
+from tests.receiver import Receiver, receiving
 
 FOLDER = ROOT / "docs" / "screenshots"
-DECISION = re.compile(r"/review/\d+/[^/]+/")
 SIZES = {1440: 900, 390: 844}
-#: Pages with an address of their own; the others are found on the way.
-PAGES = ("runs", "workflows", "history", "insights", "tools", "plan", "tokens")
+#: A palette is enough for our pages, and a third of the size.
+COLOURS = 256
+#: Where the desk's live connection is not waited for.
+STILL = ("login",)
 
-#: Of these there are pictures in French as well.
-IN_FRENCH = ("queue", "decision", "run", "history")
 
-
-def main() -> int:
+def main(folder: Path = FOLDER, *, whole: bool = False, only: tuple[str, ...] = ()) -> int:
+    """Take every picture, or those of `only`; `whole` ones show pages down to their end."""
     browser = find()
     if browser is None:
         print(ADVICE, file=sys.stderr)
         return 1
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    with running_product() as product, sync_playwright() as playwright:
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = [each for each in PICTURES if not only or each.name in only]
+    with staged() as (product, places), sync_playwright() as playwright:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         chromium = playwright.chromium.launch(executable_path=browser, args=arguments)
-        page = chromium.new_page(reduced_motion="reduce")
-        places = prepare(page, product)
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)
-            for width, height in SIZES.items():
-                page.set_viewport_size({"width": width, "height": height})
-                for name, path in places.items():
-                    page.goto(f"{product.address}{path}")
-                    shoot(page, f"{name}-{scheme}-{width}")
-        page.emulate_media(color_scheme="light")
-        speak_french(page, product)
-        for width, height in SIZES.items():
-            page.set_viewport_size({"width": width, "height": height})
-            for name in IN_FRENCH:
-                page.goto(f"{product.address}{places[name]}")
-                shoot(page, f"{name}-french-{width}")
+        for who in dict.fromkeys(each.who for each in wanted):
+            page = chromium.new_page(reduced_motion="reduce", locale="en-GB")
+            if who:
+                sign_in(page, product, who)
+            # Each picture begins afresh: no draft of the one before stands in its fields.
+            page.add_init_script("sessionStorage.clear()")
+            camera = Camera(page, product, places, folder, whole=whole)
+            mine = [each for each in wanted if each.who == who]
+            camera.take(mine)
+            camera.take_in_french([each for each in mine if each.french])
+            page.context.close()
+        missed = [] if only else without_a_picture(chromium, product, places)
         chromium.close()
-    return 0
+    if missed:
+        print(f"These pages have no picture: {', '.join(missed)}", file=sys.stderr)
+    return 1 if missed else 0
 
 
-def speak_french(page: Page, product: Product) -> None:
-    """Choose the language in the person's menu."""
-    page.set_viewport_size({"width": 1440, "height": 900})
-    page.goto(f"{product.address}/review/")
-    page.get_by_label("You: reviewer").click()
-    page.get_by_role("button", name="Français").click()
-    page.wait_for_selector("html[lang=fr]")
+@contextmanager
+def staged() -> Iterator[tuple[Product, Mapping[str, str]]]:
+    """A demo in which people have worked, and what the addresses of the pictures need."""
+    with (
+        sample_repository() as repository,
+        receiving(Receiver()) as receiver,
+        running_product(HOLDPOINT_DEMO_REPOSITORY=repository) as product,
+    ):
+        yield product, addresses(Stage(product, receiver.url))
 
 
-def prepare(page: Page, product: Product) -> dict[str, str]:
-    """Sign in as the demo's reviewer, decide once; the path of every page by its name."""
-    page.goto(f"{product.address}/login/?next=/review/")
-    page.fill("[name=username]", "reviewer")
-    page.fill("[name=password]", password(product, "reviewer"))
-    page.click("[type=submit]")
-    page.goto(f"{product.address}{first_decision(page)}")
-    page.click("[data-approve]")
-    page.click("text=See the record")
-    record = path_of(page)
-    page.goto(f"{product.address}/review/")
-    decision = first_decision(page)
-    page.goto(f"{product.address}/workflows/")
-    page.click("main a[href^='/workflows/']")
-    run = decision.split("/")[2]
-    return {
-        "queue": f"/review/?hold={decision.split('/')[3]}",
-        "decision": decision,
-        "run": f"/runs/{run}/",
-        "record": record,
-        "workflow": path_of(page),
-        **{name: f"/{name}/" for name in PAGES},
-    }
+class Camera:
+    """Takes one person's pictures in every size and colour scheme."""
+
+    def __init__(
+        self,
+        page: Page,
+        product: Product,
+        places: Mapping[str, str],
+        folder: Path,
+        *,
+        whole: bool,
+    ) -> None:
+        self.page = page
+        self.product = product
+        self.places = places
+        self.folder = folder
+        self.whole = whole
+
+    def take(self, pictures: list[Picture]) -> None:
+        for scheme in ("light", "dark"):
+            self.page.emulate_media(color_scheme=scheme)
+            for width in SIZES:
+                for picture in pictures:
+                    self.shoot(picture, f"{picture.name}-{scheme}-{width}", width)
+
+    def take_in_french(self, pictures: list[Picture]) -> None:
+        """The same page in French; the language is chosen on it as people do."""
+        self.page.emulate_media(color_scheme="light")
+        if not pictures:
+            return
+        self.open(pictures[0], 1440)
+        self.page.evaluate(
+            "document.querySelector('form[action=\"/language/\"] [value=fr]').click()"
+        )
+        self.page.wait_for_selector("html[lang=fr]")
+        for width in SIZES:
+            for picture in pictures:
+                self.shoot(picture, f"{picture.name}-french-{width}", width)
+
+    def open(self, picture: Picture, width: int) -> None:
+        self.page.set_viewport_size({"width": width, "height": SIZES[width]})
+        self.page.goto(f"{self.product.address}{picture.path.format(**self.places)}")
+        self.page.wait_for_load_state("load")
+        if picture.name not in STILL:
+            self.page.wait_for_selector("#connection[data-state=live]", state="attached")
+
+    def shoot(self, picture: Picture, name: str, width: int) -> None:
+        self.open(picture, width)
+        picture.first(self.page)
+        path = self.folder / f"{name}.png"
+        path.write_bytes(smaller(self.page.screenshot(full_page=self.whole)))
+        wide = self.page.evaluate("document.documentElement.scrollWidth")
+        print(f"{name}.png{'' if wide <= width else f'  scrolls sideways: {wide}'}", flush=True)
 
 
-def path_of(page: Page) -> str:
-    """The path of the page that is open."""
-    page.wait_for_load_state()
-    return urlsplit(page.url).path
+def smaller(picture: bytes) -> bytes:
+    """The same PNG with a palette; a colour of few pixels that is far from all others is kept."""
+    with Image.open(io.BytesIO(picture)) as whole:
+        pixels = np.asarray(whole.convert("RGB")).astype(np.uint32)
+    codes = (pixels[..., 0] << 16) | (pixels[..., 1] << 8) | pixels[..., 2]
+    found, places, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    colours = np.stack([found >> 16, found >> 8 & 255, found & 255], axis=1).astype(np.int64)
+    chosen, nearest = palette(colours, counts)
+    few = Image.fromarray(nearest[places].reshape(codes.shape).astype(np.uint8), "P")
+    few.putpalette(colours[chosen].astype(np.uint8).tobytes())
+    written = io.BytesIO()
+    few.save(written, "PNG", optimize=True)
+    return written.getvalue()
 
 
-def first_decision(page: Page) -> str:
-    """The path of what waits first; the demo's runs need a moment to get there."""
-    for _ in range(120):
-        links = page.locator("main a[href]").evaluate_all("all => all.map(a => a.pathname)")
-        if found := next(filter(DECISION.fullmatch, links), None):
-            return str(found)
-        page.wait_for_timeout(500)
-    raise SystemExit("No decision came up in the queue within a minute.")
+def palette(colours: Any, counts: Any) -> tuple[list[int], Any]:
+    """The colours to keep, each time the one that would be missed most, and whose stands for each.
+
+    `colours` are rows of red, green and blue, `counts` their pixels.
+    """
+    distance = np.full(len(colours), np.iinfo(np.int32).max, dtype=np.int64)
+    nearest = np.zeros(len(colours), dtype=np.int64)
+    chosen: list[int] = []
+    while len(chosen) < COLOURS and distance.any():
+        chosen.append(int(np.argmax(distance * counts)))
+        away = ((colours - colours[chosen[-1]]) ** 2).sum(axis=1)
+        nearest[away < distance] = len(chosen) - 1
+        distance = np.minimum(distance, away)
+    return chosen, nearest
 
 
-def password(product: Product, user: str) -> str:
-    """As the console printed it."""
-    line = next(line for line in product.lines if line.startswith(f"{user} "))
-    return line.split()[1]
+def without_a_picture(chromium: Browser, product: Product, places: Mapping[str, str]) -> list[str]:
+    """The pages of the URLconf that no picture shows."""
+    from django.urls import resolve
 
+    from tests.e2e.test_accessibility import unwalked
 
-def shoot(page: Page, name: str) -> None:
-    page.wait_for_load_state("load")
-    path: Path = FOLDER / f"{name}.png"
-    page.screenshot(path=path)
-    print(f"{path.relative_to(ROOT)}")
+    paths = [urlsplit(each.path.format(**places)).path for each in PICTURES]
+    seen = {resolve(path).view_name for path in paths}
+    page = chromium.new_page()
+    sign_in(page, product, "admin")
+    return unwalked(seen, page, product)
 
 
 if __name__ == "__main__":
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.test")
+    django.setup()
     sys.exit(main())

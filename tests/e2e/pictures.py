@@ -1,0 +1,138 @@
+"""Which pictures there are: whose page, at which address, and what is done there first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from playwright.sync_api import Page, expect
+
+from tests.e2e.staging import Stage
+
+WORDS = "List the directory '.', then read the file 'data.json'"
+RULE = "output.commits <= `10`"
+
+
+def as_it_is(_page: Page) -> None:
+    """Nothing has to be done first."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """`path` has places for what `addresses` knows; `french` asks for one in French too."""
+
+    name: str
+    who: str
+    path: str
+    first: Callable[[Page], None] = as_it_is
+    french: bool = False
+
+
+def addresses(stage: Stage) -> Mapping[str, str]:
+    """The numbers that the paths of the pictures name."""
+    weekly = stage.number_of("weekly-digest")
+    return {
+        "waits": f"{stage.waits}/{stage.waits}-2",
+        "asking": f"{stage.asking}/{stage.asking}-1",
+        "login": f"{stage.login}/{stage.login}-1",
+        "decided": f"{stage.written}/{stage.written}-3",
+        "hold": f"{stage.waits}-2",
+        "written": stage.written,
+        "forked": stage.forked,
+        "grown": stage.grown,
+        "workflow": weekly,
+        "release": stage.number_of("release-notes"),
+        "tried": stage.tried,
+        "record": stage.record_of(stage.written),
+        "webhook": stage.webhook,
+    }
+
+
+def edit(page: Page) -> None:
+    """One field is changed, so that the button and the difference say so."""
+    field = page.get_by_role("textbox", name="Path")
+    field.fill("release/NOTES.md")
+    field.press("Escape")
+    expect(page.locator("[data-approve]")).to_contain_text("1 ")
+    page.evaluate("scrollTo(0, 0)")
+
+
+def reject(page: Page) -> None:
+    page.locator("body").press("r")
+    expect(page.locator("[data-reject-panel].open")).to_be_visible()
+    page.locator("[data-reject-panel]").scroll_into_view_if_needed()
+
+
+def open_keys(page: Page) -> None:
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+
+
+def open_bell(page: Page) -> None:
+    page.locator("[data-bell] summary").click()
+    expect(page.locator(".bell-list .told").first).to_be_visible()
+
+
+def plan(page: Page) -> None:
+    page.get_by_label("What is to be done?").fill(WORDS)
+    page.get_by_role("button", name="Suggest a plan").click()
+    expect(page.locator("svg.dag .node")).to_have_count(2)
+    page.evaluate("scrollTo(0, 0)")
+
+
+def draft(page: Page) -> None:
+    page.get_by_label("Name of the rule").fill("medium digests")
+    page.get_by_label("Skip the review when").fill(RULE)
+    expect(page.locator("#rule-check summary").first).to_be_visible()
+    page.evaluate("scrollTo(0, 0)")
+
+
+def open_task(page: Page) -> None:
+    page.locator(".task > summary").first.click()
+    page.evaluate("scrollTo(0, 0)")
+
+
+PICTURES = (
+    Picture("login", "", "/login/?next=/review/", french=True),
+    # the desk
+    Picture("queue", "reviewer", "/review/?hold={hold}", french=True),
+    Picture("queue-keys", "reviewer", "/review/?hold={hold}", open_keys),
+    Picture("queue-decided", "reviewer", "/review/?tab=decided"),
+    Picture("decision", "reviewer", "/review/{waits}/", french=True),
+    Picture("decision-edited", "reviewer", "/review/{waits}/", edit),
+    Picture("decision-rejecting", "reviewer", "/review/{waits}/", reject),
+    Picture("decision-permission", "reviewer", "/review/{asking}/", french=True),
+    Picture("decision-masked", "reviewer", "/review/{login}/"),
+    Picture("decision-decided", "reviewer", "/review/{decided}/"),
+    Picture("bell", "reviewer", "/review/?tab=groups", open_bell),
+    Picture("notices", "reviewer", "/notifications/", french=True),
+    Picture("notice-preferences", "reviewer", "/notifications/preferences/"),
+    # runs
+    Picture("runs", "operator", "/runs/"),
+    Picture("run", "operator", "/runs/{written}/", french=True),
+    Picture("run-grown", "operator", "/runs/{grown}/", french=True),
+    Picture("learned", "operator", "/runs/{written}/learned/"),
+    Picture("plan-change", "operator", "/runs/{grown}/plan/2/"),
+    Picture("fork", "operator", "/runs/{written}/fork/1/"),
+    Picture("compare", "operator", "/runs/{written}/compare/{forked}/"),
+    Picture("plan", "operator", "/plan/", plan),
+    Picture("workflows", "operator", "/workflows/"),
+    Picture("workflow", "operator", "/workflows/{release}/"),
+    Picture("rules", "operator", "/workflows/{workflow}/rules/"),
+    Picture("grants", "operator", "/grants/?all=1"),
+    Picture("capabilities", "operator", "/capabilities/"),
+    Picture("webhooks", "operator", "/webhooks/"),
+    Picture("webhook", "operator", "/webhooks/{webhook}/"),
+    Picture("tokens", "operator", "/tokens/"),
+    # the record
+    Picture("history", "auditor", "/history/", french=True),
+    Picture("record", "auditor", "/history/{record}/"),
+    Picture("denied", "auditor", "/history/denied/"),
+    Picture("spared", "auditor", "/history/spared/", french=True),
+    Picture("reveals", "auditor", "/history/reveals/"),
+    Picture("insights", "auditor", "/insights/", french=True),
+    Picture("backtest", "admin", "/insights/backtest/?workflow={workflow}", draft),
+    Picture("backtest-report", "admin", "/insights/backtest/{tried}/", french=True),
+    Picture("tools", "auditor", "/tools/"),
+    Picture("tool", "auditor", "/tools/demo.draft_release_notes/"),
+)
