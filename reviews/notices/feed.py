@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 NAME = "notices"
 BATCH = 500
 _ENDS = ("execution_completed", "execution_failed", "execution_aborted")
-_KINDS = ("hold_opened", "hold_escalated", "hold_decided", *_ENDS)
+#: An answer that rests asks for nothing; taken back, it is asked for anew.
+_ANSWERS = ("hold_answered", "hold_withdrawn")
+_KINDS = ("hold_opened", "hold_escalated", "hold_decided", *_ANSWERS, *_ENDS)
 
 
 def run(stop: threading.Event) -> None:
@@ -58,11 +60,17 @@ def _tell(events: Sequence[ExecutionEvent]) -> None:
     holds = _holds(events)
     members = Members(_groups(events, holds))
     named = _named(events)
+    settle(hold_ids=[e.payload["hold_id"] for e in events if _answers(e)])
     tell(list(_tellings(events, holds, members, named)))
     settle(
         hold_ids=[e.payload["hold_id"] for e in events if e.kind == "hold_decided"],
         execution_ids=[e.execution_id for e in events if e.kind in _ENDS],
     )
+
+
+def _answers(event: ExecutionEvent) -> bool:
+    """Whether it is about a decision that rests; a vote of a quorum leaves the others asked."""
+    return event.kind in _ANSWERS and event.payload.get("what") != "vote"
 
 
 def _holds(events: Iterable[ExecutionEvent]) -> Mapping[str, Hold]:
@@ -78,7 +86,7 @@ def _groups(events: Iterable[ExecutionEvent], holds: Mapping[str, Hold]) -> set[
     found: set[str] = set()
     for event in events:
         hold = holds.get(event.payload.get("hold_id", ""))
-        if event.kind == "hold_opened" and hold is not None:
+        if event.kind in ("hold_opened", "hold_withdrawn") and hold is not None:
             found.update(hold.groups)
         found.update(event.payload.get("groups") or ())
     return found
@@ -99,6 +107,8 @@ def _tellings(
     members: Members,
     named: Mapping[str, User],
 ) -> Iterator[Telling]:
+    taken_back = (e for e in events if e.kind == "hold_withdrawn" and _answers(e))
+    reopened = {e.payload["hold_id"]: e.seq for e in taken_back}  # the last of each hold
     for event in events:
         hold = holds.get(event.payload.get("hold_id", ""))
         if hold is None or hold.decider != "human":
@@ -107,16 +117,36 @@ def _tellings(
             yield _decided(event, hold)
         elif hold.status != Hold.Status.OPEN:
             continue  # it was decided before anybody could be told
-        elif event.kind == "hold_opened":
-            yield Telling(
-                kind=NoticeKind.WAITING.value,
-                hold=hold,
-                key=f"opened:{hold.pk}",
-                to=members.who_may_decide(hold),
-                groups=hold.groups,
-            )
-        else:
+        elif event.kind == "hold_opened" and hold.pk not in reopened:
+            yield _opened(hold, members)
+        elif event.kind == "hold_escalated":
             yield _escalated(event, hold, members, named)
+        elif reopened.get(hold.pk) == event.seq:
+            yield _reopened(event, hold, members)
+
+
+def _opened(hold: Hold, members: Members) -> Telling:
+    return Telling(
+        kind=NoticeKind.WAITING.value,
+        hold=hold,
+        key=f"opened:{hold.pk}",
+        to=members.who_may_decide(hold),
+        groups=hold.groups,
+    )
+
+
+def _reopened(event: ExecutionEvent, hold: Hold, members: Members) -> Telling:
+    """A decision was taken back: all are asked again but who did that."""
+    asked = members.who_may_decide(hold)
+    return Telling(
+        kind=NoticeKind.WAITING.value,
+        hold=hold,
+        key=f"reopened:{hold.pk}:{event.seq}",
+        to=[person for person in asked if person.get_username() != event.actor],
+        actor=event.actor,
+        detail={"again": True},
+        groups=hold.groups,
+    )
 
 
 def _escalated(

@@ -44,7 +44,7 @@ def sentence(kind: str, hold: Hold, actor: str, detail: Mapping[str, Any]) -> st
         return _decided(hold, actor, detail)
     what = headline(hold.phase or hold.reason, hold.target, hold.task_id, hold.execution.title)
     words = {
-        NoticeKind.WAITING: _("Waits for you: %(what)s"),
+        NoticeKind.WAITING: _again(actor) if detail.get("again") else _("Waits for you: %(what)s"),
         NoticeKind.REMINDER: _("Still waits for you: %(what)s"),
         NoticeKind.ESCALATED: _("Escalated to you: %(what)s"),
         NoticeKind.CLAIM_GIVEN: _("%(actor)s gave this to you: %(what)s"),
@@ -52,6 +52,12 @@ def sentence(kind: str, hold: Hold, actor: str, detail: Mapping[str, Any]) -> st
         NoticeKind.CLAIM_ENDED: _("Your claim ran out: %(what)s"),
     }[NoticeKind(kind)]
     return one_line(words % {"what": what, "actor": actor, "other": detail.get("to", "")}, _LONGEST)
+
+
+def _again(actor: str) -> str:
+    if actor == "system":
+        return _("The decision could not take effect; it waits for you again: %(what)s")
+    return _("%(actor)s took the decision back; it waits for you again: %(what)s")
 
 
 def _decided(hold: Hold, actor: str, detail: Mapping[str, Any]) -> str:

@@ -9,15 +9,15 @@ import pytest
 from django.db.models.functions import Now
 from django.test import Client
 
-from reviews import claims, services
+from reviews import claims, services, undo
 from reviews.models import ReviewClaim
 from reviews.models_notices import Notice, NoticeMessage
-from reviews.notices import feed, inbox, timers
+from reviews.notices import feed, inbox, timers, words
 from reviews.notices.preferences import KINDS, save_wishes
 from tests.integration.notices.conftest import Wait, read_feed, told
 from tests.integration.reviews.conftest import MakeUser, Start, echo
 from tests.integration.workflows.test_waiting import at_once, pass_time
-from workflows.engine.commands import Abort
+from workflows.engine.commands import Abort, WithdrawAnswer
 from workflows.event_log import Horizon
 from workflows.models import ExecutionEvent, Hold
 from workflows.models_ops import EventCursor
@@ -72,6 +72,68 @@ def test_what_was_decided_before_anybody_looked_bothers_nobody(
     decide(wait(), ann)
     read_feed()
     assert told(bob) == []
+
+
+def test_a_decision_that_rests_asks_for_nothing_until_it_is_taken_back(
+    wait: Wait, ann: User, bob: User, operator: User
+) -> None:
+    hold = wait()
+    read_feed()
+    decide(hold, ann, undo_seconds=600)
+    read_feed()
+    assert (told(ann, unread=True), told(bob, unread=True)) == ([], [])
+    assert told(operator) == [], "nothing is decided yet"
+    undo.withdraw(hold_id=hold.pk, user=ann, source="test")
+    read_feed()
+    assert told(bob, unread=True) == ["waiting"]
+    assert told(ann, unread=True) == [], "who took it back knows"
+    notice = Notice.objects.filter(user=bob).latest("pk")
+    says = words.sentence(notice.kind, notice.hold, notice.actor, notice.detail)
+    assert says.startswith("ann took the decision back; it waits for you again: echo will run")
+    # The same once more: told again, since it is another time.
+    decide(hold, ann, undo_seconds=600)
+    undo.withdraw(hold_id=hold.pk, user=ann, source="test")
+    read_feed()
+    assert told(bob) == ["waiting"] * 3
+    assert told(bob, unread=True) == ["waiting"]
+    decide(hold, bob)
+    read_feed()
+    assert inbox.unread_count(bob) == 0
+
+
+def test_what_was_taken_back_before_anybody_looked_is_told_of(
+    wait: Wait, ann: User, bob: User
+) -> None:
+    hold = wait()
+    decide(hold, ann, undo_seconds=600)
+    undo.withdraw(hold_id=hold.pk, user=ann, source="test")
+    read_feed()
+    assert told(bob, unread=True) == ["waiting"]
+
+
+def test_a_decision_that_cannot_be_carried_out_goes_back_to_whoever_made_it(
+    wait: Wait, ann: User, bob: User
+) -> None:
+    hold = wait()
+    read_feed()
+    decide(hold, ann, undo_seconds=600)
+    read_feed()
+    back = WithdrawAnswer(hold=hold.pk, of="ann")
+    submit_command(execution_id=hold.execution_id, command=back, actor="system", source="time")
+    read_feed()
+    assert (told(ann, unread=True), told(bob, unread=True)) == (["waiting"], ["waiting"])
+
+
+def test_a_vote_taken_back_leaves_the_others_asked_as_they_are(
+    wait: Wait, ann: User, bob: User
+) -> None:
+    hold = wait(quorum=2)
+    read_feed()
+    decide(hold, ann)
+    undo.withdraw(hold_id=hold.pk, user=ann, source="test")
+    read_feed()
+    assert (told(ann), told(bob)) == (["waiting"], ["waiting"])
+    assert told(bob, unread=True) == ["waiting"]
 
 
 def test_a_run_that_is_aborted_leaves_nothing_to_do(wait: Wait, ann: User) -> None:
