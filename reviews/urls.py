@@ -45,6 +45,7 @@ urlpatterns = [
     path("review/views/<int:view_id>/remove/", bulk.remove, name="remove_view"),
     path("review/<int:execution_id>/<str:hold_id>/claim/", claiming.claim, name="claim"),
     path("review/<int:execution_id>/<str:hold_id>/looking/", claiming.looking, name="looking"),
+    path("review/<int:execution_id>/<str:hold_id>/impact/", decision.impact, name="impact"),
     path(
         "review/<int:execution_id>/<str:hold_id>/withdraw/",
         decision.withdraw,

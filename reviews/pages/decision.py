@@ -34,6 +34,7 @@ from .ahead import behind
 from .claiming import claim_context
 from .deadline import deadline_addresses
 from .escalation import NARROWEST, REJECT_PRESETS, Asked, escalation_context
+from .impact import impact_context, takes_edits
 from .masks import masks_context
 from .plan_review import ALL_KEPT, Kept, plan_review_context
 from .plan_review import REJECT_PRESETS as PLAN_PRESETS
@@ -92,6 +93,7 @@ def decision_context(user: User, hold: Hold, answer: Answer | None = None) -> di
     shown = as_shown(hold, view)
     state = settled.state_of(hold, mine)
     around = Surroundings(shown, may_reveal=may_reveal(user, hold.execution, hold))
+    answered = _answered(view, answer)
     return {
         **_addresses(hold),
         **deadline_addresses(hold, right),
@@ -111,7 +113,8 @@ def decision_context(user: User, hold: Hold, answer: Answer | None = None) -> di
         "history": around.history(records),
         "reject_presets": tuple(_(each) for each in _presets(hold)),
         "next_review_url": _next_url(user, hold) if _is_settled(hold, state, user) else "",
-        **_answered(view, answer),
+        **answered,
+        "impact": impact_context(hold, (each.path for each in answered["changes"])),
         "versions": versions_context(view, state, mine, answer.value) if answer else None,
     }
 
@@ -150,6 +153,7 @@ def _addresses(hold: Hold) -> dict[str, Any]:
         "queue_url": reverse("reviews:queue"),
         "precedents_url": reverse("reviews:precedents", args=place) if hold.target else "",
         "run_url": reverse("reviews:run", args=(hold.execution_id,)),
+        "impact_url": reverse("reviews:impact", args=place) if takes_edits(hold) else "",
     }
 
 

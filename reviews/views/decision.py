@@ -6,7 +6,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.mixins import LoginRequiredMixin
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 from django.views.generic import View
@@ -26,6 +26,7 @@ from reviews.pages.decision import (
     status_context,
 )
 from reviews.pages.escalation import Asked, asked_by
+from reviews.pages.impact import impact_context, path_of
 from reviews.pages.plan_review import is_plan_review, kept_by
 from reviews.pages.precedents import precedents_context
 from reviews.rights import NotAllowed
@@ -34,6 +35,9 @@ from workflows.models import Hold
 from workflows.schemas import FieldError, FormValue
 
 from .common import SeeOther, fragment, hold_or_404, is_htmx, page, person
+
+#: Changed places that one request may ask about.
+_MOST_PATHS = 200
 
 
 @login_required
@@ -74,6 +78,17 @@ def withdraw(request: HttpRequest, execution_id: int, hold_id: str) -> HttpRespo
     if error:
         messages.error(request, error)
     return SeeOther(reverse("reviews:decision", args=(execution_id, hold_id)))
+
+
+@login_required
+@require_safe
+def impact(request: HttpRequest, execution_id: int, hold_id: str) -> JsonResponse:
+    """What an edit of these places (`path`, JSON pointers) reaches; asked for while one types."""
+    hold = hold_or_404(request, execution_id, hold_id)
+    paths = [path_of(each, hold.payload) for each in request.GET.getlist("path")[:_MOST_PATHS]]
+    answer = JsonResponse(impact_context(hold, paths))
+    answer["Cache-Control"] = "no-store"
+    return answer
 
 
 class DecisionView(LoginRequiredMixin, View):

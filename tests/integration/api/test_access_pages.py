@@ -54,7 +54,7 @@ ROWS = {
     **dict.fromkeys(
         ("decision", "decision_status", "claim", "looking", "extend", "withdraw"), "run"
     ),
-    **dict.fromkeys(("precedents", "reveal"), "run"),
+    **dict.fromkeys(("precedents", "reveal", "impact"), "run"),
     **dict.fromkeys(("run", "learned", "run_command", "plan_change", "work_ahead"), "run"),
     **dict.fromkeys(("fork", "compare", "make_capability", "revoke_grant", "record"), "run"),
     # review endpoints and the catalogue

@@ -26,16 +26,24 @@ function adopt() {
   if (here.dataset.settled === "yes") saveDraft(here.dataset.hold, null);
 }
 
-/** The next review opens under a pointer that has just clicked: its buttons wait for a moment. */
+/** The next review opens under a pointer that has just clicked: nothing is sent for a moment.  Keys move the focus at once. */
 function guard(here) {
   if (!("advancing" in document.body.dataset)) return;
   delete document.body.dataset.advancing;
   const verdict = here.querySelector("#verdict");
   if (!verdict) return;
-  verdict.disabled = true;
+  verdict.classList.add("guarded");
+  here.addEventListener("submit", hold, { capture: true });
   setTimeout(() => {
-    verdict.disabled = false;
+    verdict.classList.remove("guarded");
+    here.removeEventListener("submit", hold, { capture: true });
   }, GUARD_MS);
+}
+
+function hold(event) {
+  if (!event.target.matches("[data-decision-form]")) return;
+  event.preventDefault();
+  event.stopPropagation();
 }
 
 function afterSwap(event) {
@@ -185,7 +193,7 @@ async function copyMine(event) {
 
 function reuse(event) {
   const button = event.target.closest("[data-reuse]");
-  if (!button || !current?.form?.canDecide) return;
+  if (!button || !current?.form?.canEdit) return;
   current.form.use(button.parentElement.querySelector("[data-reuse-value]").textContent);
   announce(gettext("The edit is in the form; look at it before you approve."));
   go("[data-changes]");

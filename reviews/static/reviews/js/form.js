@@ -2,6 +2,7 @@
 import { changesView } from "./diff.js";
 import { loadDraft, saveDraft } from "./drafts.js";
 import { addItem, allFields, fieldOf, formValue, removeItem, showValue, unfoldChanged } from "./fields.js";
+import { Impact } from "./impact.js";
 import { differences, dotted, parse, stringify } from "./json.js";
 import { fill, gettext, ngettext } from "./words.js";
 
@@ -17,10 +18,13 @@ export class DecisionForm {
     this.edits = form.querySelector("[data-edits]");
     this.comment = form.querySelector("[data-comment]");
     this.originalText = form.querySelector("[data-original]").textContent;
-    this.original = parse(this.originalText);
+    // A payload too long for the page is cut off: it is read here, and cannot be edited.
+    this.partial = "partial" in form.dataset;
+    this.original = this.partial ? null : parse(this.originalText);
     this.approveLabel = form.querySelector("[data-approve]")?.dataset.label || gettext("Approve");
     this.blocked = form.querySelector("[data-approve]")?.disabled ?? true;
     this.digest = form.elements.shown.value;
+    this.impact = new Impact(form);
   }
 
   get mode() {
@@ -29,6 +33,10 @@ export class DecisionForm {
 
   get canDecide() {
     return this.form.dataset.canDecide === "yes";
+  }
+
+  get canEdit() {
+    return this.canDecide && !this.partial;
   }
 
   start() {
@@ -119,6 +127,7 @@ export class DecisionForm {
     const value = this.mode === "form" ? this.formValue() : this.parsed();
     if (value === undefined && this.mode === "json") return null;
     return differences(this.original, value).map(({ path, before, after }) => ({
+      path,
       label: dotted(path) || gettext("the whole value"),
       before,
       after,
@@ -128,11 +137,16 @@ export class DecisionForm {
   update() {
     for (const field of allFields(this.root)) field.mark();
     if (!this.canDecide) return;
+    if (this.partial) {
+      saveDraft(this.hold, this.comment.value ? { comment: this.comment.value } : null);
+      return;
+    }
     const changes = this.changes();
     const count = changes?.length ?? 0;
     const view = this.form.querySelector("[data-changes]");
     view.replaceChildren(...changesView(changes ?? []));
     view.hidden = count === 0;
+    this.impact.show((changes ?? []).map(({ path }) => path));
     const approve = this.form.querySelector("[data-approve]");
     approve.textContent = count ? withChanges(this.approveLabel, count) : this.approveLabel;
     approve.disabled = this.blocked || changes === null;
@@ -213,7 +227,7 @@ export class DecisionForm {
   }
 
   get hasEdits() {
-    return this.canDecide && (this.changes()?.length ?? 0) > 0;
+    return this.canEdit && (this.changes()?.length ?? 0) > 0;
   }
 
   /** Somebody else decided: have the server show both edits side by side.  Unconfirmed, so nothing is sent. */
@@ -237,7 +251,7 @@ export class DecisionForm {
   freeze() {
     const verdict = this.form.querySelector("#verdict");
     if (!verdict) return;
-    const mine = this.changes() ?? [{ label: "JSON", before: this.originalText, after: this.edits.value }];
+    const mine = this.partial ? [] : this.changes() ?? [{ label: "JSON", before: this.originalText, after: this.edits.value }];
     this.form.dataset.canDecide = "no";
     verdict.remove();
     for (const element of this.form.querySelectorAll("[data-change-count], [data-reset-all]")) element.remove();

@@ -1,0 +1,101 @@
+"""Edit impact on the decision page: named while one types, and in the step that confirms."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import django_rq
+import pytest
+from django.test import Client
+
+from tests.integration.reviews.conftest import Start, echo, only_hold
+from workflows.jobs import speculate
+from workflows.models import Hold
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+pytestmark = pytest.mark.django_db(transaction=True)
+VALUE = {"title": "Notes", "body": "long", "tags": ["a", "b"]}
+
+
+@pytest.fixture
+def run(start: Start) -> Hold:
+    """`draft` is held; `head` reads its title, `all` everything, `later` what `head` gave."""
+    return only_hold(
+        start(
+            echo("draft", VALUE, phase="AFTER_EXECUTION"),
+            echo("head", {"$from": "draft", "select": "title"}),
+            echo("all", {"$from": "draft"}),
+            echo("later", {"$from": "head"}),
+            policy={"speculation": {"enabled": True}},
+        )
+    )
+
+
+def ask(user: User, hold: Hold, *paths: str) -> dict[str, Any]:
+    client = Client()
+    client.force_login(user)
+    answer = client.get(f"/review/{hold.execution_id}/{hold.id}/impact/", {"path": paths})
+    assert (answer.status_code, answer["Content-Type"]) == (200, "application/json")
+    told: dict[str, Any] = answer.json()
+    return told
+
+
+def words(told: dict[str, Any]) -> dict[str, str]:
+    return {field["path"]: field["words"] for field in told["fields"]}
+
+
+def test_each_field_says_who_reads_it(run: Hold, reviewer: User) -> None:
+    told = ask(reviewer, run, "/title", "/body", "/tags/0", "/title")
+    assert words(told) == {
+        "/title": "read by head, all",
+        "/body": "read by all",
+        "/tags/0": "read by all",
+    }
+    assert [field["dotted"] for field in told["fields"]] == ["title", "body", "tags[0]"]
+    assert ask(reviewer, run) == {"fields": [], "ahead": ""}
+    for odd in ("", "x", "/~", "/tags/99999999999999999999", "/" + "a/" * 500):
+        assert len(ask(reviewer, run, odd)["fields"]) == 1
+
+
+def test_before_a_task_it_is_the_task_that_reads(start: Start, reviewer: User) -> None:
+    hold = only_hold(start(echo("draft", VALUE, phase="BEFORE_EXECUTION")))
+    assert words(ask(reviewer, hold, "/value/title")) == {"/value/title": "draft runs with it"}
+    later = [echo(f"t{number}", {"$from": "draft"}) for number in range(6)]
+    more = only_hold(start(echo("draft", VALUE, phase="BEFORE_EXECUTION"), *later))
+    told = "draft runs with it; what it gives is read by t0, t1, t2, t3 and 2 more"
+    assert words(ask(reviewer, more, "/value/title")) == {"/value/title": told}
+
+
+def test_results_ahead_go_by_what_they_read(run: Hold, reviewer: User) -> None:
+    django_rq.get_queue("default").empty()
+    speculate(run.execution_id)
+    one = ask(reviewer, run, "/body")["ahead"]
+    assert one == "1 result computed ahead goes. 2 stay."
+    assert ask(reviewer, run, "/title")["ahead"] == "3 results computed ahead go."
+
+
+def test_the_step_that_confirms_says_so_without_scripts(run: Hold, reviewer: User) -> None:
+    client = Client()
+    client.force_login(reviewer)
+    answer = client.post(
+        f"/review/{run.execution_id}/{run.id}/",
+        {
+            "decision": "APPROVE",
+            "version": str(run.execution.version),
+            "mode": "json",
+            "edits_json": json.dumps({**VALUE, "title": "Other"}),
+        },
+    )
+    text = answer.content.decode()
+    assert answer.status_code == 200
+    assert "read by head, all" in text
+    assert answer.context["d"]["confirm"] is True
+
+
+def test_who_may_not_see_the_run_learns_nothing(run: Hold, make_user: Any) -> None:
+    client = Client()
+    client.force_login(make_user("stranger", "legal"))
+    assert client.get(f"/review/{run.execution_id}/{run.id}/impact/").status_code == 404
