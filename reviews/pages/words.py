@@ -17,7 +17,7 @@ from reviews.filters import risk_of
 from reviews.models import Decision, HumanReviewRecord
 from reviews.sentences import in_language
 from reviews.summaries import headline
-from reviews.templatetags.desk import duration_words
+from reviews.templatetags.desk import duration_words, visible
 from workflows.engine.permissions import PermissionSet
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
@@ -68,8 +68,8 @@ def faults(errors: Iterable[Any]) -> tuple[Fault, ...]:
 
 
 def run_title(title: str, execution_id: int) -> str:
-    """`Release notes, run 4182`."""
-    return _("%(title)s, run %(number)s") % {"title": title, "number": execution_id}
+    """`Release notes, run 4182`; characters that turn or hide text are spelled out."""
+    return _("%(title)s, run %(number)s") % {"title": visible(title), "number": execution_id}
 
 
 def hold_kind(hold: Hold) -> str:
