@@ -26,8 +26,11 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from reviews import backtests
+from reviews.services import decide
 from tests.counts import often
-from tests.integration.api.conftest import reviewed_plan
+from tests.integration.api.conftest import plain_plan, reviewed_plan
+from tests.integration.api.test_access import delivered, granted
 from workflows import services
 from workflows.jobs import run_to_rest
 from workflows.models import Capability, Workflow
@@ -95,14 +98,32 @@ def known(credentials: Any) -> dict[str, str]:
     sync_python_tools()
     workflow = Workflow.objects.create(name="echo", title="Echo", plan=reviewed_plan())
     Capability.objects.create(name="echo", language="python", code="1")
-    integrator = User.objects.get(username="integrator")
-    execution = run_to_rest(
-        services.start_execution(actor=integrator, workflow=workflow, plan=None).pk
+    people = {name: User.objects.get(username=name) for name in ("integrator", "reviewer")}
+    done, execution, plain = (
+        run_to_rest(services.start_execution(actor=people["integrator"], **what).pk)
+        for what in ({"workflow": workflow}, {"workflow": workflow}, {"plan": plain_plan()})
     )
+    record = decide(
+        hold_id=done.holds.get().id,
+        user=people["reviewer"],
+        decision="APPROVE",
+        version=done.version,
+        source="rest",
+    ).record
+    token, _ = create_token(user=people["integrator"], name="other", scopes=["read"])
+    rule = {"name": "half", "sample": 0.5}
+    auditor = User.objects.get(username="auditor")
+    backtest = backtests.start(user=auditor, workflow=workflow, rules=[rule])
     return {
         "execution_id": str(execution.pk),
         "hold_id": execution.holds.get().id,
         "name": "echo",
+        "workflow_name": "echo",
+        "token_id": str(token.pk),
+        "grant_id": str(granted(plain).pk),
+        "backtest_id": str(backtest.pk),
+        "id": record.pk,
+        **delivered(people["integrator"], execution),
     }
 
 
