@@ -77,8 +77,8 @@ WITH moved AS (
            layer = %(layer)s, total_layers = %(total_layers)s, state = %(state)s::jsonb,
            context = coalesce(%(context)s::jsonb, context),
            error = coalesce(%(error)s, error),
-           updated_at = now(),
-           finished_at = CASE WHEN %(final)s THEN coalesce(finished_at, now()) END,
+           updated_at = statement_timestamp(),
+           finished_at = CASE WHEN %(final)s THEN coalesce(finished_at, statement_timestamp()) END,
            queued_commands = queued_commands - %(taken)s,
            abort_requested = abort_requested AND queued_commands > %(taken)s,
            {lease}

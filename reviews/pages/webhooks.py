@@ -36,6 +36,8 @@ _LOOKS = {
     Status.FAILED: ("FAILED", N_("given up")),
     Status.WITHHELD: ("SKIPPED", N_("not sent")),
 }
+#: A delivery on its way to an endpoint that nothing is sent to.
+_HELD_UP = ("PENDING", N_("waits"))
 
 
 def endpoints_context(user: User, *, form: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -136,7 +138,9 @@ def _deliveries(endpoint: WebhookEndpoint, rows: Any) -> list[dict[str, Any]]:
 def _delivery(endpoint: WebhookEndpoint, row: WebhookDelivery, *, shown: bool) -> dict[str, Any]:
     row.endpoint = endpoint
     body = body_of(row) if shown else b""
-    look, word = _LOOKS[Status(row.status)]
+    status = Status(row.status)
+    held_up = status == Status.PENDING and bool(standing(endpoint))
+    look, word = _HELD_UP if held_up else _LOOKS[status]
     run = reverse("reviews:run", args=(row.execution_id,)) if row.execution_id and shown else ""
     again = reverse("reviews:webhook_redeliver", args=(endpoint.pk, row.pk))
     return {

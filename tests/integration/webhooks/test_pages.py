@@ -7,7 +7,7 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.integration.webhooks.conftest import person, run, send_all
-from workflows.models_ops import WebhookEndpoint
+from workflows.models_ops import WebhookDelivery, WebhookEndpoint
 from workflows.sealing import unseal
 from workflows.webhooks import endpoints
 
@@ -82,8 +82,10 @@ def test_the_buttons(browser, register, receiver, sender) -> None:
     WebhookEndpoint.objects.filter(pk=endpoint.pk).update(
         parked_at=endpoint.created_at, parked_reason=endpoint.parked_reason
     )
+    WebhookDelivery.objects.update(status="PENDING")
     page = browser.get(reverse("reviews:webhook", args=(endpoint.pk,))).content.decode()
     assert "20 tries in a row failed" in page
+    assert "</span>waits</span>" in page
     act(browser, endpoint, "resume_skip")
     assert endpoint.parked_at is None
     url = reverse("reviews:webhook_action", args=(endpoint.pk,))

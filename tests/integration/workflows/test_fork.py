@@ -20,6 +20,8 @@ def test_a_fork_takes_over_settled_work_and_runs_the_rest(engine: Engine) -> Non
     fork = fork_execution(
         execution=execution, checkpoint=at(execution, 0), actor=None, context={"word": "new"}
     )
+    fork.refresh_from_db()
+    assert fork.created_at <= fork.updated_at
     fork = engine.drive(fork)
     assert fork.status == "COMPLETED"
     assert fork.attempts.get(task_id="b").output == [1, "new"]
