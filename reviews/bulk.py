@@ -9,12 +9,14 @@ the chain of records at once, and two such calls could wait for each other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal
 
+from workflows.engine.commands import LONGEST_UNDO
 from workflows.schemas import FieldError
 
-from . import claims, services
+from . import claims, services, undo
 from .conflicts import Conflict
 from .edits import ReviewInvalid
 from .filters import risk_of
@@ -26,8 +28,10 @@ from .services import HoldNotFound, Token, visible_hold
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-Action = Literal["claim", "release", "assign", "approve", "reject"]
-ACTIONS: Final[tuple[Action, ...]] = ("claim", "release", "assign", "approve", "reject")
+Action = Literal["claim", "release", "assign", "approve", "reject", "withdraw"]
+ACTIONS: Final[tuple[Action, ...]] = (
+    "claim", "release", "assign", "approve", "reject", "withdraw",
+)  # fmt: skip
 #: Holds of one call.
 MOST: Final = 100
 
@@ -45,6 +49,7 @@ class Outcome:
     """What became of one hold.
 
     `code` is done, or why not: not_found, not_allowed, high_risk, invalid, or a conflict's code.
+    `undo_until` (ISO 8601): until when it can at least be taken back, None when it cannot.
     """
 
     hold_id: str
@@ -52,6 +57,7 @@ class Outcome:
     code: str
     message: str
     record_id: int | None = None
+    undo_until: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +74,15 @@ Remember = Callable[[Chosen, Callable[[], Step]], Step]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is done with each hold; `to` names who gets them when they are assigned."""
+    """What is done with each hold; `to` names who gets them when they are assigned.
+
+    `undo_seconds`: for how long each decision can be taken back; None: as long as on a page.
+    """
 
     action: Action
     comment: str = ""
     to: str = ""
+    undo_seconds: float | None = 0
 
 
 def apply_to_all(
@@ -105,6 +115,8 @@ def check(chosen: Sequence[Chosen], request: Request) -> None:
         errors.append(FieldError("to", "must name a person"))
     if request.action == "reject" and not request.comment.strip():
         errors.append(FieldError("comment", "must say why; it goes into every record"))
+    if request.undo_seconds is not None and not 0 <= request.undo_seconds <= LONGEST_UNDO:
+        errors.append(FieldError("undo_seconds", f"must be between 0 and {LONGEST_UNDO}"))
     if errors:
         raise ReviewInvalid(errors)
 
@@ -153,13 +165,27 @@ class _Bulk:
             case "assign":
                 given = claims.assign(**who, to=self._request.to)  # type: ignore[arg-type]
                 return _done(chosen, f"Given to {given.user.get_username()}.")
+            case "withdraw":
+                return self._take_back(chosen)
         return self._decide(chosen)
+
+    def _take_back(self, chosen: Chosen) -> Step:
+        back = undo.withdraw(
+            hold_id=chosen.hold_id,
+            user=self._user,
+            comment=self._request.comment,
+            source=BULK,
+            token=self._token,
+        )
+        step = _done(chosen, "Taken back.")
+        return Step(replace(step.outcome, record_id=back.record.pk))
 
     def _decide(self, chosen: Chosen) -> Step:
         hold = visible_hold(self._user, chosen.hold_id)
         approves = self._request.action == "approve"
         if approves and risk_of(hold) == "high":
             return _left(chosen, "high_risk", "High risk: open it and decide about it by itself.")
+        rests = self._request.undo_seconds
         seen, now = self._moved.get(hold.execution_id, (chosen.version, chosen.version))
         result = services.decide(
             hold_id=hold.id,
@@ -168,13 +194,24 @@ class _Bulk:
             version=now if seen == chosen.version else chosen.version,
             comment=self._request.comment,
             source=BULK,
+            undo_seconds=services.undo_seconds_for(hold) if rests is None else rests,
             token=self._token,
         )
         word = "Approved" if approves else "Rejected"
         message = f"{word}." if result.complete else f"{word}; more approvals are needed."
-        record = result.record.pk
-        outcome = Outcome(hold.id, done=True, code="done", message=message, record_id=record)
+        outcome = Outcome(
+            hold.id,
+            done=True,
+            code="done",
+            message=message,
+            record_id=result.record.pk,
+            undo_until=_iso(result.undo_until),
+        )
         return Step(outcome, (hold.execution_id, result.version))
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return moment.isoformat().replace("+00:00", "Z") if moment else None
 
 
 def _done(chosen: Chosen, message: str) -> Step:

@@ -129,6 +129,7 @@ _BULK: Final = (
     N_("Rejected; more approvals are needed."),
     N_("High risk: open it and decide about it by itself."),
     N_("Not found."),
+    N_("Taken back."),
 )
 #: What is wrong with a value.
 _FAULTS: Final = (

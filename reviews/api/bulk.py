@@ -19,6 +19,7 @@ from workflows.api.parsers import DecisionJSONParser, object_body
 from workflows.api.permissions import HasScope, caller, token_of
 from workflows.api.schema import BODY, IDEMPOTENCY_KEY, problems
 from workflows.api.serializers import Strict
+from workflows.engine.commands import LONGEST_UNDO
 from workflows.idempotency import Answer, Part, json_text
 
 from .serializers import ClaimSerializer
@@ -38,12 +39,18 @@ class ChosenSerializer(Strict):
 
 
 class BulkSerializer(Strict):
-    """`comment` goes into each record, and a rejection needs one; `to` is for assign."""
+    """`comment` goes into each record, and a rejection needs one; `to` is for assign.
+
+    `undo_seconds` is for approve and reject: withdraw takes them back until then.
+    """
 
     action = serializers.ChoiceField(choices=bulk.ACTIONS)
     holds = serializers.ListField(child=ChosenSerializer(), min_length=1, max_length=bulk.MOST)
     comment = serializers.CharField(required=False, default="", allow_blank=True, max_length=4000)
     to = serializers.CharField(required=False, default="", allow_blank=True, max_length=150)
+    undo_seconds = serializers.FloatField(
+        required=False, default=0, min_value=0, max_value=LONGEST_UNDO
+    )
 
 
 class BulkOutcomeSerializer(serializers.Serializer[Any]):
@@ -54,6 +61,7 @@ class BulkOutcomeSerializer(serializers.Serializer[Any]):
     code = serializers.CharField()
     message = serializers.CharField()
     record_id = serializers.IntegerField(allow_null=True)
+    undo_until = serializers.DateTimeField(allow_null=True)
 
 
 class BulkResultSerializer(serializers.Serializer[Any]):
@@ -103,7 +111,7 @@ class BulkView(APIView):
         responses={200: BulkResultSerializer, **problems(403, *BODY)},
     )
     def post(self, request: Request) -> Response:
-        """Claim, release, assign, approve or reject each; one record per decision.
+        """Claim, release, assign, approve, reject or withdraw each; one record per decision.
 
         Each hold is answered by itself: some may be done while others are left as they were. High
         risk is never approved in bulk. With an `Idempotency-Key` each hold's outcome is remembered
@@ -113,7 +121,7 @@ class BulkView(APIView):
         asked.is_valid(raise_exception=True)
         wanted = asked.validated_data
         chosen = [bulk.Chosen(**each) for each in wanted["holds"]]
-        task = bulk.Request(action=wanted["action"], comment=wanted["comment"], to=wanted["to"])
+        task = bulk.Request(**{key: wanted[key] for key in wanted if key != "holds"})
         bulk.check(chosen, task)
         return once_in_parts(request, lambda part: self._apply(request, chosen, task, part))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -26,11 +27,12 @@ _DONE: Mapping[str, Callable[[int], str]] = {
     "assign": lambda n: ngettext("%(n)s review given on", "%(n)s reviews given on", n),
     "approve": lambda n: ngettext("%(n)s review approved", "%(n)s reviews approved", n),
     "reject": lambda n: ngettext("%(n)s review rejected", "%(n)s reviews rejected", n),
+    "withdraw": lambda n: ngettext("%(n)s answer taken back", "%(n)s answers taken back", n),
 }
 
 
 def bulk_context(user: User, action: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """rows: sentence, done, message, url ("" for what is not visible); and a summary."""
+    """rows: sentence, done, message, url ("" for what is not visible); a summary; and `undo`."""
     holds = {
         hold.id: hold
         for hold in Hold.objects.filter(
@@ -46,6 +48,27 @@ def bulk_context(user: User, action: str, outcomes: Sequence[Outcome]) -> dict[s
         "left": left,
         "summary": _left(summary, left) if left else f"{summary}.",
         "rows": tuple(_row(each, holds.get(each.hold_id)) for each in outcomes),
+        "undo": _undo([holds[each.hold_id] for each in outcomes if _rests(each, holds)]),
+    }
+
+
+def _rests(outcome: Outcome, holds: Mapping[str, Hold]) -> bool:
+    """Whether it is a decision that can still be taken back."""
+    hold = holds.get(outcome.hold_id)
+    return outcome.undo_until is not None and hold is not None and hold.undo_until is not None
+
+
+def _undo(resting: Sequence[Hold]) -> dict[str, Any] | None:
+    """What takes all of it back: the holds, and the seconds until the first of them goes on."""
+    first = min((hold.undo_until for hold in resting if hold.undo_until), default=None)
+    if first is None:
+        return None
+    label = ngettext("Undo %(n)s answer", "Undo %(n)s answers", len(resting))
+    return {
+        "url": reverse("reviews:bulk"),
+        "holds": tuple(f"{hold.id}@{hold.execution.version}" for hold in resting),
+        "label": label % {"n": len(resting)},
+        "seconds": round(max(0.0, (first - timezone.now()).total_seconds()), 1),
     }
 
 

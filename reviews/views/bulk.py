@@ -28,6 +28,7 @@ def bulk(request: HttpRequest) -> HttpResponse:
         action=cast("many.Action", request.POST.get("action", "")),
         comment=request.POST.get("comment", "").replace("\r\n", "\n").strip(),
         to=request.POST.get("to", "").replace("\0", "").strip(),
+        undo_seconds=None,
     )
     try:
         outcomes = many.apply_to_all(

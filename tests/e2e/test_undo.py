@@ -83,6 +83,46 @@ def test_undo_from_the_toast_with_the_keyboard(
     second.context.close()
 
 
+def test_several_are_undone_at_once(page: Page, product: Product) -> None:
+    api = Api(product, "operator", "read,run")
+    runs = [start(api, name, undo_seconds=LONG) for name in ("first", "second", "third")]
+    for each in runs:
+        wait_for(page, api, each, 1)
+    page.set_viewport_size({"width": 1440, "height": 900})
+    sign_in(page, product, "reviewer")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+
+    def choose() -> None:
+        for each in runs:
+            page.locator(f"[data-hold='{each}-1'] [data-pick]").check()
+        page.locator("[data-bulk-do=approve]").click()
+        page.get_by_role("button", name="Approve 3 reviews").click()
+        expect(page.locator("[data-bulk-summary]")).to_have_text("3 reviews approved.")
+
+    def gone(count: int) -> None:
+        for each in runs:
+            shown = page.locator(f"li[data-hold='{each}-1']:not(.gone)")
+            expect(shown).to_have_count(count, timeout=30_000)
+            if count:  # as it is now, so that it can be answered again
+                version = str(wait_for(page, api, each, 1)["version"])
+                expect(shown).to_have_attribute("data-version", version, timeout=30_000)
+
+    # In the dialog that says what became of them,
+    choose()
+    page.get_by_role("button", name="Undo 3 answers").click()
+    expect(page.locator("[data-bulk-summary]")).to_have_text("3 answers taken back.")
+    page.get_by_role("button", name="Done").click()
+    gone(1)
+    # and after it was closed, with one key.
+    choose()
+    page.get_by_role("button", name="Done").click()
+    gone(0)
+    expect(page.locator("[data-undo-toast]")).to_be_visible()
+    page.keyboard.press("u")
+    expect(page.get_by_text("3 answers taken back.")).to_be_visible()
+    gone(1)
+
+
 def test_undo_on_the_page_and_why_not_once_the_run_went_on(page: Page, product: Product) -> None:
     api = Api(product, "operator", "read,run")
     sign_in(page, product, "reviewer")

@@ -1,6 +1,7 @@
 // Several reviews at once: chosen with a box or X, answered together, each with its own result.
 import { onKey } from "./keys.js";
 import { announce, toast } from "./toast.js";
+import { startForms, undoToast } from "./undo.js";
 import { fill, gettext, ngettext } from "./words.js";
 
 const bar = document.querySelector("[data-bulk]");
@@ -122,7 +123,7 @@ async function confirm() {
   part("send").disabled = true;
   try {
     const { ok, page } = await send(pending.action, pending.picked, comment);
-    part("result").replaceChildren(...page.body.childNodes);
+    showResult(page);
     part("send").disabled = ok;
     if (!ok) return;
     part("body").hidden = true;
@@ -135,6 +136,56 @@ async function confirm() {
     part("send").disabled = false;
     toast(gettext("The answer did not arrive. What was decided shows in the list; look before you send again."));
   }
+}
+
+// --- taking them back -----------------------------------------------------------------------------
+
+let offer = null;
+
+// Its field `action` stands in the way of the property.
+const addressOf = (form) => form.getAttribute("action");
+
+/** Show what the server says; what can be taken back is offered for as long as it can. */
+function showResult(page) {
+  part("result").replaceChildren(...page.body.childNodes);
+  const form = part("result").querySelector("[data-undo]");
+  offer = form && {
+    url: addressOf(form),
+    label: form.querySelector("button").textContent,
+    body: new FormData(form),
+    ends: performance.now() + Number(form.dataset.seconds) * 1000,
+    said: part("result").querySelector("[data-bulk-summary]").textContent,
+  };
+  startForms();
+}
+
+async function takeBack(event) {
+  event.preventDefault();
+  const form = event.target;
+  form.querySelector("button").disabled = true;
+  try {
+    const response = await fetch(addressOf(form), { method: "POST", body: new FormData(form), headers: { "HX-Request": "true" } });
+    if (!response.ok) throw new Error(String(response.status));
+    showResult(new DOMParser().parseFromString(await response.text(), "text/html"));
+    part("close").focus();
+    news();
+  } catch {
+    form.querySelector("button").disabled = false;
+    toast(gettext("No connection. Nothing was sent; try again."));
+  }
+}
+
+/** The dialog closes sooner than the time to undo ends: it is offered below for the rest of it. */
+function closed() {
+  part("result").replaceChildren();
+  const seconds = offer ? (offer.ends - performance.now()) / 1000 : 0;
+  if (seconds > 0) undoToast(offer.said, { ...offer, seconds, waits: false }, tookBack);
+  offer = null;
+}
+
+function tookBack(page) {
+  toast(page.querySelector("[data-bulk-summary]").textContent);
+  news();
 }
 
 if (bar) {
@@ -151,5 +202,7 @@ if (bar) {
   });
   part("send").addEventListener("click", () => confirm());
   part("close").addEventListener("click", () => dialog.close());
+  part("result").addEventListener("submit", takeBack);
+  dialog.addEventListener("close", closed);
   onKey("x", toggle);
 }

@@ -39,7 +39,8 @@ export function undoOf(article) {
   };
 }
 
-/** A toast that says what was decided and takes it back; `reopen` is called once it is open again. */
+/** A toast that says what was decided and takes it back; `reopen` is called with the answer once it is open again.
+ *  `undo` is {url, label, seconds, waits} with a `token`, or with the whole `body` to send. */
 export function undoToast(text, undo, reopen) {
   dismiss();
   const box = toast(text, null, Math.max(1, undo.seconds) * 1000);
@@ -73,8 +74,11 @@ function dismiss() {
 async function takeBack(undo, box, reopen) {
   box.remove();
   offered = null;
-  const body = new FormData();
-  body.set("csrfmiddlewaretoken", undo.token);
+  let { body } = undo;
+  if (!body) {
+    body = new FormData();
+    body.set("csrfmiddlewaretoken", undo.token);
+  }
   let response;
   try {
     response = await fetch(undo.url, { method: "POST", body, headers: { "HX-Request": "true" } });
@@ -82,12 +86,12 @@ async function takeBack(undo, box, reopen) {
     toast(gettext("No connection. Nothing was sent; try again."));
     return;
   }
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
   if (response.ok) {
-    announce(gettext("Taken back. The review is open again."));
-    reopen();
+    if (!undo.body) announce(gettext("Taken back. The review is open again."));
+    reopen(page);
     return;
   }
-  const page = new DOMParser().parseFromString(await response.text(), "text/html");
   toast(page.querySelector("[data-undo-error]")?.textContent ?? fill(gettext("The server answered %(status)s."), { status: response.status }));
 }
 
