@@ -68,7 +68,7 @@ class Changed:
         return cls(frozenset(map(int, names)), query.get("until", ""))
 
 
-def queue_context(
+def rows_context(
     viewer: selectors.Viewer,
     *,
     tab: str,
@@ -76,7 +76,7 @@ def queue_context(
     cursor: str,
     changed: Changed | None = None,
 ) -> dict[str, Any]:
-    """The context of the queue without the open review; raises selectors.BadCursor.
+    """The context of the queue's tabs and rows; raises selectors.BadCursor.
 
     With `changed` the rows are those of these runs alone that belong on the page.
     """
@@ -101,7 +101,6 @@ def queue_context(
         "q": filters.q,
         "narrowed": filters.narrows,
         "filter_errors": filters.errors,
-        "selects": _selects(viewer, filters),
         "may_bulk": bool(viewer.deciding) and tab != "decided",
         "next_url": queue_url(**_tab_query(tab), **query, cursor=page.next) if page.next else "",
         "page_end": page.next,
@@ -109,7 +108,17 @@ def queue_context(
         "demo_url": demo_url(viewer),
         "group_words": words.group_words(viewer.deciding),
         "waiting_count": counts["me"],
-        **_saved(viewer, urlencode(_tab_query(tab) | query)),
+    }
+
+
+def controls_context(
+    viewer: selectors.Viewer, *, tab: str, filters: QueueFilters
+) -> dict[str, Any]:
+    """The context of what stands round the rows: the filter's choices and the saved views."""
+    tab = tab if tab in selectors.TABS else "me"
+    return {
+        "selects": _selects(viewer, filters),
+        **_saved(viewer, urlencode(_tab_query(tab) | filters.query())),
     }
 
 

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 from reviews import selectors, services
 from reviews.filters import parse_queue_filters
 from reviews.pages.decision import decision_context
-from reviews.pages.queue import Changed, queue_context
+from reviews.pages.queue import Changed, controls_context, rows_context
 
 from .common import is_htmx, page, person
 
@@ -25,11 +25,12 @@ def queue(request: HttpRequest) -> HttpResponse:
     """
     viewer = selectors.Viewer(person(request))
     is_rows = is_htmx(request) and request.headers.get("HX-Target") == "queue-list"
+    tab, filters = request.GET.get("tab", "me"), parse_queue_filters(request.GET)
     try:
-        context = queue_context(
+        context = rows_context(
             viewer,
-            tab=request.GET.get("tab", "me"),
-            filters=parse_queue_filters(request.GET),
+            tab=tab,
+            filters=filters,
             cursor=request.GET.get("cursor", ""),
             changed=Changed.of(request.GET) if is_rows else None,
         )
@@ -45,6 +46,7 @@ def queue(request: HttpRequest) -> HttpResponse:
         response["Vary"] = "HX-Request, Cookie"
         response["Cache-Control"] = "no-store"
         return response
+    context |= controls_context(viewer, tab=tab, filters=filters)
     context["d"] = _open(viewer, context["open_hold"])
     return page(request, "reviews/queue.html", context, section="review")
 

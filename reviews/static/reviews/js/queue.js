@@ -4,10 +4,21 @@ import { announce, toast } from "./toast.js";
 import { undoOf, undoToast } from "./undo.js";
 import { fill, gettext, ngettext } from "./words.js";
 
-const SETTLE_MS = 150;
+const LEAST_GAP_MS = 50;
+const RETRY_MS = 5000;
+/** News of more runs than this at once, and the whole list is asked for. */
+const MOST_RUNS = 25;
 const wide = window.matchMedia("(min-width: 1100px)");
 const queue = document.getElementById("queue");
 let fresh = new Map();
+/** How many new rows have been announced. */
+let announced = 0;
+/** Runs that news came of since the last look; `everything` when the news names none. */
+let changed = new Set();
+let everything = false;
+let looking = false;
+let missed = false;
+let notBefore = 0;
 let timer = null;
 
 const list = () => document.getElementById("queue-list");
@@ -39,7 +50,11 @@ function open(row) {
 }
 
 function clicked(event) {
-  if (event.target.closest("[data-show-new]")) return showNew();
+  if (event.target.closest("[data-show-new]")) {
+    const first = showNew();
+    if (first) linkOf(first).focus();
+    return undefined;
+  }
   const link = event.target.closest("[data-open]");
   const plain = event.button === 0 && !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey);
   if (!link || !plain || !wide.matches) return undefined;
@@ -59,26 +74,38 @@ function move(by) {
 
 // --- news -----------------------------------------------------------------------------------------
 
-async function refresh() {
-  const response = await fetch(location.href, { headers: { "HX-Request": "true", "HX-Target": "queue-list" } });
-  if (!response.ok) return;
+/** Ask for the rows of these runs, or for the whole list when `runs` is null. */
+async function refresh(runs) {
+  const address = new URL(location.href);
+  if (runs) {
+    address.searchParams.set("changed", [...runs].join(","));
+    address.searchParams.set("until", list().dataset.pageEnd);
+  }
+  const response = await fetch(address, { headers: { "HX-Request": "true", "HX-Target": "queue-list" } });
+  if (!response.ok) throw new Error(`the list was answered with ${response.status}`);
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   const told = page.getElementById("queue-list");
-  if (!told) return;
-  take(told);
+  if (!told) throw new Error("no list came");
+  take(told, runs);
   takeTabs(page.getElementById("queue-tabs"));
   showCount(told.dataset.waiting);
 }
 
-function take(told) {
+function take(told, runs) {
+  const asked = (row) => !runs || runs.has(row.dataset.execution);
   const arrived = new Map([...told.querySelectorAll("[data-hold]")].map((row) => [row.dataset.hold, row]));
-  for (const row of rows()) {
+  const shown = rows();
+  // Of rows that new ones have pushed off the page that was told, nothing was said.
+  const last = told.dataset.pageEnd ? shown.findLastIndex((row) => arrived.has(row.dataset.hold)) : shown.length;
+  for (const row of shown.slice(0, last + 1).filter(asked)) {
     const now = arrived.get(row.dataset.hold);
     row.classList.toggle("gone", !now);
     if (now) update(row, now);
   }
   const known = new Set(rows().map((row) => row.dataset.hold));
-  fresh = new Map([...arrived].filter(([hold]) => !known.has(hold)));
+  const others = [...fresh].filter(([, row]) => !asked(row));
+  fresh = new Map([...[...arrived].filter(([hold]) => !known.has(hold)), ...others]);
+  if (!runs && !told.dataset.pageEnd) list().dataset.pageEnd = "";
   if (fresh.size && !live().length) showNew();
   else showLine();
   document.dispatchEvent(new CustomEvent("holdpoint:rows"));
@@ -113,10 +140,11 @@ function showLine() {
   const line = list().querySelector("[data-new-rows]");
   line.hidden = fresh.size === 0;
   line.querySelector("button").textContent = fill(ngettext("%(n)s new, show", "%(n)s new, show", fresh.size), { n: fresh.size });
-  if (fresh.size) announce(fill(ngettext("%(n)s new review.", "%(n)s new reviews.", fresh.size), { n: fresh.size }));
+  if (fresh.size > announced) announce(fill(ngettext("%(n)s new review.", "%(n)s new reviews.", fresh.size), { n: fresh.size }));
+  announced = fresh.size;
 }
 
-/** Bring in what waited behind the line, and clear away what is settled. */
+/** Bring in what waited behind the line, and clear away what is settled; gives the first new row. */
 function showNew() {
   const holder = list().querySelector("[data-rows]");
   for (const row of rows()) if (row.classList.contains("gone") && row !== openRow()) row.remove();
@@ -126,12 +154,33 @@ function showNew() {
   list().querySelector("[data-empty]")?.remove();
   fresh = new Map();
   showLine();
-  if (document.activeElement === document.body && added.length) linkOf(added[0]).focus();
+  return added[0];
 }
 
-function onNews() {
-  clearTimeout(timer);
-  timer = setTimeout(() => refresh().catch(() => {}), SETTLE_MS);
+// The first news is looked at at once.  What comes while a look is under way waits for the next one, which
+// keeps twice the distance that the last one took: a burst costs each browser few requests, and a server that
+// is busy is asked less.  After a look that failed the whole list is asked for.
+function onNews(event) {
+  if (event?.detail?.type === "workflow_start") return;
+  const run = event?.detail?.executionId;
+  if (run) changed.add(run);
+  else everything = true;
+  ask();
+}
+
+function ask() {
+  if (looking || timer !== null) return;
+  timer = setTimeout(look, Math.max(0, notBefore - performance.now()));
+}
+
+async function look() {
+  const runs = everything || missed || changed.size > MOST_RUNS ? null : changed;
+  const begun = performance.now();
+  [timer, looking, everything, changed] = [null, true, false, new Set()];
+  missed = !(await refresh(runs).then(() => true, () => false));
+  const now = performance.now();
+  [looking, notBefore] = [false, now + (missed ? RETRY_MS : Math.max(LEAST_GAP_MS, 2 * (now - begun)))];
+  if (missed || everything || changed.size) ask();
 }
 
 // --- after a decision -----------------------------------------------------------------------------

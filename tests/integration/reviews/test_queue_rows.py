@@ -1,0 +1,72 @@
+"""What an open queue asks when news comes: the rows of these runs that belong on its page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.test import Client
+
+from tests.integration.reviews.conftest import Start, echo
+from workflows.models import Execution
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+ASKED = {"HX-Request": "true", "HX-Target": "queue-list"}
+Rows = Callable[..., list[str]]
+
+
+@pytest.fixture
+def waiting(start: Start) -> list[Execution]:
+    """Three runs that wait for reviewers, oldest first."""
+    return [start(echo("publish", phase="BEFORE_EXECUTION")) for _ in range(3)]
+
+
+@pytest.fixture
+def rows(reviewer: User) -> Rows:
+    """The runs that are told when the queue is asked so."""
+    client = Client()
+    client.force_login(reviewer)
+
+    def ask(**query: str) -> list[str]:
+        told = client.get("/review/", query, headers=ASKED)
+        assert told.status_code == 200
+        assert told.context["waiting_count"] == 3
+        return [row["execution_id"] for row in told.context["rows"]]
+
+    return ask
+
+
+def page_end(user: User) -> str:
+    client = Client()
+    client.force_login(user)
+    return str(client.get("/review/").context["page_end"])
+
+
+def test_the_rows_of_named_runs_alone(waiting: list[Execution], rows: Rows) -> None:
+    first, second, third = (str(run.pk) for run in waiting)
+    assert rows() == [third, second, first]
+    assert rows(changed=second) == [second]
+    assert rows(changed=f"{first},{third}") == [third, first]
+    assert rows(changed=first, q="nothinglikethis") == []
+    assert rows(changed=first, tab="claimed") == []
+
+
+def test_a_run_that_stands_on_a_later_page_is_left_out(
+    waiting: list[Execution], rows: Rows, reviewer: User, settings: Any
+) -> None:
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "page_size": 2}
+    first, second, third = (str(run.pk) for run in waiting)
+    until = page_end(reviewer)
+    assert rows() == [third, second]
+    assert rows(changed=f"{first},{second}", until=until) == [second]
+    assert rows(changed=f"{first},{second}") == [second, first]
+
+
+@pytest.mark.parametrize("changed", ["x", "1,", "1,x", "-1", "9" * 19, ",".join("1" * 26)])
+def test_what_no_page_of_ours_asks_is_not_found(reviewer: User, changed: str) -> None:
+    client = Client()
+    client.force_login(reviewer)
+    assert client.get("/review/", {"changed": changed}, headers=ASKED).status_code == 404
