@@ -24,7 +24,8 @@ Body = Callable[[str], None]
 
 def installed() -> bool:
     """Whether the optional packages are there (extra `bench`)."""
-    return all(map(find_spec, ("langgraph.graph", "langgraph.checkpoint.postgres")))
+    # In this order: to look for a part of what is missing is an error.
+    return all(map(find_spec, ("langgraph", "langgraph.graph", "langgraph.checkpoint.postgres")))
 
 
 def version() -> str:
