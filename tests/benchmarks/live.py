@@ -39,7 +39,7 @@ def _pauses(chromium: str, rounds: int) -> list[float]:
     with running_product(**UNLIMITED) as product, sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=chromium, args=arguments)
         try:
-            watcher = Watcher(opened.new_page(), product)
+            watcher = Watcher(opened.new_page(), product, "measured")
             return [watcher.pause().ms for _ in range(rounds)]
         finally:
             opened.close()
