@@ -6,6 +6,7 @@ import json
 import re
 from email import message_from_bytes, policy
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
@@ -81,7 +82,7 @@ def test_a_review_escalates_to_another_group_whose_person_decides(
         expect(lawyer.get_by_text("live", exact=True)).to_be_visible()
         lawyer.evaluate("window.notReloaded = true")
         before = count(lawyer)
-        title = "Escalates"
+        title = f"Escalates {token_hex(4)}"
         step = {"after_seconds": 2, "groups": ["legal"]}
         run = start(product, page, title, escalation=[step])
 
@@ -129,7 +130,7 @@ def count(page: Page) -> int:
 def test_a_reminder_is_mailed_and_rings(page: Page, product: Product) -> None:
     sign_in(page, product, "reviewer")
     page.set_viewport_size({"width": 390, "height": 844})
-    title = "Reminds once"
+    title = f"Reminds once {token_hex(4)}"
     run = start(product, page, title, reminders=[{"after_seconds": 2}])
     page.goto(f"{product.address}/runs/{run}/")
     bell(page).click()

@@ -3,6 +3,7 @@ import { DecisionForm } from "./form.js";
 import { saveDraft } from "./drafts.js";
 import { onKey } from "./keys.js";
 import { startPresence } from "./presence.js";
+import { released } from "./steady.js";
 import { announce, toast } from "./toast.js";
 import { startForms } from "./undo.js";
 import { gettext } from "./words.js";
@@ -64,10 +65,11 @@ async function refresh() {
   const here = article();
   if (!here?.dataset.statusUrl) return;
   const response = await fetch(here.dataset.statusUrl, { headers: { "HX-Request": "true" } });
-  if (!response.ok || article() !== here) return;
+  if (!response.ok) return;
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   const told = page.querySelector("[data-fragment-state]");
-  if (told) take(here, told);
+  await released();
+  if (told && article() === here) take(here, told);
 }
 
 function take(here, told) {

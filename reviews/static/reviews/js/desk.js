@@ -1,8 +1,9 @@
-// What every page needs: clocks that stay true, menus that close, shortcuts, the connection's state.
+// What every page needs: clocks that stay true, menus that close, shortcuts, the connection's state, no click lost.
 import { startBell } from "./bell.js";
 import { startClock } from "./clock.js";
 import { startKeys } from "./keys.js";
 import { startSocket } from "./socket.js";
+import { startSteady } from "./steady.js";
 import { fill, gettext } from "./words.js";
 
 function closeMenus(event) {
@@ -24,6 +25,7 @@ document.addEventListener("htmx:sendError", () => {
   import("./toast.js").then(({ toast }) => toast(gettext("No connection. Nothing was sent; try again.")));
 });
 
+startSteady();
 startClock();
 startKeys();
 startBell();

@@ -1,5 +1,6 @@
 // The queue: rows that never jump, new ones behind a line, the next review opening by itself.
 import { onKey } from "./keys.js";
+import { released } from "./steady.js";
 import { announce, toast } from "./toast.js";
 import { undoOf, undoToast } from "./undo.js";
 import { fill, gettext, ngettext } from "./words.js";
@@ -86,6 +87,7 @@ async function refresh(runs) {
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   const told = page.getElementById("queue-list");
   if (!told) throw new Error("no list came");
+  await released();
   take(told, runs);
   takeTabs(page.getElementById("queue-tabs"));
   showCount(told.dataset.waiting);

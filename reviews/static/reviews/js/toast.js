@@ -1,4 +1,5 @@
 // Short messages: one seen at the foot of the page, one only heard.
+import { whenReleased } from "./steady.js";
 
 const LASTS_MS = 6000;
 
@@ -14,7 +15,7 @@ export function toast(text, link = null, lasts = LASTS_MS) {
     box.append(" ", anchor);
   }
   document.getElementById("toasts")?.append(box);
-  setTimeout(() => box.remove(), lasts);
+  setTimeout(() => whenReleased(() => box.remove()), lasts);
   return box;
 }
 
