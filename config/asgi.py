@@ -5,19 +5,24 @@ origin check.
 import os
 from typing import Any
 
+from django.conf import settings
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.base")
+if not settings.configured:  # a test or a command has settings, and a role, already
+    os.environ.setdefault("HOLDPOINT_ROLE", "web")
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
-from django.conf import settings
 from django.core.asgi import get_asgi_application
 
-http = get_asgi_application()  # before our own imports: it loads the apps
+django = get_asgi_application()  # before our own imports: it loads the apps
 
+from config.lending import lending  # noqa: E402
 from config.sockets import BrowserOriginValidator  # noqa: E402
 from reviews.routing import websocket_urlpatterns  # noqa: E402
 from workflows.mcp.gateway import http_app  # noqa: E402
 
+http = lending(django)
 mcp = http_app()
 
 

@@ -49,3 +49,20 @@ def _host(netloc: str) -> str:
     if location.startswith("["):
         return location[1:].partition("]")[0]
     return unquote(location.partition(":")[0])
+
+
+def pooled(entry: dict[str, Any], *, least: int, most: int, wait_seconds: float) -> dict[str, Any]:
+    """The settings `entry` with a pool of `least` to `most` sessions for this process.
+
+    A request waits up to `wait_seconds` for one; for as long the pool tries to reach a server that
+    is away before it leaves trying to the next request.
+    """
+    pool = {
+        "min_size": least,
+        "max_size": most,
+        "timeout": wait_seconds,
+        "reconnect_timeout": wait_seconds,
+        "name": "holdpoint",
+    }
+    options = {**entry["OPTIONS"], "pool": pool}
+    return {**entry, "ENGINE": "config.pooled", "OPTIONS": options}

@@ -1,9 +1,13 @@
 """Answers when no view was found or a view broke: problems below /api/, pages elsewhere."""
 
+import sys
+
 import structlog
 from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
 from django.views import defaults
 
+from config.outages import RETRY_SECONDS, database_is_away
 from workflows.api.bodies import ROOT
 from workflows.api.problems import plain_problem
 
@@ -31,7 +35,12 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """500: our own fault.  The request id is what a report should name."""
+    """500: our own fault.  The request id is what a report should name.
+
+    503 when all that is wrong is that PostgreSQL cannot be asked just now.
+    """
+    if database_is_away(sys.exception()):
+        return unavailable(request)
     if request.path.startswith(ROOT):
         request_id = structlog.contextvars.get_contextvars().get("request_id", "")
         detail = "Something went wrong here. It is in the log under this request id."
@@ -39,3 +48,14 @@ def server_error(request: HttpRequest) -> HttpResponse:
             status=500, code="internal_error", detail=detail, request_id=request_id
         )
     return defaults.server_error(request)
+
+
+def unavailable(request: HttpRequest) -> HttpResponse:
+    """503: come back in a moment."""
+    if request.path.startswith(ROOT):
+        detail = "The database cannot be asked at the moment. Send the request again."
+        response: HttpResponse = plain_problem(status=503, code="unavailable", detail=detail)
+    else:
+        response = HttpResponse(render_to_string("503.html"), status=503)
+    response["Retry-After"] = str(RETRY_SECONDS)
+    return response

@@ -10,8 +10,17 @@ from typing import Any
 from redis.connection import parse_url
 
 from config.csp import policy
-from config.databases import parse_database_url
-from config.env import env_bool, env_choice, env_int, env_list, env_path, env_secret, env_str
+from config.databases import parse_database_url, pooled
+from config.env import (
+    env_bool,
+    env_choice,
+    env_float,
+    env_int,
+    env_list,
+    env_path,
+    env_secret,
+    env_str,
+)
 from config.logs import logging_config
 from config.oidc import options as oidc
 from config.origins import origins_of, websocket_origins
@@ -26,13 +35,14 @@ SECRET_KEY_FALLBACKS = env_list("SECRET_KEY_FALLBACKS")
 ALLOWED_HOSTS = env_list("ALLOWED_HOSTS")
 
 # ---------------------------------------------------------------- what this process is for
-# web      daphne. Requests run in short-lived threads, and a connection that outlives its request
-#          is lost with its thread, so each request closes its own (CONN_MAX_AGE 0).
+# web      daphne (config.asgi says so). Requests run in short-lived threads, so each borrows a
+#          session from the process's pool and gives it back.
 # worker   an RQ SimpleWorker. It runs jobs in one process, one after the other, and never forks, so
-#          a connection can be kept. A Django pool cannot: pool and fork mix sessions, and a worker
+#          a connection can be kept. A pool cannot: pool and fork mix sessions, and a worker
 #          pool forks when it starts its workers. config.checks refuses that.
 # sweeper  one loop, one connection.
-HOLDPOINT_ROLE = env_choice("HOLDPOINT_ROLE", "web", ("web", "worker", "sweeper"))
+# command  any other `manage.py`: opens what it needs, and ends.
+HOLDPOINT_ROLE = env_choice("HOLDPOINT_ROLE", "command", ("web", "worker", "sweeper", "command"))
 
 INSTALLED_APPS = [
     "daphne",  # first: it replaces runserver
@@ -95,11 +105,17 @@ TEMPLATES: list[dict[str, Any]] = [
 ]
 
 # ---------------------------------------------------------------- servers
-DATABASES = {
-    "default": parse_database_url(
-        env_secret("DATABASE_URL"), conn_max_age=0 if HOLDPOINT_ROLE == "web" else None
+_KEPT = HOLDPOINT_ROLE in ("worker", "sweeper")
+_DATABASE = parse_database_url(env_secret("DATABASE_URL"), conn_max_age=None if _KEPT else 0)
+_SESSIONS = env_int("HOLDPOINT_DB_POOL_MAX", 16, minimum=0)
+if HOLDPOINT_ROLE == "web" and _SESSIONS:
+    _DATABASE = pooled(
+        _DATABASE,
+        least=env_int("HOLDPOINT_DB_POOL_MIN", 2, minimum=0, maximum=_SESSIONS),
+        most=_SESSIONS,
+        wait_seconds=env_float("HOLDPOINT_DB_POOL_WAIT_SECONDS", 5, minimum=0.1),
     )
-}
+DATABASES = {"default": _DATABASE}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = env_secret("REDIS_URL")

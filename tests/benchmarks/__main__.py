@@ -24,6 +24,7 @@ PARTS = {
     "growth": "growth:measure",
     "answers": "answers:measure",
     "listing": "listing:measure",
+    "pages": "pages:measure",
     "live": "live:measure",
     "sandbox": "others:sandbox",
     "graph": "others:graph",  # last: it empties the catalogue

@@ -49,6 +49,7 @@ CODES = (
     "idempotency_mismatch",
     "throttled",
     "internal_error",
+    "unavailable",
 )
 
 

@@ -5,6 +5,8 @@ import re
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.db.backends.postgresql.base import DatabaseWrapper
 from django.test import AsyncClient, Client
 from django.urls import path as url_path
 from django.utils import timezone
@@ -26,7 +28,18 @@ def broken(request):
     raise RuntimeError("a secret detail")
 
 
-urlpatterns = [*config.urls.urlpatterns, url_path("api/v1/broken/", broken)]
+def away(request):
+    """A view that asks a database which cannot be reached."""
+    unreachable = {**connection.settings_dict, "HOST": "127.0.0.1", "PORT": "1"}
+    DatabaseWrapper(unreachable, alias="nowhere").ensure_connection()
+
+
+urlpatterns = [
+    *config.urls.urlpatterns,
+    url_path("api/v1/broken/", broken),
+    url_path("api/v1/away/", away),
+    url_path("away/", away),
+]
 
 
 def check_problem(response, status: int, code: str) -> dict:
@@ -65,6 +78,16 @@ def test_our_own_fault_says_where_to_look_and_nothing_else(caplog) -> None:
     body = check_problem(response, 500, "internal_error")
     assert body["request_id"] == response["X-Request-ID"] == "from-the-proxy"
     assert "secret" not in response.content.decode()
+
+
+@pytest.mark.urls("tests.integration.api.test_protocol")
+def test_a_database_that_is_away_is_503() -> None:
+    client = Client(raise_request_exception=False)
+    response = client.get("/api/v1/away/")
+    check_problem(response, 503, "unavailable")
+    page = client.get("/away/", headers={"Accept-Language": "fr"})
+    assert (page.status_code, page["Retry-After"], response["Retry-After"]) == (503, "2", "2")
+    assert "Un instant" in page.content.decode()
 
 
 async def test_a_body_in_chunks_is_refused_and_not_taken_for_none() -> None:

@@ -31,6 +31,16 @@ def load(**changes: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
 
+def ran(program: str) -> str:
+    """What it prints, with the production settings."""
+    env = {"PATH": os.environ["PATH"], "DJANGO_SETTINGS_MODULE": "config.settings.base"} | GIVEN
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
 def loaded(**changes: str) -> dict:
     result = load(**changes)
     assert result.returncode == 0, result.stderr
@@ -54,9 +64,30 @@ def test_safe_as_it_is() -> None:
     assert settings["CHANNEL_LAYERS"]["default"]["CONFIG"]["hosts"][0]["socket_timeout"] is None
 
 
-@pytest.mark.parametrize(("role", "age"), [("web", 0), ("worker", None), ("sweeper", None)])
+@pytest.mark.parametrize(
+    ("role", "age"), [("web", 0), ("worker", None), ("sweeper", None), ("command", 0)]
+)
 def test_the_role_decides_how_long_a_connection_lives(role: str, age: int | None) -> None:
     assert loaded(HOLDPOINT_ROLE=role)["DATABASES"]["default"]["CONN_MAX_AGE"] == age
+
+
+def test_the_web_alone_has_a_pool() -> None:
+    entry = loaded(HOLDPOINT_ROLE="web", HOLDPOINT_DB_POOL_MAX="7")["DATABASES"]["default"]
+    assert entry["ENGINE"] == "config.pooled"
+    pool = entry["OPTIONS"]["pool"]
+    assert (pool["min_size"], pool["max_size"], pool["timeout"]) == (2, 7, 5)
+    plain = "django.db.backends.postgresql"
+    for role in ("worker", "sweeper", "command", ""):
+        entry = loaded(HOLDPOINT_ROLE=role)["DATABASES"]["default"]
+        assert (entry["ENGINE"], "pool" in entry["OPTIONS"]) == (plain, False), role
+    entry = loaded(HOLDPOINT_ROLE="web", HOLDPOINT_DB_POOL_MAX="0")["DATABASES"]["default"]
+    assert (entry["ENGINE"], "pool" in entry["OPTIONS"]) == (plain, False)
+
+
+def test_what_daphne_loads_is_the_web_and_a_command_is_not() -> None:
+    show = "from django.conf import settings; print(settings.HOLDPOINT_ROLE)"
+    assert ran(f"import config.asgi; {show}") == "web"
+    assert ran(show) == "command"
 
 
 def test_product_numbers_come_from_the_environment() -> None:
@@ -71,6 +102,7 @@ def test_product_numbers_come_from_the_environment() -> None:
     [
         ("HOLDPOINT_ROLE", "boss"),
         ("HOLDPOINT_LEASE_SECONDS", "0"),
+        ("HOLDPOINT_DB_POOL_MAX", "-1"),
         ("HOLDPOINT_SWEEP_SECONDS", "nan"),
         ("SECURE_SSL_REDIRECT", "perhaps"),
         ("LOG_LEVEL", "LOUD"),

@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 import django_rq
-from django.core.management.base import BaseCommand, CommandParser
-from django.db import connections
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connection, connections
 from rq.serializers import JSONSerializer
 from rq.worker_pool import WorkerPool
 
@@ -24,6 +24,11 @@ class Command(BaseCommand):
         parser.add_argument("--workers", type=int, default=None, help="how many processes")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if connection.settings_dict["OPTIONS"].get("pool"):
+            raise CommandError(
+                "Workers fork, and a pool of database sessions does not outlive that:"
+                " run them with HOLDPOINT_ROLE=worker."
+            )
         # Forked workers must not inherit a connection: two processes would share one session.
         connections.close_all()
         clear_sandbox()

@@ -1,0 +1,154 @@
+"""The pool of database sessions: who has one, what a session remembers, and a server that ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import OperationalError, connection
+
+from config.databases import pooled
+from config.outages import database_is_away
+from config.pooled.base import DatabaseWrapper
+from tests.processes import wait_for
+
+pytestmark = pytest.mark.django_db(transaction=True)
+Borrower = Callable[[], DatabaseWrapper]
+
+
+@pytest.fixture
+def borrower(request: pytest.FixtureRequest) -> Iterator[Borrower]:
+    """Makes what each thread of a web process has, over one pool: two sessions, one if asked."""
+    most = getattr(request, "param", 2)
+    entry = pooled(connection.settings_dict, least=0, most=most, wait_seconds=10)
+    entry["OPTIONS"]["application_name"] = request.node.originalname[:60]
+    made: list[DatabaseWrapper] = []
+
+    def make() -> DatabaseWrapper:
+        mine = DatabaseWrapper({**entry, "CONN_MAX_AGE": 0}, alias="pooled_in_a_test")
+        if threading.current_thread() is threading.main_thread():  # others close their own
+            made.append(mine)
+        return mine
+
+    yield make
+    for each in made:
+        each.close()
+    made[0].close_pool()
+
+
+def asked(session: DatabaseWrapper, statement: str) -> Any:
+    """The first column of the first row."""
+    with session.cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetchone()[0]
+
+
+def end_all(pool: DatabaseWrapper) -> int:
+    """End the pool's sessions, as a restart of the server does; how many there were."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+            " WHERE application_name = %s",
+            [pool.settings_dict["OPTIONS"]["application_name"]],
+        )
+        return len(cursor.fetchall())
+
+
+@pytest.mark.parametrize("borrower", [1], indirect=True)
+def test_a_session_is_kept_and_what_a_request_left_in_it_is_not(borrower: Borrower) -> None:
+    first = borrower()
+    pid = asked(first, "SELECT pg_backend_pid()")
+    zone = asked(first, "SELECT current_setting('TimeZone')")
+    with first.cursor() as cursor:
+        cursor.execute("SET statement_timeout = '7s'")
+        cursor.execute("SET TIME ZONE 'Asia/Tokyo'")
+        cursor.execute("SET ROLE pg_read_all_data")
+        cursor.execute("LISTEN news")
+        cursor.execute("CREATE TEMPORARY TABLE left_behind (n int)")
+        cursor.execute("SELECT pg_advisory_lock(4711)")
+    first.close()
+    second = borrower()
+    assert asked(second, "SELECT pg_backend_pid()") == pid
+    assert asked(second, "SELECT current_setting('statement_timeout')") == "0"
+    assert asked(second, "SELECT current_setting('TimeZone')") == zone == "UTC"
+    assert asked(second, "SELECT current_user = session_user") is True
+    assert asked(second, "SELECT count(*) FROM pg_listening_channels()") == 0
+    assert asked(second, "SELECT to_regclass('left_behind')") is None
+    assert asked(connection, "SELECT pg_try_advisory_lock(4711)") is True  # nobody holds it
+    assert asked(connection, "SELECT pg_advisory_unlock(4711)") is True
+
+
+@pytest.mark.parametrize("borrower", [1], indirect=True)
+def test_a_transaction_that_was_left_open_is_rolled_back(borrower: Borrower) -> None:
+    first = borrower()
+    with first.cursor() as cursor:
+        cursor.execute("CREATE TABLE IF NOT EXISTS kept_by_a_pool (n int)")
+        cursor.execute("BEGIN")
+        cursor.execute("INSERT INTO kept_by_a_pool VALUES (1)")
+    first.close()
+    try:
+        assert asked(borrower(), "SELECT count(*) FROM kept_by_a_pool") == 0
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TABLE kept_by_a_pool")
+
+
+@pytest.mark.parametrize("borrower", [8], indirect=True)
+def test_after_a_restart_the_next_request_gets_a_session_that_lives(borrower: Borrower) -> None:
+    wrappers = [borrower() for _ in range(8)]
+    for each in wrappers:
+        asked(each, "SELECT 1")
+    for each in wrappers:
+        each.close()
+    pool = wrappers[0].pool
+    assert pool is not None
+    wait_for(lambda: pool.get_stats()["pool_available"] == 8, what="all are given back")
+    assert end_all(wrappers[0]) == 8
+    errors: list[Exception] = []
+
+    def ask() -> None:
+        mine = borrower()
+        try:
+            assert asked(mine, "SELECT 1") == 1
+        except Exception as error:  # a thread's own is lost
+            errors.append(error)
+        finally:
+            mine.close()
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+@pytest.mark.parametrize("borrower", [1], indirect=True)
+def test_no_session_within_the_time_is_told_from_a_wrong_statement(borrower: Borrower) -> None:
+    first, second = borrower(), borrower()
+    asked(first, "SELECT 1")
+    assert second.pool is not None
+    second.pool.timeout = 0.2
+    with pytest.raises(OperationalError) as waited:
+        asked(second, "SELECT 1")
+    second.pool.timeout = 10
+    assert database_is_away(waited.value)
+    assert end_all(first) == 1
+    with pytest.raises(OperationalError) as ended:
+        asked(first, "SELECT 1")
+    assert database_is_away(ended.value)
+    first.close()
+    with pytest.raises(OperationalError) as late:
+        asked(second, "SET statement_timeout = '10ms'; SELECT pg_sleep(5)")
+    assert not database_is_away(late.value)
+
+
+def test_a_server_that_cannot_be_reached_is_away() -> None:
+    with pytest.raises(psycopg.OperationalError) as refused:
+        psycopg.connect("host=127.0.0.1 port=1 dbname=nowhere connect_timeout=2")
+    error = OperationalError("as Django raises it")
+    error.__cause__ = refused.value
+    assert database_is_away(error)
