@@ -18,13 +18,14 @@ from workflows.selectors import TaskView, tasks_of
 
 from .edits import payload_schema, schema_of, secret_rules, shown_payload
 from .history import executed
-from .masking import Masked, Secret, masked
+from .masking import Masked, Rules, Secret, masked
 from .models import HumanReviewRecord, SecretReveal
 from .rights import NotAllowed, deciding_groups, fresh_user, group_names
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
+#: The data of a task, as TaskView names it.
 SIDES = ("inputs", "output")
 COLUMNS = ("original", "edited", "executed")
 REFUSED = N_("Only who may decide here, and auditors, can have a masked value shown.")
@@ -43,13 +44,12 @@ class Token(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A masked value that pages show: where it stands, in words as well, and who decides on it.
+    """A masked value that pages show: where it stands, and who decides on it.
 
     `hold` is None for what a task ran with or gave: there every hold of the run counts.
     """
 
     name: str
-    words: str
     execution: Execution
     hold: Hold | None
     view: Masked
@@ -137,7 +137,7 @@ def _in_hold(user: User, hold_id: str) -> Place | None:
     if hold is None:
         return None
     view = shown_payload(hold, payload_schema(hold))
-    return Place(hold_place(hold), "the payload", hold.execution, hold, view)
+    return Place(hold_place(hold), hold.execution, hold, view)
 
 
 def _in_task(user: User, rest: str) -> Place | None:
@@ -149,9 +149,8 @@ def _in_task(user: User, rest: str) -> Place | None:
     task = next((each for each in tasks_of(execution) if each.id == task_id), None)
     if task is None:
         return None
-    view = task_views(execution, [task])[task_id, side]
-    name = task_place(execution.pk, task_id, side)
-    return Place(name, f"the {side} of {task_id}", execution, None, view)
+    view = masked(getattr(task, side), task_rules(execution, [task])[task_id, side])
+    return Place(task_place(execution.pk, task_id, side), execution, None, view)
 
 
 def _execution(user: User, number: str) -> Execution | None:
@@ -159,18 +158,29 @@ def _execution(user: User, number: str) -> Execution | None:
     return visible_to(user).filter(pk=int(number)).first() if known else None
 
 
-def task_views(execution: Execution, tasks: Iterable[TaskView]) -> Mapping[tuple[str, str], Masked]:
-    """(task id, side) → what pages show of it.  Two queries at most, however many tasks."""
+def task_rules(execution: Execution, tasks: Iterable[TaskView]) -> Mapping[tuple[str, str], Rules]:
+    """(task id, side) → what is secret in it.  Two queries at most, however many tasks."""
     listed = list(tasks)
     tools = tool_schemas(each.target for each in listed if each.type == "tool")
     stored = capabilities.load(each.target for each in listed if each.type == "capability")
-    views: dict[tuple[str, str], Masked] = {}
+    rules: dict[tuple[str, str], Rules] = {}
     for task in listed:
         known: Any = tools.get(task.target) or stored.get(task.target)
         schemas = (known.input_schema, known.output_schema) if known else (None, None)
-        for side, value, schema in zip(SIDES, (task.inputs, task.output), schemas, strict=True):
-            views[task.id, side] = masked(value, secret_rules(execution, schema))
-    return views
+        for side, schema in zip(SIDES, schemas, strict=True):
+            rules[task.id, side] = secret_rules(execution, schema)
+    return rules
+
+
+def task_views(execution: Execution, tasks: Iterable[TaskView]) -> Mapping[tuple[str, str], Masked]:
+    """(task id, side) → what pages show of it.  Two queries at most, however many tasks."""
+    listed = list(tasks)
+    rules = task_rules(execution, listed)
+    return {
+        (task.id, side): masked(getattr(task, side), rules[task.id, side])
+        for task in listed
+        for side in SIDES
+    }
 
 
 def record_views(
@@ -203,5 +213,4 @@ def _in_record(user: User, rest: str) -> Place | None:
     if record is None:
         return None
     view = record_views(record, executed(record))[column]
-    name = record_place(record.pk, column)
-    return Place(name, f"the {column} data of a record", record.execution, record.hold, view)
+    return Place(record_place(record.pk, column), record.execution, record.hold, view)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -12,9 +12,9 @@ from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
 from reviews.counting import counted
-from reviews.masking import text_masked
+from reviews.masking import Rules, masked, text_masked
 from reviews.models import HumanReviewRecord, SecretReveal
-from reviews.reveals import task_place, task_views
+from reviews.reveals import task_place, task_rules
 from reviews.summaries import approved, one_line, rejected
 from reviews.templatetags.desk import look_of
 from workflows.engine.policy import TriggerPhase
@@ -44,6 +44,13 @@ class Surroundings:
     @cached_property
     def by_id(self) -> dict[str, TaskView]:
         return {task.id: task for task in self.tasks}
+
+    @cached_property
+    def _rules(self) -> Mapping[tuple[str, str], Rules]:
+        """What is secret in the data of the held task, and of those that it reads."""
+        task = self.by_id[self.hold.task_id]
+        near = (self.by_id[name] for name in task.needs if name in self.by_id)
+        return task_rules(self.execution, [task, *near])
 
     # --- where the run stands -------------------------------------------------------------------
 
@@ -92,7 +99,7 @@ class Surroundings:
 
     def _item(self, task: TaskView, side: str, text: str) -> dict[str, Any]:
         """What a task ran with or gave, to unfold; its secrets masked."""
-        view = task_views(self.execution, [task])[task.id, side]
+        view = masked(getattr(task, side), self._rules[task.id, side])
         place = task_place(self.execution.pk, task.id, side)
         masks = masks_context(view, place, may=self.may_reveal)
         told = {"task": task.id, "value": one_line(view.value)}
