@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,29 +72,42 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def pairs(left: Sequence[TaskView], right: Sequence[TaskView]) -> list[Pair]:
+#: (id of a task, `inputs` or `output`, what it is on the left, on the right) → what differs.
+Compare = Callable[[str, str, Any, Any], Difference]
+
+
+def as_it_is(_task: str, _side: str, left: Any, right: Any) -> Difference:
+    """A task's data with nothing hidden."""
+    return difference(left, right)
+
+
+def pairs(
+    left: Sequence[TaskView], right: Sequence[TaskView], compare: Compare = as_it_is
+) -> list[Pair]:
     """Every task of both: in the order of the left run, then those of the right one alone."""
     mine, theirs = {task.id: task for task in left}, {task.id: task for task in right}
     names = [*mine, *(name for name in theirs if name not in mine)]
-    return [_pair(name, mine.get(name), theirs.get(name)) for name in names]
+    return [_pair(name, mine.get(name), theirs.get(name), compare) for name in names]
 
 
-def _pair(name: str, left: TaskView | None, right: TaskView | None) -> Pair:
+def _pair(name: str, left: TaskView | None, right: TaskView | None, compare: Compare) -> Pair:
     if left is None or right is None:
         return Pair(name, left, right, Difference(), Difference())
     return Pair(
         name,
         left,
         right,
-        difference(left.inputs, right.inputs),
-        difference(left.output, right.output),
+        compare(name, "inputs", left.inputs, right.inputs),
+        compare(name, "output", left.output, right.output),
     )
 
 
-def plan_difference(left: Plan, right: Plan) -> PlanDifference:
-    """How the right plan differs from the left one."""
+def plan_difference(
+    left: Plan, right: Plan, compare: Callable[[Any, Any], Difference] = difference
+) -> PlanDifference:
+    """How the right plan differs from the left one; `compare` tells of a task as it is written."""
     mine, theirs = _specs(left), _specs(right)
-    both = [(name, difference(mine[name], theirs[name])) for name in mine if name in theirs]
+    both = [(name, compare(mine[name], theirs[name])) for name in mine if name in theirs]
     return PlanDifference(
         added=_missing(theirs, mine),
         removed=_missing(mine, theirs),

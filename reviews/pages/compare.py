@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +11,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from reviews.comparison import Difference, Pair, PlanDifference, difference, pairs, plan_difference
+from reviews.diffs import same
 from reviews.edits import secret_rules
-from reviews.masking import masked, text_masked
+from reviews.masking import Rules, masked, text_masked
+from reviews.reveals import task_rules
 from reviews.templatetags.desk import seconds_words
 from workflows.models import Execution
 from workflows.selectors import TaskView, revision_of, tasks_of
@@ -25,18 +28,51 @@ _MAX_TASKS = 400
 def compare_context(left: Execution, right: Execution) -> dict[str, Any]:
     """`compare` of the template; workflow and creator of both are loaded."""
     mine, theirs = tasks_of(left)[:_MAX_TASKS], tasks_of(right)[:_MAX_TASKS]
-    found = [_masked(pair, left, right) for pair in pairs(mine, theirs)]
-    rows = tuple(_row(pair, left, right) for pair in found)
-    plan = plan_difference(revision_of(left).plan, revision_of(right).plan)
+    shown = _Shown(left, right, mine, theirs)
+    rows = tuple(_row(pair, left, right) for pair in pairs(mine, theirs, shown.of_task))
+    plan = plan_difference(revision_of(left).plan, revision_of(right).plan, shown.of_whole)
     return {
         "runs": (_run(left), _run(right)),
         "title": _("Run %(left)s and run %(right)s") % {"left": left.pk, "right": right.pk},
         "lineage": _lineage(left, right),
         "rows": rows,
         "summary": _summary(rows),
-        "whole": tuple(_whole(left, right)),
+        "whole": tuple(_whole(left, right, shown)),
         "plan": _plan(plan),
     }
+
+
+class _Shown:
+    """Differences as people see them: equal secrets have equal marks.
+
+    A value is secret on both sides when the policy of either run lists it.
+    """
+
+    def __init__(
+        self, left: Execution, right: Execution, mine: list[TaskView], theirs: list[TaskView]
+    ) -> None:
+        listed = [path for run in (left, right) for path in secret_rules(run, None).paths]
+        self._whole = Rules(paths=tuple(listed))
+        self._left = self._both(task_rules(left, mine))
+        self._right = self._both(task_rules(right, theirs))
+
+    def _both(self, rules: Mapping[tuple[str, str], Rules]) -> dict[tuple[str, str], Rules]:
+        return {place: replace(each, paths=self._whole.paths) for place, each in rules.items()}
+
+    def of_task(self, task: str, side: str, mine: Any, theirs: Any) -> Difference:
+        """The difference of what a task ran with, or gave."""
+        return _difference_of(mine, theirs, self._left[task, side], self._right[task, side])
+
+    def of_whole(self, mine: Any, theirs: Any) -> Difference:
+        """The difference of two values that have no schema here."""
+        return _difference_of(mine, theirs, self._whole, self._whole)
+
+
+def _difference_of(mine: Any, theirs: Any, left: Rules, right: Rules) -> Difference:
+    if same(mine, theirs):
+        return Difference()
+    before = masked(mine, left)
+    return difference(before.value, masked(theirs, right, after=before).value)
 
 
 def _run(execution: Execution) -> dict[str, Any]:
@@ -65,32 +101,14 @@ def _lineage(left: Execution, right: Execution) -> str:
     return ""
 
 
-def _whole(left: Execution, right: Execution) -> list[dict[str, Any]]:
+def _whole(left: Execution, right: Execution, shown: _Shown) -> list[dict[str, Any]]:
     values = (
         (_("Inputs"), left.inputs, right.inputs),
         (_("Context"), left.context, right.context),
         (_("Policy"), left.policy, right.policy),
     )
-    found = ((title, _shown_difference(mine, theirs, left)) for title, mine, theirs in values)
+    found = ((title, shown.of_whole(mine, theirs)) for title, mine, theirs in values)
     return [_difference(title, each) for title, each in found if each.any]
-
-
-def _shown_difference(mine: Any, theirs: Any, run: Execution) -> Difference:
-    """The difference of two values as people see them: equal secrets have equal marks."""
-    rules = secret_rules(run, None)
-    first = masked(mine, rules)
-    return difference(first.value, masked(theirs, rules, after=first).value)
-
-
-def _masked(pair: Pair, left: Execution, right: Execution) -> Pair:
-    """The pair with the secrets of what differs masked."""
-    if pair.left is None or pair.right is None or not (pair.inputs.any or pair.output.any):
-        return pair
-    return replace(
-        pair,
-        inputs=_shown_difference(pair.left.inputs, pair.right.inputs, left),
-        output=_shown_difference(pair.left.output, pair.right.output, right),
-    )
 
 
 def _difference(title: str, found: Difference) -> dict[str, Any]:

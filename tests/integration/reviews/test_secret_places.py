@@ -8,6 +8,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from graphrag.models import Tool
+from reviews.masking import mark
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from tests.integration.reviews.test_desk import browser
 from workflows.models import Execution, Hold
@@ -32,6 +34,40 @@ def compared(user: User, left: Execution, right: Execution) -> str:
 
 
 # --- two runs -------------------------------------------------------------------------------------
+
+
+def test_what_one_run_calls_secret_is_masked_beside_another(start: Start, operator: User) -> None:
+    first = start(echo("a", {"city": "Graz", "n": 1}), policy={"secrets": ["city"]})
+    second = start(echo("a", {"city": "Linz", "n": 2}))
+    for left, right in ((first, second), (second, first)):
+        page = compared(operator, left, right)
+        assert "value.n" in page
+        assert "Graz" not in page
+        assert "Linz" not in page
+
+
+def test_what_a_schema_calls_secret_is_masked_in_a_comparison(start: Start, operator: User) -> None:
+    plan = echo("a", {"$from": "inputs"})
+    runs = [start(plan, inputs={"city": city}) for city in ("Graz", "Linz")]
+    schema = {"type": "object", "properties": {"value": CITY}}
+    Tool.objects.filter(name="builtin.echo").update(input_schema=schema, output_schema=CITY)
+    (row,) = (
+        browser(operator)
+        .get(f"/runs/{runs[0].pk}/compare/{runs[1].pk}/")
+        .context["compare"]["rows"]
+    )
+    shown = [(each.before, each.after) for part in row["parts"] for each in part["changes"]]
+    assert shown == [(mark(1), mark(2))] * 2
+
+
+def test_plans_that_differ_in_a_secret_are_compared_without_it(
+    start: Start, operator: User
+) -> None:
+    runs = [start(echo("a", {"password": f"password-{name}"})) for name in ("one", "two")]
+    page = compared(operator, *runs)
+    assert "arguments.value.password" in page
+    assert "password-one" not in page
+    assert "password-two" not in page
 
 
 # --- plans that change ----------------------------------------------------------------------------
