@@ -10,7 +10,7 @@ from workflows.models import Execution, Hold
 from workflows.selectors import TaskView, messages_of, tasks_of
 
 from .conflicts import decided
-from .edits import payload_schema, secret_rules, shown_payload
+from .edits import inputs_schema, payload_schema, secret_rules, shown_payload
 from .masking import Masked, masked, text_masked
 from .models import HumanReviewRecord
 from .reveals import hold_place, task_views
@@ -58,7 +58,7 @@ def review_context(user: User, execution_id: int) -> ReviewContext:
         version=execution.version,
         layer=execution.layer,
         total_layers=execution.total_layers,
-        inputs=masked(execution.inputs, rules).value,
+        inputs=masked(execution.inputs, secret_rules(execution, inputs_schema(execution))).value,
         context=masked(execution.context, rules).value,
         created_by=execution.created_by.get_username() if execution.created_by else None,
         created_at=execution.created_at,

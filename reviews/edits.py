@@ -93,6 +93,11 @@ def schema_of(target: str, phase: str) -> Any:
     return known.input_schema if phase == TriggerPhase.BEFORE_EXECUTION else known.output_schema
 
 
+def inputs_schema(execution: Execution) -> dict[str, Any]:
+    """The JSON Schema of a run's inputs, its workflow's; {} for a plan of its own."""
+    return execution.workflow.inputs_schema if execution.workflow else {}
+
+
 def checked_edit(hold: Hold, edits: Any, schema: Any) -> Edit | None:
     """What `edits` makes of the payload, or None when it changes nothing.
 

@@ -12,7 +12,7 @@ from django.utils.translation import ngettext
 
 from reviews.comparison import Difference, Pair, PlanDifference, difference, pairs, plan_difference
 from reviews.diffs import same
-from reviews.edits import secret_rules
+from reviews.edits import inputs_schema, secret_rules
 from reviews.masking import Rules, masked, text_masked
 from reviews.reveals import task_rules
 from reviews.templatetags.desk import seconds_words
@@ -63,6 +63,11 @@ class _Shown:
         """The difference of what a task ran with, or gave."""
         return _difference_of(mine, theirs, self._left[task, side], self._right[task, side])
 
+    def of_inputs(self, left: Execution, right: Execution) -> Difference:
+        """The difference of what the runs were started with."""
+        mine, theirs = (replace(self._whole, schema=inputs_schema(run)) for run in (left, right))
+        return _difference_of(left.inputs, right.inputs, mine, theirs)
+
     def of_whole(self, mine: Any, theirs: Any) -> Difference:
         """The difference of two values that have no schema here."""
         return _difference_of(mine, theirs, self._whole, self._whole)
@@ -102,12 +107,11 @@ def _lineage(left: Execution, right: Execution) -> str:
 
 
 def _whole(left: Execution, right: Execution, shown: _Shown) -> list[dict[str, Any]]:
-    values = (
-        (_("Inputs"), left.inputs, right.inputs),
-        (_("Context"), left.context, right.context),
-        (_("Policy"), left.policy, right.policy),
+    found = (
+        (_("Inputs"), shown.of_inputs(left, right)),
+        (_("Context"), shown.of_whole(left.context, right.context)),
+        (_("Policy"), shown.of_whole(left.policy, right.policy)),
     )
-    found = ((title, shown.of_whole(mine, theirs)) for title, mine, theirs in values)
     return [_difference(title, each) for title, each in found if each.any]
 
 

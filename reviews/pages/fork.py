@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from reviews.edits import inputs_schema
 from reviews.forms import payload_fields
 from workflows.engine.dag import Revision
 from workflows.journal import load_revision
@@ -33,11 +34,6 @@ class Draft:
     mode: str = "form"
     errors: tuple[FieldError, ...] = ()
     rejected: dict[str, str] | None = None
-
-
-def inputs_schema(execution: Execution) -> dict[str, Any]:
-    """The schema of the workflow's inputs; {} for a plan of its own."""
-    return execution.workflow.inputs_schema if execution.workflow else {}
 
 
 def unchanged(execution: Execution, checkpoint: Checkpoint, mode: str) -> Draft:

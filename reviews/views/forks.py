@@ -13,9 +13,10 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 from django.views.generic import View
 
+from reviews.edits import inputs_schema
 from reviews.forms import posted_json, posted_value
 from reviews.pages.compare import compare_context
-from reviews.pages.fork import Draft, fork_context, inputs_schema, unchanged
+from reviews.pages.fork import Draft, fork_context, unchanged
 from workflows.access import may_operate
 from workflows.models import Checkpoint, Execution
 from workflows.schemas import FieldError, FormValue

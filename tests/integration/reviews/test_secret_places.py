@@ -11,8 +11,10 @@ from django.test.utils import CaptureQueriesContext
 from graphrag.models import Tool
 from reviews.masking import mark
 from tests.integration.reviews.conftest import Start, echo, only_hold
-from tests.integration.reviews.test_desk import browser
-from workflows.models import Execution, Hold
+from tests.integration.reviews.test_desk import api, browser
+from workflows.jobs import run_to_rest
+from workflows.models import Execution, Hold, Workflow
+from workflows.services import start_execution
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -68,6 +70,25 @@ def test_plans_that_differ_in_a_secret_are_compared_without_it(
     assert "arguments.value.password" in page
     assert "password-one" not in page
     assert "password-two" not in page
+
+
+def test_what_a_workflow_calls_secret_in_its_inputs_is_masked(
+    start: Start, operator: User, reviewer: User
+) -> None:
+    plan = {"tasks": [echo("a", phase=BEFORE)]}
+    workflow = Workflow.objects.create(name="w", title="W", plan=plan, inputs_schema=CITY)
+    first, second = (
+        run_to_rest(
+            start_execution(actor=operator, workflow=workflow, plan=None, inputs={"city": city}).pk
+        )
+        for city in ("Graz", "Linz")
+    )
+    page = compared(operator, first, second)
+    assert '<span class="change-path">city</span>' in page
+    assert "Graz" not in page
+    assert "Linz" not in page
+    told = api(reviewer).get(f"/api/v1/reviews/pending/{first.pk}/").json()
+    assert told["inputs"] == {"city": mark(1)}
 
 
 # --- plans that change ----------------------------------------------------------------------------
