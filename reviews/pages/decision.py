@@ -104,7 +104,7 @@ def decision_context(user: User, hold: Hold, answer: Answer | None = None) -> di
         "undo": undo_context(user, hold),
         **rounds_context(hold, view),
         "escalation": escalation_context(shown, answer.asked if answer else NARROWEST),
-        "plan_review": _plan_review(shown, mine, answer),
+        "plan_review": _plan_review(hold, view, mine, answer),
         **effects(around),
         "ahead": behind(hold),
         **settled.outcome(hold, state, mine, around, view),
@@ -128,14 +128,14 @@ def _presets(hold: Hold) -> tuple[str, ...]:
 
 
 def _plan_review(
-    hold: Hold, mine: list[HumanReviewRecord], answer: Answer | None
+    hold: Hold, view: Masked, mine: list[HumanReviewRecord], answer: Answer | None
 ) -> dict[str, Any] | None:
     approved = [each for each in mine if each.decision == "APPROVE"]
     decided = None
     if approved and hold.status == Hold.Status.APPROVED:
         record = approved[-1]
         decided = record.modified_data if record.is_edited else record.original_data
-    return plan_review_context(hold, answer.kept if answer else ALL_KEPT, decided)
+    return plan_review_context(hold, view, answer.kept if answer else ALL_KEPT, decided)
 
 
 def status_context(user: User, hold: Hold) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from reviews.dag_svg import DagTask, Picture, layout
+from reviews.diffs import Change as Difference
 from reviews.diffs import diff
+from reviews.masking import Masked, masked
 from reviews.sentences import in_language
 from workflows.engine.changes import Change, Spec, as_written, dropped_with
 from workflows.engine.dag import Layers, Plan
@@ -28,8 +30,10 @@ class PlanDiff:
 
     `layers` are those of the plan with the whole change; `gone` are tasks of it that a reviewer
     dropped; `why` says for added tasks what speaks for them; `done` are ids of tasks that have run.
+    `view` is what was masked before: tasks are masked by its rules, and with its numbers.
     """
 
+    view: Masked
     before: Plan
     old_layers: Layers
     layers: Layers
@@ -115,8 +119,8 @@ def _added(task: Spec, shown: PlanDiff) -> dict[str, Any]:
         "after": ", ".join(sorted(task.needs)),
         "confidence": told.get("confidence"),
         "reasons": ", ".join(in_language(str(each)) for each in told.get("reasons", ())),
-        "values_json": json.dumps(dict(task.values), indent=2, ensure_ascii=False),
-        "code": getattr(task, "code", ""),
+        "values_json": json.dumps(_hidden(dict(task.values), shown), indent=2, ensure_ascii=False),
+        "code": _hidden(getattr(task, "code", ""), shown),
         "dropped": task.id in shown.gone,
         "follows": ", ".join(sorted(follows)),
     }
@@ -126,9 +130,19 @@ def _changed(task: Spec, shown: PlanDiff) -> dict[str, Any]:
     old = shown.before.by_id.get(task.id)
     return {
         "id": task.id,
-        "changes": diff(as_written(old), as_written(task)) if old else (),
+        "changes": _differences(old, task, shown) if old else (),
         "dropped": task.id in shown.gone,
     }
+
+
+def _differences(old: Spec, task: Spec, shown: PlanDiff) -> tuple[Difference, ...]:
+    before = masked(as_written(old), shown.view.rules, after=shown.view)
+    after = masked(as_written(task), shown.view.rules, after=before)
+    return diff(before.value, after.value)
+
+
+def _hidden(value: Any, shown: PlanDiff) -> Any:
+    return masked(value, shown.view.rules, after=shown.view).value
 
 
 def _permissions(tasks: Iterable[Spec], gone: Collection[str]) -> Iterable[dict[str, Any]]:

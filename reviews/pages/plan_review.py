@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
+from reviews.masking import Masked
 from workflows.engine.changes import Change, changed_plan, dropped_with, in_payload, without
 from workflows.engine.dag import Revision
 from workflows.engine.state import HoldReason
@@ -71,27 +72,27 @@ def kept_by(data: QueryDict, hold: Hold) -> Kept:
     return Kept(gone, confirmed, errors)
 
 
-def plan_review_context(hold: Hold, kept: Kept, decided: Any) -> dict[str, Any] | None:
+def plan_review_context(
+    hold: Hold, view: Masked, kept: Kept, decided: Any
+) -> dict[str, Any] | None:
     """`d.plan_review` of the templates; None for every other kind of hold.
 
-    `decided` is the payload as it was approved, None while nobody has.
+    `view` is the payload as people see it, `decided` the payload as it was approved, None while
+    nobody has.
     """
     if not is_plan_review(hold):
         return None
-    payload = _payload(hold)
-    change = in_payload(payload)
+    payload, told = _payload(hold), dict(view.value or {})
     gone = _gone_from(payload, decided) if decided is not None else kept.gone
-    shown = _diff(hold, change, gone)
     return {
-        "requirement": payload["requirement"],
-        "asked_by": str(payload["asked_by"]).removeprefix("agent:"),
-        "by_agent": str(payload["asked_by"]).startswith("agent:"),
-        "context": payload["context"],
+        "requirement": told["requirement"],
+        "asked_by": str(told["asked_by"]).removeprefix("agent:"),
+        "by_agent": str(told["asked_by"]).startswith("agent:"),
         "gone": " ".join(sorted(gone)),
         "gone_words": ", ".join(sorted(gone)),
         "label": _label(gone),
         "moved": hold.status == Hold.Status.OPEN and hold.execution.revision != payload["revision"],
-        **diff_context(shown),
+        **diff_context(_diff(hold, view, in_payload(payload), gone)),
     }
 
 
@@ -109,13 +110,14 @@ def _label(gone: frozenset[str]) -> str:
     return text % {"n": len(gone)}
 
 
-def _diff(hold: Hold, change: Change, gone: frozenset[str]) -> PlanDiff:
+def _diff(hold: Hold, view: Masked, change: Change, gone: frozenset[str]) -> PlanDiff:
     """Against the plan as it is; once it is decided, as it was then."""
     execution, payload = hold.execution, _payload(hold)
     is_open = hold.status == Hold.Status.OPEN
     before = load_revision(execution.pk, execution.revision if is_open else payload["revision"])
     begun = (execution.layer if is_open else hold.layer) + 1
     return PlanDiff(
+        view=view,
         before=before.plan,
         old_layers=before.layers,
         layers=_layers(before, change, begun),

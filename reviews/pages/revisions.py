@@ -8,6 +8,8 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 
+from reviews.edits import secret_rules
+from reviews.masking import masked, text_masked
 from workflows.engine.changes import change_between
 from workflows.journal import load_revision
 from workflows.models import Execution, ExecutionEvent, Hold, PlanRevision
@@ -33,6 +35,7 @@ def revision_context(execution: Execution, number: int) -> dict[str, Any]:
     before, after = load_revision(execution.pk, number - 1), load_revision(execution.pk, number)
     told = event.payload
     shown = PlanDiff(
+        view=masked(None, secret_rules(execution, None)),
         before=before.plan,
         old_layers=before.layers,
         layers=after.layers,
@@ -44,7 +47,7 @@ def revision_context(execution: Execution, number: int) -> dict[str, Any]:
     asked_by = _asked_by(hold, event)
     return {
         "title": _(_CAUSES.get(told["cause"], N_("The plan was changed"))),
-        "requirement": told.get("requirement", ""),
+        "requirement": text_masked(told.get("requirement", "")),
         "number": number,
         "by": asked_by.removeprefix("agent:"),
         "by_agent": asked_by.startswith("agent:"),

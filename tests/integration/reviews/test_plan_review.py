@@ -326,3 +326,37 @@ def test_a_change_that_is_not_there_or_not_visible_is_404(
         client = Client()
         client.force_login(user)
         assert client.get(f"/runs/{asked.pk}/plan/{number}/").status_code == 404
+
+
+def test_secrets_of_a_plan_change_are_masked_and_change_nothing_of_it(
+    start: Start, folder: Path, reviewer: User
+) -> None:
+    """A reference below a secret's name stays one: where the task stands in the picture goes by it.
+
+    A task of the plan as it is has its secrets masked beside those it would have then.
+    """
+    old = echo("last", {"files": {"$from": "list"}, "password": "first-word"})
+    hold = only_hold(start(listing(), old, policy={**AGENT, "replan_review": True}))
+    assert isinstance(hold.payload, dict)
+    mail = echo("mail", {"token": {"$from": "list"}, "password": "new-mail-word"})
+    last = echo("last", {"files": 1, "password": "changed-word"})
+    hold.payload["added"]["mail"] = {"task": mail, "why": {}}
+    hold.payload["changed"]["last"] = {"before": old, "after": last}
+    Hold.objects.filter(pk=hold.pk).update(payload=hold.payload)
+    found = page_context(reviewer, hold)
+    mail_shown = next(each for each in found["added"] if each["id"] == "mail")
+    assert mail_shown["after"] == "list"
+    (changed,) = found["changed"]
+    assert {"arguments.value.files", "arguments.value.password"} <= {
+        each.dotted for each in changed["changes"]
+    }
+    text = page(reviewer, f"/review/{hold.execution_id}/{hold.id}/")
+    for secret in ("new-mail-word", "changed-word", "first-word"):
+        assert secret not in text
+
+
+def page_context(user: User, hold: Hold) -> dict[str, Any]:
+    client = Client()
+    client.force_login(user)
+    found: dict[str, Any] = client.get(f"/review/{hold.execution_id}/{hold.id}/").context["d"]
+    return dict(found["plan_review"])

@@ -14,7 +14,7 @@ from tests.integration.reviews.conftest import Start, echo, only_hold
 from tests.integration.reviews.test_desk import api, browser
 from workflows.jobs import run_to_rest
 from workflows.models import Execution, Hold, Workflow
-from workflows.services import start_execution
+from workflows.services import parse_command, start_execution, submit_command
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -92,6 +92,24 @@ def test_what_a_workflow_calls_secret_in_its_inputs_is_masked(
 
 
 # --- plans that change ----------------------------------------------------------------------------
+
+
+def test_a_changed_plan_is_shown_without_its_secrets(start: Start, operator: User) -> None:
+    later = {**echo("later", {"password": "was-secret"}), "depends_on": ["first"]}
+    hold = only_hold(start(echo("first", phase=BEFORE), later))
+    command = parse_command(
+        {
+            "kind": "modify_args",
+            "task_id": "later",
+            "arguments": {"value": {"password": "is-secret", "n": 1}},
+        }
+    )
+    submit_command(execution_id=hold.execution_id, command=command, actor="operator", source="test")
+    run_to_rest(hold.execution_id)
+    page = read(operator, f"/runs/{hold.execution_id}/plan/2/")
+    assert "arguments.value.password" in page
+    assert "was-secret" not in page
+    assert "is-secret" not in page
 
 
 # --- the run --------------------------------------------------------------------------------------
