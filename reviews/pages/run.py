@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from reviews.dag_svg import DagTask, Picture, layout, with_links
+from reviews.edits import secret_rules
 from reviews.masking import Masked, text_masked
 from reviews.reveals import SIDES, may_reveal, task_place, task_views
 from reviews.sentences import in_language
@@ -28,7 +29,7 @@ from .capabilities import offer
 from .lineage import fork_urls, lineage
 from .masks import masks_context
 from .revisions import plan_links
-from .story import Group, timeline
+from .story import Group, Hidden, timeline
 from .watching import as_seen, queued
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
     forks = fork_urls(execution) if may else {}
     shown = tasks[:_MAX_TASKS_WITH_DATA]
     views = task_views(execution, shown)
+    hidden = Hidden(
+        secret_rules(execution, None), {place: view.rules for place, view in views.items()}
+    )
     reveal = may_reveal(user, execution)
     live = not ExecutionStatus(execution.status).is_final
     return {
@@ -82,7 +86,7 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
             }
             for task in shown
         ),
-        "groups": _groups(events, tasks, forks, plan_links(execution, events)),
+        "groups": _groups(events, tasks, forks, plan_links(execution, events), hidden),
         "queued": queued(execution) if live else (),
         "fork_url": "" if live else forks.get(max(forks, default=-1), ""),
         "learned_url": reverse("reviews:learned", args=(execution.pk,))
@@ -204,11 +208,12 @@ def _groups(
     tasks: list[TaskView],
     forks: dict[int, str],
     links: dict[int, tuple[str, str]],
+    hidden: Hidden,
 ) -> tuple[Group, ...]:
     total = Counter(task.layer for task in tasks)
     done = Counter(task.layer for task in tasks if task.status in _SETTLED)
     counts = {layer: (done[layer], number) for layer, number in total.items()}
-    return tuple(timeline(events, counts, forks, links))
+    return tuple(timeline(events, counts, forks, links, hidden))
 
 
 # --- steering -------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from django.utils.translation import ngettext
 from reviews import conf, selectors
 from reviews.counting import counted
 from reviews.forms import payload_fields
+from reviews.masking import text_masked
 from reviews.sentences import in_language
 from reviews.summaries import one_line
 from reviews.templatetags.desk import look_of
@@ -99,7 +100,7 @@ def _summary(run: Execution, holds: list[Hold]) -> str:
         text = ngettext("%(waits)s and %(n)s more", "%(waits)s and %(n)s more", more)
         return text % {"waits": waits, "n": more}
     if run.error:
-        return one_line(run.error, 120)
+        return one_line(text_masked(run.error), 120)
     return look_of(run.status).word
 
 

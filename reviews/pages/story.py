@@ -12,10 +12,11 @@ from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
 from reviews.counting import counted
-from reviews.masking import masked, text_masked
+from reviews.masking import NO_RULES, Rules, masked, text_masked
 from reviews.sentences import in_language
 from reviews.templatetags.desk import duration_words, seconds_words
 from workflows.engine.faults import attempt_words
+from workflows.engine.policy import TriggerPhase
 from workflows.models import ExecutionEvent
 
 from . import words
@@ -43,6 +44,16 @@ class _Line:
     names_actor: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """What is secret: in everything of the run, and by (task id, side) in a task's data."""
+
+    rules: Rules = NO_RULES
+    of_tasks: Mapping[tuple[str, str], Rules] = field(default_factory=dict)
+
+
+#: Nothing is secret but what its name or look says.
+NOTHING_LISTED = Hidden()
 #: Characters of a message that stand in the timeline, and that can be unfolded.
 _MAX_SAID, _MAX_READ = 1500, 200_000
 _ROLES = {
@@ -59,11 +70,12 @@ def timeline(
     counts: Mapping[int, tuple[int, int]],
     forks: Mapping[int, str] | None = None,
     links: Mapping[int, tuple[str, str]] | None = None,
+    hidden: Hidden = NOTHING_LISTED,
 ) -> list[Group]:
     """Groups in order; `counts` gives (settled, all) tasks per layer.
 
     `forks` is where a new run can go on from: layer of a checkpoint → address.  `links` are pages
-    that tell more of an event: its seq → address and words.
+    that tell more of an event: its seq → address and words.  `hidden` says what is secret.
     """
     groups = [Group(_("Start"))]
     for event in events:
@@ -71,7 +83,7 @@ def timeline(
             layer = int(event.payload["layer"])
             done, total = counts.get(layer, (0, 0))
             groups.append(Group(_("Layer %(layer)s") % {"layer": layer + 1}, done, total))
-        line = entry(event)
+        line = entry(event, hidden)
         if event.kind == "layer_closed" and forks:
             line["fork_url"] = forks.get(event.payload["layer"], "")
         if links and event.seq in links:
@@ -80,12 +92,11 @@ def timeline(
     return [group for group in groups if group.entries]
 
 
-def entry(event: ExecutionEvent) -> dict[str, Any]:
+def entry(event: ExecutionEvent, hidden: Hidden = NOTHING_LISTED) -> dict[str, Any]:
     """One event as a line of the timeline."""
     if event.kind == "message_added":
         return _message(event)
     line = _LINES.get(event.kind, _other)(event.payload, event.actor)
-    told = {"kind": event.kind, "seq": event.seq, "source": event.source, **event.payload}
     actor = "" if line.names_actor or event.actor in ("system", "") else event.actor
     return {
         "seq": event.seq,
@@ -96,8 +107,19 @@ def entry(event: ExecutionEvent) -> dict[str, Any]:
         "subject": line.subject,
         "at": event.created_at,
         "actor": actor,
-        "json": json.dumps(masked(told).value, indent=2, ensure_ascii=False),
+        "json": json.dumps(_told(event, hidden), indent=2, ensure_ascii=False),
     }
+
+
+def _told(event: ExecutionEvent, hidden: Hidden) -> Any:
+    """What was noted, secrets masked; an edit is of a task's data and has its schema."""
+    noted = {"kind": event.kind, "seq": event.seq, "source": event.source, **event.payload}
+    view = masked({**noted, "edits": None} if "edits" in noted else noted, hidden.rules)
+    if noted.get("edits") is None:
+        return view.value
+    side = "inputs" if noted.get("phase") == TriggerPhase.BEFORE_EXECUTION else "output"
+    rules = hidden.of_tasks.get((noted.get("task_id") or "", side), hidden.rules)
+    return {**view.value, "edits": masked(noted["edits"], rules, after=view).value}
 
 
 def _message(event: ExecutionEvent) -> dict[str, Any]:

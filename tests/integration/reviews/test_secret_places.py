@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.db import connection
+from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
 from graphrag.models import Tool
+from reviews import services
 from reviews.masking import mark
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from tests.integration.reviews.test_desk import api, browser
@@ -113,6 +115,39 @@ def test_a_changed_plan_is_shown_without_its_secrets(start: Start, operator: Use
 
 
 # --- the run --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["policy", "schema"])
+def test_an_edit_in_the_timeline_is_masked_as_its_payload_is(
+    start: Start, reviewer: User, how: str
+) -> None:
+    policy = {"secrets": ["value.city"]} if how == "policy" else {}
+    hold = only_hold(start(echo("a", {"city": "Graz"}, phase=BEFORE), policy=policy))
+    if how == "schema":
+        schema = {"type": "object", "properties": {"value": CITY}}
+        Tool.objects.filter(name="builtin.echo").update(input_schema=schema, output_schema=CITY)
+    services.decide(
+        hold_id=hold.id,
+        user=reviewer,
+        decision="APPROVE",
+        version=hold.execution.version,
+        edits={"value": {"city": "Linz"}},
+        source="test",
+    )
+    page = read(reviewer, f"/runs/{hold.execution_id}/")
+    assert "hold_decided" in page
+    assert "Linz" not in page
+
+
+def test_the_list_of_runs_masks_what_went_wrong(start: Start, operator: User) -> None:
+    run = start(echo("a", phase=BEFORE))
+    Hold.objects.filter(execution=run).update(status="CLOSED")
+    Execution.objects.filter(pk=run.pk).update(
+        status="FAILED", version=F("version") + 1, error="no use: password=hunter22"
+    )
+    page = read(operator, "/runs/")
+    assert "no use: password=" in page
+    assert "hunter22" not in page
 
 
 # --- how it is read -------------------------------------------------------------------------------
