@@ -8,7 +8,6 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 
-from reviews import conf, selectors
 from reviews.denials import denials
 from reviews.models import DeniedAttempt
 from reviews.sentences import in_language
@@ -29,7 +28,6 @@ _TRIED = {
 
 def denied_context(user: User, *, cursor: str) -> dict[str, Any]:
     """The context of kept.TEMPLATE; raises selectors.BadCursor."""
-    page = selectors.page(denials(user), cursor=cursor, size=conf.page_size())
     said = KeptWords(
         heading=_("Denied attempts"),
         lead=_(
@@ -42,13 +40,8 @@ def denied_context(user: User, *, cursor: str) -> dict[str, Any]:
             " the reason."
         ),
     )
-    return kept_context(
-        said,
-        map(_entry, page.rows),
-        address=reverse("reviews:denied"),
-        cursor=cursor,
-        following=page.next,
-    )
+    address = reverse("reviews:denied")
+    return kept_context(said, denials(user), _entry, address=address, cursor=cursor)
 
 
 def _entry(attempt: DeniedAttempt) -> Entry:

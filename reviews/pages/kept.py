@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
+from django.db.models import Model, QuerySet
+
+from reviews import conf, selectors
+
+M = TypeVar("M", bound=Model)
 #: The template of all of them.
 TEMPLATE = "reviews/kept.html"
 
@@ -35,26 +40,27 @@ class KeptWords:
 
 def kept_context(
     said: KeptWords,
-    entries: Iterable[Entry],
+    rows: QuerySet[M],
+    entry: Callable[[M], Entry],
     *,
     address: str,
     cursor: str,
-    following: str,
     asked: Mapping[str, str] | None = None,
     chips: Iterable[tuple[str, str]] = (),
 ) -> dict[str, Any]:
-    """The context of TEMPLATE.
+    """The context of TEMPLATE, of a page of rows; raises selectors.BadCursor.
 
-    `cursor` is this page's, "" for the first; `following` the next one's, "" for none. `asked` are
-    the filters that the addresses repeat, and `chips` the same as (name, value) in words.
+    `cursor` is the page's, "" for the first. `asked` are the filters that the addresses repeat, and
+    `chips` the same as (name, value) in words.
     """
+    page = selectors.page(rows, cursor=cursor, size=conf.page_size())
     query = dict(asked or {})
     return {
         "said": said,
-        "rows": tuple(entries),
+        "rows": tuple(map(entry, page.rows)),
         "chips": tuple(chips),
         "address": address,
-        "next_url": _url(address, query | {"cursor": following}) if following else "",
+        "next_url": _url(address, query | {"cursor": page.next}) if page.next else "",
         "previous_url": _url(address, query) if cursor else "",
         "page_words": "",
     }

@@ -8,7 +8,6 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from reviews import conf, selectors
 from reviews.masking import Masked, Secret, mark
 from reviews.models import SecretReveal
 from reviews.reveals import REFUSED, reveals
@@ -64,7 +63,6 @@ def revealed_context(secret: Secret) -> dict[str, Any]:
 
 def reveals_context(user: User, *, cursor: str) -> dict[str, Any]:
     """The context of kept.TEMPLATE: what was shown to whom; raises selectors.BadCursor."""
-    page = selectors.page(reveals(user), cursor=cursor, size=conf.page_size())
     said = KeptWords(
         heading=_("Masked values that were shown"),
         lead=_(
@@ -76,13 +74,13 @@ def reveals_context(user: User, *, cursor: str) -> dict[str, Any]:
             "Passwords, tokens and keys are masked. When somebody reveals one, it is noted here."
         ),
     )
-    entries = (
-        Entry(sentence=reveal_sentence(each), subject=each.path, at=each.at, url=_url(each))
-        for each in page.rows
-    )
-    return kept_context(
-        said, entries, address=reverse("reviews:reveals"), cursor=cursor, following=page.next
-    )
+    address = reverse("reviews:reveals")
+    return kept_context(said, reveals(user), _entry, address=address, cursor=cursor)
+
+
+def _entry(shown: SecretReveal) -> Entry:
+    sentence = reveal_sentence(shown)
+    return Entry(sentence=sentence, subject=shown.path, at=shown.at, url=_url(shown))
 
 
 def reveal_sentence(shown: SecretReveal, *, short: bool = False) -> str:

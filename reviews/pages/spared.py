@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from reviews import conf, selectors
 from reviews.sentences import in_language
 from reviews.spared import spared
 from workflows.models import ExecutionEvent
@@ -33,14 +32,13 @@ def spared_context(user: User, *, cursor: str, workflow: str, rule: str) -> dict
         rows = rows.filter(execution__title=asked["workflow"])
     if "rule" in asked:
         rows = rows.filter(payload__rule=asked["rule"])
-    page = selectors.page(rows, cursor=cursor, size=conf.page_size())
     names = {"workflow": _("Workflow"), "rule": _("Rule")}
     return kept_context(
         _words(),
-        map(_entry, page.rows),
+        rows,
+        _entry,
         address=reverse("reviews:spared"),
         cursor=cursor,
-        following=page.next,
         asked=asked,
         chips=((names[name], value) for name, value in asked.items()),
     )

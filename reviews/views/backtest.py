@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
-from reviews import backtests, selectors
+from reviews import backtests
 from reviews.models import Backtest
 from reviews.pages.backtest import check_context, draft_context, read_draft, workflow_of
 from reviews.pages.backtest_report import report_context
@@ -27,7 +27,7 @@ from workflows.models import Workflow
 from workflows.models_rules import RuleVersion
 from workflows.services import InvalidRequest
 
-from .common import SeeOther, fragment, page, person
+from .common import SeeOther, fragment, good_cursor, page, person
 
 
 def _allowed(request: HttpRequest) -> None:
@@ -181,13 +181,11 @@ def _again(request: HttpRequest, workflow: Workflow) -> RuleVersion:
 @require_safe
 def spared(request: HttpRequest) -> HttpResponse:
     """The reviews that rules spared; `?workflow=` and `?rule=` narrow it."""
-    try:
+    with good_cursor():
         context = spared_context(
             person(request),
             cursor=request.GET.get("cursor", ""),
             workflow=request.GET.get("workflow", ""),
             rule=request.GET.get("rule", ""),
         )
-    except selectors.BadCursor:
-        raise Http404 from None
     return page(request, TEMPLATE, context, section="history")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -75,6 +77,15 @@ def _vary(response: HttpResponse) -> HttpResponse:
 def text_of(request: HttpRequest, name: str) -> str:
     """A query parameter as a search text that the database can take."""
     return request.GET.get(name, "").replace("\0", "").strip()[:_LONGEST_QUERY]
+
+
+@contextmanager
+def good_cursor() -> Iterator[None]:
+    """Around reading a page of a list: a cursor that is none of the list's is Http404."""
+    try:
+        yield
+    except selectors.BadCursor:
+        raise Http404 from None
 
 
 def visible_execution(request: HttpRequest, execution_id: int) -> Execution:

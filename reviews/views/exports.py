@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.views.decorators.http import require_safe
 
-from reviews import selectors
 from reviews.exports import FORMATS, export_of
 from reviews.history import filtered, parse_filters, records
 from reviews.pages.denied import denied_context
 from reviews.pages.kept import TEMPLATE
 
-from .common import page, person
+from .common import good_cursor, page, person
 
 _NOT_FILTERS = frozenset({"as", "cursor"})
 
@@ -46,8 +45,6 @@ def export(request: HttpRequest) -> HttpResponseBase:
 @require_safe
 def denied(request: HttpRequest) -> HttpResponse:
     """Who tried to decide what was not theirs."""
-    try:
+    with good_cursor():
         context = denied_context(person(request), cursor=request.GET.get("cursor", ""))
-    except selectors.BadCursor:
-        raise Http404 from None
     return page(request, TEMPLATE, context, section="history")

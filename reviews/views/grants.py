@@ -4,34 +4,31 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
-from reviews import selectors
 from reviews.pages.grants import grants_context
 from reviews.sentences import in_language
 from workflows.engine.decide import Refused
 from workflows.engine.faults import attempt_words
 from workflows.grants import ledger, revoke
 
-from .common import SeeOther, page, person
+from .common import SeeOther, good_cursor, page, person
 
 
 @login_required
 @require_safe
 def grants(request: HttpRequest) -> HttpResponse:
     """What tasks may do because somebody allowed it; `?all=1` for the whole ledger."""
-    try:
+    with good_cursor():
         context = grants_context(
             person(request),
             whole=request.GET.get("all") == "1",
             cursor=request.GET.get("cursor", ""),
         )
-    except selectors.BadCursor:
-        raise Http404 from None
     return page(request, "reviews/grants.html", context, section="history")
 
 

@@ -6,21 +6,18 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from reviews import selectors
 from reviews.history import records
 from reviews.pages.history import history_context, record_context
 
-from .common import page, person
+from .common import good_cursor, page, person
 
 
 @login_required
 @require_safe
 def history(request: HttpRequest) -> HttpResponse:
     """Decisions, newest first; the filters stand in the address."""
-    try:
+    with good_cursor():
         context = history_context(person(request), request.GET)
-    except selectors.BadCursor:
-        raise Http404 from None
     return page(request, "reviews/history.html", context, section="history")
 
 

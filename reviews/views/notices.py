@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from reviews import selectors
 from reviews.notices import inbox
 from reviews.notices.preferences import save_wishes
 from reviews.pages.notices import bell_context, notices_context, preferences_context
 
-from .common import SeeOther, fragment, is_htmx, page, person
+from .common import SeeOther, fragment, good_cursor, is_htmx, page, person
 
 _MOST_MARKED = 200
 
@@ -24,10 +23,8 @@ _MOST_MARKED = 200
 def notices(request: HttpRequest) -> HttpResponse:
     """All my notices, or the unread."""
     show, cursor = request.GET.get("show", ""), request.GET.get("cursor", "")
-    try:
+    with good_cursor():
         context = notices_context(person(request), show=show, cursor=cursor)
-    except selectors.BadCursor:
-        raise Http404 from None
     return page(request, "reviews/notices.html", context, section="notices")
 
 

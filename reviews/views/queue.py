@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.views.decorators.http import require_safe
 
@@ -12,7 +12,7 @@ from reviews.filters import parse_queue_filters
 from reviews.pages.decision import decision_context
 from reviews.pages.queue import Changed, controls_context, rows_context
 
-from .common import is_htmx, page, person
+from .common import good_cursor, is_htmx, page, person
 
 
 @login_required
@@ -26,7 +26,7 @@ def queue(request: HttpRequest) -> HttpResponse:
     viewer = selectors.Viewer(person(request))
     is_rows = is_htmx(request) and request.headers.get("HX-Target") == "queue-list"
     tab, filters = request.GET.get("tab", "me"), parse_queue_filters(request.GET)
-    try:
+    with good_cursor():
         context = rows_context(
             viewer,
             tab=tab,
@@ -34,8 +34,6 @@ def queue(request: HttpRequest) -> HttpResponse:
             cursor=request.GET.get("cursor", ""),
             changed=Changed.of(request.GET) if is_rows else None,
         )
-    except selectors.BadCursor:
-        raise Http404 from None
     context["open_hold"] = request.GET.get("hold", "")
     if is_rows:
         parts = [

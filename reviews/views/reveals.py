@@ -9,13 +9,12 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
-from reviews import selectors
 from reviews.pages.kept import TEMPLATE
 from reviews.pages.masks import revealed_context, reveals_context
 from reviews.reveals import NothingMasked, reveal
 from reviews.rights import NotAllowed
 
-from .common import fragment, is_htmx, page, person
+from .common import fragment, good_cursor, is_htmx, page, person
 
 
 @login_required
@@ -51,8 +50,6 @@ def _answer(request: HttpRequest, context: dict[str, Any], status: int) -> HttpR
 @require_safe
 def reveals(request: HttpRequest) -> HttpResponse:
     """Who had which masked value shown."""
-    try:
+    with good_cursor():
         context = reveals_context(person(request), cursor=request.GET.get("cursor", ""))
-    except selectors.BadCursor:
-        raise Http404 from None
     return page(request, TEMPLATE, context, section="history")

@@ -5,29 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from reviews import selectors
 from reviews.pages.run import run_context
 from reviews.pages.runs import runs_context
 
-from .common import fragment, is_htmx, page, person, text_of, visible_execution
+from .common import fragment, good_cursor, is_htmx, page, person, text_of, visible_execution
 
 
 @login_required
 @require_safe
 def runs(request: HttpRequest) -> HttpResponse:
     """The newest runs first."""
-    try:
+    with good_cursor():
         context = runs_context(
             person(request),
             q=text_of(request, "q"),
             status=request.GET.get("status", ""),
             cursor=request.GET.get("cursor", ""),
         )
-    except selectors.BadCursor:
-        raise Http404 from None
     if is_htmx(request):
         return fragment(request, "reviews/_run_rows.html", context)
     return page(request, "reviews/runs.html", context, section="runs")

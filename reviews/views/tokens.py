@@ -10,13 +10,12 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST
 
-from reviews import selectors
 from reviews.pages.tokens import make, sent_form, tokens_context
 from workflows.models import ApiToken
 from workflows.services import InvalidRequest
 from workflows.tokens import revoke
 
-from .common import SeeOther, page, person
+from .common import SeeOther, good_cursor, page, person
 
 TEMPLATE, SECTION = "reviews/tokens.html", "tokens"
 
@@ -28,10 +27,8 @@ def tokens(request: HttpRequest) -> HttpResponse:
     """My tokens.  A POST makes one; its answer is the only one that holds it."""
     user = person(request)
     if request.method != "POST":
-        try:
+        with good_cursor():
             context = tokens_context(user, cursor=request.GET.get("cursor", ""))
-        except selectors.BadCursor:
-            raise Http404 from None
         return page(request, TEMPLATE, context, section=SECTION)
     sent = sent_form(request.POST)
     try:

@@ -8,13 +8,12 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from reviews import selectors
 from reviews.pages.webhooks import endpoint_context, endpoints_context, form_of
 from reviews.sentences import in_language
 from workflows.access import may_subscribe
@@ -24,7 +23,7 @@ from workflows.sealing import SecretLost, unseal
 from workflows.services import InvalidRequest
 from workflows.webhooks import endpoints
 
-from .common import SeeOther, page, person
+from .common import SeeOther, good_cursor, page, person
 
 _LIST, _ONE = "reviews/webhooks.html", "reviews/webhook.html"
 
@@ -81,7 +80,7 @@ def webhook(request: HttpRequest, webhook_id: int) -> HttpResponse:
 
 
 def _page(request: HttpRequest, endpoint: WebhookEndpoint, *, secret: str = "") -> HttpResponse:
-    try:
+    with good_cursor():
         context = endpoint_context(
             person(request),
             endpoint,
@@ -89,8 +88,6 @@ def _page(request: HttpRequest, endpoint: WebhookEndpoint, *, secret: str = "") 
             cursor=request.GET.get("cursor", ""),
             secret=secret,
         )
-    except selectors.BadCursor:
-        raise Http404 from None
     return page(request, _ONE, context, section="webhooks")
 
 
