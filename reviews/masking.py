@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from workflows.engine.bounded_json import JSON, canonical, path_text
-from workflows.redaction import names_secret, secret_spans
+from workflows.redaction import joined_spans, names_secret, secret_spans
 from workflows.schemas.fields import usable_schema
 from workflows.schemas.shapes import Shape, fitting_shape, item_schema, parts_of, shape_of
 
@@ -166,9 +166,9 @@ class _Masker:
         return any(_ends_so(keys, wanted) for wanted in self._listed)
 
     def _text(self, path: _Path, text: str) -> str:
-        spans = [*secret_spans(text), *(match.span() for match in _MARK.finditer(text))]
+        marks = (match.span() for match in _MARK.finditer(text))
         shown, done = [], 0
-        for start, end in _joined(sorted(spans)):
+        for start, end in joined_spans([*secret_spans(text), *marks]):
             shown += [text[done:start], self._mark(path, text[start:end])]
             done = end
         return "".join([*shown, text[done:]])
@@ -189,16 +189,6 @@ def _ends_so(keys: Sequence[str], wanted: Sequence[str]) -> bool:
         return False
     tail = keys[len(keys) - len(wanted) :]
     return all(want in ("*", key) for want, key in zip(wanted, tail, strict=True))
-
-
-def _joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    joined: list[tuple[int, int]] = []
-    for start, end in spans:
-        if joined and start < joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((start, end))
-    return joined
 
 
 def _says_secret(schema: Any, root: Any) -> bool:

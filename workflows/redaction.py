@@ -7,7 +7,7 @@ square brackets that says what stood there.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from workflows.engine.bounded_json import JSON
@@ -64,14 +64,19 @@ def secret_spans(text: str) -> list[tuple[int, int]]:
     Fewer looks than `redact` knows: addresses, card numbers and digests are what a person has to
     read, and are none of these.
     """
-    found = sorted(
+    if len(text) < 8:
+        return []
+    return joined_spans(
         match.span(match.lastindex or 0)
         for pattern in _SECRET_LOOKS
-        if len(text) >= 8
         for match in pattern.finditer(text)
     )
+
+
+def joined_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """[start, end) in order; those that overlap are one, empty ones are none."""
     joined: list[tuple[int, int]] = []
-    for start, end in found:
+    for start, end in sorted(spans):
         if joined and start < joined[-1][1]:
             joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
         elif start < end:
