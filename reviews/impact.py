@@ -52,11 +52,6 @@ def impact(plan: Plan, task_id: str, changed: Iterable[Path], *, output: bool) -
     return Impact(readers, reads.reached({name for names in readers.values() for name in names}))
 
 
-def readers_of(plan: Plan, task_id: str, path: Path) -> tuple[str, ...]:
-    """The tasks that read this path of the task's output, or something in it or above it."""
-    return _Reads(plan).readers(task_id, path)
-
-
 class _Reads:
     """Who reads what of whom: one walk over the plan, however much is asked afterwards."""
 

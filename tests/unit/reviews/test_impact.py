@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reviews.diffs import diff
-from reviews.impact import impact, paths_read, readers_of
+from reviews.diffs import Path, diff
+from reviews.impact import impact, paths_read
 from workflows.engine.dag import Plan
 from workflows.engine.dataflow import condition_holds
 from workflows.engine.expressions import compiled
@@ -24,6 +24,10 @@ def plan(*tasks: dict[str, Any]) -> Plan:
 
 def reads(source: str, select: str | None = None) -> dict[str, Any]:
     return {"value": {"$from": source, **({"select": select} if select else {})}}
+
+
+def readers_of(of: Plan, task: str, path: Path) -> tuple[str, ...]:
+    return impact(of, task, [path], output=True).readers[path]
 
 
 @pytest.mark.parametrize(
