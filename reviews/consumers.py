@@ -30,6 +30,7 @@ from workflows import heartbeat
 from workflows.conf import connections_each
 from workflows.connections import enter
 from workflows.engine.bounded_json import BoundedJSONError, Limits, parse
+from workflows.numbers import natural
 from workflows.starts import Starts
 
 from . import conf, sockets
@@ -295,8 +296,7 @@ class ExecutionConsumer(NewsConsumer):
         self.execution_id = int(self.scope["url_route"]["kwargs"]["execution_id"])
         self.group = execution_group(self.execution_id)
         sent = parse_qs(self.scope.get("query_string", b"").decode("ascii", "replace"))
-        text = sent.get("after", ["0"])[-1]
-        self.seq = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+        self.seq = natural(sent.get("after", ["0"])[-1]) or 0
         self._again: int | None = None
         self._starts = Starts()
         await read(sockets.execution_events, self.credentials, self.execution_id, self.seq, 1)

@@ -11,8 +11,9 @@ from django.db.models import F, Q, QuerySet
 
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
-from workflows.full_text import is_number, matching
+from workflows.full_text import matching
 from workflows.models import Hold, Waiting
+from workflows.numbers import natural
 from workflows.schemas import FieldError
 
 from .models import RecordWords
@@ -118,7 +119,8 @@ def _matches(q: str, *, decided: bool) -> Q:
     """
     words, column = (RecordWords, "record__hold_id") if decided else (Waiting, "hold_id")
     matches = matching(q, words.objects.all(), column=column)
-    return matches | Q(execution_id=int(q)) if is_number(q) else matches
+    number = natural(q)
+    return matches if number is None else matches | Q(execution_id=number)
 
 
 def plain_text(query: Mapping[str, str], name: str, errors: list[FieldError]) -> str:

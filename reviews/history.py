@@ -14,6 +14,7 @@ from workflows.access import of_visible
 from workflows.engine.policy import TriggerPhase
 from workflows.full_text import matching
 from workflows.models import TaskAttempt
+from workflows.numbers import natural
 from workflows.schemas import FieldError
 
 from .filters import plain_text
@@ -112,10 +113,10 @@ def parse_filters(query: Mapping[str, str]) -> Filters:
 def _number(text: str, errors: list[FieldError]) -> int | None:
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
+    number = natural(text)
+    if number is None:
         errors.append(FieldError("execution", "must be the number of a run"))
-        return None
-    return int(text)
+    return number
 
 
 def _choice(name: str, text: str, choices: list[str], errors: list[FieldError]) -> str:

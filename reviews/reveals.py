@@ -13,6 +13,7 @@ from django.utils.translation import gettext_noop as N_
 from workflows import capabilities
 from workflows.access import AUDITOR, visible_to
 from workflows.models import Execution, Hold
+from workflows.numbers import natural
 from workflows.planning import tool_schemas
 from workflows.selectors import TaskView, tasks_of
 
@@ -154,8 +155,7 @@ def _in_task(user: User, rest: str) -> Place | None:
 
 
 def _execution(user: User, number: str) -> Execution | None:
-    known = number.isascii() and number.isdigit() and len(number) < 19
-    return visible_to(user).filter(pk=int(number)).first() if known else None
+    return visible_to(user).filter(pk=natural(number) or 0).first()
 
 
 def task_rules(execution: Execution, tasks: Iterable[TaskView]) -> Mapping[tuple[str, str], Rules]:
@@ -206,10 +206,10 @@ def record_views(
 
 def _in_record(user: User, rest: str) -> Place | None:
     number, _, column = rest.partition(":")
-    if not (number.isascii() and number.isdigit() and len(number) < 19) or column not in COLUMNS:
+    if column not in COLUMNS:
         return None
     rows = HumanReviewRecord.objects.select_related("execution", "hold")
-    record = rows.filter(pk=int(number), execution__in=visible_to(user)).first()
+    record = rows.filter(pk=natural(number) or 0, execution__in=visible_to(user)).first()
     if record is None:
         return None
     view = record_views(record, executed(record))[column]

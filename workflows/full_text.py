@@ -27,11 +27,6 @@ def query_for(text: str) -> SearchQuery | None:
     return SearchQuery(wanted, config="simple", search_type="raw")
 
 
-def is_number(text: str) -> bool:
-    """Whether a text may be the number of a row."""
-    return text.isascii() and text.isdigit() and len(text) < 18
-
-
 def matching(text: str, words: QuerySet[Any], *, column: str = "pk") -> Q:
     """The rows whose primary key is the `column` of a row of `words` that has every word of `text`.
 

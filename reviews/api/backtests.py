@@ -29,6 +29,7 @@ from workflows.engine.structure import Problem
 from workflows.idempotency import Answer, json_text
 from workflows.models import Workflow
 from workflows.models_rules import RuleVersion
+from workflows.numbers import natural
 from workflows.services import InvalidRequest
 
 register(publishing.RulesMoved, status=409, code="stale_version")
@@ -241,10 +242,8 @@ class RulesView(ListAPIView[RuleVersion]):
 def _published(request: Request, workflow: Workflow, wanted: dict[str, Any]) -> RuleVersion:
     user, comment = caller(request), wanted["comment"]
     if "backtest" in wanted:
-        number = wanted["backtest"]
         found = backtests.visible(user).filter(workflow=workflow)
-        is_number = number.isascii() and number.isdigit() and int(number) < 2**63
-        backtest = found.filter(pk=int(number)).first() if is_number else None
+        backtest = found.filter(pk=natural(wanted["backtest"]) or 0).first()
         if backtest is None:
             problem = Problem("backtest", "unknown_backtest", "there is none of this workflow")
             raise InvalidRequest((problem,))

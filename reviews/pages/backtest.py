@@ -22,6 +22,7 @@ from workflows.engine.policy import ReviewRules
 from workflows.engine.sparing import judged
 from workflows.engine.structure import Problem
 from workflows.models import Workflow
+from workflows.numbers import natural
 from workflows.redaction import redact
 from workflows.services import InvalidRequest
 
@@ -50,8 +51,7 @@ class Draft:
 
 def workflow_of(user: User, text: str) -> Workflow | None:
     """The workflow whose number was chosen."""
-    is_number = text.isascii() and text.isdigit() and len(text) < 19
-    return workflows_for(user).filter(pk=int(text)).first() if is_number else None
+    return workflows_for(user).filter(pk=natural(text) or 0).first()
 
 
 def read_draft(workflow: Workflow, form: QueryDict) -> Draft:

@@ -24,6 +24,7 @@ from workflows.access import ADMIN, roles_of
 from workflows.engine.dag import references
 from workflows.engine.structure import PlanInvalid, Problem, parse_plan
 from workflows.models import Workflow
+from workflows.numbers import natural
 
 from .workflows import plan_picture
 
@@ -96,10 +97,7 @@ def _inputs(draft: Draft) -> str:
 
 
 def _workflow(draft: Draft) -> dict[str, str] | None:
-    number = draft.workflow
-    if not (number.isascii() and number.isdigit() and len(number) < 18):
-        return None
-    found = Workflow.objects.filter(pk=int(number)).first()
+    found = Workflow.objects.filter(pk=natural(draft.workflow) or 0).first()
     if found is None:
         return None
     return {"title": found.title, "url": reverse("reviews:workflow", args=(found.pk,))}

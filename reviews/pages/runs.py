@@ -20,8 +20,9 @@ from reviews.summaries import one_line
 from reviews.templatetags.desk import look_of
 from workflows.access import may_start, visible_to
 from workflows.engine.status import ExecutionStatus
-from workflows.full_text import is_number, matching
+from workflows.full_text import matching
 from workflows.models import Execution, ExecutionWords, Hold, Workflow
+from workflows.numbers import natural
 from workflows.schemas import FieldError
 
 from . import words
@@ -43,7 +44,8 @@ def runs_context(user: User, *, q: str, status: str, cursor: str) -> dict[str, A
     if q:
         # In whose title each word of `q` begins a word, and the one whose number it is.
         named = matching(q, ExecutionWords.objects.all())
-        rows = rows.filter(named | Q(pk=int(q)) if is_number(q) else named)
+        number = natural(q)
+        rows = rows.filter(named if number is None else named | Q(pk=number))
     page = selectors.page(rows, cursor=cursor, size=conf.page_size())
     waiting = _open_holds([run.pk for run in page.rows])
     return {

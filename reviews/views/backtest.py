@@ -25,6 +25,7 @@ from workflows.engine.decide import Refused
 from workflows.engine.structure import Problem
 from workflows.models import Workflow
 from workflows.models_rules import RuleVersion
+from workflows.numbers import natural
 from workflows.services import InvalidRequest
 
 from .common import SeeOther, fragment, good_cursor, page, person
@@ -153,10 +154,8 @@ def rules(request: HttpRequest, workflow_id: int) -> HttpResponse:
 
 def _again(request: HttpRequest, workflow: Workflow) -> RuleVersion:
     wanted, seen = request.POST.get("number", ""), request.POST.get("seen", "")
-    numbers = [
-        int(each) if each.isascii() and each.isdigit() and len(each) < 9 else -1
-        for each in (wanted, seen)
-    ]
+    found = (natural(each, digits=8) for each in (wanted, seen))
+    numbers = [-1 if number is None else number for number in found]
     user, comment = person(request), request.POST.get("comment", "").strip()
     if wanted == "none":
         return publishing.publish(

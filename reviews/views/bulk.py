@@ -16,6 +16,7 @@ from reviews import saved
 from reviews.edits import ReviewInvalid
 from reviews.pages.bulk import bulk_context
 from reviews.sentences import in_language
+from workflows.numbers import natural
 
 from .common import SeeOther, fragment, person
 
@@ -46,8 +47,8 @@ def bulk(request: HttpRequest) -> HttpResponse:
 def _chosen(text: str) -> many.Chosen:
     """`12-1@7` as a hold and a version; what is no number is a version nobody has seen."""
     hold_id, _, version = text.replace("\0", "").rpartition("@")
-    known = version.isascii() and version.isdigit() and len(version) < 19
-    return many.Chosen(hold_id, int(version) if known else -1)
+    known = natural(version)
+    return many.Chosen(hold_id, -1 if known is None else known)
 
 
 @login_required

@@ -32,6 +32,7 @@ from reviews.pages.precedents import precedents_context
 from reviews.rights import NotAllowed
 from workflows.engine.bounded_json import digest
 from workflows.models import Hold
+from workflows.numbers import natural
 from workflows.schemas import FieldError, FormValue
 
 from .common import SeeOther, fragment, hold_or_404, is_htmx, page, person
@@ -165,9 +166,9 @@ class _Posted:
         self.errors = (*found, *self._value.errors, *self._decide())
 
     def _version(self) -> tuple[int, list[FieldError]]:
-        text = self._data.get("version", "")
-        if text.isascii() and text.isdigit() and len(text) < 19:
-            return int(text), []
+        version = natural(self._data.get("version", ""))
+        if version is not None:
+            return version, []
         return 0, [FieldError("version", "is missing; open the page again")]
 
     def _asked(self) -> Asked:

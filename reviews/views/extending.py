@@ -17,6 +17,7 @@ from reviews.pages.deadline import deadline_context
 from reviews.rights import NotAllowed
 from reviews.sentences import in_language
 from workflows.models import Hold
+from workflows.numbers import natural
 
 from .common import SeeOther, fragment, hold_or_404, is_htmx, person
 
@@ -70,4 +71,4 @@ class ExtendView(LoginRequiredMixin, View):
 
 def _seconds(text: str) -> float:
     """The posted number; 0, which is out of bounds, for anything else."""
-    return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0.0
+    return float(natural(text, digits=9) or 0)

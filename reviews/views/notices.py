@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from reviews.notices import inbox
 from reviews.notices.preferences import save_wishes
 from reviews.pages.notices import bell_context, notices_context, preferences_context
+from workflows.numbers import natural
 
 from .common import SeeOther, fragment, good_cursor, is_htmx, page, person
 
@@ -40,11 +41,8 @@ def bell(request: HttpRequest) -> HttpResponse:
 def read_notices(request: HttpRequest) -> HttpResponse:
     """Mark as read: `notice` names some, `everything` all."""
     user = person(request)
-    ids = [
-        int(text)
-        for text in request.POST.getlist("notice")[:_MOST_MARKED]
-        if text.isascii() and text.isdigit() and len(text) < 19
-    ]
+    found = map(natural, request.POST.getlist("notice")[:_MOST_MARKED])
+    ids = [number for number in found if number is not None]
     inbox.mark_read(user, ids=ids, everything="everything" in request.POST)
     if is_htmx(request):
         return fragment(request, "reviews/_bell_list.html", bell_context(user))

@@ -20,6 +20,7 @@ from workflows.access import may_start
 from workflows.definitions import save_workflow
 from workflows.engine.structure import Problem
 from workflows.models import Workflow
+from workflows.numbers import natural
 from workflows.services import InvalidRequest, check_plan, check_policy, start_execution
 
 from .common import SeeOther, page, person
@@ -99,8 +100,7 @@ def _check(request: HttpRequest) -> None:
 
 def _workflow(request: HttpRequest, number: str) -> Workflow:
     """The workflow to be edited; Http404 for those who may not."""
-    is_number = number.isascii() and number.isdigit() and len(number) < 18
-    found = Workflow.objects.filter(pk=int(number)).first() if is_number else None
+    found = Workflow.objects.filter(pk=natural(number) or 0).first()
     if found is None or not may_save(person(request)):
         raise Http404
     return found

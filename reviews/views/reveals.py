@@ -13,6 +13,7 @@ from reviews.pages.kept import TEMPLATE
 from reviews.pages.masks import revealed_context, reveals_context
 from reviews.reveals import NothingMasked, reveal
 from reviews.rights import NotAllowed
+from workflows.numbers import natural
 
 from .common import fragment, good_cursor, is_htmx, page, person
 
@@ -21,14 +22,14 @@ from .common import fragment, good_cursor, is_htmx, page, person
 @require_POST
 def show(request: HttpRequest) -> HttpResponse:
     """The value behind one mark: in place of its button, or as a page without scripts."""
-    number = request.POST.get("number", "")
-    if not (number.isascii() and number.isdigit() and len(number) < 7):
+    number = natural(request.POST.get("number", ""))
+    if number is None:
         raise Http404
     context: dict[str, Any]
     try:
         secret = reveal(
             place=request.POST.get("place", ""),
-            number=int(number),
+            number=number,
             user=person(request),
             source="web",
         )

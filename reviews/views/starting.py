@@ -23,6 +23,7 @@ from workflows.engine.commands import Abort, AddMessage, Continue, Replan
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
 from workflows.models import Execution, Workflow
+from workflows.numbers import natural
 from workflows.schemas import FieldError
 from workflows.services import (
     InvalidRequest,
@@ -149,7 +150,6 @@ def _command(
         case "abort":
             return Abort(reason=data.get("reason", "").replace("\0", "").strip()), None
         case "continue":
-            sent = data.get("version", "")
-            is_number = sent.isascii() and sent.isdigit() and len(sent) < 19
-            return Continue(), int(sent) if is_number else -1
+            sent = natural(data.get("version", ""))
+            return Continue(), -1 if sent is None else sent
     raise Refused("unknown", "This page does not know that command.")

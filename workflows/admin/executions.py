@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 
 from workflows.models import CommandLog, Execution, ExecutionEvent, Hold
+from workflows.numbers import natural
 from workflows.selectors import tasks_of
 
 from .reading import ReadOnly, block, link, pretty, url
@@ -122,8 +123,9 @@ def _task(task: Any) -> dict[str, Any]:
 def _timeline(execution: Execution, before: str) -> dict[str, Any]:
     """The newest events before `before`, oldest of them first."""
     rows = ExecutionEvent.objects.filter(execution=execution)
-    if before.isascii() and before.isdigit() and len(before) < 19:
-        rows = rows.filter(seq__lt=int(before))
+    last = natural(before)
+    if last is not None:
+        rows = rows.filter(seq__lt=last)
     events = list(rows.order_by("-seq")[:_EVENTS])[::-1]
     return {
         "events": [{"row": event, "payload": pretty(event.payload)} for event in events],
