@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, Final
 
 from workflows.engine.bounded_json import JSON, canonical, path_text
+from workflows.schemas.pointers import pointer
 
 from .text_diffs import Segment, TextRow, folded, text_segments
 
@@ -61,8 +62,7 @@ class Change:
     @property
     def pointer(self) -> str:
         """The path as a JSON pointer: `/items/3/name`."""
-        parts = (str(part).replace("~", "~0").replace("/", "~1") for part in self.path)
-        return "".join(f"/{part}" for part in parts)
+        return pointer(self.path)
 
     @property
     def is_long_text(self) -> bool:

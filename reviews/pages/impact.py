@@ -14,7 +14,7 @@ from workflows.engine.bounded_json import path_text
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
 from workflows.models import Hold
-from workflows.schemas.fields import pointer
+from workflows.schemas.pointers import keys_of, pointer
 from workflows.selectors import revision_of, speculations_behind
 
 #: Names that are listed before the rest is counted.
@@ -50,8 +50,7 @@ def impact_context(hold: Hold, paths: Iterable[Path]) -> dict[str, Any]:
 def path_of(text: str, value: Any) -> Path:
     """A JSON pointer as a path of `value`: keys, and indexes where it has lists."""
     path: list[str | int] = []
-    for part in text.split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
+    for name in keys_of(text):
         is_index = isinstance(value, list) and name.isascii() and name.isdigit()
         path.append(int(name[:9]) if is_index else name)
         value = _inside(value, path[-1])

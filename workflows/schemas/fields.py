@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from workflows.engine.bounded_json import JSON, canonical, path_text
 
 from .checks import schema_problem
 from .messages import FieldError
+from .pointers import pointer
 from .shapes import ABSENT, CONTAINERS, Shape, fitting_shape, item_schema, parts_of
 
 #: Stands for the id of a new item in the pointers of an array's `blank` field.
@@ -125,11 +126,6 @@ def form_fields(
 def usable_schema(schema: Any) -> Any:
     """`schema`, or False (which is shown as raw JSON) where it is no valid JSON Schema."""
     return False if schema_problem(schema) else schema
-
-
-def pointer(path: Sequence[str | int]) -> str:
-    """RFC 6901: `/items/0/name`."""
-    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
 
 
 def rendered(kind: str, value: Any) -> str:

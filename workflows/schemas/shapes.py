@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from workflows.engine.bounded_json import canonical
 
+from .pointers import keys_of
+
 
 class Absent(Enum):
     """Stands for a field that is not there at all, which is not the same as null."""
@@ -139,8 +141,7 @@ def _resolved(reference: Any, root: Any) -> Any:
     if not isinstance(reference, str) or not reference.startswith("#"):
         return False
     found = root
-    for part in reference[1:].split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
+    for name in keys_of(reference[1:]):
         if not isinstance(found, dict) or name not in found:
             return False
         found = found[name]

@@ -18,8 +18,9 @@ from workflows.engine.bounded_json import (
     path_text,
 )
 
-from .fields import Spot, pointer, rendered, state_of, usable_schema
+from .fields import Spot, rendered, state_of, usable_schema
 from .messages import FieldError
+from .pointers import pointer
 from .shapes import ABSENT, Shape, fitting_shape, item_schema, parts_of
 
 _MAX_ITEMS: Final = 1_000
