@@ -9,7 +9,7 @@ the chain of records at once, and two such calls could wait for each other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -177,8 +177,7 @@ class _Bulk:
             source=BULK,
             token=self._token,
         )
-        step = _done(chosen, "Taken back.")
-        return Step(replace(step.outcome, record_id=back.record.pk))
+        return _done(chosen, "Taken back.", record_id=back.record.pk)
 
     def _decide(self, chosen: Chosen) -> Step:
         hold = visible_hold(self._user, chosen.hold_id)
@@ -214,8 +213,10 @@ def _iso(moment: datetime | None) -> str | None:
     return moment.isoformat().replace("+00:00", "Z") if moment else None
 
 
-def _done(chosen: Chosen, message: str) -> Step:
-    return Step(Outcome(chosen.hold_id, done=True, code="done", message=message))
+def _done(chosen: Chosen, message: str, record_id: int | None = None) -> Step:
+    return Step(
+        Outcome(chosen.hold_id, done=True, code="done", message=message, record_id=record_id)
+    )
 
 
 def _left(chosen: Chosen, code: str, message: str) -> Step:

@@ -36,10 +36,8 @@ def rule_sentence(rule: ReviewRule) -> str:
 
 def percent(share: float) -> str:
     """0.2 as `20%`, 0.875 as `87.5%`."""
-    number = share * 100
-    return share_words(
-        share, next((n for n in range(6) if round(number, n) == round(number, 6)), 6)
-    )
+    digits = f"{share * 100:.6f}".rstrip("0").partition(".")[2]
+    return share_words(share, places=len(digits))
 
 
 def span(seconds: float) -> str:
