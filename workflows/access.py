@@ -52,6 +52,12 @@ def with_groups(users: QuerySet[Any]) -> QuerySet[Any]:
     return brought
 
 
+def knowing_groups(user: Any) -> Any:
+    """The user, who from now on brings the names of their groups along: for a page that shows."""
+    user.group_names_read = sorted(groups_of(user))
+    return user
+
+
 def visible_to(user: User | AnonymousUser | Any) -> QuerySet[Execution]:
     """The executions this user may know of; what is not in here does not exist for them.
 

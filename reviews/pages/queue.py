@@ -105,7 +105,7 @@ def rows_context(
         "next_url": queue_url(**_tab_query(tab), **query, cursor=page.next) if page.next else "",
         "page_end": page.next,
         "clear_url": queue_url(**_tab_query(tab)),
-        "demo_url": demo_url(viewer),
+        "demo_url": "" if page.rows else demo_url(viewer),
         "group_words": words.group_words(viewer.deciding),
         "waiting_count": counts["me"],
     }

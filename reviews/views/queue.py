@@ -11,6 +11,7 @@ from reviews import selectors, services
 from reviews.filters import parse_queue_filters
 from reviews.pages.decision import decision_context
 from reviews.pages.queue import Changed, controls_context, rows_context
+from workflows.access import knowing_groups
 
 from .common import good_cursor, is_htmx, page, person
 
@@ -23,7 +24,7 @@ def queue(request: HttpRequest) -> HttpResponse:
     The rows alone are for pages that are open: with `changed` (ids of runs, parted by commas) and
     `until` (the cursor at the page's end) those of these runs that belong there.
     """
-    viewer = selectors.Viewer(person(request))
+    viewer = selectors.Viewer(knowing_groups(person(request)))
     is_rows = is_htmx(request) and request.headers.get("HX-Target") == "queue-list"
     tab, filters = request.GET.get("tab", "me"), parse_queue_filters(request.GET)
     with good_cursor():

@@ -5,7 +5,10 @@ import { announce, toast } from "./toast.js";
 import { undoOf, undoToast } from "./undo.js";
 import { fill, gettext, ngettext } from "./words.js";
 
-const LEAST_GAP_MS = 50;
+const LEAST_COST_MS = 50;
+/** How far looks may run ahead of what they cost: a few at once, before they keep their distance. */
+const AHEAD_MS = 400;
+const MOST_LOOKS = 2;
 const RETRY_MS = 5000;
 /** News of more runs than this at once, and the whole list is asked for. */
 const MOST_RUNS = 25;
@@ -17,10 +20,15 @@ let announced = 0;
 /** Runs that news came of since the last look; `everything` when the news names none. */
 let changed = new Set();
 let everything = false;
-let looking = false;
+/** Looks under way: the runs that each asks for, or null for the whole list. */
+const looks = new Set();
 let missed = false;
+/** Until when the looks made so far are paid for; and no look before `notBefore`. */
+let paid = 0;
 let notBefore = 0;
 let timer = null;
+let lookNumber = 0;
+let tabsOf = 0;
 
 const list = () => document.getElementById("queue-list");
 const rows = () => [...list().querySelectorAll("[data-hold]")];
@@ -77,6 +85,7 @@ function move(by) {
 
 /** Ask for the rows of these runs, or for the whole list when `runs` is null. */
 async function refresh(runs) {
+  const number = ++lookNumber;
   const address = new URL(location.href);
   if (runs) {
     address.searchParams.set("changed", [...runs].join(","));
@@ -89,6 +98,8 @@ async function refresh(runs) {
   if (!told) throw new Error("no list came");
   await released();
   take(told, runs);
+  if (number < tabsOf) return; // a later look has counted already
+  tabsOf = number;
   takeTabs(page.getElementById("queue-tabs"));
   showCount(told.dataset.waiting);
 }
@@ -159,9 +170,10 @@ function showNew() {
   return added[0];
 }
 
-// The first news is looked at at once.  What comes while a look is under way waits for the next one, which
-// keeps twice the distance that the last one took: a burst costs each browser few requests, and a server that
-// is busy is asked less.  After a look that failed the whole list is asked for.
+// News is looked at at once, also while a look at other runs is under way.  Looks take half of the time at
+// most: when they have run ahead of what they cost, the next one waits and takes all that came meanwhile, so that
+// a burst costs each browser few requests, and a server that is busy is asked less.  After a look that failed the
+// whole list is asked for.
 function onNews(event) {
   if (event?.detail?.type === "workflow_start") return;
   const run = event?.detail?.executionId;
@@ -171,17 +183,31 @@ function onNews(event) {
 }
 
 function ask() {
-  if (looking || timer !== null) return;
-  timer = setTimeout(look, Math.max(0, notBefore - performance.now()));
+  if (timer !== null || looks.size >= MOST_LOOKS || looks.has(null)) return;
+  timer = setTimeout(look, Math.max(0, Math.max(notBefore, paid - AHEAD_MS) - performance.now()));
+}
+
+/** What the next look asks for: runs, null for the whole list, or undefined for nothing now. */
+function wanted() {
+  if (everything || missed || changed.size > MOST_RUNS) return looks.size ? undefined : null;
+  const free = [...changed].filter((run) => ![...looks].some((runs) => runs.has(run)));
+  return free.length ? new Set(free) : undefined;
 }
 
 async function look() {
-  const runs = everything || missed || changed.size > MOST_RUNS ? null : changed;
+  timer = null;
+  const runs = wanted();
+  if (runs === undefined) return; // when what is under way has ended, it asks again
+  if (runs) for (const run of runs) changed.delete(run);
+  else [everything, changed] = [false, new Set()];
+  looks.add(runs);
   const begun = performance.now();
-  [timer, looking, everything, changed] = [null, true, false, new Set()];
-  missed = !(await refresh(runs).then(() => true, () => false));
+  const answered = await refresh(runs).then(() => true, () => false);
   const now = performance.now();
-  [looking, notBefore] = [false, now + (missed ? RETRY_MS : Math.max(LEAST_GAP_MS, 2 * (now - begun)))];
+  looks.delete(runs);
+  paid = Math.max(paid, begun) + Math.max(LEAST_COST_MS, 2 * (now - begun));
+  if (!answered) [missed, notBefore] = [true, now + RETRY_MS];
+  else if (!runs) missed = false;
   if (missed || everything || changed.size) ask();
 }
 
