@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from tests.e2e.test_review import Api
@@ -29,11 +30,26 @@ def started(api: Api, *tasks: dict[str, Any], **more: Any) -> str:
 
 def until(api: Api, run: str, *statuses: str) -> dict[str, Any]:
     """The run once it has one of these statuses."""
+    return until_it(api, run, lambda found: found["status"] in statuses)
+
+
+def until_open(api: Api, run: str, hold: str) -> dict[str, Any]:
+    """The run once this hold of it is open."""
+    wanted = (hold, "OPEN")
+    until_it(
+        api, run, lambda found: wanted in [(each["id"], each["status"]) for each in found["holds"]]
+    )
+    # Holds are read a moment after their run: the next answer has both as they are now.
+    return until_it(api, run, lambda found: True)
+
+
+def until_it(api: Api, run: str, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """The run, as the API tells it, once that is so."""
     deadline = time.monotonic() + SECONDS
     while True:
         code, found = api(f"executions/{run}/")
         assert code == 200, found
-        if found["status"] in statuses:
+        if is_so(found):
             return dict(found)
         assert time.monotonic() < deadline, found
         time.sleep(0.1)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from config.embedded import EmbeddedServers
 from tests.architecture.files import ROOT
+from tests.e2e.standing import Standing
 
 START_SECONDS = 180
 INHERITED = ("PATH", "HOME", "LANG", "TMPDIR", "VIRTUAL_ENV", "SSL_CERT_FILE")
@@ -31,6 +32,11 @@ class Product:
     process: subprocess.Popen[str]
     lines: list[str] = field(default_factory=list)
     _news: "queue.Queue[str | None]" = field(default_factory=queue.Queue)
+    #: Runs a command of `manage.py` and gives its output, in a process that stays.
+    command: Standing = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.command = Standing(self.env)
 
     @property
     def address(self) -> str:
@@ -41,7 +47,7 @@ class Product:
         return EmbeddedServers(self.home)
 
     def manage(self, *arguments: str) -> str:
-        """Runs `manage.py` against this instance; its standard output."""
+        """Runs `manage.py` against this instance, as a process of its own; its standard output."""
         command = [sys.executable, "manage.py", *arguments]
         result = subprocess.run(
             command, cwd=ROOT, env=self.env, capture_output=True, text=True, check=False
@@ -119,6 +125,7 @@ def running_product(**extra: str) -> Iterator[Product]:
         product.wait_for_line("is ready", START_SECONDS)
         yield product
     finally:
+        product.command.close()
         if product.process.poll() is None:
             product.stop()
         remove(product.servers)

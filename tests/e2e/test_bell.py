@@ -75,7 +75,7 @@ def test_a_review_escalates_to_another_group_whose_person_decides(
     page: Page, product: Product, browser: Browser
 ) -> None:
     with receiving(Receiver()) as receiver:
-        product.manage("shell", "-c", SETUP.format(url=receiver.url))
+        product.command("shell", "-c", SETUP.format(url=receiver.url))
         sign_in(page, product, "reviewer")
         lawyer = browser.new_context().new_page()
         sign_in(lawyer, product, "integrator")

@@ -230,8 +230,8 @@ def test_hostile_text_stays_text(watched: Watched, product: Product) -> None:
     status, decided = decide("reviews/resume/", answer)
     assert status == 200, decided
     until(admin, first, "COMPLETED")
-    product.manage("shell", "-c", _DESCRIBED.format(text=json.dumps(ALL)))
-    product.manage("shell", "-c", _VIEW.format(text=json.dumps(SHORT)))
+    product.command("shell", "-c", _DESCRIBED.format(text=json.dumps(ALL)))
+    product.command("shell", "-c", _VIEW.format(text=json.dumps(SHORT)))
 
     escaped = "&lt;img src=x onerror="
     watched.check(f"/review/{second}/{second}-1/", holds=escaped)

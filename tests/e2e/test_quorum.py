@@ -17,7 +17,7 @@ user.groups.add(Group.objects.get(name="reviewer"))
 
 
 def test_two_of_three(page: Page, product: Product, browser: Browser) -> None:
-    product.manage("shell", "-c", THIRD)
+    product.command("shell", "-c", THIRD)
     operator = Api(product, "operator", "read,run")
     run = started(operator, echo("pay", {"sum": 7}, "BEFORE_EXECUTION", quorum=2))
     address = f"{product.address}/review/{run}/{run}-1/"
@@ -37,7 +37,7 @@ def test_two_of_three(page: Page, product: Product, browser: Browser) -> None:
     expect(page.locator("[data-approve]")).to_have_count(0)
 
     expect(other.get_by_text("1 of 2 approvals")).to_be_visible(timeout=LATER)
-    expect(other.get_by_text("reviewer approved")).to_be_visible()
+    expect(other.locator(".status-banner").get_by_text("reviewer approved")).to_be_visible()
     assert other.evaluate("window.notReloaded")
 
     # The same person again, by another door: refused with the reason.

@@ -4,6 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
+from tests.e2e.desk import until_open
 from tests.e2e.product import Product
 from tests.e2e.test_review import Api, sign_in, start_run, wait_for_pause
 
@@ -29,11 +30,8 @@ def test_a_draft_is_sent_back_and_comes_back_shorter(page: Page, product: Produc
     expect(page.locator("#decision[data-state=decided]")).to_be_visible()
     expect(page.get_by_text("reviewer requested changes of this")).to_be_visible()
 
-    for _ in range(400):
-        _, found = api(f"executions/{run}/")
-        if found["paused_node_id"] == "draft" and found["holds"][0]["id"] == f"{run}-2":
-            break
-        page.wait_for_timeout(100)
+    found = until_open(api, run, f"{run}-2")
+    assert found["paused_node_id"] == "draft"
     draft = next(task for task in found["tasks"] if task["id"] == "draft")
     assert "## Contributors" not in draft["output"]["markdown"]
     assert len(draft["output"]["markdown"]) < len(before["markdown"])

@@ -29,8 +29,12 @@ def sign_in(page: Page, product: Product, user: str) -> None:
 
 
 def start_run(product: Product) -> str:
-    """A new demo run, started from the command line; its number."""
-    said = product.manage("demo")
+    """A new demo run; its number."""
+    return number_of(product.command("demo"))
+
+
+def number_of(said: str) -> str:
+    """The number of the run that the command `demo` speaks of."""
     match = re.search(r"run (\d+) started", said)
     assert match, said
     return match[1]
@@ -41,7 +45,7 @@ class Api:
 
     def __init__(self, product: Product, user: str, scopes: str, name: str = "") -> None:
         self.base = f"{product.address}/api/v1"
-        said = product.manage("create_token", user, "--scopes", scopes, "--name", name)
+        said = product.command("create_token", user, "--scopes", scopes, "--name", name)
         self.token = said.strip()
 
     def __call__(self, path: str, body: Any = None) -> tuple[int, Any]:
@@ -77,7 +81,7 @@ def test_a_paused_run_appears_is_edited_approved_and_written(
     sign_in(page, product, "reviewer")
     expect(page.get_by_text("live", exact=True)).to_be_visible()
     page.evaluate("window.notReloaded = true")
-    run = start_run(product)
+    run = number_of(product.manage("demo"))
 
     # It appears by itself; rows never jump, so it waits behind a line.
     page.get_by_role("button", name=re.compile(r"\d+ new")).click(timeout=60_000)
