@@ -167,7 +167,7 @@ def without_a_picture(chromium: Browser, product: Product, places: Mapping[str, 
     """The pages of the URLconf that no picture shows."""
     from django.urls import resolve
 
-    from tests.e2e.test_accessibility import unwalked
+    from tests.e2e.walk import unwalked
 
     paths = [urlsplit(each.path.format(**places)).path for each in PICTURES]
     seen = {resolve(path).view_name for path in paths}

@@ -6,36 +6,54 @@ it has a French translation is a fault. Data of runs stays as it is.
 
 import re
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-from django.urls import resolve
 from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.product import Product
-from tests.e2e.test_accessibility import (
+from tests.e2e.scene import Scene, echo
+from tests.e2e.test_review import Api, password, wait_for_pause
+from tests.e2e.test_review import sign_in as sign_in_in_english
+from tests.e2e.walk import (
     EVERYTHING,
     LATER,
     MEASURE,
     NARROW,
     NARROWEST,
+    PARTS,
     SIDEWAYS,
     WIDE,
-    Api,
-    Scene,
-    echo,
+    Walk,
     profile,
     unwalked,
-    wait_for_pause,
 )
-from tests.e2e.test_review import password
-from tests.e2e.test_review import sign_in as sign_in_in_english
 from tests.messages.catalogues import read
 from tests.messages.gather import DOMAINS
 
 PLACE = re.compile(r"%\\\((\w+)\\\)s|%%")
 #: Data that is called like a string of ours (a field of the demo's tool), and French that reads so.
 ALSO_DATA = {"Value", "Python", "Comment"}
+#: What the walk looks for on the pages, and the name of the rule that it publishes.
+WORDS = {
+    "Name": "Nom",
+    "Address": "Adresse",
+    "Add webhook": "Ajouter le webhook",
+    "Send a test message": "Envoyer un message d’essai",
+    "Try a rule on past reviews": "Essayer une règle sur les revues passées",
+    "Name of the rule": "Nom de la règle",
+    "nothing": "rien",
+    "Skip the review when": "Sauter la revue quand",
+    "Hold it against past reviews": "Confronter aux revues passées",
+    "Publish": "Publier",
+    "What is to be done?": "Que faut-il faire ?",
+    "Suggest a plan": "Proposer un plan",
+    "Approve with 1 change": "Approuver avec 1 modification",
+    "Reject…": "Rejeter…",
+    "Approve": "Approuver",
+    "reviewer approved this": "reviewer a approuvé ceci",
+    "reviewer approved": "reviewer a approuvé",
+    "There is nothing here for you": "Il n’y a rien ici pour vous",
+}
 SAID = """() => {
   const said = [];
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -71,24 +89,16 @@ def is_telling(text: str) -> bool:
     return text not in ALSO_DATA and (len(words) > 1 or (len(words) == 1 and words[0].istitle()))
 
 
-class FrenchWalk:
-    """Goes from page to page; keeps what is wrong."""
+class FrenchWalk(Walk):
+    """Each page: its language, its words, its width, and the rules of axe."""
 
-    def __init__(self, product: Product, page: Page) -> None:
-        self.product = product
-        self.page = page
+    words = WORDS
+
+    def __init__(self, product: Product) -> None:
+        super().__init__(product)
         self.ours = english()
-        self.faults: list[str] = []
-        self.seen: set[str] = set()
 
-    def go(self, path: str) -> None:
-        self.page.goto(f"{self.product.address}{path}", wait_until="load")
-        self.measure(path)
-
-    def measure(self, state: str) -> None:
-        """The page as it stands: its language, its words, its rules, and its width."""
-        if "/nothing/here/" not in self.page.url:
-            self.seen.add(resolve(urlsplit(self.page.url).path).view_name)
+    def look_at(self, state: str) -> None:
         language = self.page.locator("html").get_attribute("lang")
         if language != "fr":
             self.faults.append(f"{state}: its language is {language}")
@@ -96,7 +106,7 @@ class FrenchWalk:
             if self.ours.fullmatch(text):
                 self.faults.append(f"{state}: in English: {text}")
         for width in (WIDE["width"], NARROW, NARROWEST):
-            self.page.set_viewport_size({"width": width, "height": WIDE["height"]})
+            self.resize(width)
             if self.page.evaluate(SIDEWAYS) > 0:
                 self.faults.append(f"{state}: scrolls sideways at {width}")
         self.page.set_viewport_size(WIDE)  # type: ignore[arg-type]
@@ -104,10 +114,17 @@ class FrenchWalk:
         self.faults += [f"{state}: {each}" for each in found["faults"]]
 
 
-def sign_in(page: Page, product: Product, user: str) -> None:
-    """Choose French on the page for signing in, and sign in."""
+def choose_french(page: Page, product: Product) -> None:
+    """On the page for signing in, which is then there in French."""
     page.goto(f"{product.address}/login/?next=/review/")
     page.get_by_role("button", name="Français").click()
+    expect(page.get_by_role("button", name="Se connecter")).to_be_visible()
+    page.wait_for_load_state()
+
+
+def sign_in(page: Page, product: Product, user: str) -> None:
+    """Choose French on the page for signing in, and sign in."""
+    choose_french(page, product)
     page.get_by_label("Nom d’utilisateur").fill(user)
     page.get_by_label("Mot de passe").fill(password(product, user))
     page.get_by_role("button", name="Se connecter").click()
@@ -117,107 +134,19 @@ def sign_in(page: Page, product: Product, user: str) -> None:
 @pytest.fixture(scope="module")
 def walk(product: Product, browser: Browser) -> FrenchWalk:
     """The pages of everybody, in French."""
-    first = profile(browser)
-    walk = FrenchWalk(product, first.new_page())
-    scene = Scene(product, walk.page)
-    walk.page.goto(f"{product.address}/login/?next=/review/")
-    walk.page.get_by_role("button", name="Français").click()
-    walk.measure("the page for signing in")
-    first.close()
-    for user, part in (("operator", operators), ("reviewer", reviewers), ("auditor", auditors)):
+    walk = FrenchWalk(product)
+    scene = None
+    for user, part in PARTS.items():
         context = profile(browser)
         walk.page = context.new_page()
+        if scene is None:
+            scene = Scene(product, walk.page)
+            choose_french(walk.page, product)
+            walk.measure("the page for signing in")
         sign_in(walk.page, product, user)
         part(walk, scene)
         context.close()
     return walk
-
-
-def operators(walk: FrenchWalk, scene: Scene) -> None:
-    walk.measure("an empty queue")
-    for run in (scene.before, scene.escalated, scene.done, scene.grown):
-        walk.go(f"/runs/{run}/")
-    walk.go(f"/runs/{scene.done}/learned/")
-    walk.go(f"/runs/{scene.done}/compare/{scene.grown}/")
-    walk.go(f"/runs/{scene.grown}/plan/2/")
-    walk.go(f"/runs/{scene.grown}/fork/1/")
-    for name in ("runs", "workflows", "grants", "capabilities", "tokens", "webhooks", "plan"):
-        walk.go(f"/{name}/")
-    walk.page.goto(f"{walk.product.address}/workflows/")
-    walk.page.locator("main a[href^='/workflows/']").first.click()
-    walk.page.wait_for_url("**/workflows/*/")
-    walk.measure("a workflow")
-    rules(walk)
-    webhook(walk)
-
-
-def rules(walk: FrenchWalk) -> None:
-    """A draft, its report, and the rules once it is published; it spares nothing."""
-    page = walk.page
-    page.get_by_role("link", name="Essayer une règle sur les revues passées").click()
-    page.locator("#rule-name").fill("rien")
-    page.locator("#rule-when").fill("`false`")
-    expect(page.locator("#rule-check")).not_to_be_empty()
-    walk.measure("a draft of a rule")
-    page.locator(".backtest-form [type=submit]").click()
-    publish = page.get_by_role("button", name="Publier")
-    expect(publish).to_be_visible(timeout=LATER)
-    walk.measure("the report of a backtest")
-    publish.click()
-    page.wait_for_url("**/workflows/*/rules/")
-    walk.measure("the rules of a workflow")
-
-
-def webhook(walk: FrenchWalk) -> None:
-    page = walk.page
-    page.goto(f"{walk.product.address}/webhooks/")
-    page.locator("[name=name]").fill("Personne")
-    page.locator("[name=url]").fill(f"{walk.product.address}/nobody-listens")
-    page.locator(".webhook-form [type=submit]").click()
-    page.wait_for_url(re.compile(r"/webhooks/\d+/$"))
-    walk.measure("a webhook")
-
-
-def reviewers(walk: FrenchWalk, scene: Scene) -> None:
-    page = walk.page
-    walk.measure("a queue with rows")
-    page.keyboard.press("?")
-    expect(page.get_by_role("dialog")).to_be_visible()
-    walk.measure("the list of keys")
-    page.keyboard.press("Escape")
-    walk.go("/notifications/")
-    page.locator("[data-bell] summary").click()
-    expect(page.locator(".bell-list .told").first).to_be_visible()
-    walk.measure("the bell, open")
-    walk.go("/notifications/preferences/")
-    walk.go("/review/?q=nothing-is-called-this")
-    walk.go("/review/?tab=decided")
-    for run in (scene.after, scene.escalated, scene.before):
-        walk.go(f"/review/{run}/{run}-1/")
-    page.get_by_role("textbox", name="Value").fill("y")
-    page.keyboard.press("Escape")
-    expect(page.get_by_role("button", name="Approuver avec 1 modification")).to_be_visible()
-    walk.measure("a decision with an edit")
-    page.get_by_role("button", name="Rejeter…").click()
-    walk.measure("a decision, about to be rejected")
-    walk.go(f"/review/{scene.decided}/{scene.decided}-1/")
-    page.locator("[data-approve]").click()
-    expect(page.get_by_text("reviewer a approuvé ceci")).to_be_visible(timeout=LATER)
-    walk.measure("a decision that was made")
-
-
-def auditors(walk: FrenchWalk, scene: Scene) -> None:
-    page = walk.page
-    walk.go(f"/review/{scene.before}/{scene.before}-1/")
-    for name in ("denied", "spared", "reveals"):
-        walk.go(f"/history/{name}/")
-    for path in ("/insights/", "/tools/", "/tools/builtin.echo/"):
-        walk.go(path)
-    walk.go(f"/history/?execution={scene.decided}")
-    page.get_by_role("link", name="reviewer a approuvé").first.click()
-    page.wait_for_url("**/history/*/")
-    walk.measure("a record")
-    walk.go("/nothing/here/")
 
 
 def test_every_page_is_french(walk: FrenchWalk) -> None:

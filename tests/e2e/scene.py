@@ -1,0 +1,62 @@
+"""Runs in the states that the pages show, for the tests that walk through all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from playwright.sync_api import Page
+
+from tests.e2e.product import Product
+from tests.e2e.test_review import Api, wait_for_pause
+
+
+class Scene:
+    """Runs in the states that the pages show."""
+
+    def __init__(self, product: Product, page: Page) -> None:
+        self.api = Api(product, "operator", "read,run")
+        self.page = page
+        self.before = self.start("Before it runs", echo("a", phase="BEFORE_EXECUTION"))
+        self.after = self.start("After it ran", echo("a", phase="AFTER_EXECUTION"))
+        self.decided = self.start("Soon decided", echo("a", phase="BEFORE_EXECUTION"), echo("b"))
+        self.done = self.start("Done", echo("a"))
+        self.escalated = self.start("Escalated", ask(product))
+        waits = {"per_layer_validation": True, "replan_review": False}
+        self.grown = self.start("Grown", echo("a"), echo("b", {"$from": "a"}), policy=waits)
+        self.until(self.grown, "AWAITING_AGENT")
+        grow = {"kind": "replan", "new_requirement": "parse XML files"}
+        status, answer = self.api(f"executions/{self.grown}/commands/", grow)
+        assert status in {200, 202}, answer
+        for run in (self.before, self.after, self.decided):
+            wait_for_pause(self.api, run, "a", page)
+        wait_for_pause(self.api, self.escalated, "page_status", page)
+
+    def start(self, title: str, *tasks: dict[str, Any], **more: Any) -> str:
+        status, answer = self.api("executions/", {"title": title, "plan": {"tasks": tasks}, **more})
+        assert status == 201, answer
+        return str(answer["id"])
+
+    def until(self, run: str, status: str) -> None:
+        for _ in range(300):
+            _, found = self.api(f"executions/{run}/")
+            if found["status"] == status:
+                return
+            self.page.wait_for_timeout(100)
+        raise AssertionError(f"run {run} never was {status}: {found}")
+
+
+def echo(name: str, value: Any = "x", phase: str = "") -> dict[str, Any]:
+    arguments = {"value": value}
+    task = {"id": name, "type": "tool", "tool": "builtin.echo", "arguments": arguments}
+    return (
+        {**task, "human_review": {"trigger_phase": phase, "timeout_seconds": 3600}}
+        if phase
+        else task
+    )
+
+
+def ask(product: Product) -> dict[str, Any]:
+    inputs = {"page": f"{product.address}/static/reviews/icon.svg"}
+    code = "answer = fetch(page)\nanswer['status']"
+    task = {"id": "page_status", "type": "code_execution", "language": "python", "code": code}
+    return {**task, "inputs": inputs, "timeout_seconds": 20}

@@ -1,0 +1,228 @@
+"""The walk through every page in its main states: which there are, and how each is reached.
+
+Several tests go the same way, in English or in another language, and measure each its own things.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from axe_playwright_python.base import AXE_SCRIPT
+from django.urls import Resolver404, URLPattern, resolve, reverse
+from django.urls.converters import IntConverter
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from reviews.urls import urlpatterns
+from tests.e2e.product import Product
+from tests.e2e.scene import Scene
+
+WIDE = {"width": 1440, "height": 900}
+NARROW = 390
+NARROWEST = 360
+TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+EVERYTHING = {
+    "runOnly": {"type": "tag", "values": TAGS},
+    "rules": {"target-size": {"enabled": True}},
+}
+MEASURE = """options => axe.run(document, options).then(found => ({
+  contrasts: found.passes.filter(rule => rule.id === "color-contrast").length,
+  faults: found.violations.flatMap(rule => rule.nodes.map(
+    node => `${rule.id}: ${node.target.join(" ")}: ${node.failureSummary}`)),
+}))"""
+SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+#: Routes that answer a GET with something else than a page.
+NOT_PAGES = {
+    "bell": "a part of every page, measured open on the page of notices",
+    "backtest_progress": "a part of the backtest's page",
+    "decision_status": "a part of the decision page",
+    "extend": "a part of the decision page",
+    "export_history": "a file",
+    "impact": "a part of the decision page",
+    "precedents": "a part of the decision page",
+}
+#: ms until what a run does first has to be there.
+LATER = 60_000
+
+
+class Walk:
+    """Goes from page to page, measures each, and keeps what is wrong and which routes were seen."""
+
+    #: What the pages call things, by their English words; the same words where nothing is named.
+    words: Mapping[str, str] = {}
+
+    def __init__(self, product: Product) -> None:
+        self.product = product
+        self.faults: list[str] = []
+        self.seen: set[str] = set()
+        self.page: Page
+
+    def go(self, path: str) -> None:
+        """Open a page, and measure it."""
+        self.page.goto(f"{self.product.address}{path}", wait_until="load")
+        self.measure(path)
+
+    def measure(self, state: str) -> None:
+        """The page as it now stands."""
+        try:
+            self.seen.add(resolve(urlsplit(self.page.url).path).view_name)
+        except Resolver404:
+            assert "/nothing/here/" in self.page.url
+        self.look_at(state)
+
+    def look_at(self, state: str) -> None:
+        """Add what is wrong with the page to `faults`."""
+        raise NotImplementedError
+
+    def say(self, words: str) -> str:
+        """These words in the language of the pages."""
+        return self.words.get(words, words)
+
+    def press(self, button: str, **how: Any) -> None:
+        self.page.get_by_role("button", name=self.say(button), **how).click()
+
+    def fill(self, label: str, text: str, **how: Any) -> None:
+        self.page.get_by_label(self.say(label), **how).fill(text)
+
+    def resize(self, width: int) -> None:
+        self.page.set_viewport_size({"width": width, "height": WIDE["height"]})
+
+
+def profile(browser: Browser) -> BrowserContext:
+    """A fresh one, with axe on every page; a script of its own, so the pages' policy stands."""
+    context = browser.new_context(viewport=WIDE, locale="en-GB", reduced_motion="reduce")  # type: ignore[arg-type]
+    context.set_default_timeout(15_000)
+    context.add_init_script(AXE_SCRIPT)
+    return context
+
+
+def as_operator(walk: Walk, scene: Scene) -> None:
+    walk.measure("an empty queue")
+    for run in (scene.before, scene.escalated, scene.done, scene.grown):
+        walk.go(f"/runs/{run}/")
+    walk.go(f"/runs/{scene.done}/learned/")
+    walk.go(f"/runs/{scene.done}/compare/{scene.grown}/")
+    walk.go(f"/runs/{scene.grown}/plan/2/")
+    walk.go(f"/runs/{scene.grown}/fork/1/")
+    for path in ("/runs/", "/workflows/", "/grants/", "/capabilities/", "/tokens/", "/webhooks/"):
+        walk.go(path)
+    a_webhook(walk)
+    walk.page.goto(f"{walk.product.address}/workflows/")
+    walk.page.locator("main a[href^='/workflows/']").first.click()
+    walk.page.wait_for_url("**/workflows/*/")
+    walk.measure("a workflow")
+    rules(walk)
+    walk.go("/plan/")
+    walk.fill("What is to be done?", "List the directory '.'")
+    walk.press("Suggest a plan")
+    expect(walk.page.locator("svg.dag .node")).to_have_count(1)
+    walk.measure("a plan from words")
+
+
+def a_webhook(walk: Walk) -> None:
+    walk.fill("Name", "Nobody listens", exact=True)
+    walk.fill("Address", f"{walk.product.address}/nobody-listens")
+    walk.press("Add webhook")
+    walk.page.wait_for_url(re.compile(r"/webhooks/\d+/$"))
+    walk.measure("a webhook")
+    walk.press("Send a test message")
+    walk.page.locator("main .tool-row").first.click()
+    walk.measure("a webhook's delivery, opened")
+
+
+def rules(walk: Walk) -> None:
+    """A draft, its report, and the rules once it is published.
+
+    It spares nothing, here and in the other stories of this instance.
+    """
+    page = walk.page
+    page.get_by_role("link", name=walk.say("Try a rule on past reviews")).click()
+    walk.fill("Name of the rule", walk.say("nothing"))
+    walk.fill("Skip the review when", "`false`")
+    expect(page.locator("#rule-check")).not_to_be_empty()
+    walk.measure("a draft of a rule")
+    walk.press("Hold it against past reviews")
+    publish = page.get_by_role("button", name=walk.say("Publish"))
+    expect(publish).to_be_visible(timeout=LATER)
+    walk.measure("the report of a backtest")
+    publish.click()
+    page.wait_for_url("**/workflows/*/rules/")
+    walk.measure("the rules of a workflow")
+
+
+def as_reviewer(walk: Walk, scene: Scene) -> None:
+    page = walk.page
+    walk.measure("a queue with rows")
+    page.keyboard.press("j")
+    expect(page.locator("#detail #decision")).to_be_visible()
+    page.keyboard.press("x")
+    expect(page.locator("[data-bulk]")).to_be_visible()
+    walk.measure("a queue with a review open and one chosen")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    walk.measure("the list of keys")
+    page.keyboard.press("Escape")
+    walk.go("/notifications/")
+    page.locator("[data-bell] summary").click()
+    expect(page.locator(".bell-list .told").first).to_be_visible()
+    walk.measure("the bell, open")
+    walk.go("/notifications/?show=unread")
+    walk.go("/notifications/preferences/")
+    walk.go("/review/?q=nothing-is-called-this")
+    walk.go("/review/?tab=decided")
+    for run in (scene.after, scene.escalated, scene.before):
+        walk.go(f"/review/{run}/{run}-1/")
+    page.get_by_role("textbox", name="Value").fill("y")
+    page.keyboard.press("Escape")
+    changed = page.get_by_role("button", name=walk.say("Approve with 1 change"))
+    expect(changed).to_be_visible()
+    walk.measure("a decision with an edit")
+    walk.press("JSON")
+    walk.press("Reject…")
+    walk.measure("a decision as JSON, about to be rejected")
+    walk.go(f"/review/{scene.decided}/{scene.decided}-1/")
+    walk.press("Approve")
+    said = page.get_by_text(walk.say("reviewer approved this"))
+    expect(said).to_be_visible(timeout=LATER)
+    walk.measure("a decision that was made")
+
+
+def as_auditor(walk: Walk, scene: Scene) -> None:
+    page = walk.page
+    walk.go(f"/review/{scene.before}/{scene.before}-1/")
+    for name in ("denied", "spared", "reveals"):
+        walk.go(f"/history/{name}/")
+    for path in ("/insights/", "/tools/", "/tools/builtin.echo/"):
+        walk.go(path)
+    walk.go(f"/history/?execution={scene.decided}")
+    page.get_by_role("link", name=walk.say("reviewer approved")).first.click()
+    page.wait_for_url("**/history/*/")
+    walk.measure("a record")
+    walk.go("/nothing/here/")
+    nothing = page.get_by_role("heading", name=walk.say("There is nothing here for you"))
+    expect(nothing).to_be_visible()
+
+
+#: Who goes where.
+PARTS = {"operator": as_operator, "reviewer": as_reviewer, "auditor": as_auditor}
+
+
+def unwalked(seen: set[str], page: Page, product: Product) -> list[str]:
+    """The pages of the URLconf whose names are not among `seen`; an admin is signed in."""
+    routes = [each for each in urlpatterns if each.name not in NOT_PAGES]
+    assert len(routes) == len(urlpatterns) - len(NOT_PAGES), "NOT_PAGES names routes that are gone"
+    return [
+        str(each.name)
+        for each in routes
+        if f"reviews:{each.name}" not in seen and answers_get(page, product, each)
+    ]
+
+
+def answers_get(page: Page, product: Product, route: URLPattern) -> bool:
+    """Whether the route takes a GET at all; what it would show does not matter."""
+    converters = route.pattern.converters.items()
+    values = {name: 1 if isinstance(kind, IntConverter) else "x" for name, kind in converters}
+    path = reverse(f"reviews:{route.name}", kwargs=values)
+    return page.request.get(f"{product.address}{path}", max_redirects=0).status != 405
