@@ -32,6 +32,13 @@ def instance(home: Path) -> Iterator[Product]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def other() -> Iterator[Product]:
+    """A second instance, beside the first; the last test kills it."""
+    with a_home() as home, started(home) as running:
+        yield running
+
+
 @contextmanager
 def a_home() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="holdpoint-run-"))
@@ -114,29 +121,26 @@ def test_a_port_in_use_is_named_and_nothing_is_started(tmp_path: Path) -> None:
     assert refused.servers.postgres.process() is None
 
 
-def test_two_instances_side_by_side(instance: Product) -> None:
-    with a_home() as second_home, started(second_home) as other:
-        for each in (instance, other):
-            assert wait_until(lambda each=each: status(f"{each.address}/readyz") == 200, 30)
-        assert other.servers.layout.urls.redis != instance.servers.layout.urls.redis
+def test_two_instances_side_by_side(instance: Product, other: Product) -> None:
+    for each in (instance, other):
+        assert wait_until(lambda each=each: status(f"{each.address}/readyz") == 200, 30)
+    assert other.servers.layout.urls.redis != instance.servers.layout.urls.redis
 
 
-def test_killed_started_again_and_stopped() -> None:
+def test_killed_started_again_and_stopped(other: Product) -> None:
     """The next start ends what a killed one left, keeps its rows, and stops without a trace."""
-    with a_home() as home:
-        with started(home) as first:
-            first.manage("shell", "-c", f"{USERS}; User.objects.create(username='kept')")
-            left = [child for child in children_of(first) if child.name() not in SERVERS]
-            first.process.kill()
-            first.process.wait(10)
-            assert any(is_alive(process) for process in left)
-        with started(home, first.port) as second:  # the orphaned web process held this port
-            assert any("that was killed" in line for line in second.lines)
-            assert not any(is_alive(process) for process in left)
-            count = f"{USERS}; print(User.objects.filter(username='kept').count())"
-            assert second.manage("shell", "-v", "0", "-c", count).strip() == "1"
-            everything = children_of(second)
-            assert second.stop() == 0
-        assert wait_until(lambda: not any(is_alive(process) for process in everything), 5)
-        assert second.servers.postgres.process() is None
-        assert second.servers.redis.process() is None
+    other.manage("shell", "-c", f"{USERS}; User.objects.create(username='kept')")
+    left = [child for child in children_of(other) if child.name() not in SERVERS]
+    other.process.kill()
+    other.process.wait(10)
+    assert any(is_alive(process) for process in left)
+    with started(other.home, other.port) as second:  # the orphaned web process held this port
+        assert any("that was killed" in line for line in second.lines)
+        assert not any(is_alive(process) for process in left)
+        count = f"{USERS}; print(User.objects.filter(username='kept').count())"
+        assert second.manage("shell", "-v", "0", "-c", count).strip() == "1"
+        everything = children_of(second)
+        assert second.stop() == 0
+    assert wait_until(lambda: not any(is_alive(process) for process in everything), 5)
+    assert second.servers.postgres.process() is None
+    assert second.servers.redis.process() is None
