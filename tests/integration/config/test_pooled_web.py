@@ -97,8 +97,9 @@ def test_requests_share_sessions_that_outlive_a_restart(tmp_path: Path) -> None:
         before = web.sessions()
         assert 1 <= len(before) <= 3
         assert web.get().status_code == 200
-        assert web.sessions() == before
-        assert web.end_sessions() == len(before)
+        # A pool grows when all are on their way back, and loses none.
+        assert before <= web.sessions()
+        assert len(before) <= web.end_sessions() <= 3
         with ThreadPoolExecutor(6) as threads:
             answers = list(threads.map(lambda _: web.get().status_code, range(6)))
         assert answers == [200] * 6
