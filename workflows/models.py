@@ -122,7 +122,7 @@ class Execution(models.Model):
     parent = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="forks")
     forked_at_layer = models.IntegerField(null=True)
     created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+"
+        settings.AUTH_USER_MODEL, models.PROTECT, "+", null=True, db_index=False
     )
     created_at = models.DateTimeField(db_default=Now())
     updated_at = models.DateTimeField(db_default=Now())
@@ -170,7 +170,7 @@ class Execution(models.Model):
 class PlanRevision(models.Model):
     """A plan as it stood, with the layers it is run in.  Never changed."""
 
-    execution = models.ForeignKey(Execution, on_delete=models.PROTECT, related_name="revisions")
+    execution = models.ForeignKey(Execution, models.PROTECT, "revisions", db_index=False)
     number = models.IntegerField()
     plan = models.JSONField()
     layers = models.JSONField()
@@ -190,7 +190,7 @@ class PlanRevision(models.Model):
 class ExecutionEvent(models.Model):
     """A recorded fact.  `seq` is contiguous per execution; rows are append-only."""
 
-    execution = models.ForeignKey(Execution, on_delete=models.PROTECT, related_name="events")
+    execution = models.ForeignKey(Execution, models.PROTECT, "events", db_index=False)
     seq = models.BigIntegerField()
     kind = models.CharField(max_length=40)
     payload = models.JSONField()
@@ -221,7 +221,7 @@ class ExecutionEvent(models.Model):
 class TaskAttempt(models.Model):
     """One recorded try of a task: what it was given, what came of it."""
 
-    execution = models.ForeignKey(Execution, on_delete=models.PROTECT, related_name="attempts")
+    execution = models.ForeignKey(Execution, models.PROTECT, "attempts", db_index=False)
     task_id = models.CharField(max_length=64)
     attempt = models.IntegerField()
     layer = models.IntegerField()
@@ -478,7 +478,7 @@ class Grant(models.Model):
 class Checkpoint(models.Model):
     """A bookmark at the end of a layer: version, layer and context, no copy of anything else."""
 
-    execution = models.ForeignKey(Execution, on_delete=models.PROTECT, related_name="checkpoints")
+    execution = models.ForeignKey(Execution, models.PROTECT, "checkpoints", db_index=False)
     layer = models.IntegerField()
     version = models.BigIntegerField()
     revision = models.IntegerField()
