@@ -4,8 +4,9 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
+from tests.e2e.desk import until
 from tests.e2e.product import Product
 from tests.e2e.test_review import Api, sign_in, wait_for_pause
 
@@ -133,3 +134,17 @@ def test_a_deadline_is_moved_while_the_review_is_read(
     expect(page.locator("[name=version]")).to_have_value(str(found["version"]))
     page.get_by_role("button", name="Approve").click()
     expect(page.get_by_text("reviewer approved this")).to_be_visible()
+
+
+def test_news_before_the_page_s_scripts_are_there(page: Page, product: Product, api: Api) -> None:
+    """What happens between the page's answer and its last script is shown all the same."""
+    sign_in(page, product, "operator")
+    late: list[Route] = []
+    page.route(re.compile(r"/js/run(\.\w+)?\.js$"), lambda route: late.append(route))
+    run = started(api, wait("slow", LONG_SECONDS))
+    page.goto(f"{product.address}/runs/{run}/", wait_until="commit")
+    expect(page.locator("#run-live")).to_be_attached()
+    until(api, run, "COMPLETED")
+    for route in late:
+        route.continue_()
+    expect(page.locator(".run-story")).to_contain_text("the run is complete", timeout=LATER)

@@ -29,5 +29,8 @@ startSteady();
 startClock();
 startKeys();
 startBell();
+// Once every module of the page listens, also one that was slow to come: earlier news would reach nobody.
 // A page without news of its own listens for the bell's.
-startSocket(document.querySelector("[data-socket]") ?? document.querySelector("[data-bell]"));
+document.addEventListener("DOMContentLoaded", () =>
+  startSocket(document.querySelector("[data-socket]") ?? document.querySelector("[data-bell]")),
+);
