@@ -14,7 +14,6 @@ import pytest
 from django.core.management.commands import flush
 from django.db import OperationalError, transaction
 from django.db.backends.postgresql.operations import DatabaseOperations
-from django.test import TransactionTestCase
 from psycopg.errors import DeadlockDetected
 
 KEPT = {"django_content_type", "auth_permission"}
@@ -27,7 +26,6 @@ def install(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DatabaseOperations, "sql_flush", sql_flush)
     patch.setattr(DatabaseOperations, "execute_sql_flush", execute_sql_flush)
     patch.setattr(flush, "emit_post_migrate_signal", lambda *about: None)
-    patch.setattr(TransactionTestCase, "_should_reload_connections", lambda self: False)
 
 
 def sql_flush(self: Any, style: Any, tables: list[str], **options: Any) -> list[str]:
