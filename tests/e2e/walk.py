@@ -6,6 +6,7 @@ Several tests go the same way, in English or in another language, and measure ea
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -47,7 +48,7 @@ NOT_PAGES = {
 LATER = 60_000
 
 
-class Walk:
+class Walk(ABC):
     """Goes from page to page, measures each, and keeps what is wrong and which routes were seen."""
 
     #: What the pages call things, by their English words; the same words where nothing is named.
@@ -72,9 +73,9 @@ class Walk:
             assert "/nothing/here/" in self.page.url
         self.look_at(state)
 
+    @abstractmethod
     def look_at(self, state: str) -> None:
         """Add what is wrong with the page to `faults`."""
-        raise NotImplementedError
 
     def say(self, words: str) -> str:
         """These words in the language of the pages."""
