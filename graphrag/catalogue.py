@@ -1,12 +1,16 @@
 """Reads of the catalogue."""
 
+import threading
 from collections.abc import Iterable
+from uuid import UUID
 
 from django.db.models import QuerySet
 
 from graphrag.models import Tool
 from graphrag.records import ToolRecord, record_of
+from graphrag.revisions import Seen
 
+_MOST_KEPT = 2_000
 _HEAVY = (
     "embedding",
     "search",
@@ -28,6 +32,60 @@ def tools_by_name(names: Iterable[str]) -> dict[str, ToolRecord]:
     if not wanted:
         return {}
     return {row.name: record_of(row) for row in tools().filter(name__in=wanted)}
+
+
+class Shelf:
+    """Records that were read since the catalogue last changed, at most 2,000 of them."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[int, ToolRecord] = {}
+        self._keys: dict[str, int] = {}
+
+    def by_key(self, keys: Iterable[int]) -> dict[int, ToolRecord]:
+        """Tool id -> record; ids of no tool are left out."""
+        wanted = list(keys)
+        missing = [key for key in wanted if key not in self._by_key]
+        found = {key: record for key in wanted if (record := self._by_key.get(key))}
+        if missing:
+            found |= self._read(tools().filter(pk__in=missing))
+        return found
+
+    def by_name(self, names: Iterable[str]) -> dict[str, ToolRecord]:
+        """As ``tools_by_name``."""
+        wanted = set(names)
+        found = {}
+        for name in wanted:
+            record = self._by_key.get(self._keys.get(name, -1))
+            if record is not None:
+                found[name] = record
+        if len(found) < len(wanted):
+            read = self._read(tools().filter(name__in=wanted - found.keys()))
+            found |= {record.name: record for record in read.values()}
+        return found
+
+    def _read(self, rows: QuerySet[Tool]) -> dict[int, ToolRecord]:
+        read = {row.pk: record_of(row) for row in rows}
+        if len(self._by_key) + len(read) > _MOST_KEPT:
+            self._by_key, self._keys = {}, {}
+        for key, record in read.items():
+            self._by_key[key] = record
+            self._keys[record.name] = key
+        return read
+
+
+_lock = threading.Lock()
+_shelf: tuple[UUID, Shelf] | None = None
+
+
+def shelf_at(seen: Seen | None) -> Shelf:
+    """What is kept for a revision of the catalogue just looked at."""
+    global _shelf
+    if seen is None:
+        return Shelf()
+    with _lock:
+        if _shelf is None or _shelf[0] != seen.token:
+            _shelf = (seen.token, Shelf())
+        return _shelf[1]
 
 
 def all_enabled() -> list[ToolRecord]:

@@ -8,6 +8,7 @@ from graphrag import arguments, plans, ranking, retrieval, schemas, sources
 from graphrag.arguments import Filled
 from graphrag.graph import ToolGraph
 from graphrag.intents import Step
+from graphrag.knowledge import Knowledge
 from graphrag.ranking import Ranked
 from graphrag.records import ToolRecord, own_name
 from graphrag.retrieval import Filters
@@ -46,7 +47,7 @@ class Draft:
     ``earlier`` holds the tasks that outputs may come from, in order, with their tools.
     """
 
-    graph: ToolGraph
+    known: Knowledge
     given: list[Source]
     most: int
     filters: Filters = retrieval.EVERYTHING
@@ -57,6 +58,11 @@ class Draft:
     missing: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     nearest: list[Nearest] = field(default_factory=list)
+
+    @property
+    def graph(self) -> ToolGraph:
+        """What followed what, as of the draft's beginning."""
+        return self.known.graph
 
     @property
     def room(self) -> int:
@@ -87,7 +93,7 @@ def choose(draft: Draft, step: Step) -> list[Ranked]:
 
 
 def _searched(draft: Draft, query: str) -> list[Ranked]:
-    answer = retrieval.search(query, limit=_CHOICES, filters=draft.filters)
+    answer = retrieval.search(query, limit=_CHOICES, filters=draft.filters, known=draft.known)
     for warning in answer.warnings:
         if warning not in draft.warnings:
             draft.warnings.append(warning)
@@ -158,7 +164,9 @@ def _producers(draft: Draft, step: Step, tool: ToolRecord, missing: Sequence[str
         permission_sets=draft.filters.permission_sets,
         without=(*draft.filters.without, tool.name, *draft.names()),
     )
-    found = retrieval.search(query, limit=_PRODUCERS, filters=filters, by_words=True).found
+    found = retrieval.search(
+        query, limit=_PRODUCERS, filters=filters, by_words=True, known=draft.known
+    ).found
     before = [edge.from_tool for edge in draft.graph.before(tool.name)]
     ranked = ranking.rank(found, graph=draft.graph, context=draft.names())
     return sorted(ranked, key=lambda item: item.tool.name not in before)

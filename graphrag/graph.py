@@ -9,14 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-from uuid import UUID
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from graphrag.models import LearnedExecution, Revision, Tool, ToolDependency
+from graphrag import revisions
+from graphrag.models import LearnedExecution, Tool, ToolDependency
+from graphrag.revisions import Seen
 
 DAMPING = 0.85
 _TOLERANCE = 1e-6
@@ -171,8 +172,7 @@ def _weight(edge: Edge) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    token: UUID
-    number: int
+    seen: Seen
     graph: ToolGraph
 
 
@@ -182,26 +182,33 @@ _kept: _Kept | None = None
 
 def current() -> ToolGraph:
     """The graph as it is now, kept between calls while its revision stays."""
+    return at(revisions.present().get("graph"))
+
+
+def at(seen: Seen | None) -> ToolGraph:
+    """The graph of a revision just looked at."""
     global _kept
-    revision = Revision.objects.filter(name="graph").first()
-    if revision is None:
+    if seen is None:
         return _read()
     with _lock:
-        if _kept is None or _kept.token != revision.token:
-            _kept = _Kept(revision.token, revision.number, _refreshed(_kept, revision.number))
+        if _kept is None or _kept.seen.token != seen.token:
+            _kept = _Kept(seen, _refreshed(_kept, seen.number))
         return _kept.graph
 
 
 def _refreshed(kept: _Kept | None, number: int) -> ToolGraph:
     """Read what changed: new edges alone when nothing but learning happened since."""
-    if kept is not None and number > kept.number:
+    if kept is not None and number > kept.seen.number:
+        before = kept.seen
         learned = list(
-            LearnedExecution.objects.filter(graph_number__gt=kept.number, graph_number__lte=number)
+            LearnedExecution.objects.filter(
+                graph_number__gt=before.number, graph_number__lte=number
+            )
             .order_by("graph_number")
             .values_list("graph_number", "graph_before", "edges")
         )
         numbers = [at for at, _, _ in learned]
-        if numbers == list(range(kept.number + 1, number + 1)) and learned[0][1] == kept.token:
+        if numbers == list(range(before.number + 1, number + 1)) and learned[0][1] == before.token:
             pairs = {(pair[0], pair[1]) for _, _, edges in learned for pair in edges}
             return kept.graph.with_edges(_edges(kept.graph, pairs))
     return _read()

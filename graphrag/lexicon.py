@@ -83,7 +83,7 @@ class Lexicon:
         """
         wanted = {term.lexeme for term in terms}
         total = met = 0.0
-        for stem in set(text.stems(name)):
+        for stem in text.name_stems(name):
             weight = self.rarity(stem)
             total += weight
             if stem in wanted or not wanted.isdisjoint(text.MEMBERSHIPS.get(stem, ())):
@@ -103,13 +103,17 @@ _kept: tuple[UUID, Lexicon] | None = None
 
 def current() -> Lexicon:
     """The lexicon of the catalogue as it is now."""
+    return at(revisions.present().get("catalogue"))
+
+
+def at(seen: revisions.Seen | None) -> Lexicon:
+    """The lexicon of a revision of the catalogue just looked at."""
     global _kept
-    token = revisions.token("catalogue")
-    if token is None:
+    if seen is None:
         return _read()
     with _lock:
-        if _kept is None or _kept[0] != token:
-            _kept = (token, _read())
+        if _kept is None or _kept[0] != seen.token:
+            _kept = (seen.token, _read())
         return _kept[1]
 
 

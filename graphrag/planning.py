@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from graphrag import conf, drafting, graph, intents, outages, plans, ranking, sources
+from graphrag import conf, drafting, graph, intents, knowledge, outages, plans, ranking, sources
 from graphrag.drafting import Draft, Nearest, TaskReason
 from graphrag.plans import PlanDict
 from graphrag.retrieval import EVERYTHING, Filters
@@ -58,7 +58,7 @@ def suggest(
 def _suggest(intent: str, inputs: Mapping[str, Any], filters: Filters) -> Suggestion:
     parsed = intents.steps(intent)
     given = list(sources.of_values("inputs", inputs))
-    draft = Draft(graph.current(), given, conf.suggest_max_tasks(), filters)
+    draft = Draft(knowledge.current(), given, conf.suggest_max_tasks(), filters)
     threshold, confidences = conf.suggest_threshold(), []
     previous: list[str] = []
     for step in parsed:

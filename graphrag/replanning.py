@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from graphrag import catalogue, conf, drafting, graph, intents, outages, plans, sources
+from graphrag import conf, drafting, intents, knowledge, outages, plans, sources
 from graphrag.drafting import Draft, Nearest, TaskReason
 from graphrag.plans import PlanDict, PlanRefused
 from graphrag.retrieval import EVERYTHING, Filters
@@ -91,11 +91,10 @@ def _draft(
     filters: Filters,
 ) -> Draft:
     done = {name: tasks[name] for name in finished}
-    records = catalogue.tools_by_name(
-        name for task in done.values() if (name := plans.tool_name(task))
-    )
+    known = knowledge.current()
+    records = known.tools_by_name(name for task in done.values() if (name := plans.tool_name(task)))
     return Draft(
-        graph=graph.current(),
+        known=known,
         given=[*sources.of_values("context", context), *sources.of_values("inputs", inputs)],
         most=conf.replan_max_tasks(),
         filters=filters,

@@ -2,16 +2,18 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import DatabaseError, connection, transaction
 from pgvector import Vector
 
-from graphrag import catalogue, conf, embedding, lexicon, text
+from graphrag import conf, embedding, knowledge, text
+from graphrag.knowledge import Knowledge
 from graphrag.lexicon import Lexicon, Term
 from graphrag.outages import first_line
-from graphrag.records import ToolRecord, record_of
+from graphrag.records import ToolRecord
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +27,7 @@ _UNASKED = 0.45
 _POOL = 500
 # ``condition`` is put together from fixed texts (see Filters.sql); every value is a parameter.
 _NEAREST = """
-SELECT t.id, t.name, t.server, t.read_only, 1 - (t.embedding <=> %(vector)s::vector)
+SELECT t.id, t.name, t.server, t.read_only, t.pagerank, 1 - (t.embedding <=> %(vector)s::vector)
 FROM graphrag_tool t
 WHERE {condition} AND t.embedder = %(embedder)s AND t.embedding IS NOT NULL
 ORDER BY {distance}
@@ -34,9 +36,11 @@ LIMIT %(limit)s
 # The first can be answered by the index; the sum cannot, so it compares every row that passes.
 _BY_INDEX = "t.embedding <=> %(vector)s::vector"
 _EXACTLY = f"({_BY_INDEX}) + 0"
-_THIS_TRANSACTION = """
-SELECT set_config('hnsw.iterative_scan', 'strict_order', true),
-       set_config('hnsw.ef_search', %s, true)
+# The index filters after its scan; an iterative scan goes on until enough rows pass. Both settings
+# go with the query in one message, which PostgreSQL takes as one transaction: they end with it.
+_THOROUGH = f"""
+SET LOCAL hnsw.iterative_scan = 'strict_order';
+SET LOCAL hnsw.ef_search = {_EF_SEARCH};
 """
 # Ranking reads each candidate once per term: so the rarest terms choose the candidates, and the
 # empty vector joined on makes a copy in memory that need not be fetched and unpacked each time.
@@ -56,7 +60,7 @@ WITH wanted AS MATERIALIZED (
     ORDER BY score DESC, c.id
     LIMIT %(limit)s
 )
-SELECT t.id, t.name, t.server, t.read_only, best.lexemes
+SELECT t.id, t.name, t.server, t.read_only, t.pagerank, best.lexemes
 FROM best JOIN graphrag_tool t ON t.id = best.id
 ORDER BY best.score DESC, t.id
 """
@@ -134,6 +138,7 @@ class Candidate:
     name: str
     server: str
     read_only: bool
+    pagerank: float
     cosine: float | None = None
     lexemes: tuple[str, ...] = ()
     score: float = 0.0
@@ -142,17 +147,24 @@ class Candidate:
 
 
 def search(
-    query: str, *, limit: int = 10, filters: Filters = EVERYTHING, by_words: bool = False
+    query: str,
+    *,
+    limit: int = 10,
+    filters: Filters = EVERYTHING,
+    by_words: bool = False,
+    known: Knowledge | None = None,
 ) -> Answer:
     """Enabled tools that fit the query, at most ``limit``; nothing for an empty query.
 
     Without a working embedder or the ``vector`` extension full text answers alone, with a
-    warning; ``by_words`` asks for full text alone, which is cheaper.
+    warning; ``by_words`` asks for full text alone, which is cheaper. ``known`` is what a
+    plan that searches more than once has looked up already.
     """
     asked = query.replace("\x00", " ")[:MAX_QUERY].strip()
     if not asked or limit < 1:
         return Answer()
-    words = lexicon.current()
+    known = known or knowledge.current()
+    words = known.words
     terms = words.terms(asked)
     candidates = max(conf.search_candidates(), limit)
     by_vector: list[Candidate] = []
@@ -168,7 +180,7 @@ def search(
     by_text = text_search(terms, words, limit=candidates, filters=filters)
     fused = _fused(by_vector, by_text, trust)[: limit + _SPARE]
     best = _scored(fused, terms, words, text.action(asked))[:limit]
-    return Answer(tuple(_described(best, terms, words)), warnings)
+    return Answer(tuple(_described(best, terms, known)), warnings)
 
 
 def vector_search(
@@ -188,10 +200,13 @@ def vector_search(
         "embedder": embedder.identity,
         "limit": limit,
     }
-    with transaction.atomic(), connection.cursor() as cursor:
-        # The index filters after its scan; an iterative scan goes on until enough rows pass.
-        cursor.execute(_THIS_TRANSACTION, [str(_EF_SEARCH)])
-        cursor.execute(_NEAREST.format(condition=condition, distance=_BY_INDEX), parameters)
+    # In a transaction of the caller's a failure must not end it: full text still answers.
+    inside = transaction.atomic() if connection.in_atomic_block else nullcontext()
+    with inside, connection.cursor() as cursor:
+        nearest = _NEAREST.format(condition=condition, distance=_BY_INDEX)
+        cursor.execute(_THOROUGH + nearest, parameters)
+        while cursor.description is None:
+            cursor.nextset()
         rows = cursor.fetchall()
         if len(rows) < limit:
             # Few tools pass, or the index cannot reach them: a cluster of equal vectors (dead
@@ -219,8 +234,8 @@ def text_search(
     with connection.cursor() as cursor:
         cursor.execute(_BY_WORDS.format(condition=condition), parameters)
         return [
-            Candidate(key, name, server, read_only, lexemes=tuple(found))
-            for key, name, server, read_only, found in cursor.fetchall()
+            Candidate(key, name, server, read_only, pagerank, lexemes=tuple(found))
+            for key, name, server, read_only, pagerank, found in cursor.fetchall()
         ]
 
 
@@ -261,27 +276,27 @@ def _scored(
     return sorted(best, key=lambda item: (-item.score, item.name))
 
 
-def _described(best: Sequence[Candidate], terms: Sequence[Term], words: Lexicon) -> list[Found]:
+def _described(best: Sequence[Candidate], terms: Sequence[Term], known: Knowledge) -> list[Found]:
     """The chosen candidates with their tools."""
-    rows = {row.pk: row for row in catalogue.tools().filter(pk__in=[item.key for item in best])}
+    records = known.shelf.by_key(item.key for item in best)
     return [
         Found(
-            tool=record_of(rows[item.key]),
+            tool=records[item.key],
             score=item.score,
             similarity=item.similarity,
             cosine=item.cosine,
             coverage=item.coverage,
-            matched=words.matched(terms, item.lexemes),
-            pagerank=rows[item.key].pagerank,
+            matched=known.words.matched(terms, item.lexemes),
+            pagerank=item.pagerank,
         )
         for item in best
-        if item.key in rows
+        if item.key in records
     ]
 
 
 def _agreement(action: str | None, own_name: str, *, read_only: bool) -> float:
     """1, or less for a tool that does another kind of thing than asked: reads, changes, deletes."""
-    does = text.action(own_name) or ("read" if read_only else None)
+    does = text.name_action(own_name) or ("read" if read_only else None)
     return _OTHER_ACTION if action and does and does != action else 1.0
 
 

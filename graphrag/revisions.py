@@ -4,16 +4,29 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID, uuid4
 
-from django.db import transaction
+from django.db import connection, transaction
 
 from graphrag.models import Revision
 
 Kept = Literal["catalogue", "graph"]
 
 
-def token(name: Kept) -> UUID | None:
-    """The present token; None before the first change."""
-    return Revision.objects.filter(name=name).values_list("token", flat=True).first()
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A revision as it was when it was looked at: what is kept in memory for it bears its token."""
+
+    number: int
+    token: UUID
+
+
+def present() -> dict[str, Seen]:
+    """``catalogue`` and ``graph`` as they are now; what never changed is left out.
+
+    Written by hand: every plan, search and prediction asks it first.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name, number, token FROM graphrag_revision")
+        return {name: Seen(number, token) for name, number, token in cursor.fetchall()}
 
 
 def number(name: Kept) -> int:

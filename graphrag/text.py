@@ -113,6 +113,18 @@ def action(text: str) -> str | None:
     return next((kind for kind in kinds if kind), None)
 
 
+@lru_cache(maxsize=16_384)
+def name_stems(name: str) -> frozenset[str]:
+    """As ``stems``, for a tool's name: every search asks the same ones again."""
+    return frozenset(stems(name))
+
+
+@lru_cache(maxsize=16_384)
+def name_action(name: str) -> str | None:
+    """As ``action``, for a tool's name."""
+    return action(name)
+
+
 def indexed(text: str) -> str:
     """The text as it is indexed: its words, and after them the groups of like meaning."""
     found = words(text)

@@ -178,3 +178,12 @@ def test_a_new_rank_leaves_nothing_behind_in_the_index(public_catalogue: None) -
         updated_now, in_place_now = cursor.fetchone()
     assert updated_now - updated == ranked > 200
     assert in_place_now - in_place >= 0.95 * ranked
+
+
+@pytest.mark.django_db(transaction=True)
+def test_how_thoroughly_the_index_is_asked_ends_with_the_search() -> None:
+    ingest.upsert_tools([make_tool("a.read_page", "Read a page")])
+    assert names("page") == ["a.read_page"]
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW hnsw.ef_search")
+        assert cursor.fetchone() == ("40",)

@@ -1,0 +1,73 @@
+"""What a worker keeps of the tool graph in memory: asked for once, and never out of date."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from graphrag import catalogue, ingest, knowledge, planning, replanning, revisions
+from graphrag.catalogue import Shelf
+from graphrag.records import ToolRecord
+from tests.integration.graphrag.conftest import make_tool
+
+pytestmark = pytest.mark.django_db
+READ = "files.read_file"
+PLAN = {"tasks": [{"id": "list", "type": "tool", "tool": "files.list_directory"}]}
+
+
+def statements(context: CaptureQueriesContext) -> list[str]:
+    return [query["sql"] for query in context.captured_queries]
+
+
+def test_a_second_change_of_a_plan_asks_for_revisions_and_searches_alone(
+    files_catalogue: list[ToolRecord],
+) -> None:
+    first = replanning.replan(PLAN, ["list"], "parse the XML")
+    assert first.plan is not None
+    with CaptureQueriesContext(connection) as asked:
+        assert replanning.replan(PLAN, ["list"], "parse the XML") == first
+    read = [sql for sql in statements(asked) if '"graphrag_tool"' in sql]
+    assert read == [], "tools were read again"
+    assert sum("graphrag_revision" in sql for sql in statements(asked)) == 1
+
+
+def test_a_persons_choice_for_a_tool_is_known_at_once(files_catalogue: list[ToolRecord]) -> None:
+    assert knowledge.current().tools_by_name([READ])[READ].permission_set == "minimal"
+    ingest.set_tool_policy(name=READ, permission_set="trusted")
+    assert knowledge.current().tools_by_name([READ])[READ].permission_set == "trusted"
+
+
+def test_a_new_description_is_known_at_once(files_catalogue: list[ToolRecord]) -> None:
+    assert planning.suggest("read a file").plan is not None
+    ingest.upsert_tools([make_tool(READ, "Open a parcel.")])
+    (found,) = knowledge.current().tools_by_name([READ]).values()
+    assert found.description == "Open a parcel."
+
+
+def test_nothing_is_kept_before_the_catalogue_has_a_revision() -> None:
+    assert revisions.present() == {}
+    assert knowledge.current().shelf is not knowledge.current().shelf
+    assert knowledge.current().tools_by_name(["nobody.there"]) == {}
+
+
+def test_a_shelf_tells_what_the_catalogue_tells(files_catalogue: list[ToolRecord]) -> None:
+    shelf, names = Shelf(), [tool.name for tool in files_catalogue]
+    for _ in range(2):
+        assert shelf.by_name([*names, "nobody.there"]) == catalogue.tools_by_name(names)
+    keys = list(catalogue.tools().values_list("pk", flat=True))
+    with CaptureQueriesContext(connection) as asked:
+        assert {record.name for record in shelf.by_key([*keys]).values()} == set(names)
+    assert statements(asked) == []
+    assert shelf.by_key([0]) == {}
+
+
+def test_a_shelf_has_room_for_so_many(
+    files_catalogue: list[ToolRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue, "_MOST_KEPT", 2)
+    shelf = Shelf()
+    first, second, third = (tool.name for tool in files_catalogue[:3])
+    shelf.by_name([first, second])
+    assert set(shelf.by_name([second, third])) == {second, third}
+    with CaptureQueriesContext(connection) as asked:
+        assert set(shelf.by_name([first, third])) == {first, third}
+    assert len(statements(asked)) == 1, "the first had made room for the third"
