@@ -105,10 +105,10 @@ _outbox = _Outbox()
 
 
 async def _tell(execution_id: int, news: _News) -> None:
-    groups = {execution_group(execution_id): news.started}
-    if news.first <= news.last:
-        # Who works on what is of no interest to the queue.
-        groups[REVIEWS] = ()
+    # One after the other over one connection: the queue, where a pause is waited for, comes first.
+    # Who works on what is of no interest to it.
+    groups: dict[str, tuple[Start, ...]] = {REVIEWS: ()} if news.first <= news.last else {}
+    groups[execution_group(execution_id)] = news.started
     messages = {
         group: moved(execution_id, news.first, news.last, started)
         for group, started in groups.items()

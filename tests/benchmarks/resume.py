@@ -11,10 +11,15 @@ from tests.benchmarks.figures import Figure, middle
 from tests.benchmarks.surroundings import Bench, reviewer, start_quietly
 from workflows import dispatch, services
 from workflows.engine.commands import ApprovalResponse
+from workflows.journal import execute
 from workflows.models import ExecutionEvent, Hold
 from workflows.selectors import tasks_of
 
 PAUSE_MS = 3.0
+_COMMITTED = """
+SELECT extract(epoch FROM pg_xact_commit_timestamp(xmin)) FROM workflows_executionevent
+ WHERE execution_id = %(id)s AND seq <= %(last)s AND kind = 'hold_opened'
+"""
 #: Seconds between a pause and its answer, ours and LangGraph's: nobody answers at once, and what
 #: was at hand in a processor's caches is not any more.
 THOUGHT = 0.02
@@ -82,18 +87,12 @@ def resumed(bench: Bench, resume: Callable[[int, Hold], None], heard: list[float
 
 
 def _pause_heard(bench: Bench, execution_id: int) -> float:
-    """Milliseconds from the pause to its news in the other process.
-
-    The pause counts from the begin of its transaction, by the database's clock: a little before
-    the commit.
-    """
+    """Milliseconds from the commit of the pause, by the database, to its news elsewhere."""
     while True:
         news = bench.told_by("heard")
-        opened = ExecutionEvent.objects.filter(
-            execution_id=execution_id, seq__lte=news["last"], kind="hold_opened"
-        ).first()
-        if opened is not None:
-            return (float(news["at"]) - opened.created_at.timestamp()) * 1000
+        found = execute(_COMMITTED, {"id": execution_id, "last": news["last"]})
+        if found:
+            return (float(news["at"]) - float(found[0][0])) * 1000
 
 
 def _until_the_end(bench: Bench, execution_id: int) -> None:
