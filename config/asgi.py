@@ -14,12 +14,14 @@ if not settings.configured:  # a test or a command has settings, and a role, alr
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from django.core.asgi import get_asgi_application
+from django.urls import get_resolver
 
 django = get_asgi_application()  # before our own imports: it loads the apps
 
 from config.lending import lending  # noqa: E402
 from config.sockets import BrowserOriginValidator  # noqa: E402
 from reviews.routing import websocket_urlpatterns  # noqa: E402
+from workflows import heap  # noqa: E402
 from workflows.mcp.gateway import http_app  # noqa: E402
 
 http = lending(django)
@@ -42,3 +44,7 @@ application = ProtocolTypeRouter(
         ),
     }
 )
+
+if settings.HOLDPOINT_ROLE == "web":
+    get_resolver().url_patterns  # noqa: B018 - every view is loaded now, not by the first visitor
+    heap.settle()

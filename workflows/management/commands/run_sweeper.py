@@ -14,7 +14,7 @@ from django.db import Error, close_old_connections, connection
 from django.utils.module_loading import import_string
 from redis.exceptions import RedisError
 
-from workflows import background, conf
+from workflows import background, conf, heap
 from workflows.catalogue import Follower
 from workflows.heartbeat import beat
 from workflows.recovery import seconds_to_next, sweep
@@ -39,6 +39,7 @@ class Command(BaseCommand):
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
+        heap.settle()
         follower = Follower()
         follower.start()
         beside = [*_start_sender(stop), *_start_beside(stop)]

@@ -11,7 +11,7 @@ from django.db import connection, connections
 from rq.serializers import JSONSerializer
 from rq.worker_pool import WorkerPool
 
-from workflows import conf
+from workflows import conf, heap
 from workflows.dispatch import QUEUES
 from workflows.programs import clear_sandbox
 from workflows.worker import EngineWorker, Hint
@@ -32,6 +32,7 @@ class Command(BaseCommand):
         # Forked workers must not inherit a connection: two processes would share one session.
         connections.close_all()
         clear_sandbox()
+        heap.settle()
         WorkerPool(
             # In this order: work ahead and learning wait while any execution does.
             list(QUEUES),

@@ -1,0 +1,43 @@
+"""What a ready process has loaded is no longer looked through."""
+
+import gc
+import subprocess
+import sys
+
+from tests.processes import ROOT
+from workflows import heap
+
+
+def test_later_collections_pass_over_what_was_there() -> None:
+    before = gc.get_freeze_count()
+    try:
+        heap.settle()
+        assert gc.get_freeze_count() > before
+        later: list[object] = []
+        later.append(later)
+        del later
+        assert gc.collect() > 0, "what comes later is still collected"
+    finally:
+        gc.unfreeze()
+
+
+def test_a_web_process_settles_once_its_views_are_loaded() -> None:
+    script = (
+        "import gc, sys; import config.asgi;"
+        " print(gc.get_freeze_count(), 'reviews.pages.queue' in sys.modules)"
+    )
+    production = {
+        "DJANGO_SETTINGS_MODULE": "config.settings.base",
+        "SECRET_KEY": "not-a-secret-" * 5,
+        "ALLOWED_HOSTS": "holdpoint.example",
+        "HOLDPOINT_SITE_URL": "https://holdpoint.example",
+        "DATABASE_URL": "postgres://nobody@localhost/nowhere",
+        "REDIS_URL": "redis://localhost/0",
+    }
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        cwd=ROOT, env=production, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    frozen, loaded = done.stdout.split()[-2:]
+    assert int(frozen) > 100_000
+    assert loaded == "True"
