@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -18,7 +18,7 @@ from django.utils.dateparse import parse_datetime
 from workflows import access
 from workflows.models import UNDER_WAY, Execution, Hold, Waiting
 
-from .counting import up_to
+from .counting import each_up_to, up_to
 from .filters import QueueFilters, narrowed, ordered
 from .models import ReviewClaim
 from .rights import deciding_groups, group_names
@@ -65,10 +65,8 @@ class Viewer:
         few = list(mine[: FEW + 1])
         return Q(pk__in=few) if len(few) <= FEW else Q(groups__overlap=self.deciding)
 
-    def number(self, tab: str) -> int:
-        """How many rows the tabs `me` and `groups` have, counted by `up_to` from narrow rows."""
-        if not self.deciding:
-            return 0
+    def counted(self, tab: str) -> QuerySet[Waiting, Any]:
+        """The narrow rows, one per hold, by which the tabs `me` and `groups` are counted."""
         mine = Waiting.objects.filter(group__in=self.deciding)
         only = access.limit_of(self.user)
         if only is not None:
@@ -78,12 +76,12 @@ class Viewer:
             mine = mine.exclude(execution_id__in=self._barred).exclude(
                 hold_id__in=self._approved.union(busy.values("hold_id"), all=True)
             )
-        return up_to(mine.values("hold_id").distinct())
+        return mine.values("hold_id").distinct()
 
-    def tab(self, name: str) -> Q:
-        """The condition on open holds that makes a tab."""
+    def tab(self, name: str, *, of_few: bool = False) -> Q:
+        """The condition on open holds that makes a tab; `of_few` of what is few already."""
         if name in ("me", "groups"):
-            mine = self.rows_of_groups
+            mine = Q(groups__overlap=self.deciding) if of_few else self.rows_of_groups
         has_claim = Q(claim__user=self.user, claim__expires_at__gt=Now())
         match name:
             case "me":
@@ -148,28 +146,39 @@ def decided(user: User) -> QuerySet[Hold]:
 
 
 def tab_counts(viewer: Viewer) -> dict[str, int]:
-    """Rows per tab as `up_to` counts them, the decided ones not at all; a query each."""
-    rows = pending(viewer.user)
-    return {
-        "me": viewer.number("me"),
-        "groups": viewer.number("groups"),
-        "claimed": up_to(rows.filter(viewer.tab("claimed"))),
-        "open": up_to(rows),
-    }
+    """Rows per tab as `up_to` counts them, the decided ones not at all; one statement."""
+    rows = pending(viewer.user).values("pk")
+    return each_up_to(
+        {
+            "me": viewer.counted("me"),
+            "groups": viewer.counted("groups"),
+            "claimed": rows.filter(viewer.tab("claimed")),
+            "open": rows,
+        }
+    )
 
 
 def waiting_count(user: User) -> int:
     """How many holds need this user, as `up_to` counts them."""
-    return Viewer(user).number("me")
+    return up_to(Viewer(user).counted("me"))
 
 
-def queue(viewer: Viewer, tab: str, filters: QueueFilters = NO_FILTERS) -> QuerySet[Hold]:
-    """The holds of a tab that fit the filters; open ones in the order the filters ask for."""
+def queue(
+    viewer: Viewer,
+    tab: str,
+    filters: QueueFilters = NO_FILTERS,
+    runs: Collection[int] | None = None,
+) -> QuerySet[Hold]:
+    """The holds of a tab that fit the filters; open ones in the order the filters ask for.
+
+    With `runs` those of these few executions alone.
+    """
+    of_few = Q() if runs is None else Q(execution_id__in=runs)
     if tab == "decided":
-        return narrowed(decided(viewer.user), filters, decided=True)
+        return narrowed(decided(viewer.user).filter(of_few), filters, decided=True)
     addressed = tab in ("me", "groups")
     holds = _addressed(viewer.user) if addressed else pending(viewer.user)
-    holds = holds.filter(viewer.tab(tab))
+    holds = holds.filter(of_few, viewer.tab(tab, of_few=runs is not None))
     return ordered(narrowed(holds, filters), filters)
 
 

@@ -17,7 +17,7 @@ from django.db import connection
 from django.db.models import Q
 from django.utils.crypto import constant_time_compare
 
-from workflows.access import of_visible, visible_to
+from workflows.access import of_visible, visible_to, with_groups
 from workflows.models import QUEUE_KINDS, ExecutionEvent
 from workflows.tokens import authenticate_token
 from workflows.wire import wire_event, wire_events
@@ -81,7 +81,8 @@ def _session_user(key: str) -> User:
         raise Refusal(UNAUTHENTICATED)
     store = import_module(settings.SESSION_ENGINE).SessionStore(session_key=key)
     data = store.load()
-    user = get_user_model().objects.filter(pk=data.get(SESSION_KEY), is_active=True).first()
+    people = with_groups(get_user_model().objects.filter(is_active=True))
+    user: User | None = people.filter(pk=data.get(SESSION_KEY)).first()
     if user is None:
         raise Refusal(UNAUTHENTICATED)
     # A changed password ends the sessions that were opened with the old one.

@@ -76,27 +76,17 @@ def rows_context(
     cursor: str,
     changed: Changed | None = None,
 ) -> dict[str, Any]:
-    """The context of the queue's tabs and rows; raises selectors.BadCursor.
+    """The context of the queue's rows; raises selectors.BadCursor.
 
     With `changed` the rows are those of these runs alone that belong on the page.
     """
-    tab = tab if tab in selectors.TABS else "me"
-    counts = selectors.tab_counts(viewer)
+    tab = _known(tab)
     page = _page(viewer, tab, filters, cursor, changed)
-    looking = lookers((hold.id for hold in page.rows), but=viewer.user.pk)
+    looking = lookers((hold.id for hold in page.rows), but=viewer.user.pk) if page.rows else {}
     query = filters.query()
     return {
         "tab": tab,
         "tab_label": _(_LABELS[tab]),
-        "tabs": tuple(
-            {
-                "key": key,
-                "label": _(label),
-                "count": counts.get(key),
-                "url": queue_url(**_tab_query(key), **query),
-            }
-            for key, label in _LABELS.items()
-        ),
         "rows": tuple(_row(hold, looking.get(hold.id, [])) for hold in page.rows),
         "q": filters.q,
         "narrowed": filters.narrows,
@@ -105,17 +95,37 @@ def rows_context(
         "next_url": queue_url(**_tab_query(tab), **query, cursor=page.next) if page.next else "",
         "page_end": page.next,
         "clear_url": queue_url(**_tab_query(tab)),
-        "demo_url": "" if page.rows else demo_url(viewer),
+        "demo_url": "" if page.rows or changed else demo_url(viewer),
         "group_words": words.group_words(viewer.deciding),
-        "waiting_count": counts["me"],
     }
+
+
+def tabs_context(
+    viewer: selectors.Viewer, *, tab: str, filters: QueueFilters
+) -> dict[str, Any]:
+    """The context of the queue's tabs, each with its number."""
+    counts, query = selectors.tab_counts(viewer), filters.query()
+    tabs = tuple(
+        {
+            "key": key,
+            "label": _(label),
+            "count": counts.get(key),
+            "url": queue_url(**_tab_query(key), **query),
+        }
+        for key, label in _LABELS.items()
+    )
+    return {"tab": _known(tab), "tabs": tabs, "waiting_count": counts["me"]}
+
+
+def _known(tab: str) -> str:
+    return tab if tab in selectors.TABS else "me"
 
 
 def controls_context(
     viewer: selectors.Viewer, *, tab: str, filters: QueueFilters
 ) -> dict[str, Any]:
     """The context of what stands round the rows: the filter's choices and the saved views."""
-    tab = tab if tab in selectors.TABS else "me"
+    tab = _known(tab)
     return {
         "selects": _selects(viewer, filters),
         **_saved(viewer, urlencode(_tab_query(tab) | filters.query())),
@@ -129,12 +139,12 @@ def _page(
     cursor: str,
     changed: Changed | None,
 ) -> selectors.Page:
-    rows, size = selectors.queue(viewer, tab, filters), conf.page_size()
+    runs = None if changed is None else changed.runs
+    rows, size = selectors.queue(viewer, tab, filters, runs), conf.page_size()
     column, largest_first = ("decided_at", True) if tab == "decided" else SORTS[filters.sort]
     order: dict[str, Any] = {"time": column, "ascending": not largest_first}
     if changed is None:
         return selectors.page(rows, cursor=cursor, size=size, **order)
-    rows = rows.filter(execution_id__in=changed.runs)
     found = selectors.among(rows, cursor=cursor, until=changed.until, **order)
     return selectors.Page(list(found[:size]), "")
 

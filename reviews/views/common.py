@@ -15,7 +15,7 @@ from reviews.notices import inbox
 from reviews.pages.notices import bell_words
 from reviews.rights import group_names
 from reviews.services import HoldNotFound, visible_hold
-from workflows.access import visible_to
+from workflows.access import knowing_groups, visible_to
 from workflows.models import Execution, Hold
 
 if TYPE_CHECKING:
@@ -32,8 +32,13 @@ class SeeOther(HttpResponseRedirect):
 
 
 def person(request: HttpRequest) -> User:
-    """The user of a request that has passed `login_required`."""
-    return cast("User", request.user)
+    """The user of a request that has passed `login_required`.
+
+    Who only looks brings the names of their groups along, for all that one page asks them for;
+    before something is done, they are read anew.
+    """
+    user = cast("User", request.user)
+    return cast("User", knowing_groups(user)) if request.method in ("GET", "HEAD") else user
 
 
 def is_htmx(request: HttpRequest) -> bool:

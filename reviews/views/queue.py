@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
@@ -10,8 +13,7 @@ from django.views.decorators.http import require_safe
 from reviews import selectors, services
 from reviews.filters import parse_queue_filters
 from reviews.pages.decision import decision_context
-from reviews.pages.queue import Changed, controls_context, rows_context
-from workflows.access import knowing_groups
+from reviews.pages.queue import Changed, controls_context, rows_context, tabs_context
 
 from .common import good_cursor, is_htmx, page, person
 
@@ -21,33 +23,40 @@ from .common import good_cursor, is_htmx, page, person
 def queue(request: HttpRequest) -> HttpResponse:
     """Tabs and rows; with `?hold=` that review at the side.
 
-    The rows alone are for pages that are open: with `changed` (ids of runs, parted by commas) and
-    `until` (the cursor at the page's end) those of these runs that belong there.
+    Parts alone are for pages that are open, and HX-Target names them: `queue-list` the rows, and
+    the tabs with them; with `changed` (ids of runs, parted by commas) and `until` (the cursor at
+    the page's end) those rows of these runs that belong there, and nothing else, because somebody
+    waits for them.  `queue-tabs` is the tabs, for the numbers, which may come a moment later.
     """
-    viewer = selectors.Viewer(knowing_groups(person(request)))
-    is_rows = is_htmx(request) and request.headers.get("HX-Target") == "queue-list"
-    tab, filters = request.GET.get("tab", "me"), parse_queue_filters(request.GET)
+    viewer = selectors.Viewer(person(request))
+    asked = {"tab": request.GET.get("tab", "me"), "filters": parse_queue_filters(request.GET)}
+    target = request.headers.get("HX-Target", "") if is_htmx(request) else ""
+    if target == "queue-tabs":
+        return _parts(request, ("_queue_tabs",), tabs_context(viewer, **asked))
+    changed = None
     with good_cursor():
-        context = rows_context(
-            viewer,
-            tab=tab,
-            filters=filters,
-            cursor=request.GET.get("cursor", ""),
-            changed=Changed.of(request.GET) if is_rows else None,
-        )
+        if target == "queue-list":
+            changed = Changed.of(request.GET)
+        cursor = request.GET.get("cursor", "")
+        context = rows_context(viewer, **asked, cursor=cursor, changed=changed)
     context["open_hold"] = request.GET.get("hold", "")
-    if is_rows:
-        parts = [
-            render_to_string(f"reviews/{name}.html", context, request)
-            for name in ("_queue_tabs", "_queue_list")
-        ]
-        response = HttpResponse("".join(parts))
-        response["Vary"] = "HX-Request, Cookie"
-        response["Cache-Control"] = "no-store"
-        return response
-    context |= controls_context(viewer, tab=tab, filters=filters)
+    if changed:
+        return _parts(request, ("_queue_list",), context)
+    context |= tabs_context(viewer, **asked)
+    if target == "queue-list":
+        return _parts(request, ("_queue_tabs", "_queue_list"), context)
+    context |= controls_context(viewer, **asked)
     context["d"] = _open(viewer, context["open_hold"])
     return page(request, "reviews/queue.html", context, section="review")
+
+
+def _parts(request: HttpRequest, names: Sequence[str], context: dict[str, Any]) -> HttpResponse:
+    """Parts of the page, for scripts."""
+    text = "".join(render_to_string(f"reviews/{name}.html", context, request) for name in names)
+    response = HttpResponse(text)
+    response["Vary"] = "HX-Request, HX-Target, Cookie"
+    response["Cache-Control"] = "no-store"
+    return response
 
 
 def _open(viewer: selectors.Viewer, hold_id: str) -> object:

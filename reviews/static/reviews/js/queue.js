@@ -27,8 +27,12 @@ let missed = false;
 let paid = 0;
 let notBefore = 0;
 let timer = null;
-let lookNumber = 0;
+/** Questions for the numbers on the tabs: how many were asked, and which one's answer is shown. */
+let tabsAsked = 0;
 let tabsOf = 0;
+/** A question is under way or was just answered; there was news since it was asked. */
+let counting = false;
+let uncounted = false;
 
 const list = () => document.getElementById("queue-list");
 const rows = () => [...list().querySelectorAll("[data-hold]")];
@@ -83,25 +87,25 @@ function move(by) {
 
 // --- news -----------------------------------------------------------------------------------------
 
-/** Ask for the rows of these runs, or for the whole list when `runs` is null. */
+/** Ask for the rows of these runs, or for the whole list and its tabs when `runs` is null. */
 async function refresh(runs) {
-  const number = ++lookNumber;
-  const address = new URL(location.href);
-  if (runs) {
-    address.searchParams.set("changed", [...runs].join(","));
-    address.searchParams.set("until", list().dataset.pageEnd);
-  }
-  const response = await fetch(address, { headers: { "HX-Request": "true", "HX-Target": "queue-list" } });
-  if (!response.ok) throw new Error(`the list was answered with ${response.status}`);
-  const page = new DOMParser().parseFromString(await response.text(), "text/html");
-  const told = page.getElementById("queue-list");
-  if (!told) throw new Error("no list came");
+  const number = runs ? 0 : ++tabsAsked;
+  const page = await part("queue-list", runs && { changed: [...runs].join(","), until: list().dataset.pageEnd });
   await released();
-  take(told, runs);
-  if (number < tabsOf) return; // a later look has counted already
-  tabsOf = number;
-  takeTabs(page.getElementById("queue-tabs"));
-  showCount(told.dataset.waiting);
+  take(page.getElementById("queue-list"), runs);
+  if (runs) count();
+  else takeTabs(page, number);
+}
+
+/** A part of this page as it is now, in a document of its own. */
+async function part(id, query) {
+  const address = new URL(location.href);
+  for (const [name, value] of Object.entries(query ?? {})) address.searchParams.set(name, value);
+  const response = await fetch(address, { headers: { "HX-Request": "true", "HX-Target": id } });
+  if (!response.ok) throw new Error(`the page was answered with ${response.status}`);
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  if (!page.getElementById(id)) throw new Error(`no ${id} came`);
+  return page;
 }
 
 function take(told, runs) {
@@ -133,12 +137,37 @@ function update(row, now) {
   row.dataset.version = now.dataset.version;
 }
 
-function takeTabs(tabs) {
-  for (const tab of tabs?.querySelectorAll("[data-tab]") ?? []) {
-    const here = document.querySelector(`#queue-tabs [data-tab="${CSS.escape(tab.dataset.tab)}"] .count`);
-    const count = tab.querySelector(".count");
-    if (here && count) here.textContent = count.textContent;
+// The numbers on the tabs cost the server more than a row, for which somebody waits: they are asked for once the
+// row is there, for all that came meanwhile together, and half of the time at most.
+async function count() {
+  if (counting) {
+    uncounted = true;
+    return;
   }
+  [counting, uncounted] = [true, false];
+  const [number, begun] = [++tabsAsked, performance.now()];
+  try {
+    takeTabs(await part("queue-tabs"), number);
+  } catch {
+    lookAgain();
+  }
+  setTimeout(() => {
+    counting = false;
+    if (uncounted) count();
+  }, Math.max(LEAST_COST_MS, performance.now() - begun));
+}
+
+/** `number` says which question this answers: of a later one the tabs may show the answer already. */
+function takeTabs(page, number) {
+  if (number < tabsOf) return;
+  tabsOf = number;
+  const tabs = page.getElementById("queue-tabs");
+  for (const tab of tabs.querySelectorAll("[data-tab]")) {
+    const here = document.querySelector(`#queue-tabs [data-tab="${CSS.escape(tab.dataset.tab)}"] .count`);
+    const now = tab.querySelector(".count");
+    if (here && now) here.textContent = now.textContent;
+  }
+  showCount(tabs.dataset.waiting);
 }
 
 /** `count` is in the words of the server: "12", or "1,000+". */
@@ -206,9 +235,15 @@ async function look() {
   const now = performance.now();
   looks.delete(runs);
   paid = Math.max(paid, begun) + Math.max(LEAST_COST_MS, 2 * (now - begun));
-  if (!answered) [missed, notBefore] = [true, now + RETRY_MS];
-  else if (!runs) missed = false;
-  if (missed || everything || changed.size) ask();
+  if (answered && !runs) missed = false;
+  if (!answered) lookAgain();
+  else if (missed || everything || changed.size) ask();
+}
+
+/** What was asked for did not come: after a while everything is asked for. */
+function lookAgain() {
+  [missed, notBefore] = [true, performance.now() + RETRY_MS];
+  ask();
 }
 
 // --- after a decision -----------------------------------------------------------------------------
