@@ -13,10 +13,11 @@ if not settings.configured:  # a test or a command has settings, and a role, alr
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
-from django.core.asgi import get_asgi_application
 from django.urls import get_resolver
 
-django = get_asgi_application()  # before our own imports: it loads the apps
+from config.threaded import application as threaded
+
+django = threaded()  # before our other imports: it loads the apps
 
 from config.lending import lending  # noqa: E402
 from config.sockets import BrowserOriginValidator  # noqa: E402

@@ -50,14 +50,15 @@ def up_to(rows: QuerySet[Any, Any], most: int = COUNTED) -> int:
 
 def each_up_to(lists: Mapping[str, QuerySet[Any, Any]], most: int = COUNTED) -> dict[str, int]:
     """What `up_to` says of each of several lists of narrow rows, in one statement."""
-    parts, values = [], []
+    parts: list[str] = []
+    values: list[Any] = []
     for rows in lists.values():
         try:
             sql, given = rows[: most + 1].query.sql_with_params()
         except EmptyResultSet:
             parts.append("0")
             continue
-        parts.append(f"(SELECT count(*) FROM ({sql}) AS counted)")
+        parts.append(f"(SELECT count(*) FROM ({sql}) AS counted)")  # noqa: S608 - Django made it
         values.extend(given)
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {', '.join(parts)}", values)

@@ -6,15 +6,16 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from django.conf import settings
 from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY, get_user_model
+from django.contrib.sessions.backends.db import SessionStore
+from django.contrib.sessions.models import Session
 from django.db import connection
-from django.db.models import Q
+from django.db.models import Q, Subquery
+from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
 from workflows.access import of_visible, visible_to, with_groups
@@ -48,6 +49,8 @@ class Credentials:
 
     bearer: str = ""
     session_key: str = ""
+    #: [id of whoever this was last]
+    _person: list[int] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
     def of(cls, scope: Mapping[str, Any]) -> Credentials:
@@ -73,22 +76,36 @@ class Credentials:
             if "read" not in token.scopes:
                 raise Refusal(FORBIDDEN)
             return token.user
-        return _session_user(self.session_key)
+        return self._of_session()
 
+    def _of_session(self) -> User:
+        """The user of the session, with their groups; the person known, it is one statement."""
+        if not self.session_key:
+            raise Refusal(UNAUTHENTICATED)
+        people = with_groups(get_user_model().objects.filter(is_active=True))
+        if self._person:
+            people = people.annotate(session_data=self._session())
+            user = people.filter(pk=self._person[0]).first()
+            data = SessionStore().decode(user.session_data or "") if user else {}
+        else:
+            data = SessionStore(session_key=self.session_key).load()
+            user = people.filter(pk=data.get(SESSION_KEY)).first()
+        # A changed password ends the sessions that were opened with the old one.
+        given = data.get(HASH_SESSION_KEY, "")
+        if (
+            user is None
+            or data.get(SESSION_KEY) != str(user.pk)
+            or not constant_time_compare(given, user.get_session_auth_hash())
+        ):
+            raise Refusal(UNAUTHENTICATED)
+        self._person[:] = [user.pk]
+        found: User = user
+        return found
 
-def _session_user(key: str) -> User:
-    if not key:
-        raise Refusal(UNAUTHENTICATED)
-    store = import_module(settings.SESSION_ENGINE).SessionStore(session_key=key)
-    data = store.load()
-    people = with_groups(get_user_model().objects.filter(is_active=True))
-    user: User | None = people.filter(pk=data.get(SESSION_KEY)).first()
-    if user is None:
-        raise Refusal(UNAUTHENTICATED)
-    # A changed password ends the sessions that were opened with the old one.
-    if not constant_time_compare(data.get(HASH_SESSION_KEY, ""), user.get_session_auth_hash()):
-        raise Refusal(UNAUTHENTICATED)
-    return user
+    def _session(self) -> Subquery:
+        """What the session holds, while it lasts."""
+        rows = Session.objects.filter(pk=self.session_key, expire_date__gt=timezone.now())
+        return Subquery(rows.values("session_data")[:1])
 
 
 def database_time() -> datetime:

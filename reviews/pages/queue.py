@@ -100,9 +100,7 @@ def rows_context(
     }
 
 
-def tabs_context(
-    viewer: selectors.Viewer, *, tab: str, filters: QueueFilters
-) -> dict[str, Any]:
+def tabs_context(viewer: selectors.Viewer, *, tab: str, filters: QueueFilters) -> dict[str, Any]:
     """The context of the queue's tabs, each with its number."""
     counts, query = selectors.tab_counts(viewer), filters.query()
     tabs = tuple(

@@ -29,23 +29,23 @@ def queue(request: HttpRequest) -> HttpResponse:
     waits for them.  `queue-tabs` is the tabs, for the numbers, which may come a moment later.
     """
     viewer = selectors.Viewer(person(request))
-    asked = {"tab": request.GET.get("tab", "me"), "filters": parse_queue_filters(request.GET)}
+    tab, filters = request.GET.get("tab", "me"), parse_queue_filters(request.GET)
     target = request.headers.get("HX-Target", "") if is_htmx(request) else ""
     if target == "queue-tabs":
-        return _parts(request, ("_queue_tabs",), tabs_context(viewer, **asked))
+        return _parts(request, ("_queue_tabs",), tabs_context(viewer, tab=tab, filters=filters))
     changed = None
     with good_cursor():
         if target == "queue-list":
             changed = Changed.of(request.GET)
         cursor = request.GET.get("cursor", "")
-        context = rows_context(viewer, **asked, cursor=cursor, changed=changed)
+        context = rows_context(viewer, tab=tab, filters=filters, cursor=cursor, changed=changed)
     context["open_hold"] = request.GET.get("hold", "")
     if changed:
         return _parts(request, ("_queue_list",), context)
-    context |= tabs_context(viewer, **asked)
+    context |= tabs_context(viewer, tab=tab, filters=filters)
     if target == "queue-list":
         return _parts(request, ("_queue_tabs", "_queue_list"), context)
-    context |= controls_context(viewer, **asked)
+    context |= controls_context(viewer, tab=tab, filters=filters)
     context["d"] = _open(viewer, context["open_hold"])
     return page(request, "reviews/queue.html", context, section="review")
 

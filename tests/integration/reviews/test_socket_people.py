@@ -1,0 +1,72 @@
+"""Who has a socket open is asked anew for everything it reads, and cheaply."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.contrib.auth.models import Group
+from django.contrib.sessions.models import Session
+from django.test import Client
+from django.utils import timezone
+
+from reviews.sockets import UNAUTHENTICATED, Credentials, Refusal
+from workflows.access import groups_of
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+@pytest.fixture
+def who(reviewer: User) -> Credentials:
+    """A socket of the reviewer's browser that has read something already."""
+    client = Client()
+    client.force_login(reviewer)
+    found = Credentials(session_key=str(client.session.session_key))
+    assert found.user() == reviewer
+    return found
+
+
+def refused(who: Credentials) -> int:
+    with pytest.raises(Refusal) as refusal:
+        who.user()
+    return refusal.value.code
+
+
+def test_session_person_and_groups_are_one_statement(
+    who: Credentials, reviewer: User, django_assert_num_queries: Any
+) -> None:
+    with django_assert_num_queries(1):
+        assert groups_of(who.user()) == {"reviewer"}
+    reviewer.groups.add(Group.objects.get_or_create(name="legal")[0])
+    assert groups_of(who.user()) == {"reviewer", "legal"}
+
+
+def test_a_session_that_is_gone_is_refused(who: Credentials) -> None:
+    Session.objects.all().delete()
+    assert refused(who) == UNAUTHENTICATED
+
+
+def test_a_session_that_ran_out_is_refused(who: Credentials) -> None:
+    Session.objects.update(expire_date=timezone.now() - timedelta(seconds=1))
+    assert refused(who) == UNAUTHENTICATED
+
+
+def test_a_changed_password_ends_the_session(who: Credentials, reviewer: User) -> None:
+    reviewer.set_password("something quite new")
+    reviewer.save()
+    assert refused(who) == UNAUTHENTICATED
+
+
+def test_an_account_that_is_switched_off_is_refused(who: Credentials, reviewer: User) -> None:
+    type(reviewer).objects.filter(pk=reviewer.pk).update(is_active=False)
+    assert refused(who) == UNAUTHENTICATED
+
+
+def test_a_session_that_is_somebody_elses_now_is_refused(who: Credentials, make_user: Any) -> None:
+    other = Client()
+    other.force_login(make_user("other"))
+    theirs = Session.objects.get(pk=other.session.session_key)
+    Session.objects.filter(pk=who.session_key).update(session_data=theirs.session_data)
+    assert refused(who) == UNAUTHENTICATED
