@@ -226,8 +226,6 @@ class JournalRun:
                 parameters[name] = json.dumps(found)
         if rows.checkpoints:
             parts.append(sql.CHECKPOINTS)
-            for row in rows.checkpoints:
-                row["state"] = json.loads(row["state"])
             parameters["checkpoints"] = json.dumps(rows.checkpoints)
             parameters["prune_to"] = rows.checkpoints[-1]["layer"] - conf.checkpoints_kept()
         for name, statement, make in PERMISSION_PARTS:

@@ -224,9 +224,9 @@ CLOSE_HOLDS = """, closing AS (
 
 CHECKPOINTS = """, checkpoints AS (
     INSERT INTO workflows_checkpoint (execution_id, layer, version, revision, context, state)
-    SELECT moved.id, c.layer, c.version, c.revision, c.context, c.state
+    SELECT moved.id, c.layer, c.version, c.revision, c.context, c.state::jsonb
       FROM moved, jsonb_to_recordset(%(checkpoints)s::jsonb)
-        AS c(layer int, version bigint, revision int, context jsonb, state jsonb)
+        AS c(layer int, version bigint, revision int, context jsonb, state text)
 ), pruned AS (
     DELETE FROM workflows_checkpoint AS old USING moved
      WHERE old.execution_id = moved.id AND old.layer <= %(prune_to)s

@@ -238,7 +238,11 @@ class AheadRunner:
         if not rest or (there and watch()):
             return
         for batch in self.inner.run(rest, watch):
-            yield [replace(each, ahead=missed.get(each.call.task.id)) for each in batch]
+            yield [_with_miss(each, missed) for each in batch] if missed else batch
+
+
+def _with_miss(result: TaskResult, missed: Mapping[str, Ahead]) -> TaskResult:
+    return replace(result, ahead=missed.get(result.call.task.id))
 
 
 def _taken(calls: Sequence[TaskCall]) -> tuple[dict[str, TaskResult], dict[str, Ahead]]:

@@ -58,7 +58,12 @@ class _Task(_Frozen, ABC):
     @cached_property
     def needs(self) -> frozenset[str]:
         """Ids of the tasks this one waits for: `depends_on` and every `$from`."""
-        return (frozenset(self.depends_on) | frozenset(references(self.values))) - SOURCES
+        return (frozenset(self.depends_on) - SOURCES) | self.reads
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """Ids of the tasks whose outputs its inputs are made of."""
+        return frozenset(references(self.values)) - SOURCES
 
 
 class ToolTask(_Task):
@@ -144,7 +149,7 @@ class Plan(_Frozen):
 
     @cached_property
     def leaves(self) -> frozenset[str]:
-        return frozenset(node for node, degree in self.graph.out_degree() if degree == 0)
+        return frozenset(self.by_id).difference(*(task.needs for task in self.tasks))
 
     def descendants(self, task_id: str) -> frozenset[str]:
         """Every task that waits for this one, directly or not."""

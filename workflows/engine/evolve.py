@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import singledispatch
 
 from . import events as ev
-from .state import Escalation, ExecutionState, Hold, HoldReason, SkipReason, Stage, TaskState
+from .state import (
+    Escalation,
+    ExecutionState,
+    Hold,
+    HoldReason,
+    SkipReason,
+    Stage,
+    TaskState,
+    changed,
+)
 from .status import ExecutionStatus, TaskStatus, check_transition
 
 _S = ExecutionStatus
@@ -18,7 +26,11 @@ def evolve(state: ExecutionState, event: ev.Event) -> ExecutionState:
     after = _apply(event, state)
     if after.status is not state.status:
         check_transition(state.status, after.status)
-    return replace(after, version=state.version + 1)
+    if after is state:
+        return changed(state, version=state.version + 1)
+    # Made just now and seen by nobody yet: a second copy would cost as much as all the rest.
+    object.__setattr__(after, "version", state.version + 1)
+    return after
 
 
 @singledispatch
@@ -29,13 +41,13 @@ def _apply(event: object, state: ExecutionState) -> ExecutionState:
 
 @_apply.register
 def _(event: ev.ExecutionStarted, state: ExecutionState) -> ExecutionState:
-    return replace(state, status=_S.RUNNING, total_layers=event.total_layers)
+    return changed(state, status=_S.RUNNING, total_layers=event.total_layers)
 
 
 @_apply.register
 def _(event: ev.LayerStarted, state: ExecutionState) -> ExecutionState:
     tasks = {task_id: _fresh(event.skips.get(task_id)) for task_id in event.tasks}
-    return replace(
+    return changed(
         state,
         layer=event.layer,
         stage=Stage.RUN,
@@ -78,7 +90,7 @@ def _(event: ev.TaskErrored, state: ExecutionState) -> ExecutionState:
 
 
 def _with_failure(state: ExecutionState, *, is_leaf: bool) -> ExecutionState:
-    return replace(state, layer_failed=True, failed_leaf=state.failed_leaf or is_leaf)
+    return changed(state, layer_failed=True, failed_leaf=state.failed_leaf or is_leaf)
 
 
 @_apply.register
@@ -102,7 +114,7 @@ def _(event: ev.HoldOpened, state: ExecutionState) -> ExecutionState:
     holds = (*state.holds, hold)
     human = any(each.decider == "human" for each in holds)
     status = _S.PAUSED_FOR_REVIEW if human else _S.AWAITING_AGENT
-    return replace(state, holds=holds, holds_opened=state.holds_opened + 1, status=status)
+    return changed(state, holds=holds, holds_opened=state.holds_opened + 1, status=status)
 
 
 @_apply.register
@@ -114,21 +126,21 @@ def _(event: ev.ReviewSpared, state: ExecutionState) -> ExecutionState:
 @_apply.register
 def _(event: ev.HoldVoted, state: ExecutionState) -> ExecutionState:
     holds = tuple(
-        replace(hold, approvals=(*hold.approvals, event.voter))
+        changed(hold, approvals=(*hold.approvals, event.voter))
         if hold.id == event.hold_id
         else hold
         for hold in state.holds
     )
-    return replace(state, holds=holds)
+    return changed(state, holds=holds)
 
 
 @_apply.register
 def _(event: ev.HoldEscalated, state: ExecutionState) -> ExecutionState:
     holds = tuple(
-        replace(hold, escalated=event.step + 1) if hold.id == event.hold_id else hold
+        changed(hold, escalated=event.step + 1) if hold.id == event.hold_id else hold
         for hold in state.holds
     )
-    return replace(state, holds=holds)
+    return changed(state, holds=holds)
 
 
 @_apply.register
@@ -137,7 +149,7 @@ def _(event: ev.HoldAnswered, state: ExecutionState) -> ExecutionState:
     # Told again from the journal the answer is not there, and nothing waits for it.
     if hold is None or event.answer is None:
         return state
-    return _with_hold(state, replace(hold, answer=event.answer))
+    return _with_hold(state, changed(hold, answer=event.answer))
 
 
 @_apply.register
@@ -146,24 +158,24 @@ def _(event: ev.HoldWithdrawn, state: ExecutionState) -> ExecutionState:
     if hold is None:
         return state
     if event.what == "decision":
-        return _with_hold(state, replace(hold, answer=None))
+        return _with_hold(state, changed(hold, answer=None))
     left = tuple(name for name in hold.approvals if name != event.voter)
-    return _with_hold(state, replace(hold, approvals=left))
+    return _with_hold(state, changed(hold, approvals=left))
 
 
-def _with_hold(state: ExecutionState, changed: Hold) -> ExecutionState:
-    holds = tuple(changed if hold.id == changed.id else hold for hold in state.holds)
-    return replace(state, holds=holds)
+def _with_hold(state: ExecutionState, other: Hold) -> ExecutionState:
+    holds = tuple(other if hold.id == other.id else hold for hold in state.holds)
+    return changed(state, holds=holds)
 
 
 @_apply.register
 def _(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
     decided = state.hold(event.hold_id)
     holds = tuple(hold for hold in state.holds if hold.id != event.hold_id)
-    after = _DECIDED[event.reason](event, replace(state, holds=holds))
+    after = _DECIDED[event.reason](event, changed(state, holds=holds))
     if decided is not None and decided.outdated:
-        after = replace(after, approved=False)
-    return replace(after, status=_S.RUNNING) if event.resumed else after
+        after = changed(after, approved=False)
+    return changed(after, status=_S.RUNNING) if event.resumed else after
 
 
 def _node_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
@@ -201,23 +213,23 @@ def _escalation_decided(event: ev.HoldDecided, state: ExecutionState) -> Executi
     task = state.tasks.get(task_id, TaskState())
     after = state.with_task(task_id, escalation=None, grants=(*task.grants, *granted))
     wider = granted if event.grant_scope == "execution" else ()
-    return replace(after, grants=(*state.grants, *wider))
+    return changed(after, grants=(*state.grants, *wider))
 
 
 def _approval_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
-    return replace(state, approved=event.decision == "APPROVE")
+    return changed(state, approved=event.decision == "APPROVE")
 
 
 def _validation_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
-    return replace(state, stage=Stage.APPROVAL)
+    return changed(state, stage=Stage.APPROVAL)
 
 
 def _agent_hold_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
-    return replace(state, stage=Stage.VALIDATION, agent_requested=False)
+    return changed(state, stage=Stage.VALIDATION, agent_requested=False)
 
 
 def _change_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
-    return replace(state, proposal=None)
+    return changed(state, proposal=None)
 
 
 _DECIDED: dict[HoldReason, Callable[[ev.HoldDecided, ExecutionState], ExecutionState]] = {
@@ -232,17 +244,17 @@ _DECIDED: dict[HoldReason, Callable[[ev.HoldDecided, ExecutionState], ExecutionS
 
 @_apply.register
 def _(event: ev.LayerClosed, state: ExecutionState) -> ExecutionState:
-    return replace(state, stage=Stage.AGENT)
+    return changed(state, stage=Stage.AGENT)
 
 
 @_apply.register
 def _(event: ev.LayerSkipRequested, state: ExecutionState) -> ExecutionState:
-    return replace(state, skips=state.skips | {event.layer})
+    return changed(state, skips=state.skips | {event.layer})
 
 
 @_apply.register
 def _(event: ev.LayerSkipped, state: ExecutionState) -> ExecutionState:
-    return replace(
+    return changed(
         state,
         layer=event.layer,
         stage=Stage.APPROVAL,
@@ -255,12 +267,12 @@ def _(event: ev.LayerSkipped, state: ExecutionState) -> ExecutionState:
 
 @_apply.register
 def _(event: ev.AgentRequested, state: ExecutionState) -> ExecutionState:
-    return replace(state, agent_requested=True)
+    return changed(state, agent_requested=True)
 
 
 @_apply.register
 def _(event: ev.AgentDecided, state: ExecutionState) -> ExecutionState:
-    return replace(state, stage=Stage.VALIDATION, agent_requested=False)
+    return changed(state, stage=Stage.VALIDATION, agent_requested=False)
 
 
 @_apply.register
@@ -268,7 +280,7 @@ def _(event: ev.AgentFailed, state: ExecutionState) -> ExecutionState:
     # An external agent's silence is told here; its hold is decided by an event of its own.
     if event.hold_id is not None:
         return state
-    return replace(state, stage=Stage.VALIDATION, agent_requested=False)
+    return changed(state, stage=Stage.VALIDATION, agent_requested=False)
 
 
 @_apply.register
@@ -277,32 +289,32 @@ def _(event: ev.PlanRevised, state: ExecutionState) -> ExecutionState:
     replans = state.replans + (event.cause == "replan" and event.hold_id is None)
     # A new plan has other layers: a wish to skip one by its number no longer means anything, and a
     # signature was given for what its layer was.
-    return replace(
+    return changed(
         state,
         revision=event.revision,
         total_layers=event.total_layers,
         replans=replans,
         skips=frozenset(),
         approved=False,
-        holds=tuple(replace(hold, outdated=True) for hold in state.holds),
+        holds=tuple(changed(hold, outdated=True) for hold in state.holds),
     )
 
 
 @_apply.register
 def _(event: ev.PlanProposed, state: ExecutionState) -> ExecutionState:
-    return replace(state, proposal=event.proposal, replans=state.replans + 1)
+    return changed(state, proposal=event.proposal, replans=state.replans + 1)
 
 
 @_apply.register
 def _(event: ev.ExecutionCompleted, state: ExecutionState) -> ExecutionState:
-    return replace(state, status=_S.COMPLETED, tasks={})
+    return changed(state, status=_S.COMPLETED, tasks={})
 
 
 @_apply.register
 def _(event: ev.ExecutionFailed, state: ExecutionState) -> ExecutionState:
-    return replace(state, status=_S.FAILED, holds=(), tasks={})
+    return changed(state, status=_S.FAILED, holds=(), tasks={})
 
 
 @_apply.register
 def _(event: ev.ExecutionAborted, state: ExecutionState) -> ExecutionState:
-    return replace(state, status=_S.ABORTED, holds=(), tasks={}, proposal=None)
+    return changed(state, status=_S.ABORTED, holds=(), tasks={}, proposal=None)

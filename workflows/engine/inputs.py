@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from .dag import CapabilityTask, CodeTask, ToolTask, references
+from .dag import CapabilityTask, CodeTask, ToolTask
 from .dataflow import condition_holds, resolve
 from .ports import Run, Settled
 from .state import ExecutionState, SkipReason
@@ -37,8 +37,7 @@ def sources(settled: Mapping[str, Settled], run: Known) -> dict[str, Any]:
 def task_inputs(run: Run, task_id: str) -> dict[str, Any]:
     """The task's inputs, references resolved, a reviewer's edits laid over them."""
     task = run.revision.plan.by_id[task_id]
-    read = task.needs.intersection(references(task.values))
-    return inputs_from(run, task, run.settled(sorted(read)))
+    return inputs_from(run, task, run.settled(sorted(task.reads)))
 
 
 def inputs_from(run: Known, task: Spec, settled: Mapping[str, Settled]) -> dict[str, Any]:
