@@ -195,6 +195,13 @@ _DROPPED: Final = (
     N_("its tool is not read-only any more"),
     N_("it needs a permission"),
 )
+#: Why a run was aborted, when nobody gave a reason (workflows.engine.decide).
+_ABORTED: Final = (
+    N_("aborted"),
+    N_("nobody decided in time"),
+    N_("layer approval was rejected"),
+    N_("%(task)s was rejected"),
+)
 #: What speaks for a tool in a plan (graphrag.ranking).
 _REASONS: Final = (
     N_("matches %(words)s"),
@@ -212,5 +219,6 @@ TOLD: Final[tuple[str, ...]] = (
     *_FAULTS,
     *_STANDING,
     *_DROPPED,
+    *_ABORTED,
     *_REASONS,
 )

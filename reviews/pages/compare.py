@@ -15,6 +15,7 @@ from reviews.diffs import same
 from reviews.edits import inputs_schema, secret_rules
 from reviews.masking import Rules, masked, text_masked
 from reviews.reveals import task_rules
+from reviews.sentences import in_language
 from reviews.templatetags.desk import seconds_words
 from workflows.models import Execution
 from workflows.selectors import TaskView, revision_of, tasks_of
@@ -87,7 +88,7 @@ def _run(execution: Execution) -> dict[str, Any]:
         "title": words.run_title(execution.title, execution.pk),
         "url": reverse("reviews:run", args=(execution.pk,)),
         "status": execution.status,
-        "error": text_masked(execution.error),
+        "error": text_masked(in_language(execution.error)),
         "layers": words.progress_words(execution),
         "started_by": execution.created_by.get_username()
         if execution.created_by

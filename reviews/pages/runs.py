@@ -102,7 +102,7 @@ def _summary(run: Execution, holds: list[Hold]) -> str:
         text = ngettext("%(waits)s and %(n)s more", "%(waits)s and %(n)s more", more)
         return text % {"waits": waits, "n": more}
     if run.error:
-        return one_line(text_masked(run.error), 120)
+        return one_line(text_masked(in_language(run.error)), 120)
     return look_of(run.status).word
 
 

@@ -434,7 +434,7 @@ def _failed(payload: Payload, actor: str) -> _Line:
 
 
 def _aborted(payload: Payload, actor: str) -> _Line:
-    told = {"who": actor, "reason": payload["reason"]}
+    told = {"who": actor, "reason": in_language(payload["reason"])}
     text = _("the run was aborted: %(reason)s")
     if actor not in ("", "system"):
         text = _("%(who)s aborted the run: %(reason)s")

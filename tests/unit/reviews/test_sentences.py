@@ -3,9 +3,11 @@
 import pytest
 from django.utils import translation
 
+from reviews.pages.story import entry
 from reviews.sentences import in_language
 from workflows.engine.faults import attempt_words
 from workflows.engine.permissions import PermissionSet
+from workflows.models import ExecutionEvent
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,12 @@ from workflows.engine.permissions import PermissionSet
             "la tâche a demande une revue avant son exécution; "
             "choisie par la règle half v1 (hash 0.25 < 0.5)",
         ),
+        ("draft was rejected", "draft a été rejetée"),
+        (
+            "layer approval was rejected",
+            "l\N{RIGHT SINGLE QUOTATION MARK}approbation de la couche a été rejetée",
+        ),
+        ("nobody decided in time", "personne n\N{RIGHT SINGLE QUOTATION MARK}a décidé à temps"),
         ("nothing that is listed; task a may not", "nothing that is listed; task a may not"),
         ("must be between 1 and 9", "doit être compris entre 1 et 9"),
         ("100 % of something nobody listed", "100 % of something nobody listed"),
@@ -44,3 +52,15 @@ def test_kept_sentences_are_shown_in_french(kept: str, shown: str) -> None:
         assert in_language(kept) == shown
     with translation.override("en"):
         assert in_language(kept) == kept
+
+
+def test_why_a_run_was_aborted_is_said_in_the_readers_language() -> None:
+    event = ExecutionEvent(
+        seq=9, kind="execution_aborted", payload={"reason": "draft was rejected"}, actor="ann"
+    )
+    assert entry(event)["sentence"] == "ann aborted the run: draft was rejected"
+    with translation.override("fr"):
+        assert (
+            entry(event)["sentence"]
+            == "ann a interrompu l\N{RIGHT SINGLE QUOTATION MARK}exécution\N{NO-BREAK SPACE}: draft a été rejetée"
+        )
