@@ -17,11 +17,13 @@ from django.test.utils import CaptureQueriesContext
 
 from reviews import selectors
 from reviews.counting import COUNTED
+from reviews.models import HumanReviewRecord, RecordWords
 from tests.scale import requests
 from tests.scale.conftest import COUNT, MANY
 from tests.scale.filling import Filled
 from tests.scale.plans import Asked, asked_by
 from workflows.access import of_visible, visible_to
+from workflows.full_text import FEW, matching
 from workflows.models import Execution, Hold
 
 pytestmark = pytest.mark.django_db
@@ -123,6 +125,15 @@ def test_what_a_person_sees_is_what_they_started_and_what_their_groups_are_asked
     starter = filled.people["integrator"]
     started = set(Execution.objects.filter(created_by=starter).values_list("pk", flat=True))
     assert set(visible_to(starter).values_list("pk", flat=True)) == started
+
+
+def test_words_that_are_common_are_met_on_the_way_and_not_looked_up(filled: Filled) -> None:
+    asked = ask(filled, "auditor", "/history/?q=wrong+tone")
+    assert not [query.sql for query in asked.queries if f"LIMIT {FEW + 1}" in query.sql]
+    asked = ask(filled, "auditor", "/history/?q=zoe")
+    assert [query.sql for query in asked.queries if f"LIMIT {FEW + 1}" in query.sql]
+    found = HumanReviewRecord.objects.filter(matching("wrong tone", RecordWords.objects.all()))
+    assert found.count() == HumanReviewRecord.objects.filter(comment="wrong tone").count() > FEW
 
 
 def test_tabs_count_what_their_lists_have_up_to_a_thousand(filled: Filled) -> None:
