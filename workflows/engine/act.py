@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import singledispatch
 from typing import Any
+
+from pydantic import ValidationError
 
 from . import events as ev
 from .answer import events_for
@@ -13,6 +16,7 @@ from .decide import Facts, Refused, decide
 from .faults import PermissionEscalationNeeded, TaskFailed, attempt_words
 from .gates import opening
 from .inputs import skip_reason, task_inputs
+from .json_values import Limits, check_value
 from .moves import (
     AskAgent,
     Begin,
@@ -37,6 +41,10 @@ from .ports import (
 )
 from .sparing import sparings
 from .state import SkipReason
+from .structure import validation_problems
+
+#: An answer may carry what the agent was told, which is all results of a layer.
+_ANSWER = Limits(nodes=100_000, string_length=2_000_000)
 
 
 def act(run: Run, move: Move, ports: Ports) -> None:
@@ -242,18 +250,15 @@ def _failed(run: Run, task_id: str, failure: Failure, *, inputs: Any) -> ev.Task
 @_act.register
 def _(move: AskAgent, run: Run, ports: Ports) -> None:
     run.commit()
+    actor = f"agent:{move.agent}"
     try:
         answer = ports.agents.ask(question(run, move.agent), run.watch)
+        told, command = _understood(run, answer, move.agent, actor)
     except TaskFailed as failure:
         run.record(ev.AgentFailed(agent=move.agent, error=failure.message))
         return
-    actor = f"agent:{move.agent}"
     with run.speaks_as(actor, "agent"):
-        run.record(*_messages(run, answer, actor))
-        run.record(
-            ev.AgentDecided(agent=move.agent, decision=answer.decision, reason=answer.reason)
-        )
-        command = _as_command(answer)
+        run.record(*told)
         if command is None:
             return
         try:
@@ -279,6 +284,27 @@ def question(run: Run, agent: str) -> AgentQuestion:
         settings=run.policy.ail.settings,
         timeout_seconds=run.policy.ail.timeout_seconds,
     )
+
+
+def _understood(
+    run: Run, answer: AgentAnswer, agent: str, actor: str
+) -> tuple[Sequence[ev.Event], Abort | Replan | None]:
+    """What to record of an answer, and the command in it; raises TaskFailed for what is none.
+
+    Nothing of it is recorded before all of it is known to be storable.
+    """
+    try:
+        check_value(asdict(answer), _ANSWER)
+        decided = ev.AgentDecided(agent=agent, decision=answer.decision, reason=answer.reason)
+        return (*_messages(run, answer, actor), decided), _as_command(answer)
+    except (ValueError, TypeError) as error:
+        raise TaskFailed(f"malformed answer: {_in_short(error)}", retryable=False) from error
+
+
+def _in_short(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        return "; ".join(f"{each.path}: {each.message}" for each in validation_problems(error))
+    return str(error)
 
 
 def _messages(run: Run, answer: AgentAnswer, actor: str) -> Sequence[ev.Event]:

@@ -101,7 +101,11 @@ class SpeculationMiss(_Event):
 
 
 class HoldOpened(_Event):
-    """The execution waits.  `opening` carries the hold's row: payload, groups, texts, deadline."""
+    """The execution waits.  `opening` carries the hold's row: payload, groups, texts, deadline.
+
+    `shown` are the inputs of a task that reads the context, which may change while it waits: what
+    a person is shown is what runs.
+    """
 
     kind: Literal["hold_opened"] = "hold_opened"
     hold_id: str
@@ -114,6 +118,7 @@ class HoldOpened(_Event):
     on_timeout: Literal["reject", "approve", "keep_waiting", "abort", "continue"] = "keep_waiting"
     timeout_seconds: float | None = None
     opening: Any = KeptApart
+    shown: Any = KeptApart
 
 
 class ReviewSpared(_Event):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import singledispatch
+from typing import Any
 
 from . import events as ev
 from .state import (
@@ -114,6 +115,8 @@ def _(event: ev.HoldOpened, state: ExecutionState) -> ExecutionState:
     holds = (*state.holds, hold)
     human = any(each.decider == "human" for each in holds)
     status = _S.PAUSED_FOR_REVIEW if human else _S.AWAITING_AGENT
+    if event.shown is not None and event.task_id:
+        state = state.with_task(event.task_id, edits=event.shown)
     return changed(state, holds=holds, holds_opened=state.holds_opened + 1, status=status)
 
 
@@ -181,14 +184,21 @@ def _(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
 def _node_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
     task_id = event.task_id or ""
     if event.decision == "APPROVE":
-        edits = event.edits if event.phase == "BEFORE_EXECUTION" else None
-        return state.with_task(task_id, cleared=True, edits=edits)
+        return state.with_task(task_id, cleared=True, edits=_edits(event, state, task_id))
     if event.decision == "REQUEST_CHANGES":
         return _sent_back(event, state, task_id)
     if event.on_reject == "skip":
         return state.with_task(task_id, status=TaskStatus.SKIPPED, skip=SkipReason.REVIEWER)
     rejected = state.with_task(task_id, status=TaskStatus.REJECTED)
     return _with_failure(rejected, is_leaf=event.is_leaf)
+
+
+def _edits(event: ev.HoldDecided, state: ExecutionState, task_id: str) -> dict[str, Any] | None:
+    """What is laid over the task's inputs: what was shown of them, and the reviewer's edits."""
+    if event.phase != "BEFORE_EXECUTION":
+        return None
+    known = state.tasks.get(task_id, TaskState()).edits
+    return {**(known or {}), **(event.edits or {})} or None
 
 
 def _sent_back(event: ev.HoldDecided, state: ExecutionState, task_id: str) -> ExecutionState:

@@ -8,6 +8,13 @@ from typing import Any
 import jmespath
 from jmespath.exceptions import JMESPathError
 
+from .json_values import BoundedJSONError, Limits, check_value
+
+#: Without these an expression only picks from what is there.
+_MAKERS = ("`", "(")
+#: How much a value may hold is asked where it comes in.
+_ANY_SIZE = Limits(nodes=10**9, key_length=10**9, string_length=10**9)
+
 TOO_DEEP = "is nested too deeply"
 
 
@@ -37,10 +44,24 @@ def expression_error(expression: str) -> str | None:
 
 
 def evaluate(expression: str, value: Any) -> Any:
-    """The expression over `value`; raises ExpressionError."""
+    """The expression over `value`, as something that JSON can hold; raises ExpressionError."""
     try:
-        return compiled(expression).search(value)
-    except JMESPathError as error:
+        found = compiled(expression).search(value)
+    except (JMESPathError, ExpressionError) as error:
         raise ExpressionError(str(error)) from error
     except RecursionError:
         raise ExpressionError(TOO_DEEP) from None
+    except Exception as error:
+        # The library lets Python's own errors through: a slice with step 0, a list of mixed types.
+        raise ExpressionError(f"{type(error).__name__}: {error}") from error
+    if any(sign in expression for sign in _MAKERS):
+        _check(found)
+    return found
+
+
+def _check(found: Any) -> None:
+    """Literals and functions make what no JSON has: NaN, infinity, NUL, half a surrogate pair."""
+    try:
+        check_value(found, _ANY_SIZE)
+    except BoundedJSONError as error:
+        raise ExpressionError(f"what it gives cannot be stored: {error}") from None

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from .changes import loaded, shown
-from .dag import CapabilityTask, CodeTask
+from .dag import CapabilityTask, CodeTask, references
 from .events import HoldOpened
 from .faults import attempt_words
-from .inputs import task_inputs
+from .inputs import Spec, task_inputs
 from .moves import Gate, is_critical
 from .policy import LayerApproval, PlanReview, ReviewPolicy, TriggerPhase
 from .ports import Ports, Run
@@ -45,6 +45,7 @@ def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
         on_reject=review.on_reject,
         on_timeout=review.on_timeout,
         timeout_seconds=review.ends_after,
+        shown=payload if _may_change(task, gate) else None,
         opening={
             "payload": payload,
             "groups": list(review.groups),
@@ -57,6 +58,11 @@ def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
             **_round(known, review, gate),
         },
     )
+
+
+def _may_change(task: Spec, gate: Gate) -> bool:
+    """Whether what the task will run with hangs on something that commands change meanwhile."""
+    return gate.phase is TriggerPhase.BEFORE_EXECUTION and "context" in references(task.values)
 
 
 def _waits(

@@ -88,6 +88,7 @@ class TaskState:
     status: TaskStatus = TaskStatus.PENDING
     attempt: int = 0
     cleared: bool = False
+    # Laid over its inputs: what a reviewer changed, and what one was shown that could change.
     edits: dict[str, Any] | None = None
     retry_at: float | None = None
     skip: SkipReason | None = None

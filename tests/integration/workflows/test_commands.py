@@ -39,6 +39,40 @@ def test_update_state_merges_context(engine: Engine, paused: Execution) -> None:
     assert outputs(done)["last"] == "b"
 
 
+@pytest.mark.parametrize("decided", [False, True], ids=["open", "decided"])
+def test_what_is_approved_is_what_runs(engine: Engine, decided: bool) -> None:
+    """A task's inputs cannot be changed through the context once a person is shown them."""
+    word = {"value": source("context", "word")}
+    execution = engine.start(
+        value("gate", **review("BEFORE")) | {"arguments": word},
+        value("other", **review("BEFORE")),
+        value("next", source("context", "word"), depends_on=["gate"]),
+    )
+    engine.command(execution, {"kind": "update_state", "updates": {"word": "shown"}})
+    engine.drive(execution)
+    gate, other = engine.holds(execution)
+    assert gate.payload == {"value": "shown"}
+    if decided:
+        engine.decide(gate)
+    engine.command(execution, {"kind": "update_state", "updates": {"word": "another"}})
+    for hold in engine.holds(execution):
+        engine.decide(hold)
+    done = engine.drive(execution)
+    assert (outputs(done)["gate"], outputs(done)["next"]) == ("shown", "another")
+
+
+def test_an_edit_is_laid_over_what_was_shown(engine: Engine) -> None:
+    arguments = {"value": source("context"), "expression": "word"}
+    task = {"id": "gate", "type": "tool", "tool": "builtin.select", "arguments": arguments}
+    execution = engine.start(task | review("BEFORE"))
+    engine.command(execution, {"kind": "update_state", "updates": {"word": "shown"}})
+    (hold,) = engine.holds(engine.drive(execution))
+    engine.command(execution, {"kind": "update_state", "updates": {"word": "another"}})
+    engine.decide(hold, edits={"expression": "@"})
+    done = engine.drive(execution)
+    assert outputs(done) == {"gate": {"word": "shown"}}
+
+
 def test_modify_args_changes_what_has_not_begun(engine: Engine, paused: Execution) -> None:
     change = {"kind": "modify_args", "task_id": "last", "arguments": {"value": "changed"}}
     engine.command(paused, change)

@@ -7,7 +7,7 @@ import pytest
 from django.core.management import call_command
 
 from graphrag.models import LearnedExecution, ToolDependency
-from tests.integration.workflows.conftest import Engine, source, value
+from tests.integration.workflows.conftest import Engine, review, source, value
 from workflows.engine.decide import Refused
 from workflows.jobs import learn
 from workflows.learning import unlearned
@@ -82,6 +82,19 @@ def test_a_completed_run_teaches_once(engine: Engine) -> None:
     learn(two_tools(engine).pk)
     edge.refresh_from_db()
     assert (edge.observed_count, edge.confidence) == (2, 0.6)
+
+
+def test_a_run_that_waited_long_is_learned_when_it_ends(engine: Engine) -> None:
+    held = engine.run(value("a", 1), value("b", source("a"), **review("BEFORE")))
+    later = [engine.run(value("a", number)) for number in range(3)]
+    engine.decide(engine.holds(held)[0])
+    assert engine.drive(held).status == "COMPLETED"
+    found = []
+    while batch := unlearned(limit=2):
+        found += batch
+        for execution_id in batch:
+            learn(execution_id)
+    assert sorted(found) == sorted([held.pk, *(each.pk for each in later)])
 
 
 def test_the_sweeper_sends_completed_runs_to_be_learned(engine: Engine) -> None:

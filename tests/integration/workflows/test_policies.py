@@ -1,6 +1,6 @@
 """Layer approvals, agents, validation: who is asked when, and what the answer does."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from django.db.models.functions import Now
@@ -115,6 +115,54 @@ def test_a_malformed_answer_continues_and_says_so(
     execution = engine.run(*chain("value", "value"), policy=policy)
     assert execution.status == "COMPLETED"
     assert engine.kinds(execution).count("agent_failed") == 2
+
+
+class Says:
+    """An agent that answers whatever it is given."""
+
+    in_process = True
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def decide(self, question: AgentQuestion) -> AgentAnswer:
+        return cast("AgentAnswer", self.answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        {"decision": "continue"},
+        AgentAnswer(decision=cast("Any", "perhaps")),
+        AgentAnswer(decision="continue", reason=cast("Any", 7)),
+        AgentAnswer(decision="continue", reason="a NUL \0"),
+        AgentAnswer(decision="continue", messages=({"role": "robot", "content": "hello"},)),
+        AgentAnswer(decision="continue", messages=({"role": "assistant", "content": ""},)),
+        AgentAnswer(decision="abort", reason="long " * 1000),
+        AgentAnswer(decision="replan", requirement="long " * 1000),
+        AgentAnswer(decision="replan", requirement="x", available_context={"k": float("nan")}),
+    ],
+    ids=[
+        "nothing",
+        "no answer's shape",
+        "no such decision",
+        "a number as reason",
+        "NUL",
+        "role",
+        "empty message",
+        "long reason",
+        "long requirement",
+        "not finite",
+    ],
+)
+def test_an_answer_that_is_no_answer_continues_and_says_so(engine: Engine, answer: Any) -> None:
+    agents.register("says", Says(answer))
+    policy = {"ail": {"enabled": True, "agent": "says"}}
+    execution = engine.run(*chain("value", "value"), policy=policy)
+    assert execution.status == "COMPLETED"
+    assert engine.kinds(execution).count("agent_failed") == 2
+    assert "agent_decided" not in engine.kinds(execution)
 
 
 def test_an_external_agent_answers_by_command(engine: Engine) -> None:

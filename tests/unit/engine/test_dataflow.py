@@ -42,3 +42,25 @@ def test_an_expression_that_cannot_be_evaluated_fails_the_task_for_good() -> Non
     with pytest.raises(TaskFailed) as caught:
         resolve({"$from": "inputs", "select": "length(n)"}, SOURCES)
     assert not caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        "list[::`0`]",
+        "files[::0]",
+        "contains('abc', `1`)",
+        "max_by(mixed, &x)",
+        "ceil(to_number('inf'))",
+        "to_number('nan')",
+        "{deep: [to_number('1e999')]}",
+        "`NaN`",
+        r'`"\u0000"`',
+        r'`"\ud800"`',
+    ],
+)
+def test_what_no_library_foresaw_fails_the_task_and_nothing_else(select: str) -> None:
+    known = {"list": {"files": ["a"], "mixed": [{"x": 1}, {"x": "a"}]}}
+    with pytest.raises(TaskFailed) as caught:
+        resolve({"$from": "list", "select": select}, known)
+    assert not caught.value.retryable
