@@ -219,12 +219,19 @@ def _groups(
 # --- steering -------------------------------------------------------------------------------------
 
 
+def _agent_waits_to_be_asked(execution: Execution) -> bool:
+    """Whether an agent decides in the run, and not after each layer anyway."""
+    ail = execution.policy.get("ail") or {}
+    return bool(ail.get("enabled")) and ail.get("decision_points") != "per_layer"
+
+
 def _steering(user: User, execution: Execution, *, may: bool) -> dict[str, Any]:
     live = not ExecutionStatus(execution.status).is_final
     waits = execution.status == ExecutionStatus.AWAITING_AGENT
     reason = "" if may else _("Operators, admins and whoever started the run can steer it.")
     offers = {
         "can_message": live and may_start(user),
+        "can_ask_agent": live and may and _agent_waits_to_be_asked(execution),
         "can_continue": waits and may,
         "can_replan": live and may and execution.status != ExecutionStatus.PAUSED_FOR_REVIEW,
         "can_abort": live and may,

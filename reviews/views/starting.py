@@ -128,7 +128,7 @@ def work_ahead_again(request: HttpRequest, execution_id: int) -> HttpResponse:
 def _check_may_send(request: HttpRequest, execution: Execution) -> None:
     """Who may take part in runs may speak in those they see; steering one is for fewer."""
     user = person(request)
-    if request.POST.get("kind") == "message":
+    if request.POST.get("kind") == "message" and "ask_agent" not in request.POST:
         if not may_start(user):
             raise PermissionDenied(_("Your roles read conversations only."))
     elif not may_operate(user, execution):
@@ -143,7 +143,7 @@ def _command(
     match data.get("kind"):
         case "message":
             text = data.get("text", "").replace("\0", "").strip()
-            return AddMessage(content=text), None
+            return AddMessage(content=text, ask_agent="ask_agent" in data), None
         case "replan":
             text = data.get("requirement", "").replace("\0", "").strip()
             return Replan(new_requirement=text), None

@@ -269,6 +269,9 @@ class MessagesView(ListAPIView[ExecutionEvent]):
     def _say(self, request: Request, execution: Execution) -> Answer:
         asked = MessageSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
+        if asked.validated_data.get("ask_agent"):
+            allowed = access.may_operate(request.user, execution)
+            require(allowed, "Operators, admins and whoever started it may have its agent decide.")
         result = services.submit_command(
             execution_id=execution.pk,
             command=AddMessage(**asked.validated_data, author=request.user.get_username()),

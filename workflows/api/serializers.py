@@ -71,6 +71,10 @@ class MessageSerializer(Strict):
 
     role = serializers.ChoiceField(choices=["user", "assistant", "tool"], default="user")
     content = serializers.CharField(max_length=20_000, trim_whitespace=False)
+    ask_agent = serializers.BooleanField(
+        required=False,
+        help_text="Have the run's agent decide after this layer; for those who may command it.",
+    )
 
 
 class ForkEditsSerializer(Strict):

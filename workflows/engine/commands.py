@@ -139,6 +139,8 @@ class AddMessage(_Command):
     # An agent is told all results of a layer in one message.
     content: str = Field(min_length=1, max_length=2_000_000)
     author: str = ""
+    # Have the run's agent decide at the next boundary, where its policy would not ask it.
+    ask_agent: bool = False
 
 
 class ExpireHold(_Command):

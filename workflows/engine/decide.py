@@ -56,7 +56,12 @@ def _(command: cmd.UpdateState, state: ExecutionState, facts: Facts) -> Iterable
 @_decide.register
 def _(command: cmd.AddMessage, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
     author = command.author or facts.actor
-    return [ev.MessageAdded(role=command.role, content=command.content, author=author)]
+    said = ev.MessageAdded(role=command.role, content=command.content, author=author)
+    if not command.ask_agent:
+        return [said]
+    if not facts.policy.ail.enabled:
+        raise Refused("no_agent", "No agent decides in this run: its policy enables none (ail).")
+    return [said, ev.AgentRequested()]
 
 
 @_decide.register

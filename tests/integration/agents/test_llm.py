@@ -113,7 +113,7 @@ def model(request: pytest.FixtureRequest, endpoint: Endpoint, settings: Any) -> 
 
 
 def two_layers(engine: Engine, **ail: Any) -> Execution:
-    policy = {"ail": {"enabled": True, "agent": "llm", "timeout_seconds": 10, **ail}}
+    policy = {"ail": {"enabled": True, "agent": "llm", "timeout_seconds": 60, **ail}}
     secret = {"password": "hunter2", "text": "x" * 3000}
     return engine.start(value("a", secret), value("b", source("a")), policy=policy)
 

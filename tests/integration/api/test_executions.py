@@ -185,6 +185,24 @@ def test_messages_are_kept_in_order_with_their_author(bearer, start) -> None:
     assert said[0]["seq"] < said[1]["seq"] == first.json()["version"] + 1
 
 
+def test_who_may_command_a_run_may_have_its_agent_decide(bearer, start) -> None:
+    execution = start("operator")
+    url, body = f"{URL}{execution.pk}/messages/", {"content": "Look.", "ask_agent": True}
+    assert bearer("reviewer").post(url, body).status_code == 403
+    without = bearer("operator").post(url, body)
+    assert (without.status_code, without.json()["code"]) == (409, "no_agent")
+    policy = {"ail": {"enabled": True, "decision_points": "manual"}}
+    started = bearer("operator").post(URL, {"plan": reviewed_plan(), "policy": policy}).json()
+    said = bearer("operator").post(f"{URL}{started['id']}/messages/", body)
+    assert said.status_code == 200
+    kinds = (
+        Execution.objects.get(pk=started["id"])
+        .events.order_by("seq")
+        .values_list("kind", flat=True)
+    )
+    assert list(kinds) == ["message_added", "agent_requested"]
+
+
 def test_nothing_is_said_to_what_has_ended(bearer, start) -> None:
     execution = start("operator", plain_plan())
     response = bearer("operator").post(f"{URL}{execution.pk}/messages/", {"content": "hello"})

@@ -7,10 +7,12 @@ from django.db.models.functions import Now
 
 from tests.integration.workflows.conftest import Engine, source, value
 from workflows import agents
+from workflows.engine.commands import AddMessage
+from workflows.engine.decide import Refused
 from workflows.engine.ports import AgentAnswer, AgentQuestion
 from workflows.models import Execution, Hold
 from workflows.recovery import expire_agent_holds
-from workflows.services import InvalidRequest
+from workflows.services import InvalidRequest, submit_command
 
 
 def chain(*tools: str) -> list[dict[str, Any]]:
@@ -98,6 +100,27 @@ def test_on_error_asks_only_after_a_failure(engine: Engine) -> None:
     bad = {"id": "bad", "type": "tool", "tool": "testkit.fail", "arguments": {"message": "x"}}
     failed = engine.run(bad, value("t1"), policy=policy)
     assert engine.kinds(failed).count("agent_decided") == 1
+
+
+def test_manual_asks_when_somebody_wants_it_and_once(engine: Engine) -> None:
+    policy = with_rules(decision_points="manual")
+    tasks = chain("value", "value", "value")
+    assert "agent_decided" not in engine.kinds(engine.run(*tasks, policy=policy))
+    asked = engine.start(*tasks, policy=policy)
+    command = AddMessage(content="look at this", ask_agent=True)
+    submit_command(execution_id=asked.pk, command=command, actor="ann", source="test")
+    assert engine.drive(asked).status == "COMPLETED"
+    kinds = engine.kinds(asked)
+    assert kinds.count("agent_requested") == kinds.count("agent_decided") == 1
+    assert kinds.index("agent_decided") < kinds.index("layer_started", kinds.index("layer_closed"))
+
+
+def test_where_no_agent_decides_none_can_be_asked(engine: Engine) -> None:
+    execution = engine.start(value("a"))
+    command = AddMessage(content="look at this", ask_agent=True)
+    with pytest.raises(Refused, match="No agent decides"):
+        submit_command(execution_id=execution.pk, command=command, actor="ann", source="test")
+    assert engine.kinds(execution) == []
 
 
 class Broken:
