@@ -190,7 +190,7 @@ def test_who_may_command_a_run_may_have_its_agent_decide(bearer, start) -> None:
     url, body = f"{URL}{execution.pk}/messages/", {"content": "Look.", "ask_agent": True}
     assert bearer("reviewer").post(url, body).status_code == 403
     without = bearer("operator").post(url, body)
-    assert (without.status_code, without.json()["code"]) == (409, "no_agent")
+    assert (without.status_code, without.json()["code"]) == (409, "refused")
     policy = {"ail": {"enabled": True, "decision_points": "manual"}}
     started = bearer("operator").post(URL, {"plan": reviewed_plan(), "policy": policy}).json()
     said = bearer("operator").post(f"{URL}{started['id']}/messages/", body)

@@ -50,7 +50,7 @@ def test_what_is_approved_is_what_runs(engine: Engine, decided: bool) -> None:
     )
     engine.command(execution, {"kind": "update_state", "updates": {"word": "shown"}})
     engine.drive(execution)
-    gate, other = engine.holds(execution)
+    gate, _ = engine.holds(execution)
     assert gate.payload == {"value": "shown"}
     if decided:
         engine.decide(gate)
