@@ -10,6 +10,7 @@ const LEAST_COST_MS = 50;
 const AHEAD_MS = 400;
 const MOST_LOOKS = 2;
 const RETRY_MS = 5000;
+const COUNT_AFTER_MS = 200;
 /** News of more runs than this at once, and the whole list is asked for. */
 const MOST_RUNS = 25;
 const wide = window.matchMedia("(min-width: 1100px)");
@@ -30,7 +31,7 @@ let timer = null;
 /** Questions for the numbers on the tabs: how many were asked, and which one's answer is shown. */
 let tabsAsked = 0;
 let tabsOf = 0;
-/** A question is under way or was just answered; there was news since it was asked. */
+/** A question is due or under way; there was news since it was asked. */
 let counting = false;
 let uncounted = false;
 
@@ -93,7 +94,7 @@ async function refresh(runs) {
   const page = await part("queue-list", runs && { changed: [...runs].join(","), until: list().dataset.pageEnd });
   await released();
   take(page.getElementById("queue-list"), runs);
-  if (runs) count();
+  if (runs) countSoon();
   else takeTabs(page, number);
 }
 
@@ -137,24 +138,28 @@ function update(row, now) {
   row.dataset.version = now.dataset.version;
 }
 
-// The numbers on the tabs cost the server more than a row, for which somebody waits: they are asked for once the
-// row is there, for all that came meanwhile together, and half of the time at most.
+// The numbers on the tabs cost the server more than a row, for which somebody waits: they are asked for a moment
+// after the row is there, for all that came meanwhile together, and half of the time at most.
+function countSoon() {
+  uncounted = true;
+  if (!counting) countAfter(COUNT_AFTER_MS);
+}
+
+function countAfter(ms) {
+  counting = true;
+  setTimeout(count, ms);
+}
+
 async function count() {
-  if (counting) {
-    uncounted = true;
-    return;
-  }
-  [counting, uncounted] = [true, false];
+  uncounted = false;
   const [number, begun] = [++tabsAsked, performance.now()];
   try {
     takeTabs(await part("queue-tabs"), number);
   } catch {
     lookAgain();
   }
-  setTimeout(() => {
-    counting = false;
-    if (uncounted) count();
-  }, Math.max(LEAST_COST_MS, performance.now() - begun));
+  counting = false;
+  if (uncounted) countAfter(Math.max(COUNT_AFTER_MS, performance.now() - begun));
 }
 
 /** `number` says which question this answers: of a later one the tabs may show the answer already. */
