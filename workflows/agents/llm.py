@@ -52,12 +52,14 @@ class LLMAgent:
 
 
 async def _ask(question: AgentQuestion) -> AgentAnswer:
+    # First of all: it says what is missing, a model or the extra.
+    model = _model()
     from pydantic_ai import Agent
 
     told = _report(question)
     instructions = str(question.settings.get("instructions") or INSTRUCTIONS)
     agent: Agent[object, LayerDecision] = Agent(
-        _model(), output_type=LayerDecision, instructions=instructions, retries=1
+        model, output_type=LayerDecision, instructions=instructions, retries=1
     )
     result = await agent.run(told, message_history=_history(question))
     found = result.output

@@ -1,6 +1,7 @@
 """The LLM agent against a real HTTP server that speaks the two APIs."""
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -165,3 +166,16 @@ def test_without_a_model_the_run_goes_on(engine: Engine) -> None:
     failed = execution.events.filter(kind="agent_failed").first()
     assert failed is not None
     assert "HOLDPOINT_LLM_MODEL" in failed.payload["error"]
+
+
+def test_without_the_extra_the_run_goes_on_and_says_what_to_install(
+    engine: Engine, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "llm_model": "openai:local"}
+    for name in ("pydantic_ai", "pydantic_ai.models.openai", "pydantic_ai.providers.openai"):
+        monkeypatch.setitem(sys.modules, name, None)
+    execution = engine.drive(two_layers(engine))
+    assert execution.status == "COMPLETED"
+    failed = execution.events.filter(kind="agent_failed").first()
+    assert failed is not None
+    assert "install the extra" in failed.payload["error"]
