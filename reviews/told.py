@@ -98,7 +98,7 @@ _REFUSED: Final = (
     N_("Nothing of the change is left; reject it instead."),
     N_("Operators, admins and whoever gave it can take it back."),
     N_("Somebody else has claimed this."),
-    N_("The last approval of the quorum may edit; this is not it."),
+    N_("Several people approve the same here, so nobody changes it: ask for changes, or reject."),
     N_("The run does not wait for `continue`."),
     N_("The run has ended (%(status)s); it takes no more commands."),
     N_("The run has moved on since you looked."),

@@ -102,9 +102,14 @@ def _response(
         return _rejection(state, hold, facts, comment=command.feedback)
     if facts.actor in hold.approvals:
         raise Refused("already_voted", "You have approved this already; the quorum needs others.")
+    if edited and hold.quorum > 1:
+        # Whoever edits alone would have the others' approvals count for what they never saw.
+        raise Refused(
+            "no_edits",
+            "Several people approve the same here, so nobody changes it:"
+            " ask for changes, or reject.",
+        )
     if len(hold.approvals) + 1 < hold.quorum:
-        if edited:
-            raise Refused("no_edits", "The last approval of the quorum may edit; this is not it.")
         return [ev.HoldVoted(hold_id=hold.id, voter=facts.actor, task_id=hold.task_id)]
     if hold.reason is HoldReason.ESCALATION:
         return _grant(state, hold, facts, command)

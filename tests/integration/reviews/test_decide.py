@@ -301,17 +301,20 @@ def test_a_quorum_counts_people_and_each_vote_has_its_record(
     assert caught.value.code == "already_voted"
     with pytest.raises(Conflict):
         decide(hold, reviewer, "REJECT")
-    second = decide(hold, reviewer2, edits={"value": "agreed"})
+    with pytest.raises(ReviewInvalid) as refused:
+        decide(hold, reviewer2, edits={"value": "another"})
+    assert refused.value.errors[0].path == "edits"
+    second = decide(hold, reviewer2)
     assert second.complete
     assert [row.actor for row in HumanReviewRecord.objects.order_by("id")] == [
         "reviewer",
         "reviewer2",
     ]
     run_to_rest(execution.pk)
-    assert output(execution, "a") == "agreed"
+    assert output(execution, "a") == "text"
 
 
-def test_only_the_last_vote_edits(start: Start, reviewer: User) -> None:
+def test_what_several_approve_nobody_edits(start: Start, reviewer: User) -> None:
     hold = only_hold(start(echo("a", phase=BEFORE, quorum=2)))
     with pytest.raises(ReviewInvalid) as caught:
         decide(hold, reviewer, edits={"value": "mine"})
