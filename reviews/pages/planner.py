@@ -25,6 +25,7 @@ from workflows.engine.dag import references
 from workflows.engine.structure import PlanInvalid, Problem, parse_plan
 from workflows.models import Workflow
 from workflows.numbers import natural
+from workflows.planning import predict_next
 
 from .workflows import plan_picture
 
@@ -66,6 +67,7 @@ def planner_context(user: User, draft: Draft, checked: tuple[Problem, ...]) -> d
         "unlisted": max(0, len(draft.tasks) - _MAX_WITH_FIELDS),
         "nothing": draft.asked and not draft.tasks,
         "nearest": tuple(_nearest(draft)),
+        "often_next": tuple(_next(draft)),
         "missing": tuple({"name": name, **about} for name, about in missing.items()),
         "given": tuple(name for name in draft.inputs if name not in missing),
         "faults": tuple(each for each in checked if not each.path.startswith("plan.tasks[")),
@@ -128,6 +130,19 @@ def _nearest(draft: Draft) -> list[dict[str, Any]]:
             "description": known[name].description.split(". ")[0][:120] if name in known else "",
         }
         for name in names
+    ]
+
+
+def _next(draft: Draft) -> list[dict[str, Any]]:
+    """Tools that only read and followed the plan's in earlier runs, the likeliest first."""
+    return [
+        {
+            "name": each.tool,
+            "percent": round(each.confidence * 100),
+            "why": _("followed %(tool)s in %(count)s earlier runs")
+            % {"tool": each.after, "count": each.observed},
+        }
+        for each in predict_next([str(task["tool"]) for task in draft.tasks if task.get("tool")])
     ]
 
 

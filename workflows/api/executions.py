@@ -269,9 +269,15 @@ class MessagesView(ListAPIView[ExecutionEvent]):
     def _say(self, request: Request, execution: Execution) -> Answer:
         asked = MessageSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
-        if asked.validated_data.get("ask_agent"):
+        said = asked.validated_data
+        # A model takes what stands under its own name for what it said itself.
+        if said.get("ask_agent") or said["role"] != "user":
             allowed = access.may_operate(request.user, execution)
-            require(allowed, "Operators, admins and whoever started it may have its agent decide.")
+            require(
+                allowed,
+                "Operators, admins and whoever started it may have its agent decide, and speak as"
+                " its agent or as a tool.",
+            )
         result = services.submit_command(
             execution_id=execution.pk,
             command=AddMessage(**asked.validated_data, author=request.user.get_username()),

@@ -176,13 +176,24 @@ def test_messages_are_kept_in_order_with_their_author(bearer, start) -> None:
     first = bearer("operator").post(url, {"content": " Why? "})
     assert first.status_code == 200
     assert first.json()["outcome"] == "applied"
-    bearer("reviewer").post(url, {"content": "Because.", "role": "assistant"})
+    bearer("reviewer").post(url, {"content": "Because."})
     said = bearer("auditor").get(url).json()["results"]
     assert [(each["role"], each["content"], each["author"]) for each in said] == [
         ("user", " Why? ", "operator"),
-        ("assistant", "Because.", "reviewer"),
+        ("user", "Because.", "reviewer"),
     ]
     assert said[0]["seq"] < said[1]["seq"] == first.json()["version"] + 1
+
+
+@pytest.mark.parametrize("role", ["assistant", "tool"])
+def test_who_may_command_a_run_may_speak_as_its_agent(bearer, start, role: str) -> None:
+    execution = start("operator")
+    url, body = f"{URL}{execution.pk}/messages/", {"content": "Because.", "role": role}
+    refused = bearer("reviewer").post(url, body)
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    assert bearer("operator").post(url, body).status_code == 200
+    (said,) = bearer("auditor").get(url).json()["results"]
+    assert (said["role"], said["author"]) == (role, "operator")
 
 
 def test_who_may_command_a_run_may_have_its_agent_decide(bearer, start) -> None:

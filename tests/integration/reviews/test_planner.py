@@ -12,6 +12,7 @@ import pytest
 from django.test import Client
 from rest_framework.test import APIClient
 
+from graphrag.learning import learn
 from tests.integration.reviews.conftest import MakeUser
 from workflows.jobs import run_to_rest
 from workflows.models import Execution, Workflow
@@ -175,6 +176,19 @@ def test_nothing_found_names_the_nearest_and_offers_them(client: Client) -> None
     assert offered
     assert page.fields["intent"] == "parse the laundry of my neighbour"
     assert [task["tool"] for task in page.press(f"add:{offered[0]}").plan] == [offered[0]]
+
+
+def test_what_often_comes_next_is_offered_until_it_is_in_the_plan(suggested: Page) -> None:
+    assert "Often next" not in suggested.html
+    last = suggested.plan[-1]["tool"]
+    for number in range(6):
+        learn(execution_key=f"run {number}", layers=[{last}, {"builtin.parse_json"}], edges=[])
+    offered = suggested.press("check")
+    assert "Often next" in offered.html
+    assert f"followed {last} in 6 earlier runs" in offered.html
+    added = offered.press("add:builtin.parse_json")
+    assert added.plan[-1]["tool"] == "builtin.parse_json"
+    assert f"followed {last}" not in added.html
 
 
 def test_an_empty_catalogue_says_what_to_do(operator: User) -> None:
