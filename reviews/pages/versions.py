@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -25,18 +26,25 @@ def versions_context(
 ) -> dict[str, Any] | None:
     """rows of path, base, theirs, mine, outcome, words; None when there is nothing to compare.
 
-    `view` is the payload as it is shown, `mine` the whole of it as the person made it; `records`
-    are the hold's.
+    `together` is the JSON text with every edit of both, "" where mine has them all; of a place that
+    both edited it has mine.  `view` is the payload as it is shown, `mine` the whole of it as the
+    person made it; `records` are the hold's.
     """
     if state != "decided" or not records:
         return None
     record = records[-1]
     theirs = record.modified_data if record.is_edited else record.original_data
     decided = masked(theirs, view.rules, after=view)
-    rows = merge(view.value, decided.value, edited_as_shown(decided, mine)).rows
-    if not any(row.outcome in ("mine", "conflict") for row in rows):
+    both = merge(view.value, decided.value, edited_as_shown(decided, mine))
+    outcomes = {row.outcome for row in both.rows}
+    if outcomes.isdisjoint(("mine", "conflict")):
         return None
-    return {"by": record.actor, "rows": tuple(_row(row) for row in rows)}
+    together = json.dumps(both.merged, indent=2, ensure_ascii=False)
+    return {
+        "by": record.actor,
+        "rows": tuple(_row(row) for row in both.rows),
+        "together": together if "theirs" in outcomes else "",
+    }
 
 
 def _row(row: MergeRow) -> dict[str, Any]:

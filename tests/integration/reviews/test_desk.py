@@ -429,6 +429,8 @@ def test_an_edit_that_came_too_late_stands_beside_the_decision(
             "value.theirs": "theirs",
         }
         assert [cell["value"] for cell in rows["value.both"]["cells"]] == [1, 2, 3]
+        together = json.loads(answer.context["d"]["versions"]["together"])
+        assert together == {"value": {"kept": 1, "both": 3, "mine": 3, "theirs": 2}}
         assert "Your text beside what was decided" in answer.content.decode()
     assert HumanReviewRecord.objects.count() == records
     unedited = browser(reviewer).post(url, {**fields, "edits_json": "", "confirmed": "yes"})

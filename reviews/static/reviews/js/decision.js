@@ -1,4 +1,5 @@
 // A decision on the page: its form, its keys, and the news that may overtake it.
+import "./copy.js";
 import { DecisionForm } from "./form.js";
 import { saveDraft } from "./drafts.js";
 import { onKey } from "./keys.js";
