@@ -72,10 +72,18 @@ class Watcher:
         page.evaluate(WATCH)
         page.on("request", self._note)
 
-    def pause(self) -> Seen:
-        """Start a run that stops, wait for its row, and settle it again."""
-        task = echo("stop", "text", "BEFORE_EXECUTION")
-        body = {"plan": {"tasks": [task]}, "title": f"A run {self.word}"}
+    def pause(self, *, works: float = 0.0) -> Seen:
+        """Start a run that stops, wait for its row, and settle it again.
+
+        With `works` it has that many seconds of work first: the answer to who started it, and what
+        the page asks after the run before, are over when it stops.
+        """
+        stop = echo("stop", "text", "BEFORE_EXECUTION")
+        tasks = [stop]
+        if works:
+            work = {"id": "work", "type": "tool", "tool": "builtin.wait"}
+            tasks = [{**work, "arguments": {"seconds": works}}, {**stop, "depends_on": ["work"]}]
+        body = {"plan": {"tasks": tasks}, "title": f"A run {self.word}"}
         status, run = self.operator("executions/", body)
         assert status == 201, run
         hold = f"{run['id']}-1"
