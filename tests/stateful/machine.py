@@ -277,7 +277,7 @@ class Executions(RuleBasedStateMachine):
         if hold is None:
             return
 
-        given = self._edits(model, hold, "bob", edit) if approved else {}
+        given = self._edits(model, hold, edit) if approved else {}
 
         def send(*, user: Any, decision: str, version: int, **more: Any) -> None:
             approves = decision == "APPROVE"
@@ -307,7 +307,7 @@ class Executions(RuleBasedStateMachine):
 
         voters = model.open[hold.pk].voters if hold.pk in model.open else set()
         who = "bob" if "ann" in voters else "ann"
-        given = self._edits(model, hold, who, edit)
+        given = self._edits(model, hold, edit)
         self.world.decide(model, hold, approved=True, who=who, decide=mortally, **given)
         self.world.check_records(model)
 
@@ -347,7 +347,7 @@ class Executions(RuleBasedStateMachine):
         model = pick_from(self.held(), number)
         hold = self.hold(model, which)
         if hold is not None:
-            given = self._edits(model, hold, who, edit) if approved else {}
+            given = self._edits(model, hold, edit) if approved else {}
             self.world.decide(model, hold, approved=approved, who=who, undo_seconds=600.0, **given)
 
     def resting(self) -> list[tuple[Model, str]]:

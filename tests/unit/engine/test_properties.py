@@ -107,7 +107,7 @@ class World:
 
     def edits(self, hold: Hold) -> Any:
         """A reviewer's edit for this hold, if it takes one."""
-        if hold.reason is not HoldReason.NODE_REVIEW or len(hold.approvals) + 1 < hold.quorum:
+        if hold.reason is not HoldReason.NODE_REVIEW or hold.quorum > 1:
             return None
         changed = f"edited {hold.id}"
         return {"value": changed} if hold.phase == "BEFORE_EXECUTION" else changed
