@@ -13,7 +13,7 @@ from django.conf import settings
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from tests import emptying
+from tests import emptying, sessions
 from tests import servers as test_servers
 
 # How long an example takes says more about the machine than about the product.
@@ -38,10 +38,15 @@ def django_db_modify_db_settings(
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _quick_emptying() -> Iterator[None]:
+def _quick_database() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         emptying.install(patch)
+        sessions.install(patch)
         yield
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    sessions.close_unless_asked_for(item)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
