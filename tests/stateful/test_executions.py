@@ -11,20 +11,20 @@ from hypothesis.stateful import run_state_machine_as_test
 
 import reviews.services
 import reviews.undo
+from tests.catalogue import stock_catalogue
 from tests.stateful import tools
 from tests.stateful.machine import Executions
 from tests.stateful.planner import AddsATask
 from tests.stateful.workers import mortal_processes
 from tests.stateful.world import World
 from workflows import services
-from workflows.planning import sync_python_tools
 
 
 def test_whatever_happens_every_execution_ends_right(
     transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: settings
 ) -> None:
     assert tools.__doc__  # imported for its tools
-    sync_python_tools()
+    stock_catalogue()
     group = Group.objects.get_or_create(name="reviewer")[0]
     reviewers = {name: get_user_model().objects.create_user(name) for name in ("ann", "bob")}
     for user in reviewers.values():

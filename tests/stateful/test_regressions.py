@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from tests.catalogue import stock_catalogue
 from tests.stateful import tools
 from tests.stateful.workers import Sleeper, dies_at, mortal_processes, work
 from workflows.jobs import run_to_rest
 from workflows.models import Execution
-from workflows.planning import sync_python_tools
 from workflows.services import parse_command, start_execution, submit_command
 
 EPOCH = "2000-01-01T00:00Z"
@@ -20,7 +20,7 @@ def execution(transactional_db: None, tmp_path: Path, monkeypatch: pytest.Monkey
     """A run of one task, whose first worker died right after it had taken the lease."""
     monkeypatch.setenv("HOLDPOINT_TEST_LEDGER", str(tmp_path / "ledger.jsonl"))
     assert tools.__doc__  # imported for its tools
-    sync_python_tools()
+    stock_catalogue()
     task = {"id": "a", "type": "tool", "tool": "statekit.value", "arguments": {"value": 1}}
     found = start_execution(actor=None, plan={"tasks": [task]})
     with mortal_processes():

@@ -6,12 +6,12 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
+from tests.catalogue import stock_catalogue
 from tests.integration.api.conftest import reviewed_plan
 from workflows import services
 from workflows.demo.people import ensure_roles
 from workflows.jobs import run_to_rest
 from workflows.models import Execution, Workflow
-from workflows.planning import sync_python_tools
 
 Login = Callable[[str], Client]
 
@@ -35,7 +35,7 @@ def staff(db: None) -> Login:
 @pytest.fixture
 def paused(db: None) -> Execution:
     """An execution that waits for a reviewer."""
-    sync_python_tools()
+    stock_catalogue()
     starter = User.objects.create_user("starter")
     execution = services.start_execution(
         actor=starter, plan=reviewed_plan(), inputs={"note": "<script>alert(1)</script>"}
@@ -45,5 +45,5 @@ def paused(db: None) -> Execution:
 
 @pytest.fixture
 def workflow(db: None) -> Workflow:
-    sync_python_tools()
+    stock_catalogue()
     return Workflow.objects.create(name="echo", title="Echo", plan=reviewed_plan())

@@ -7,11 +7,11 @@ import pytest
 from django.contrib.auth.models import Group, User
 from rest_framework.test import APIClient
 
+from tests.catalogue import stock_catalogue
 from tests.integration.api.people import ROLES
 from workflows import services
 from workflows.jobs import run_to_rest
 from workflows.models import Execution, Workflow
-from workflows.planning import sync_python_tools
 from workflows.tokens import SCOPES, create_token
 
 BearerFor = Callable[..., APIClient]
@@ -30,7 +30,7 @@ def people(db: None) -> dict[str, User]:
 
 @pytest.fixture
 def catalogue(db: None) -> None:
-    sync_python_tools()
+    stock_catalogue()
 
 
 @pytest.fixture

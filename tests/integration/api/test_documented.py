@@ -15,11 +15,11 @@ import pytest
 from deno import find_deno_bin
 from django.contrib.auth.models import Group, User
 
+from tests.catalogue import stock_catalogue
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from tests.processes import ROOT, end, engine_processes, environment, wait_for
 from workflows.api.client import Client, Problem
 from workflows.models import Execution
-from workflows.planning import sync_python_tools
 from workflows.tokens import create_token
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -31,7 +31,7 @@ FENCED = re.compile(r"^```(sh|js|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 def token(transactional_db: None) -> str:
     user = User.objects.create_user("reviewer")
     user.groups.add(Group.objects.get_or_create(name="reviewer")[0])
-    sync_python_tools()
+    stock_catalogue()
     return create_token(user=user, name="t", scopes=["read", "run", "decide"])[1]
 
 

@@ -8,13 +8,13 @@ from django.contrib.auth.models import Group, User
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from tests.catalogue import stock_catalogue
 from tests.integration.api import repeating
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from tests.integration.api.repeating import at_once
 from workflows import idempotency, services
 from workflows.jobs import run_to_rest
 from workflows.models import CommandLog, Execution, IdempotencyKey
-from workflows.planning import sync_python_tools
 from workflows.tokens import create_token
 
 URL = "/api/v1/executions/"
@@ -103,7 +103,7 @@ def test_after_a_day_the_key_is_new(bearer, catalogue) -> None:
 def operator(transactional_db: None) -> tuple[User, str]:
     user = User.objects.create_user("operator")
     user.groups.add(Group.objects.get_or_create(name="operator")[0])
-    sync_python_tools()
+    stock_catalogue()
     return user, create_token(user=user, name="t", scopes=["run"])[1]
 
 

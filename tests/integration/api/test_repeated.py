@@ -11,11 +11,11 @@ from rest_framework.test import APIClient
 
 from reviews import services
 from reviews.models import DeniedAttempt, HumanReviewRecord
+from tests.catalogue import stock_catalogue
 from tests.integration.api.doings import ASKING, DOINGS, World, resume
 from tests.integration.api.repeating import at_once, send
 from tests.integration.api.routes import PREFIX, api_routes
 from workflows.models import ApiToken, CommandLog, IdempotencyKey
-from workflows.planning import sync_python_tools
 from workflows.tokens import SCOPES, authenticate_token, create_token
 
 THREADS = 5
@@ -26,7 +26,7 @@ SECRETS = {"tokens/": "token", "webhooks/": "secret", "webhooks/{webhook_id}/rot
 @pytest.fixture
 def world(db: None, settings: Any, tmp_path: Any) -> World:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "sandbox_root": tmp_path / "sandbox"}
-    sync_python_tools()
+    stock_catalogue()
     return World()
 
 

@@ -28,13 +28,13 @@ from schemathesis.specs.openapi.checks import (
 
 from reviews import backtests
 from reviews.services import decide
+from tests.catalogue import stock_catalogue
 from tests.counts import often
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from tests.integration.api.test_access import delivered, granted
 from workflows import services
 from workflows.jobs import run_to_rest
 from workflows.models import Capability, Workflow
-from workflows.planning import sync_python_tools
 from workflows.tokens import create_token
 
 CASES = int(os.environ.get("HOLDPOINT_CASES", often(50, 1000)))
@@ -95,7 +95,7 @@ def credentials(db: None) -> dict[str, list[dict[str, str]]]:
 @pytest.fixture
 def known(credentials: Any) -> dict[str, str]:
     """Path arguments that lead somewhere."""
-    sync_python_tools()
+    stock_catalogue()
     workflow = Workflow.objects.create(name="echo", title="Echo", plan=reviewed_plan())
     Capability.objects.create(name="echo", language="python", code="1")
     people = {name: User.objects.get(username=name) for name in ("integrator", "reviewer")}

@@ -13,13 +13,13 @@ from django.contrib.auth.models import Group, User
 from django.test import AsyncClient
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from tests.catalogue import stock_catalogue
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from workflows import services, tokens
 from workflows.api import stream
 from workflows.connections import open_now
 from workflows.jobs import run_to_rest
 from workflows.models import ApiToken, Execution
-from workflows.planning import sync_python_tools
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SOON = 10
@@ -29,7 +29,7 @@ SOON = 10
 def operator(transactional_db: None) -> User:
     user = User.objects.create_user("operator")
     user.groups.add(Group.objects.get_or_create(name="operator")[0])
-    sync_python_tools()
+    stock_catalogue()
     return user
 
 

@@ -11,11 +11,11 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 
 from reviews.services import DecisionResult, decide
+from tests.catalogue import stock_catalogue
 from tests.unit.net.server import Server, running
 from workflows.capabilities import make_capability
 from workflows.jobs import run_to_rest
 from workflows.models import Capability, Execution, Hold, Workflow
-from workflows.planning import sync_python_tools
 from workflows.services import start_execution
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def web() -> Iterator[Server]:
 @pytest.fixture
 def desk(transactional_db: None, settings: Any, tmp_path: Path) -> Desk:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "sandbox_root": tmp_path / "sandbox"}
-    sync_python_tools()
+    stock_catalogue()
     return Desk()
 
 

@@ -9,9 +9,9 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 
+from tests.catalogue import stock_catalogue
 from workflows.jobs import run_to_rest
 from workflows.models import Execution, Hold
-from workflows.planning import sync_python_tools
 from workflows.services import start_execution
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def operator(make_user: MakeUser) -> User:
 @pytest.fixture
 def start(db: None, operator: User) -> Start:
     """Start a plan as the operator and advance it until it rests."""
-    sync_python_tools()
+    stock_catalogue()
 
     def go(*tasks: dict[str, Any], **kwargs: Any) -> Execution:
         kwargs.setdefault("actor", operator)

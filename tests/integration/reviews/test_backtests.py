@@ -14,6 +14,7 @@ from django.utils import timezone
 from reviews import backtest_work, backtests, claims, services
 from reviews.backtest_sums import headline
 from reviews.models import Backtest, HumanReviewRecord
+from tests.catalogue import stock_catalogue
 from tests.integration.reviews.conftest import MakeUser, echo, only_hold
 from workflows import dispatch, publishing
 from workflows.access import limited
@@ -22,7 +23,6 @@ from workflows.engine.decide import Refused
 from workflows.engine.sparing import share_of
 from workflows.jobs import run_to_rest
 from workflows.models import Execution, Hold, Workflow
-from workflows.planning import sync_python_tools
 from workflows.services import InvalidRequest, start_execution
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Past:
     """Runs of one workflow, decided as the tests say."""
 
     def __init__(self, operator: User, reviewer: User) -> None:
-        sync_python_tools()
+        stock_catalogue()
         self.operator, self.reviewer = operator, reviewer
         self.workflow = self.make("w", echo_of("a", "AFTER_EXECUTION"))
 

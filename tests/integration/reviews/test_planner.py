@@ -13,10 +13,10 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from graphrag.learning import learn
+from tests.catalogue import stock_catalogue
 from tests.integration.reviews.conftest import MakeUser
 from workflows.jobs import run_to_rest
 from workflows.models import Execution, Workflow
-from workflows.planning import sync_python_tools
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -31,7 +31,7 @@ FREE = {"hil": "", "replan_review": "", "per_layer_validation": ""}
 def client(operator: User, tmp_path: Path, settings: Any) -> Client:
     (tmp_path / "data.json").write_text('{"n": 1}')
     settings.HOLDPOINT = {**settings.HOLDPOINT, "file_root": tmp_path}
-    sync_python_tools()
+    stock_catalogue()
     return signed_in(operator)
 
 

@@ -10,12 +10,12 @@ import pytest
 from channels.db import database_sync_to_async
 from django.test import AsyncClient
 
+from tests.catalogue import stock_catalogue
 from tests.integration.reviews.conftest import echo
 from tests.integration.reviews.test_sockets import bearer, in_thread, session, socket, take
 from workflows.engine.commands import Abort
 from workflows.jobs import run_to_rest
 from workflows.models import Execution
-from workflows.planning import sync_python_tools
 from workflows.services import start_execution, submit_command
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def waiting(operator: User) -> Execution:
     """A run that nobody works on yet: a quick layer, then one that does not end by itself."""
-    sync_python_tools()
+    stock_catalogue()
     slow = {
         "id": "slow",
         "type": "tool",

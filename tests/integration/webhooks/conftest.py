@@ -11,12 +11,12 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.db.models import Max
 
+from tests.catalogue import stock_catalogue
 from tests.integration.workflows.conftest import Engine, value
 from tests.processes import wait_for
 from tests.receiver import Receiver, receiving
 from workflows.models import Execution, ExecutionEvent
 from workflows.models_ops import WebhookDelivery, WebhookEndpoint
-from workflows.planning import sync_python_tools
 from workflows.services import start_execution
 from workflows.webhooks.endpoints import create_endpoint
 from workflows.webhooks.sender import Sender
@@ -38,7 +38,7 @@ def engine(
         "webhook_max_backoff_seconds": 0.05,
         "webhook_timeout_seconds": 5.0,
     }
-    sync_python_tools()
+    stock_catalogue()
     return Engine()
 
 

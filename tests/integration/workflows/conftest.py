@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from tests import toolkit  # importing it declares its tools
+from tests.catalogue import stock_catalogue
 from workflows.engine.commands import ApprovalResponse
 from workflows.jobs import run_to_rest
 from workflows.models import Execution, Hold
-from workflows.planning import sync_python_tools
 from workflows.services import CommandResult, parse_command, start_execution, submit_command
 
 
@@ -24,7 +24,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def engine(transactional_db: None, ledger: Path) -> "Engine":
     """A database with tools in its catalogue, and short words for driving runs."""
-    sync_python_tools()
+    stock_catalogue()
     return Engine()
 
 
