@@ -10,6 +10,8 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
+# Files go to the workers in their order, and stay whole (tests/together.py).
+SPREAD := -n 2 --dist loadfile --no-loadscope-reorder
 PACKAGES := config workflows reviews graphrag
 # For checks that load production settings without being in production.
 DEPLOY_ENV := SECRET_KEY=$$($(PY) -c 'import secrets; print(secrets.token_urlsafe(60))') \
@@ -55,7 +57,7 @@ run: $(STAMP) ## Start everything: databases, web, workers, sweeper (Ctrl-C stop
 
 test: $(STAMP) ## Run every test, the real browser included
 	@$(PY) -m tests.e2e.browser
-	$(PYTEST) -q -n 2 --dist loadgroup -m "not e2e"
+	$(PYTEST) -q $(SPREAD) -m "not e2e"
 	$(PYTEST) -q -m e2e tests/e2e
 
 test-fast: $(STAMP) ## Run the tests that need no server

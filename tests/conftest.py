@@ -16,6 +16,8 @@ from hypothesis import settings as hypothesis_settings
 from tests import emptying, sessions
 from tests import servers as test_servers
 
+pytest_plugins = ["tests.together"]
+
 # How long an example takes says more about the machine than about the product.
 hypothesis_settings.register_profile(
     "calm", deadline=None, suppress_health_check=[HealthCheck.too_slow]

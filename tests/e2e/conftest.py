@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.e2e.browser import ADVICE, find, in_ci
 from tests.e2e.product import Product, running_product
@@ -14,16 +14,16 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything in this folder drives real processes, in one xdist worker."""
+    """Everything in this folder drives real processes."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.e2e)
-            item.add_marker(pytest.mark.xdist_group("e2e"))
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """Chromium without a window. Missing: a failure in CI, a loud skip elsewhere."""
+    expect.set_options(timeout=15_000)  # ms; as long as a click waits
     path = find()
     if path is None:
         if in_ci():
@@ -54,6 +54,6 @@ def page(context: BrowserContext) -> Page:
 
 @pytest.fixture(scope="session")
 def product() -> Iterator[Product]:
-    """One instance for the whole run, with its demo users and workflows."""
+    """One instance for all tests of this process, with its demo users and workflows."""
     with running_product() as instance:
         yield instance

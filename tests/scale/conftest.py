@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,18 +16,10 @@ import pytest
 from tests.scale import filling
 from tests.scale.filling import Filled
 
-HERE = Path(__file__).parent
 MANY = 1_000_000
 COUNT = int(os.environ.get("HOLDPOINT_SCALE", "20000"))
 #: One execution in so many waits for somebody.
 WAITS = max(10, COUNT // 10_000)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All in one xdist worker, so that there is one filling."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("scale"))
 
 
 @pytest.fixture(scope="package")

@@ -17,8 +17,6 @@ from config.embedded.layout import MAX_SOCKET_PATH, SOCKET_NAME, reachable
 from config.embedded.postgres import own_folder
 from config.embedded.processes import is_alive, wait_until
 
-pytestmark = pytest.mark.xdist_group("embedded")
-
 
 @pytest.fixture
 def home() -> Iterator[Path]:

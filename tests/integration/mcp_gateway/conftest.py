@@ -12,6 +12,7 @@ from django.contrib.auth.models import Group, User
 from mcp import Client
 
 from tests import toolkit
+from tests.catalogue import stock_catalogue
 from tests.integration.api.people import ROLES
 from tests.integration.mcp_gateway.web import Agent, Web
 from tests.processes import engine_processes, wait_for
@@ -19,7 +20,6 @@ from workflows.jobs import run_to_rest
 from workflows.mcp.gateway.callers import caller_with
 from workflows.mcp.gateway.server import build_server
 from workflows.models import Execution
-from workflows.planning import sync_python_tools
 from workflows.tokens import create_token
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ Call = Callable[..., "CallToolResult"]
 @pytest.fixture
 def people(transactional_db: None) -> dict[str, User]:
     """One active user per role, named like it; `nobody` is in no group."""
-    sync_python_tools()
+    stock_catalogue()
     found = {}
     for role in (*ROLES, "nobody"):
         found[role] = User.objects.create_user(role)
