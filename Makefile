@@ -27,7 +27,7 @@ $(PY) -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['projec
 $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -r $(VENV)/$(1).txt
 endef
 
-.PHONY: help install run test test-fast test-long check format bench screenshots messages examples clean reset scale
+.PHONY: help install run test test-fast test-long check check-types check-rest format bench screenshots messages examples clean reset scale
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,10 +71,16 @@ test-long: $(STAMP) ## Run the tests of races, crashes and chance at length (hou
 	HOLDPOINT_TEST_LONG=1 $(PYTEST) -q -s $(LONG_TESTS)
 	$(PYTEST) -q -s --hypothesis-profile=nightly tests/stateful
 
+# Types take as long as all the rest, so both run side by side; each says its lines in one piece.
 check: $(STAMP) ## Lint, types, templates, import contracts, migrations, deployment settings
+	@$(MAKE) --no-print-directory -j 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync) check-types check-rest
+
+check-types: $(STAMP)
+	$(PY) -m mypy
+
+check-rest: $(STAMP)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$(PY) -m mypy
 	$(VENV)/bin/djlint templates reviews --check --lint
 	$(VENV)/bin/lint-imports
 	@echo "no migration is missing:"; $(DEPLOY_ENV) $(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run
