@@ -13,7 +13,6 @@ from typing import Any
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from graphrag import revisions
 from graphrag.models import LearnedExecution, Tool, ToolDependency
@@ -106,6 +105,8 @@ class ToolGraph:
         return graph
 
     def _matrix(self, weighted: Sequence[tuple[Edge, float]]) -> Any:
+        from scipy import sparse  # here: it is slow to load, and most processes never rank
+
         rows = [self.index[edge.from_tool] for edge, _ in weighted]
         columns = [self.index[edge.to_tool] for edge, _ in weighted]
         weights = np.array([weight for _, weight in weighted], dtype=np.float64)
@@ -119,6 +120,8 @@ class ToolGraph:
     @cached_property
     def _transitions(self) -> tuple[Any, Ranks]:
         """Transposed transition matrix, and 1 for every tool that nothing follows."""
+        from scipy import sparse
+
         size = len(self.names)
         totals = self._weights.sum(axis=1)
         shares = np.divide(1.0, totals, out=np.zeros(size), where=totals > 0)

@@ -45,7 +45,8 @@ ALLOWED_HOSTS = env_list("ALLOWED_HOSTS")
 HOLDPOINT_ROLE = env_choice("HOLDPOINT_ROLE", "command", ("web", "worker", "sweeper", "command"))
 
 INSTALLED_APPS = [
-    "daphne",  # first: it replaces runserver
+    # First: it replaces runserver. The engine's own processes serve nobody, and load no server.
+    *(["daphne"] if HOLDPOINT_ROLE in ("web", "command") else []),
     "config.apps.ConfigConfig",
     "config.apps.HoldpointAdminConfig",
     "django.contrib.auth",

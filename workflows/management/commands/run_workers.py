@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from typing import Any
 
 import django_rq
@@ -29,6 +30,8 @@ class Command(BaseCommand):
                 "Workers fork, and a pool of database sessions does not outlive that:"
                 " run them with HOLDPOINT_ROLE=worker."
             )
+        # What each of them needs is loaded once, before they fork.
+        import_module("workflows.mcp.client.pool")
         # Forked workers must not inherit a connection: two processes would share one session.
         connections.close_all()
         clear_sandbox()

@@ -1,6 +1,6 @@
-"""Calls to MCP servers through pooled sessions; see `McpPool`."""
+"""Calls to MCP servers through pooled sessions; see `pool.McpPool`."""
 
-from .pool import McpPool, close_pool, pool
+from .process import close_pool, pool
 from .spec import McpServerSpec, McpTool
 
-__all__ = ["McpPool", "McpServerSpec", "McpTool", "close_pool", "pool"]
+__all__ = ["McpServerSpec", "McpTool", "close_pool", "pool"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import threading
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
@@ -194,33 +192,3 @@ async def _watched(
         if not task.done():
             task.cancel()
             await asyncio.wait({task}, timeout=_CANCEL_SECONDS)
-
-
-_pools: dict[int, McpPool] = {}
-_lock = threading.Lock()
-
-
-def pool() -> McpPool:
-    """This process's pool; a forked child gets one of its own."""
-    with _lock:
-        found = _pools.get(os.getpid())
-        if found is None:
-            found = _pools[os.getpid()] = McpPool()
-            background.at_close(_close_pool)
-        return found
-
-
-def close_pool(timeout: float = 30.0) -> None:
-    """Close this process's pool and end its servers; the next `pool()` is a fresh one.
-
-    Waits at most `timeout` seconds, then raises TimeoutError.  Not to be called on the background
-    loop, which closes the pool by itself when it stops.
-    """
-    background.run(_close_pool(), timeout)
-
-
-async def _close_pool() -> None:
-    with _lock:
-        found = _pools.pop(os.getpid(), None)
-    if found is not None:
-        await found.close()
