@@ -30,6 +30,12 @@ from tests.e2e.walk import (
 from tests.messages.catalogues import read
 from tests.messages.gather import DOMAINS
 
+#: Colours are the same in every language, and most of the time that axe takes: the English walk has
+#: measured them.
+BUT_COLOURS = {
+    **EVERYTHING,
+    "rules": {"target-size": {"enabled": True}, "color-contrast": {"enabled": False}},
+}
 PLACE = re.compile(r"%\\\((\w+)\\\)s|%%")
 #: Data that is called like a string of ours (a field of the demo's tool), and French that reads so.
 ALSO_DATA = {"Value", "Python", "Comment"}
@@ -90,7 +96,7 @@ def is_telling(text: str) -> bool:
 
 
 class FrenchWalk(Walk):
-    """Each page: its language, its words, its width, and the rules of axe."""
+    """Each page: its language, its words, its width, and the rules of axe but those of colour."""
 
     words = WORDS
 
@@ -110,7 +116,7 @@ class FrenchWalk(Walk):
             if self.page.evaluate(SIDEWAYS) > 0:
                 self.faults.append(f"{state}: scrolls sideways at {width}")
         self.page.set_viewport_size(WIDE)  # type: ignore[arg-type]
-        found = self.page.evaluate(MEASURE, EVERYTHING)
+        found = self.page.evaluate(MEASURE, BUT_COLOURS)
         self.faults += [f"{state}: {each}" for each in found["faults"]]
 
 

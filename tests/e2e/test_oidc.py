@@ -21,7 +21,7 @@ def issuer() -> Iterator[Issuer]:
 
 
 @pytest.fixture(scope="module")
-def site(issuer: Issuer, django_db_setup: None, tmp_path_factory: Any) -> Iterator[Site]:
+def site(issuer: Issuer, servers: None, tmp_path_factory: Any) -> Iterator[Site]:
     yield from running(issuer, tmp_path_factory.mktemp("oidc"))
 
 
