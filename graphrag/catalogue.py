@@ -1,14 +1,12 @@
 """Reads of the catalogue."""
 
-import threading
 from collections.abc import Iterable
-from uuid import UUID
 
 from django.db.models import QuerySet
 
 from graphrag.models import Tool
 from graphrag.records import ToolRecord, record_of
-from graphrag.revisions import Seen
+from graphrag.revisions import Kept, Seen
 
 _MOST_KEPT = 2_000
 _HEAVY = (
@@ -73,19 +71,12 @@ class Shelf:
         return read
 
 
-_lock = threading.Lock()
-_shelf: tuple[UUID, Shelf] | None = None
+_shelf = Kept(Shelf)
 
 
 def shelf_at(seen: Seen | None) -> Shelf:
     """What is kept for a revision of the catalogue just looked at."""
-    global _shelf
-    if seen is None:
-        return Shelf()
-    with _lock:
-        if _shelf is None or _shelf[0] != seen.token:
-            _shelf = (seen.token, Shelf())
-        return _shelf[1]
+    return _shelf.at(seen)
 
 
 def all_enabled() -> list[ToolRecord]:

@@ -1,14 +1,13 @@
 """How rare each word is in the catalogue, kept in memory until the catalogue changes."""
 
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log
-from uuid import UUID
 
 from django.db import connection
 
 from graphrag import revisions, text
+from graphrag.revisions import Kept, Seen
 
 _GROUP = 1.0
 _UNKNOWN = 0.5
@@ -97,24 +96,14 @@ class Lexicon:
         return tuple(term.word for term in sorted(words, key=lambda term: -term.weight))
 
 
-_lock = threading.Lock()
-_kept: tuple[UUID, Lexicon] | None = None
-
-
 def current() -> Lexicon:
     """The lexicon of the catalogue as it is now."""
     return at(revisions.present().get("catalogue"))
 
 
-def at(seen: revisions.Seen | None) -> Lexicon:
+def at(seen: Seen | None) -> Lexicon:
     """The lexicon of a revision of the catalogue just looked at."""
-    global _kept
-    if seen is None:
-        return _read()
-    with _lock:
-        if _kept is None or _kept[0] != seen.token:
-            _kept = (seen.token, _read())
-        return _kept[1]
+    return _kept.at(seen)
 
 
 def _read() -> Lexicon:
@@ -125,3 +114,6 @@ def _read() -> Lexicon:
             "SELECT word, ndoc FROM ts_stat('SELECT search FROM graphrag_tool WHERE enabled')"
         )
         return Lexicon(tools, dict(cursor.fetchall()))
+
+
+_kept = Kept(_read)

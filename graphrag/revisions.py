@@ -1,14 +1,17 @@
 """Revisions: how a worker notices that what it keeps in memory is out of date."""
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 from uuid import UUID, uuid4
 
 from django.db import connection, transaction
 
 from graphrag.models import Revision
 
-Kept = Literal["catalogue", "graph"]
+Name = Literal["catalogue", "graph"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,25 @@ def present() -> dict[str, Seen]:
         return {name: Seen(number, token) for name, number, token in cursor.fetchall()}
 
 
-def number(name: Kept) -> int:
+class Kept(Generic[T]):
+    """One value in memory, made anew once its revision has changed."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._value: tuple[UUID, T] | None = None
+
+    def at(self, seen: Seen | None) -> T:
+        """The value for a revision just looked at; kept by nobody before the first change."""
+        if seen is None:
+            return self._make()
+        with self._lock:
+            if self._value is None or self._value[0] != seen.token:
+                self._value = (seen.token, self._make())
+            return self._value[1]
+
+
+def number(name: Name) -> int:
     """How often it has changed; 0 before the first change."""
     return Revision.objects.filter(name=name).values_list("number", flat=True).first() or 0
 
@@ -42,7 +63,7 @@ class Change:
     before: UUID | None
 
 
-def bump(name: Kept) -> Change:
+def bump(name: Name) -> Change:
     """Record a change; call it inside the transaction that makes the change.
 
     The row stays locked until that transaction ends, so numbers are seen in order.

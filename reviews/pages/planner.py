@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from django.template.defaultfilters import floatformat
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
@@ -126,8 +127,8 @@ def _nearest(draft: Draft) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
-            "similarity": draft.similar[name],
-            "description": known[name].description.split(". ")[0][:120] if name in known else "",
+            "fits": floatformat(draft.similar[name], 2),
+            "told": known[name].description.split(". ")[0][:120] if name in known else "",
         }
         for name in names
     ]
@@ -138,8 +139,8 @@ def _next(draft: Draft) -> list[dict[str, Any]]:
     return [
         {
             "name": each.tool,
-            "percent": round(each.confidence * 100),
-            "why": _("followed %(tool)s in %(count)s earlier runs")
+            "fits": _("likely %(percent)s %%") % {"percent": round(each.confidence * 100)},
+            "told": _("followed %(tool)s in %(count)s earlier runs")
             % {"tool": each.after, "count": each.observed},
         }
         for each in predict_next([str(task["tool"]) for task in draft.tasks if task.get("tool")])
