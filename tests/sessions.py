@@ -60,4 +60,9 @@ def close_unless_asked_for(item: pytest.Item) -> None:
     """Before a test: without a database it must not meet the session of the one before."""
     asked = DATABASE.intersection(getattr(item, "fixturenames", ()))
     if not asked and item.get_closest_marker("django_db") is None:
-        connections.close_all()
+        for wrapper in connections.all(initialized_only=True):
+            if wrapper.connection is not None:
+                # Playwright keeps an event loop in this thread, before which Django's own close()
+                # shies away.
+                wrapper.connection.close()
+                wrapper.connection = None
