@@ -24,14 +24,6 @@ def tools() -> QuerySet[Tool]:
     return Tool.objects.defer(*_HEAVY).order_by("name")
 
 
-def tools_by_name(names: Iterable[str]) -> dict[str, ToolRecord]:
-    """Records of the tools that exist, disabled ones included; unknown names are left out."""
-    wanted = set(names)
-    if not wanted:
-        return {}
-    return {row.name: record_of(row) for row in tools().filter(name__in=wanted)}
-
-
 class Shelf:
     """Records that were read since the catalogue last changed, at most 2,000 of them."""
 
@@ -69,6 +61,11 @@ class Shelf:
             self._by_key[key] = record
             self._keys[record.name] = key
         return read
+
+
+def tools_by_name(names: Iterable[str]) -> dict[str, ToolRecord]:
+    """Records of the tools that exist, disabled ones included; unknown names are left out."""
+    return Shelf().by_name(names)
 
 
 _shelf = Kept(Shelf)

@@ -3,34 +3,41 @@
 One statement tells whether the graph, the words and the tools' records are still the present ones.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from functools import cached_property
 
 from graphrag import catalogue, graph, lexicon, revisions
 from graphrag.catalogue import Shelf
 from graphrag.graph import ToolGraph
 from graphrag.lexicon import Lexicon
-from graphrag.records import ToolRecord
+from graphrag.revisions import Seen
 
 
-@dataclass(frozen=True, slots=True)
 class Knowledge:
-    """The tool graph as it was when a plan was begun: its edges, its words, its tools."""
+    """The tool graph as of one look: its edges, its words, its tools, each read when asked for.
 
-    graph: ToolGraph
-    words: Lexicon
-    shelf: Shelf
+    A search asks for no edges, and edges are by far the most.
+    """
 
-    def tools_by_name(self, names: Iterable[str]) -> dict[str, ToolRecord]:
-        """As ``catalogue.tools_by_name``, from memory where they were read before."""
-        return self.shelf.by_name(names)
+    def __init__(self, seen: Mapping[str, Seen]) -> None:
+        self._seen = seen
+
+    @cached_property
+    def graph(self) -> ToolGraph:
+        """Tools and what followed what."""
+        return graph.at(self._seen.get("graph"))
+
+    @cached_property
+    def words(self) -> Lexicon:
+        """How rare each word is."""
+        return lexicon.at(self._seen.get("catalogue"))
+
+    @cached_property
+    def shelf(self) -> Shelf:
+        """The tools that were read before."""
+        return catalogue.shelf_at(self._seen.get("catalogue"))
 
 
 def current() -> Knowledge:
     """The tool graph as it is now."""
-    seen = revisions.present()
-    return Knowledge(
-        graph.at(seen.get("graph")),
-        lexicon.at(seen.get("catalogue")),
-        catalogue.shelf_at(seen.get("catalogue")),
-    )
+    return Knowledge(revisions.present())

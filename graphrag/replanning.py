@@ -92,7 +92,7 @@ def _draft(
 ) -> Draft:
     done = {name: tasks[name] for name in finished}
     known = knowledge.current()
-    records = known.tools_by_name(name for task in done.values() if (name := plans.tool_name(task)))
+    records = known.shelf.by_name(name for task in done.values() if (name := plans.tool_name(task)))
     return Draft(
         known=known,
         given=[*sources.of_values("context", context), *sources.of_values("inputs", inputs)],

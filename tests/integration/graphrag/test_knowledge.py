@@ -4,7 +4,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from graphrag import catalogue, ingest, knowledge, planning, replanning, revisions
+from graphrag import catalogue, ingest, knowledge, planning, replanning, retrieval, revisions
 from graphrag.catalogue import Shelf
 from graphrag.records import ToolRecord
 from tests.integration.graphrag.conftest import make_tool
@@ -30,23 +30,31 @@ def test_a_second_change_of_a_plan_asks_for_revisions_and_searches_alone(
     assert sum("graphrag_revision" in sql for sql in statements(asked)) == 1
 
 
+def test_a_search_reads_no_edges(files_catalogue: list[ToolRecord]) -> None:
+    # Another revision: whatever an earlier test has kept is out of date.
+    revisions.bump("graph")
+    with CaptureQueriesContext(connection) as asked:
+        assert retrieval.search("read a file").found
+    assert not [sql for sql in statements(asked) if "graphrag_tooldependency" in sql]
+
+
 def test_a_persons_choice_for_a_tool_is_known_at_once(files_catalogue: list[ToolRecord]) -> None:
-    assert knowledge.current().tools_by_name([READ])[READ].permission_set == "minimal"
+    assert knowledge.current().shelf.by_name([READ])[READ].permission_set == "minimal"
     ingest.set_tool_policy(name=READ, permission_set="trusted")
-    assert knowledge.current().tools_by_name([READ])[READ].permission_set == "trusted"
+    assert knowledge.current().shelf.by_name([READ])[READ].permission_set == "trusted"
 
 
 def test_a_new_description_is_known_at_once(files_catalogue: list[ToolRecord]) -> None:
     assert planning.suggest("read a file").plan is not None
     ingest.upsert_tools([make_tool(READ, "Open a parcel.")])
-    (found,) = knowledge.current().tools_by_name([READ]).values()
+    (found,) = knowledge.current().shelf.by_name([READ]).values()
     assert found.description == "Open a parcel."
 
 
 def test_nothing_is_kept_before_the_catalogue_has_a_revision() -> None:
     assert revisions.present() == {}
     assert knowledge.current().shelf is not knowledge.current().shelf
-    assert knowledge.current().tools_by_name(["nobody.there"]) == {}
+    assert knowledge.current().shelf.by_name(["nobody.there"]) == {}
 
 
 def test_a_shelf_tells_what_the_catalogue_tells(files_catalogue: list[ToolRecord]) -> None:
