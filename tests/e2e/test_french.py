@@ -134,7 +134,7 @@ def sign_in(page: Page, product: Product, user: str) -> None:
     page.get_by_label("Nom d’utilisateur").fill(user)
     page.get_by_label("Mot de passe").fill(password(product, user))
     page.get_by_role("button", name="Se connecter").click()
-    page.wait_for_url("**/review/")
+    page.wait_for_url(f"{product.address}/review/")
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ def sign_in(page: Page, product: Product, user: str) -> None:
     page.get_by_label("Name").fill(user)
     page.get_by_label("Password").fill(password(product, user))
     page.get_by_role("button", name="Sign in").click()
-    page.wait_for_url("**/review/")
+    page.wait_for_url(f"{product.address}/review/")
 
 
 def start_run(product: Product) -> str:
