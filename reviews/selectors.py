@@ -16,6 +16,7 @@ from django.db.models.functions import Now
 from django.utils.dateparse import parse_datetime
 
 from workflows import access
+from workflows.lookups import AnyOf
 from workflows.models import UNDER_WAY, Execution, Hold, Waiting
 
 from .counting import each_up_to, up_to
@@ -59,11 +60,10 @@ class Viewer:
     def rows_of_groups(self) -> Q:
         """The open holds of this person's groups, for a list in its order.
 
-        A small group's are fetched by themselves; a large one's are met soon on the way.
+        A small group's are looked up first; a large one's are met soon on the way.
         """
-        mine = Waiting.objects.filter(group__in=self.deciding).values_list("hold_id", flat=True)
-        few = list(mine[: FEW + 1])
-        return Q(pk__in=few) if len(few) <= FEW else Q(groups__overlap=self.deciding)
+        mine = Waiting.objects.filter(group__in=self.deciding).values("hold_id")
+        return Q(AnyOf("pk", mine)) if up_to(mine, FEW) <= FEW else Q(groups__overlap=self.deciding)
 
     def counted(self, tab: str) -> QuerySet[Waiting, Any]:
         """The narrow rows, one per hold, by which the tabs `me` and `groups` are counted."""

@@ -23,6 +23,8 @@ from django.db.models import (
 )
 from django.db.models.lookups import Exact
 
+from workflows.lookups import AnyOf
+
 #: Hits that are fetched by themselves; of more, the rows are walked in their order.
 FEW: Final = 1000
 #: So many of the newest rows are looked at first; with so many hits among them words are common.
@@ -57,8 +59,8 @@ def matching(text: str, words: QuerySet[Any], *, column: str = "pk") -> Q:
     if len(few) <= FEW:
         if far:
             # A column of another table is looked up for these alone: a join would start anywhere.
-            few = list(words.filter(pk__in=few).values_list(column, flat=True))
-        return Q(pk__in=few)
+            few = list(words.filter(AnyOf("pk", few)).values_list(column, flat=True))
+        return Q(AnyOf("pk", few))
     return _on_the_way(found, column)
 
 

@@ -46,7 +46,7 @@ from .versions import versions_context
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-#: Characters of a payload that a page shows; what is longer cannot be approved from the page.
+#: Characters of a payload that a page shows at once; what is longer is read in parts of as many.
 LONGEST = 400_000
 
 _PRESETS = {
@@ -67,7 +67,9 @@ _PRESETS = {
 class Answer:
     """A posted answer that was not accepted, or has to be confirmed: it is shown again.
 
-    `value` is the whole payload as the person made it; `text` the JSON text in JSON mode.
+    `value` is the whole payload as the person made it; `text` the JSON text in JSON mode; `read`
+    how many characters of a long payload they have before them. With `asks_for_more` nothing was
+    answered yet: the next part of such a payload is wanted.
     """
 
     value: Any
@@ -80,6 +82,8 @@ class Answer:
     confirm: bool = False
     asked: Asked = NARROWEST
     kept: Kept = ALL_KEPT
+    read: int = 0
+    asks_for_more: bool = False
 
 
 def decision_context(user: User, hold: Hold, answer: Answer | None = None) -> dict[str, Any]:
@@ -94,6 +98,7 @@ def decision_context(user: User, hold: Hold, answer: Answer | None = None) -> di
     state = settled.state_of(hold, mine)
     around = Surroundings(shown, may_reveal=may_reveal(user, hold.execution, hold))
     answered = _answered(view, answer)
+    edited = answer if answer and not answer.asks_for_more else None
     return {
         **_addresses(hold),
         **deadline_addresses(hold, right),
@@ -115,7 +120,7 @@ def decision_context(user: User, hold: Hold, answer: Answer | None = None) -> di
         "next_review_url": _next_url(user, hold) if _is_settled(hold, state, user) else "",
         **answered,
         "impact": impact_context(hold, (each.path for each in answered["changes"])),
-        "versions": versions_context(view, state, mine, answer.value) if answer else None,
+        "versions": versions_context(view, state, mine, edited.value) if edited else None,
     }
 
 
@@ -219,9 +224,14 @@ def as_shown(hold: Hold, view: Masked) -> Hold:
     return shown
 
 
-def is_too_long(hold: Hold) -> bool:
-    """Whether the page cannot show the whole payload."""
+def is_long(hold: Hold) -> bool:
+    """Whether the payload is read in parts, and cannot be edited on the page."""
     return len(pretty(hold.payload)) > LONGEST
+
+
+def is_unread(hold: Hold, read: int) -> bool:
+    """Whether more of the payload is to come, of which so many characters were shown."""
+    return len(pretty(hold.payload)) > max(LONGEST, read)
 
 
 def pretty(value: Any) -> str:
@@ -231,11 +241,8 @@ def pretty(value: Any) -> str:
 
 def _payload(hold: Hold, answer: Answer | None, schema: Any) -> dict[str, Any]:
     text = pretty(hold.payload)
-    missing = ""
-    if len(text) > LONGEST:
-        told = _("It has %(all)s characters; the first %(some)s are shown here.")
-        missing = told % {"all": grouped(len(text)), "some": grouped(LONGEST)}
-    raw_only = bool(missing) or hold.reason != HoldReason.NODE_REVIEW
+    part = _part(len(text), answer.read if answer else 0)
+    raw_only = bool(part) or hold.reason != HoldReason.NODE_REVIEW
     fields: tuple[Any, ...] = ()
     if not raw_only:
         fields = payload_fields(
@@ -246,12 +253,30 @@ def _payload(hold: Hold, answer: Answer | None, schema: Any) -> dict[str, Any]:
             errors=answer.errors if answer else (),
         )
     return {
-        "payload_missing": missing,
+        "part": part,
         "raw_only": raw_only,
         "fields": fields,
         "mode": "json" if raw_only else "form",
-        "original_json": text[:LONGEST],
+        "original_json": text[: part["read"]] if part else text,
         "errors": words.faults(answer.errors) if answer else (),
+    }
+
+
+def _part(size: int, read: int) -> dict[str, Any]:
+    """How far a long payload of `size` characters is shown; empty when it is not long."""
+    if size <= LONGEST:
+        return {}
+    read = min(size, max(LONGEST, read))
+    if read == size:
+        told = _("All of its %(all)s characters are shown.") % {"all": grouped(size)}
+        return {"read": read, "told": told, "more": ""}
+    told = _("It has %(all)s characters; the first %(some)s are shown here.")
+    following = min(LONGEST, size - read)
+    more = ngettext("Show the next %(n)s character", "Show the next %(n)s characters", following)
+    return {
+        "read": read,
+        "told": told % {"all": grouped(size), "some": grouped(read)},
+        "more": more % {"n": grouped(following)},
     }
 
 
@@ -278,7 +303,7 @@ def _answered(view: Masked, answer: Answer | None) -> dict[str, Any]:
         more["approve_label"] = _approve_label(len(changes))
     return {
         "edits_json": answer.text,
-        "edited": True,
+        "edited": not answer.asks_for_more,
         "comment": answer.comment,
         "changes": changes,
         "confirm": answer.confirm,

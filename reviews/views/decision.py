@@ -18,10 +18,12 @@ from reviews.forms import posted_json, posted_value
 from reviews.models import ANSWERS, Decision
 from reviews.notices import inbox
 from reviews.pages.decision import (
+    LONGEST,
     Answer,
     as_shown,
     decision_context,
-    is_too_long,
+    is_long,
+    is_unread,
     pretty,
     status_context,
 )
@@ -106,6 +108,8 @@ class DecisionView(LoginRequiredMixin, View):
         """303 to the page when it is decided; else the page again, the person's text kept."""
         hold = hold_or_404(request, execution_id, hold_id)
         posted = _Posted(request, hold)
+        if posted.wants_more:
+            return self._show(request, hold, posted.answer())
         if posted.errors:
             return self._show(request, hold, posted.answer(posted.errors), status=422)
         if posted.wants_confirmation:
@@ -158,6 +162,8 @@ class _Posted:
         self.decision = self._data.get("decision", "")
         self.comment = self._data.get("comment", "").replace("\r\n", "\n").strip()
         self.mode = "json" if self._data.get("mode") == "json" else "form"
+        self.wants_more = "more" in self._data
+        self._shown = natural(self._data.get("read", "")) or 0
         self.version, found = self._version()
         self.kept = kept_by(self._data, hold)
         self._value = self._read()
@@ -176,7 +182,7 @@ class _Posted:
 
     def _read(self) -> FormValue:
         """The payload as the person made it."""
-        untouched = self.decision != Decision.APPROVE or is_too_long(self._seen)
+        untouched = self.decision != Decision.APPROVE or is_long(self._seen)
         if untouched or is_plan_review(self._hold):
             return FormValue(self._seen.payload)
         if self.mode == "form":
@@ -191,7 +197,7 @@ class _Posted:
             return (FieldError("decision", "must be approve, reject or request changes"),)
         if self.decision != Decision.APPROVE or self._value.errors:
             return ()
-        if is_too_long(self._seen):
+        if is_unread(self._seen, self._shown):
             return (FieldError("", "Not all of it was shown, so it cannot be approved here."),)
         if is_plan_review(self._hold):
             self.edits = UNCHANGED if self.kept.edits is None else self.kept.edits
@@ -232,6 +238,8 @@ class _Posted:
             confirm=confirm,
             asked=self.asked,
             kept=self.kept,
+            read=self._shown + (LONGEST if self.wants_more else 0),
+            asks_for_more=self.wants_more,
         )
 
 

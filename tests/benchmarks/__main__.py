@@ -9,8 +9,10 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 from tests.benchmarks import peer
+from tests.benchmarks.awake import awake
 from tests.benchmarks.figures import Figure, save, table
 from tests.benchmarks.picture import draw
 from tests.benchmarks.surroundings import ROOT, Bench, bench
@@ -29,6 +31,8 @@ PARTS = {
     "sandbox": "others:sandbox",
     "graph": "others:graph",  # last: it empties the catalogue
 }
+#: Parts that tell of their slowest: their CPUs are kept awake (see tests.benchmarks.awake).
+SLOWEST = {"live", "graph"}
 OUT = ROOT / "var" / "bench"
 
 
@@ -69,7 +73,8 @@ def _measured(name: str, surroundings: Bench) -> Iterator[Figure]:
     begun = time.monotonic()
     module, _, function = PARTS[name].partition(":")
     measure = getattr(importlib.import_module(f"tests.benchmarks.{module}"), function)
-    yield from measure(surroundings)
+    with awake() if name in SLOWEST else nullcontext():
+        yield from measure(surroundings)
     print(f"{time.monotonic() - begun:.0f} s", flush=True)
 
 

@@ -75,7 +75,7 @@ def test_a_secret_is_revealed_without_scripts(product: Product, browser: Browser
     context.close()
 
 
-def test_nothing_is_approved_while_part_of_it_is_not_shown(page: Page, product: Product) -> None:
+def test_nothing_is_approved_until_all_of_it_was_shown(page: Page, product: Product) -> None:
     api = Api(product, "operator", "read,run")
     run = started(
         api,
@@ -95,6 +95,10 @@ def test_nothing_is_approved_while_part_of_it_is_not_shown(page: Page, product: 
     assert until(api, run, "PAUSED_FOR_REVIEW")["holds"]
     page.goto(address)
     expect(page.get_by_text("live", exact=True)).to_be_visible(timeout=LATER)
-    page.get_by_role("button", name="Reject…").click()
-    page.locator("[data-reject]").click()
-    expect(page.get_by_text("reviewer rejected this")).to_be_visible(timeout=LATER)
+    page.get_by_label("Comment").fill("read to the end")
+    page.get_by_role("button", name=re.compile("^Show the next")).click()
+    expect(page.get_by_text("All of its")).to_be_visible()
+    expect(page.get_by_label("Comment")).to_have_value("read to the end")
+    expect(approve).to_be_enabled()
+    approve.click()
+    expect(page.get_by_text("reviewer approved this")).to_be_visible(timeout=LATER)
