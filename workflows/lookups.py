@@ -26,8 +26,8 @@ class AnyOf(_Lookup):
     prepare_rhs = False
 
     def __init__(self, field: str, values: Iterable[Any] | QuerySet[Any, Any]) -> None:
-        asked = isinstance(values, QuerySet)
-        super().__init__(F(field), ArraySubquery(values) if asked else list(values))
+        array = ArraySubquery(values) if isinstance(values, QuerySet) else list(values)
+        super().__init__(F(field), array)
 
     def as_sql(self, compiler: Any, connection: Any) -> tuple[str, tuple[Any, ...]]:
         """``column = ANY(array)``; of no values the query is not asked at all."""
