@@ -18,7 +18,7 @@ from config.supervision.child import Child
 from config.supervision.console import Console
 from config.supervision.guards import StartRefused, check_port, end_leftovers, only_one, remember
 from config.supervision.plan import Plan, read_plan
-from config.supervision.prepare import answers, deadline, demo_logins, prepare
+from config.supervision.prepare import answers, deadline, prepare
 
 TICK = 0.3  # seconds between two looks at the children
 STOP_SECONDS = 10.0
@@ -51,18 +51,17 @@ class Supervisor:
         if self._plan.servers is not None:
             self._console.say(f"starting PostgreSQL and Redis below {self._plan.home}")
             self._plan.servers.start()
-        prepare(self._plan, self._console)
+        logins = prepare(self._plan, self._console)
         if self._stopping.is_set():
             return
         for name, command, env in self._plan.children():
             self._children.append(Child(name, command, env, self._console))
             self._children[-1].start()
         self._remember()
-        self._wait_until_ready()
+        self._wait_until_ready(logins)
 
-    def _wait_until_ready(self) -> None:
+    def _wait_until_ready(self, logins: str) -> None:
         latest = deadline()
-        logins = demo_logins(self._plan)
         while not self._stopping.is_set():
             if answers(self._plan.address):
                 self._welcome(logins)

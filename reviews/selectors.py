@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 #: Tabs of the queue, in their order.
 TABS = ("me", "groups", "claimed", "open", "decided")
 
-#: Holds of a group that are fetched by themselves.
-FEW = 1000
+#: Holds of a group that are looked up first. With more, a page of them is soon met on the way.
+FEW = 300
 
 NO_FILTERS = QueueFilters()
 

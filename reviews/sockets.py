@@ -70,7 +70,7 @@ class Credentials:
     def user(self) -> User:
         """Whoever this is now; raises Refusal.  Asked anew for everything that is read."""
         if self.bearer:
-            token = authenticate_token(self.bearer)
+            token = authenticate_token(self.bearer, reading=True)
             if token is None:
                 raise Refusal(UNAUTHENTICATED)
             if "read" not in token.scopes:

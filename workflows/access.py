@@ -54,7 +54,12 @@ def with_groups(users: QuerySet[Any]) -> QuerySet[Any]:
 
 def knowing_groups(user: Any) -> Any:
     """The user, who from now on brings the names of their groups along: for a page that shows."""
-    user.group_names_read = sorted(groups_of(user))
+    return bringing_groups(user, sorted(groups_of(user)))
+
+
+def bringing_groups(user: Any, names: Iterable[str]) -> Any:
+    """The same, with the names as they were just read together with the user."""
+    user.group_names_read = list(names)
     return user
 
 

@@ -14,8 +14,11 @@ from config.supervision.plan import MANAGE, Plan
 READY_SECONDS = 120.0
 
 
-def prepare(plan: Plan, console: Console) -> None:
-    """Migrates as the owner of the tables, grants the product its rights, lays out the demo."""
+def prepare(plan: Plan, console: Console) -> str:
+    """Migrates as the owner of the tables, grants the product its rights, lays out the demo.
+
+    Returns the logins of the demo, a line each.
+    """
     owner = plan.env_for("worker")
     if plan.owner_url:
         owner |= {"DATABASE_URL": plan.owner_url}
@@ -28,7 +31,7 @@ def prepare(plan: Plan, console: Console) -> None:
     if plan.env["DJANGO_SETTINGS_MODULE"] == "config.settings.base":
         run([*MANAGE, "collectstatic", "--noinput", "--verbosity", "0"], owner, console)
     console.say("setting up users, groups and demo workflows")
-    run([*MANAGE, "setup_demo"], plan.env_for("worker"), console)
+    return _set_up(plan, console)
 
 
 def run(command: list[str], env: dict[str, str], console: Console) -> None:
@@ -45,24 +48,31 @@ def run(command: list[str], env: dict[str, str], console: Console) -> None:
     ) as process:
         for line in process.stdout or []:
             console.line("setup", line.rstrip())
-    if process.returncode != 0:
-        raise StartRefused(
-            f"`{' '.join(command[1:])}` failed with {process.returncode}; see above."
-        )
+    _refuse(command, process.returncode)
 
 
-def demo_logins(plan: Plan) -> str:
-    """What `setup_demo --show` prints: the demo users and their passwords."""
+def _set_up(plan: Plan, console: Console) -> str:
+    """`setup_demo`: what it says goes to the console, its answer are the logins."""
+    command = [*MANAGE, "setup_demo", "--logins"]
     result = subprocess.run(
-        [*MANAGE, "setup_demo", "--show"],
+        command,
         cwd=BASE_DIR,
         env=plan.env_for("worker"),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
+        errors="replace",
         check=False,
     )
-    return result.stdout if result.returncode == 0 else ""
+    for line in result.stderr.splitlines():
+        console.line("setup", line)
+    _refuse(command, result.returncode)
+    return result.stdout
+
+
+def _refuse(command: list[str], code: int) -> None:
+    if code != 0:
+        raise StartRefused(f"`{' '.join(command[1:])}` failed with {code}; see above.")
 
 
 def answers(address: str) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
 from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from structlog.contextvars import bind_contextvars
 
@@ -29,7 +30,8 @@ class TokenAuthentication(BaseAuthentication):
         if scheme.lower() != b"bearer":
             return None
         try:
-            token = authenticate_token(rest.strip().decode("ascii"))
+            reading = request.method in SAFE_METHODS
+            token = authenticate_token(rest.strip().decode("ascii"), reading=reading)
         except UnicodeDecodeError:
             token = None
         if token is None:

@@ -9,6 +9,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from workflows.access import groups_of
 from workflows.api.authentication import authenticate_token
 from workflows.models import ApiToken
 from workflows.services import InvalidRequest
@@ -98,6 +99,30 @@ def test_use_is_noted_at_most_once_a_minute(made) -> None:
     ApiToken.objects.update(last_used_at=first - timedelta(seconds=61))
     authenticate_token(text)
     assert ApiToken.objects.get().last_used_at >= first
+
+
+def test_a_token_is_read_as_it_is_kept_in_one_statement(
+    made, people, django_assert_num_queries
+) -> None:
+    kept, text = made
+    authenticate_token(text)  # its use is noted, which is not asked about here
+    with django_assert_num_queries(1):
+        read = authenticate_token(text, reading=True)
+        assert groups_of(read.user) == {"operator"}
+    kept.refresh_from_db()
+    for one, other in ((read, kept), (read.user, people["operator"])):
+        fields = [field.attname for field in one._meta.concrete_fields]
+        assert {name: getattr(one, name) for name in fields} == {
+            name: getattr(other, name) for name in fields
+        }
+
+
+def test_who_does_something_brings_no_groups_along(made, people) -> None:
+    _, text = made
+    doing = authenticate_token(text).user
+    people["operator"].groups.clear()
+    assert groups_of(doing) == frozenset()
+    assert groups_of(authenticate_token(text, reading=True).user) == frozenset()
 
 
 def test_making_listing_and_revoking_over_rest(session) -> None:

@@ -20,13 +20,10 @@ class Command(BaseCommand):
     help = "Puts roles, tools and the demo in place; running it again changes nothing."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--show", action="store_true", help="print the demo logins, do nothing")
+        parser.add_argument("--logins", action="store_true", help="then print the demo logins")
 
     def handle(self, *args: Any, **options: Any) -> None:
         demo = settings.HOLDPOINT["demo"]
-        if options["show"]:
-            self._show(demo=demo)
-            return
         ensure_roles()
         Path(settings.HOLDPOINT["file_root"]).mkdir(parents=True, exist_ok=True)
         if demo:
@@ -38,6 +35,8 @@ class Command(BaseCommand):
                 self.stderr.write(f"tool server {result.server}: {result.error}")
         if demo and not Execution.objects.exists():
             self._start_first_runs()
+        if options["logins"]:
+            self._show(demo=demo)
 
     def _start_first_runs(self) -> None:
         """Something to look at on the first visit."""
