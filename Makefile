@@ -58,7 +58,7 @@ run: $(STAMP) ## Start everything: databases, web, workers, sweeper (Ctrl-C stop
 test: $(STAMP) ## Run every test, the real browser included
 	@$(PY) -m tests.e2e.browser
 	$(PYTEST) -q $(SPREAD) -m "not e2e"
-	$(PYTEST) -q -m e2e tests/e2e
+	$(PYTEST) -q $(SPREAD) -m e2e tests/e2e
 
 test-fast: $(STAMP) ## Run the tests that need no server
 	$(PYTEST) -q tests/unit tests/architecture
