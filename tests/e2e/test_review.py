@@ -104,6 +104,7 @@ def test_a_paused_run_appears_is_edited_approved_and_written(
     path = page.get_by_role("textbox", name="Path")
     path.fill(f"release/{run}.md")
     page.get_by_role("button", name="Approve with 1 change").click()
+    expect(page.get_by_text("reviewer approved this")).to_be_visible(timeout=60_000)
     page.goto(f"{product.address}/runs/{run}/")
     # The timeline alone: the outputs hold a diff of this repository, and with it any words.
     expect(page.locator(".run-story")).to_contain_text("the run is complete", timeout=60_000)
