@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, Final
 
 from workflows.engine.bounded_json import JSON
@@ -19,6 +20,8 @@ _SECRET_KEY: Final = re.compile(
     r"|(?:api|private|access|signing|encryption|ssh)[-_ ]?key|session[-_ ]?(?:id|key)|^pwd$|^pin$",
     re.IGNORECASE,
 )
+#: Characters from which on what was found in a text is kept for a while.
+_LONG_TEXT: Final = 5_000
 #: `max_tokens`, `token_count` and the like are numbers that say nothing.
 _COUNT_KEY: Final = re.compile(r"tokens|count|limit|max|min|length|size|expir|ttl", re.IGNORECASE)
 
@@ -66,6 +69,16 @@ def secret_spans(text: str) -> list[tuple[int, int]]:
     """
     if len(text) < 8:
         return []
+    return list(_long_text_spans(text)) if len(text) > _LONG_TEXT else _looked_for(text)
+
+
+@lru_cache(maxsize=16)
+def _long_text_spans(text: str) -> tuple[tuple[int, int], ...]:
+    """The same of a long text, which takes tenths of a second and is asked several times a page."""
+    return tuple(_looked_for(text))
+
+
+def _looked_for(text: str) -> list[tuple[int, int]]:
     return joined_spans(
         match.span(match.lastindex or 0)
         for pattern in _SECRET_LOOKS

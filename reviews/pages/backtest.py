@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from reviews import backtest_past, backtests
 from reviews.backtest_sums import headline
 from reviews.models import Backtest
+from reviews.templatetags.desk import lasting_words
 from workflows import publishing, rulebook
 from workflows.access import workflows_for
 from workflows.engine.policy import ReviewRules
@@ -26,7 +27,7 @@ from workflows.numbers import natural
 from workflows.redaction import redact
 from workflows.services import InvalidRequest
 
-from .backtest_words import rule_sentence, span
+from .backtest_words import rule_sentence
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -174,7 +175,7 @@ def _report_row(backtest: Backtest) -> dict[str, Any]:
     }
     if row["is_done"]:
         row["figures"] = headline(backtest.report)
-        row["waited"] = span(backtest.report["waited_seconds"])
+        row["waited"] = lasting_words(backtest.report["waited_seconds"])
     return row
 
 

@@ -13,12 +13,13 @@ from reviews.backtest_sums import LISTED, Headline, headline
 from reviews.charts import shares
 from reviews.counting import grouped
 from reviews.models import Backtest
+from reviews.templatetags.desk import lasting_words
 from workflows import rulebook
 from workflows.access import may_publish_rules
 from workflows.engine.policy import ReviewRules
 from workflows.models_rules import RuleVersion
 
-from .backtest_words import difference, percent, rule_sentence, span
+from .backtest_words import difference, percent, rule_sentence
 from .tables import Row, Table
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def _figures(report: dict[str, Any], found: Headline) -> tuple[dict[str, str], .
     share = percent(round(found.spared / found.reviews, 3)) if found.reviews else "-"
     missed = percent(round(found.missed / found.spared, 3)) if found.spared else "-"
     known = report["desk_known"]
-    desk = span(report["desk_seconds"]) if known else "-"
+    desk = lasting_words(report["desk_seconds"]) if known else "-"
     by_people = found.spared - found.expired
     return (
         {
@@ -137,7 +138,7 @@ def _figures(report: dict[str, Any], found: Headline) -> tuple[dict[str, str], .
         },
         {
             "label": _("Runs would have waited less"),
-            "value": span(report["waited_seconds"]) if by_people else "-",
+            "value": lasting_words(report["waited_seconds"]) if by_people else "-",
             "note": _("from opening to deciding, all together"),
         },
         {

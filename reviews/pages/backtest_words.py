@@ -7,9 +7,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from reviews.counting import decimal
 from reviews.counting import percent as share_words
-from reviews.templatetags.desk import duration_words
 from workflows.engine.policy import ReviewRule, TriggerPhase
 
 _BEFORE = TriggerPhase.BEFORE_EXECUTION
@@ -38,11 +36,6 @@ def percent(share: float) -> str:
     """0.2 as `20%`, 0.875 as `87.5%`."""
     digits = f"{share * 100:.6f}".rstrip("0").partition(".")[2]
     return share_words(share, places=len(digits))
-
-
-def span(seconds: float) -> str:
-    """`3 min`, below a second `0.4 s`."""
-    return duration_words(seconds) if seconds >= 1 else f"{decimal(seconds)} s"
 
 
 def difference(

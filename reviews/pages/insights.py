@@ -14,9 +14,9 @@ from django.utils.translation import ngettext
 
 from reviews import insights
 from reviews.charts import Series, line_chart, shares
-from reviews.counting import decimal, grouped, percent, short_day
+from reviews.counting import grouped, percent, short_day
 from reviews.insights import Period, Scope, Tally
-from reviews.templatetags.desk import duration_words, elapsed_words
+from reviews.templatetags.desk import duration_words, elapsed_words, lasting_words
 from workflows.access import may_backtest, visible_to
 
 from . import words
@@ -176,13 +176,7 @@ def _change(now: int, before: int) -> str:
 
 
 def _span(seconds: float | None) -> str:
-    return "-" if seconds is None else _duration(seconds)
-
-
-def _duration(seconds: float) -> str:
-    if seconds >= 1:
-        return duration_words(seconds)
-    return f"{decimal(seconds)} s" if seconds >= 0.05 else "0 s"
+    return "-" if seconds is None else lasting_words(seconds)
 
 
 def _exact(seconds: float) -> str:

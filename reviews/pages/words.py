@@ -17,7 +17,7 @@ from reviews.filters import risk_of
 from reviews.models import Decision, HumanReviewRecord
 from reviews.sentences import in_language
 from reviews.summaries import headline
-from reviews.templatetags.desk import duration_words, visible
+from reviews.templatetags.desk import lasting_words, visible
 from workflows.engine.permissions import PermissionSet
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
@@ -184,7 +184,7 @@ def record_sentence(record: HumanReviewRecord, *, short: bool = False) -> str:
         "what": record_subject(record),
         "run": record.workflow_title,
         "changes": counted(record.change_count, "change"),
-        "time": duration_words(record.waited_seconds),
+        "time": lasting_words(record.waited_seconds),
     }
     if record.decision == Decision.WITHDRAW:
         return _taken_back(record, told, short=short)
@@ -261,4 +261,4 @@ def record_outcome(record: HumanReviewRecord) -> str:
 
 def span_words(start: datetime, end: datetime) -> str:
     """How long it took, in one unit."""
-    return duration_words((end - start).total_seconds())
+    return lasting_words((end - start).total_seconds())

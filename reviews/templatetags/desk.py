@@ -90,6 +90,13 @@ def duration_words(seconds: float) -> str:
     return _("now")
 
 
+def lasting_words(seconds: float) -> str:
+    """How long something took: as `duration_words`, below one second `0.4 s` or `0 s`."""
+    if seconds >= 1:
+        return duration_words(seconds)
+    return f"{decimal(seconds)} s" if seconds >= 0.05 else "0 s"
+
+
 @register.simple_tag
 def status_chip(status: str, *, plain: bool = False, word: str = "") -> SafeString:
     """Shape and word of a state, as a chip or (`plain`) as text; `word` replaces the usual one."""

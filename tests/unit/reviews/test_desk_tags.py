@@ -49,6 +49,13 @@ def test_durations_are_said_in_one_unit(seconds: float, words: str) -> None:
     assert desk.duration_words(seconds) == words
 
 
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0, "0 s"), (0.04, "0 s"), (0.4, "0.4 s"), (1, "1 s"), (3_600, "1 h")]
+)
+def test_what_lasted_less_than_a_second_did_not_last_until_now(seconds: float, words: str) -> None:
+    assert desk.lasting_words(seconds) == words
+
+
 def test_ago_and_left_carry_the_exact_time() -> None:
     moment = datetime.now(UTC) - timedelta(minutes=3, seconds=5)
 
