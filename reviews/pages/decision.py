@@ -241,7 +241,7 @@ def pretty(value: Any) -> str:
 
 def _payload(hold: Hold, answer: Answer | None, schema: Any) -> dict[str, Any]:
     text = pretty(hold.payload)
-    part = _part(len(text), answer.read if answer else 0)
+    part = _part(len(text), answer)
     raw_only = bool(part) or hold.reason != HoldReason.NODE_REVIEW
     fields: tuple[Any, ...] = ()
     if not raw_only:
@@ -262,14 +262,20 @@ def _payload(hold: Hold, answer: Answer | None, schema: Any) -> dict[str, Any]:
     }
 
 
-def _part(size: int, read: int) -> dict[str, Any]:
-    """How far a long payload of `size` characters is shown; empty when it is not long."""
+def _part(size: int, answer: Answer | None) -> dict[str, Any]:
+    """How far a long payload of `size` characters is shown; empty when it is not long.
+
+    `on_from` is the share of it that was shown before the part that was just asked for.
+    """
     if size <= LONGEST:
         return {}
-    read = min(size, max(LONGEST, read))
+    wanted = max(LONGEST, answer.read if answer else 0)
+    read = min(size, wanted)
+    asked = answer is not None and answer.asks_for_more
+    on_from = f"{min(1.0, (wanted - LONGEST) / read):.4f}" if asked else ""
     if read == size:
         told = _("All of its %(all)s characters are shown.") % {"all": grouped(size)}
-        return {"read": read, "told": told, "more": ""}
+        return {"read": read, "told": told, "more": "", "on_from": on_from}
     told = _("It has %(all)s characters; the first %(some)s are shown here.")
     following = min(LONGEST, size - read)
     more = ngettext("Show the next %(n)s character", "Show the next %(n)s characters", following)
@@ -277,6 +283,7 @@ def _part(size: int, read: int) -> dict[str, Any]:
         "read": read,
         "told": told % {"all": grouped(size), "some": grouped(read)},
         "more": more % {"n": grouped(following)},
+        "on_from": on_from,
     }
 
 

@@ -97,7 +97,8 @@ def test_nothing_is_approved_until_all_of_it_was_shown(page: Page, product: Prod
     expect(page.get_by_text("live", exact=True)).to_be_visible(timeout=LATER)
     page.get_by_label("Comment").fill("read to the end")
     page.get_by_role("button", name=re.compile("^Show the next")).click()
-    expect(page.get_by_text("All of its")).to_be_visible()
+    expect(page.get_by_text("All of its")).to_be_focused()
+    assert page.locator("#edits-json").evaluate("text => text.scrollTop > 0"), "it reads on"
     expect(page.get_by_label("Comment")).to_have_value("read to the end")
     expect(approve).to_be_enabled()
     approve.click()

@@ -55,6 +55,9 @@ function afterSwap(event) {
   adopt();
   const here = article();
   if (!here || !(here === event.target || event.target.contains(here) || here.contains(event.target))) return;
+  // Of a long payload the next part came: its reader goes on where the last one ended.
+  const long = here.querySelector("[data-on-from]");
+  if (long) long.scrollTop = long.scrollHeight * Number(long.dataset.onFrom);
   const focus = here.querySelector("[data-focus]") ?? here.querySelector("#decision-title");
   focus.focus({ preventScroll: false });
 }
