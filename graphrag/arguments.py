@@ -48,9 +48,11 @@ def fill(
     values: dict[str, Any] = {}
     missing: list[str] = []
     spread: tuple[str, Source] | None = None
+    place = _place(record, step)
     for name, schema in record.parameters.items():
         required = name in record.required
-        found = _value(record, name, schema, step, available, required=required)
+        asked = required or name == place
+        found = _value(record, name, schema, step, available, required=asked)
         if isinstance(found, Source):
             if sources.may_spread(schema, found) and required and spread is None:
                 spread = (name, found)
@@ -61,6 +63,16 @@ def fill(
             values[name] = {"$from": "inputs", "select": sources.identifier(name)}
             missing.append(name)
     return list(_spread(values, tuple(missing), spread, most))
+
+
+def _place(record: ToolRecord, step: Step) -> str | None:
+    """The optional parameter that takes a path of the words, where no required one does."""
+    places = [
+        name
+        for name, schema in record.parameters.items()
+        if _literal(name, schema, step) in step.literals.paths
+    ]
+    return None if {*record.required} & {*places} else next(iter(places), None)
 
 
 def _mapping(schema: Any) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from django.utils.translation import gettext as _
+
 from workflows.engine.bounded_json import BoundedJSONError, parse
 from workflows.engine.dag import is_reference, references
 from workflows.schemas import FieldError
@@ -33,6 +35,8 @@ class Argument:
     source: str
     select: str
     text: str
+    #: What stands in an empty field: the tool's own value, if it has one.
+    without: str
 
     @property
     def is_long(self) -> bool:
@@ -81,6 +85,9 @@ def _argument(
         source=value["$from"] if refers else "",
         select=str(value.get("select", "")) if refers else "",
         text="" if refers or name not in values else _text(value),
+        without=_("%(value)s if left empty") % {"value": _text(part["default"])[:60]}
+        if part.get("default") not in (None, "")
+        else "",
     )
 
 

@@ -54,6 +54,19 @@ def test_an_input_of_the_name_and_type_is_taken_optional_ones_too() -> None:
     assert not found.uses
 
 
+@pytest.mark.parametrize("path", ["./src", "docs/how.d", "."])
+def test_a_folder_that_the_words_name_is_the_one(path: str) -> None:
+    lister = tool({"pattern": STRING, "path": {**STRING, "default": "."}, "folder": STRING})
+    (found,) = fill(lister, f"list the directory '{path}'")
+    assert found.values == {"path": path}
+
+
+def test_an_optional_place_leaves_a_path_to_the_required_one() -> None:
+    reader = tool({"directory": STRING, "path": STRING}, "path")
+    (found,) = fill(reader, "read the file 'data.json'")
+    assert found.values == {"path": "data.json"}
+
+
 def test_a_file_that_the_words_name_wins_over_found_ones() -> None:
     lister = gives({"path": STRING})
     reader = tool({"path": STRING}, "path")
