@@ -42,17 +42,26 @@ def measure(bench: Bench) -> list[Figure]:
         cursor.execute(FILL, {"count": count, "every": count // WAITING})
         cursor.execute("ANALYZE workflows_execution, workflows_hold")
     client = _client()
-    times = []
+    times, empty = [], []
     for turn in range(bench.rounds(60, 15) + 5):
-        begun = time.perf_counter()
-        answer = client.get("/api/v1/reviews/pending/")
-        took = (time.perf_counter() - begun) * 1000
-        rows = answer.json()["results"]
-        assert (answer.status_code, len(rows)) == (200, PAGE)
+        listed, nothing = _asked(client, "me", PAGE), _asked(client, "claimed", 0)
         if turn >= 5:
-            times.append(took)
+            times.append(listed)
+            empty.append(nothing)
     name = f"queue of 50 among {count:,}, REST"
-    return [Figure(name, middle(times), "ms", len(times), target=10)]
+    return [
+        Figure(name, middle(times), "ms", len(times), target=10),
+        Figure(name, middle(times), "ms", len(times), middle(empty), "an empty list"),
+    ]
+
+
+def _asked(client: Client, tab: str, rows: int) -> float:
+    """Milliseconds of one answer with so many rows."""
+    begun = time.perf_counter()
+    answer = client.get("/api/v1/reviews/pending/", {"tab": tab})
+    took = (time.perf_counter() - begun) * 1000
+    assert (answer.status_code, len(answer.json()["results"])) == (200, rows)
+    return took
 
 
 def _client() -> Client:
