@@ -67,6 +67,8 @@ def fill(
 
 def _place(record: ToolRecord, step: Step) -> str | None:
     """The optional parameter that takes a path of the words, where no required one does."""
+    if not step.literals.paths:
+        return None
     places = [
         name
         for name, schema in record.parameters.items()

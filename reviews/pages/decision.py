@@ -224,16 +224,6 @@ def as_shown(hold: Hold, view: Masked) -> Hold:
     return shown
 
 
-def is_long(hold: Hold) -> bool:
-    """Whether the payload is read in parts, and cannot be edited on the page."""
-    return len(pretty(hold.payload)) > LONGEST
-
-
-def is_unread(hold: Hold, read: int) -> bool:
-    """Whether more of the payload is to come, of which so many characters were shown."""
-    return len(pretty(hold.payload)) > max(LONGEST, read)
-
-
 def pretty(value: Any) -> str:
     """A value as indented JSON."""
     return json.dumps(value, indent=2, ensure_ascii=False)

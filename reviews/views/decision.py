@@ -22,8 +22,6 @@ from reviews.pages.decision import (
     Answer,
     as_shown,
     decision_context,
-    is_long,
-    is_unread,
     pretty,
     status_context,
 )
@@ -159,6 +157,7 @@ class _Posted:
         self._schema = payload_schema(hold)
         # What the person saw: the secrets masked.  Their answer is about that.
         self._seen = as_shown(hold, shown_payload(hold, self._schema))
+        self._text = pretty(self._seen.payload)
         self.decision = self._data.get("decision", "")
         self.comment = self._data.get("comment", "").replace("\r\n", "\n").strip()
         self.mode = "json" if self._data.get("mode") == "json" else "form"
@@ -182,13 +181,14 @@ class _Posted:
 
     def _read(self) -> FormValue:
         """The payload as the person made it."""
-        untouched = self.decision != Decision.APPROVE or is_long(self._seen)
+        is_long = len(self._text) > LONGEST  # and therefore cannot be edited on the page
+        untouched = self.decision != Decision.APPROVE or is_long
         if untouched or is_plan_review(self._hold):
             return FormValue(self._seen.payload)
         if self.mode == "form":
             return posted_value(self._schema, self._seen.payload, self._data)
         text = self._data.get("edits_json", "").replace("\r\n", "\n").strip()
-        if not text or text == pretty(self._seen.payload).strip():
+        if not text or text == self._text.strip():
             return FormValue(self._seen.payload)
         return posted_json(text)
 
@@ -197,7 +197,7 @@ class _Posted:
             return (FieldError("decision", "must be approve, reject or request changes"),)
         if self.decision != Decision.APPROVE or self._value.errors:
             return ()
-        if is_unread(self._seen, self._shown):
+        if len(self._text) > max(LONGEST, self._shown):
             return (FieldError("", "Not all of it was shown, so it cannot be approved here."),)
         if is_plan_review(self._hold):
             self.edits = UNCHANGED if self.kept.edits is None else self.kept.edits

@@ -1,14 +1,13 @@
 """WCAG 2.2 AA: every page in its main states is measured with axe, and one review needs no mouse.
 
-Each state is measured wide and narrow in full, one of them in the light and the other in the dark,
-the next state the other way round: what is on every page is measured in all four. A page that
-nobody walked fails the last test.
+Each state is measured wide and narrow in full. Another colour scheme changes colours alone, so the
+dark pages are measured by the rules about colour. A page that nobody walked fails the last test.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -29,22 +28,20 @@ from tests.e2e.walk import (
     unwalked,
 )
 
-Scheme = Literal["light", "dark"]
+COLOURS = {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
 
 
 class Measured(Walk):
     """Each page in two sizes and two colour schemes, by the rules of axe."""
 
-    _schemes: tuple[Scheme, Scheme] = ("light", "dark")
-
     def look_at(self, state: str) -> None:
-        self._schemes = self._schemes[::-1]
-        for width, scheme in zip((WIDE["width"], NARROW), self._schemes, strict=True):
+        for width in (WIDE["width"], NARROW):
             self.resize(width)
-            self.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-            found = self.page.evaluate(MEASURE, EVERYTHING)
-            assert found["contrasts"], f"axe measured no contrast at all: {state}"
-            self.faults += [f"{state} ({width}, {scheme}): {each}" for each in found["faults"]]
+            for scheme, options in (("light", EVERYTHING), ("dark", COLOURS)):
+                self.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+                found = self.page.evaluate(MEASURE, options)
+                assert found["contrasts"], f"axe measured no contrast at all: {state}"
+                self.faults += [f"{state} ({width}, {scheme}): {each}" for each in found["faults"]]
             self.resize(NARROWEST if width == NARROW else width)
             if self.page.evaluate(SIDEWAYS) > 0:
                 self.faults.append(f"{state}: scrolls sideways at {self.page.viewport_size}")

@@ -75,13 +75,15 @@ def test_a_secret_is_revealed_without_scripts(product: Product, browser: Browser
     context.close()
 
 
+def long_payload(api: Api) -> str:
+    """A run that waits with more than a page shows at once; its number."""
+    twice = {"$from": "inputs", "select": "[big, big]"}
+    return started(api, echo("long", twice, "AFTER_EXECUTION"), inputs={"big": "word " * 45_000})
+
+
 def test_nothing_is_approved_until_all_of_it_was_shown(page: Page, product: Product) -> None:
     api = Api(product, "operator", "read,run")
-    run = started(
-        api,
-        echo("long", {"$from": "inputs", "select": "[big, big]"}, "AFTER_EXECUTION"),
-        inputs={"big": "word " * 45_000},
-    )
+    run = long_payload(api)
     sign_in(page, product, "reviewer")
     address = f"{product.address}/review/{run}/{run}-1/"
     page.goto(address)
@@ -103,3 +105,14 @@ def test_nothing_is_approved_until_all_of_it_was_shown(page: Page, product: Prod
     expect(approve).to_be_enabled()
     approve.click()
     expect(page.get_by_text("reviewer approved this")).to_be_visible(timeout=LATER)
+
+
+def test_what_was_not_read_to_the_end_can_be_rejected(page: Page, product: Product) -> None:
+    run = long_payload(Api(product, "operator", "read,run"))
+    sign_in(page, product, "reviewer")
+    page.goto(f"{product.address}/review/{run}/{run}-1/")
+    expect(page.get_by_text("live", exact=True)).to_be_visible(timeout=LATER)
+    expect(page.locator("[data-approve]")).to_be_disabled()
+    page.get_by_role("button", name="Reject…").click()
+    page.locator("[data-reject]").click()
+    expect(page.get_by_text("reviewer rejected this")).to_be_visible(timeout=LATER)
