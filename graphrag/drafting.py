@@ -88,12 +88,14 @@ def choose(draft: Draft, step: Step) -> list[Ranked]:
     if step.head == step.query or best >= _SURE:
         return ranked
     # What is looked for ("diffusion models") may say nothing about the tool that looks.
-    by_head = _searched(draft, step.head)
+    by_head = _searched(draft, step.head, measured=True)
     return by_head if by_head and by_head[0].confidence > best + _CLEARLY else ranked
 
 
-def _searched(draft: Draft, query: str) -> list[Ranked]:
-    answer = retrieval.search(query, limit=_CHOICES, filters=draft.filters, known=draft.known)
+def _searched(draft: Draft, query: str, **how: bool) -> list[Ranked]:
+    answer = retrieval.search(
+        query, limit=_CHOICES, filters=draft.filters, known=draft.known, **how
+    )
     for warning in answer.warnings:
         if warning not in draft.warnings:
             draft.warnings.append(warning)

@@ -43,6 +43,8 @@ class Edge:
 class ToolGraph:
     """Enabled tools and the edges between them, as of one revision."""
 
+    _near: tuple[tuple[str, ...], Ranks] | None = None
+
     def __init__(self, tools: Sequence[tuple[int, str]], edges: Iterable[Edge]) -> None:
         self.keys = [key for key, _ in tools]
         self.names = [name for _, name in tools]
@@ -162,6 +164,14 @@ class ToolGraph:
     def ranks(self) -> Ranks:
         """The plain PageRank, worked out once."""
         return self.pagerank()
+
+    def ranks_near(self, names: Sequence[str]) -> Ranks:
+        """PageRank personal to these tools; the last is kept, each step of a plan asks it again."""
+        asked = tuple(names)
+        near = self._near
+        if near is None or near[0] != asked:
+            near = self._near = (asked, self.pagerank(dict.fromkeys(asked, 1.0)))
+        return near[1]
 
     def rank(self, name: str) -> float:
         """Plain PageRank of one tool in multiples of the average; 1 for an unknown tool."""

@@ -33,7 +33,7 @@ def rank(
     if not found:
         return []
     known = [name for name in context if name in graph.index]
-    ranks = graph.pagerank(dict.fromkeys(known, 1.0)) if known else graph.ranks
+    ranks = graph.ranks_near(known) if known else graph.ranks
     best = max(item.score for item in found) or 1.0
     ranked = []
     for item in found:

@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 from django.db import DatabaseError, connection, transaction
@@ -44,25 +45,27 @@ SET LOCAL hnsw.ef_search = {_EF_SEARCH};
 """
 # Ranking reads each candidate once per term: so the rarest terms choose the candidates, and the
 # empty vector joined on makes a copy in memory that need not be fetched and unpacked each time.
+# One sum over the terms, rather than a join with them, spares sorting the pairs to group them.
 _BY_WORDS = """
-WITH wanted AS MATERIALIZED (
-    SELECT lexeme, weight, quote_literal(lexeme)::tsquery AS query
-    FROM unnest(%(lexemes)s::text[], %(weights)s::float8[]) AS u(lexeme, weight)
-), candidates AS MATERIALIZED (
+WITH candidates AS MATERIALIZED (
     SELECT t.id, t.search || ''::tsvector AS search FROM graphrag_tool t
     WHERE {condition} AND t.search @@ %(telling)s::tsquery
     LIMIT %(pool)s
 ), best AS (
-    SELECT c.id, array_agg(w.lexeme) AS lexemes,
-        sum(w.weight * ts_rank(ARRAY[0.08, 0.18, 0.7, 1.0], c.search, w.query)) AS score
-    FROM candidates c JOIN wanted w ON c.search @@ w.query
-    GROUP BY c.id
-    ORDER BY score DESC, c.id
+    SELECT id, search, {score} AS score FROM candidates
+    ORDER BY score DESC, id
     LIMIT %(limit)s
 )
-SELECT t.id, t.name, t.server, t.read_only, t.pagerank, best.lexemes
+SELECT t.id, t.name, t.server, t.read_only, t.pagerank, ARRAY[{has}]
 FROM best JOIN graphrag_tool t ON t.id = best.id
 ORDER BY best.score DESC, t.id
+"""
+_SCORE = "%(weight{at})s * ts_rank(ARRAY[0.08, 0.18, 0.7, 1.0], search, %(term{at})s::tsquery)"
+_HAS = "best.search @@ %(term{at})s::tsquery"
+_COSINES = """
+SELECT t.id, 1 - (t.embedding <=> %(vector)s::vector)
+FROM graphrag_tool t
+WHERE t.id = ANY(%(keys)s) AND t.embedder = %(embedder)s AND t.embedding IS NOT NULL
 """
 
 
@@ -152,13 +155,15 @@ def search(
     limit: int = 10,
     filters: Filters = EVERYTHING,
     by_words: bool = False,
+    measured: bool = False,
     known: Knowledge | None = None,
 ) -> Answer:
     """Enabled tools that fit the query, at most ``limit``; nothing for an empty query.
 
     Without a working embedder or the ``vector`` extension full text answers alone, with a
-    warning; ``by_words`` asks for full text alone, which is cheaper. ``known`` is what a
-    plan that searches more than once has looked up already.
+    warning; ``by_words`` asks for full text alone, which is cheaper; ``measured`` holds what full
+    text found against the query's vector, which costs little more. ``known`` is what a plan
+    that searches more than once has looked up already.
     """
     asked = query.replace("\x00", " ")[:MAX_QUERY].strip()
     if not asked or limit < 1:
@@ -167,17 +172,21 @@ def search(
     words = known.words
     terms = words.terms(asked)
     candidates = max(conf.search_candidates(), limit)
+    by_text = text_search(terms, words, limit=candidates, filters=filters)
     by_vector: list[Candidate] = []
     warnings: tuple[str, ...] = ()
     trust = 0.0
     try:
         if not by_words:
             trust = embedding.current().trust
-            by_vector = vector_search(asked, words, limit=candidates, filters=filters)
+            by_vector = (
+                _measured(by_text, asked, words)
+                if measured
+                else vector_search(asked, words, limit=candidates, filters=filters)
+            )
     except (embedding.EmbedderError, DatabaseError) as error:
         logger.warning("searching by full text alone: %s", error)
         warnings = (f"Found by full text alone: {first_line(error)}.",)
-    by_text = text_search(terms, words, limit=candidates, filters=filters)
     fused = _fused(by_vector, by_text, trust)[: limit + _SPARE]
     best = _scored(fused, terms, words, text.action(asked))[:limit]
     return Answer(tuple(_described(best, terms, known)), warnings)
@@ -190,19 +199,12 @@ def vector_search(
 
     :raises embedding.EmbedderError: when the query cannot be embedded.
     """
-    embedder = embedding.current()
-    vector = embedder.embed_query(query, words.rarity)
-    if not vector.any():
+    asked = _vector(query, words)
+    if asked is None:
         return []
     condition, parameters = filters.sql()
-    parameters |= {
-        "vector": Vector(vector).to_text(),
-        "embedder": embedder.identity,
-        "limit": limit,
-    }
-    # In a transaction of the caller's a failure must not end it: full text still answers.
-    inside = transaction.atomic() if connection.in_atomic_block else nullcontext()
-    with inside, connection.cursor() as cursor:
+    parameters |= {**asked, "limit": limit}
+    with _aside(), connection.cursor() as cursor:
         nearest = _NEAREST.format(condition=condition, distance=_BY_INDEX)
         cursor.execute(_THOROUGH + nearest, parameters)
         while cursor.description is None:
@@ -216,6 +218,34 @@ def vector_search(
     return [Candidate(*row) for row in rows]
 
 
+def _measured(candidates: Sequence[Candidate], query: str, words: Lexicon) -> list[Candidate]:
+    """Those that have a vector of the embedder in force, with their cosine, nearest first."""
+    asked = _vector(query, words)
+    if asked is None or not candidates:
+        return []
+    by_key = {candidate.key: candidate for candidate in candidates}
+    with _aside(), connection.cursor() as cursor:
+        cursor.execute(_COSINES, {**asked, "keys": list(by_key)})
+        for key, cosine in cursor.fetchall():
+            by_key[key].cosine = cosine
+    near = [candidate for candidate in candidates if candidate.cosine is not None]
+    return sorted(near, key=lambda candidate: -(candidate.cosine or 0.0))
+
+
+def _vector(query: str, words: Lexicon) -> dict[str, str] | None:
+    """Parameters of a search by the query's vector; None for a query that says nothing."""
+    embedder = embedding.current()
+    vector = embedder.embed_query(query, words.rarity)
+    if not vector.any():
+        return None
+    return {"vector": Vector(vector).to_text(), "embedder": embedder.identity}
+
+
+def _aside() -> AbstractContextManager[object]:
+    """In a transaction of the caller's a failure must not end it: full text still answers."""
+    return transaction.atomic() if connection.in_atomic_block else nullcontext()
+
+
 def text_search(
     terms: Sequence[Term], words: Lexicon, *, limit: int, filters: Filters = EVERYTHING
 ) -> list[Candidate]:
@@ -225,17 +255,23 @@ def text_search(
         return []
     condition, parameters = filters.sql()
     parameters |= {
-        "lexemes": [term.lexeme for term in terms],
-        "weights": [term.weight for term in terms],
         "telling": " | ".join(map(_quoted, telling)),
         "pool": 4 * _POOL,
         "limit": limit,
     }
+    for at, term in enumerate(terms):
+        parameters |= {f"term{at}": _quoted(term.lexeme), f"weight{at}": term.weight}
+    statement = _BY_WORDS.format(
+        condition=condition,
+        score=" + ".join(_SCORE.format(at=at) for at in range(len(terms))),
+        has=", ".join(_HAS.format(at=at) for at in range(len(terms))),
+    )
+    lexemes = [term.lexeme for term in terms]
     with connection.cursor() as cursor:
-        cursor.execute(_BY_WORDS.format(condition=condition), parameters)
+        cursor.execute(statement, parameters)
         return [
-            Candidate(key, name, server, read_only, pagerank, lexemes=tuple(found))
-            for key, name, server, read_only, pagerank, found in cursor.fetchall()
+            Candidate(key, name, server, read_only, pagerank, lexemes=tuple(compress(lexemes, has)))
+            for key, name, server, read_only, pagerank, has in cursor.fetchall()
         ]
 
 

@@ -79,6 +79,24 @@ def test_what_only_changes_ranks_below_what_reads_when_asked_to_read(mixed: None
     assert order.index("a.read_page") < order.index("a.write_page")
 
 
+def test_a_measured_search_weighs_what_words_found_as_a_whole_search_does(mixed: None) -> None:
+    whole = retrieval.search("counting pages", limit=20).found
+    measured = retrieval.search("counting pages", limit=20, measured=True).found
+    by_words = retrieval.search("counting pages", limit=20, by_words=True).found
+    assert {found.tool.name for found in measured} == {found.tool.name for found in by_words}
+    expected = {found.tool.name: (found.cosine, found.similarity) for found in whole}
+    for found in measured:
+        assert (found.cosine, found.similarity) == pytest.approx(expected[found.tool.name])
+    assert measured[0].similarity > by_words[0].similarity
+
+
+def test_a_measured_search_passes_over_vectors_of_another_embedder(mixed: None) -> None:
+    Tool.objects.filter(name="c.count_pages").update(embedder="hashing:1")
+    found = {found.tool.name: found for found in retrieval.search("page", measured=True).found}
+    assert found["c.count_pages"].cosine is None
+    assert found["a.read_page"].cosine is not None
+
+
 def test_the_lexicon_follows_the_catalogue(mixed: None) -> None:
     before = lexicon.current()
     ingest.upsert_tools([make_tool("d.zebra", "Paints zebras")])

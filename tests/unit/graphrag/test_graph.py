@@ -48,6 +48,17 @@ def test_personal_pagerank_is_what_networkx_says(edges: list[Edge], start: set[s
         assert rank / len(NAMES) == pytest.approx(expected[name], abs=1e-5)
 
 
+def test_ranks_near_some_tools_are_kept_for_these_tools_and_this_graph_alone() -> None:
+    a, b, c = NAMES[:3]
+    graph = ToolGraph(TOOLS, [Edge(a, b, 1, 0.5)])
+    near_a = graph.ranks_near([a])
+    assert graph.ranks_near([a]) is near_a
+    assert np.array_equal(graph.ranks_near([c]), graph.pagerank({c: 1.0}))
+    assert np.array_equal(graph.ranks_near([a]), near_a)
+    changed = graph.with_edges([Edge(a, c, 5, 1.0)])
+    assert changed.ranks_near([a])[changed.index[c]] > near_a[graph.index[c]]
+
+
 @given(edge_lists, edge_lists)
 def test_a_changed_graph_is_the_graph_made_anew(first: list[Edge], more: list[Edge]) -> None:
     before = ToolGraph(TOOLS, first)
