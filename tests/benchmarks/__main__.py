@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 
-from tests.benchmarks import peer
+from tests.benchmarks import host, peer
 from tests.benchmarks.awake import awake
 from tests.benchmarks.figures import Figure, save, table
 from tests.benchmarks.picture import draw
@@ -70,12 +70,14 @@ def _notes() -> str:
 
 def _measured(name: str, surroundings: Bench) -> Iterator[Figure]:
     print(f"{name} ...", end=" ", flush=True)
-    begun = time.monotonic()
+    begun, before = time.monotonic(), host.ticks()
     module, _, function = PARTS[name].partition(":")
     measure = getattr(importlib.import_module(f"tests.benchmarks.{module}"), function)
     with awake() if name in SLOWEST else nullcontext():
         yield from measure(surroundings)
-    print(f"{time.monotonic() - begun:.0f} s", flush=True)
+    withheld = host.withheld(before)
+    by_host = f", {withheld:.0%} of the CPUs withheld by the host" if withheld >= 0.01 else ""
+    print(f"{time.monotonic() - begun:.0f} s{by_host}", flush=True)
 
 
 def _arguments() -> argparse.Namespace:
