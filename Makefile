@@ -6,6 +6,9 @@ SHELL := /bin/sh
 .SHELLFLAGS := -eu -c
 .DEFAULT_GOAL := help
 
+# Images of containers set it: then each of the many processes compiles the product anew (1.2 s).
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV ?= .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed

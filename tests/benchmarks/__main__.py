@@ -45,7 +45,8 @@ def main() -> int:
         names = [name for name in PARTS if name in arguments.only]  # in this order: see `graph`
         figures = [each for name in names for each in _measured(name, surroundings)]
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
-    print(f"\n{table(figures)}\n\n{_notes()}{time.monotonic() - begun:.0f} s, load {load}")
+    pace = f"a plain loop of Python: {host.pace():.1f} million rounds a second"
+    print(f"\n{table(figures)}\n\n{_notes()}{time.monotonic() - begun:.0f} s, load {load}; {pace}")
     save(figures, OUT / "latest.json")
     draw(figures, OUT / "latest.svg")
     return 1 if any(figure.ok is False for figure in figures) else 0

@@ -4,6 +4,7 @@ A CPU that the host gives to another machine is "stolen" in Linux's words (``man
 nothing runs on it here, and the slowest of many calls tell of that.
 """
 
+import time
 from pathlib import Path
 
 _STAT = Path("/proc/stat")
@@ -23,3 +24,18 @@ def withheld(since: tuple[int, int]) -> float:
     """The share of CPU time the host withheld since ``since`` (see ``ticks``), 0 to 1."""
     (stolen, total), (stolen_before, total_before) = ticks(), since
     return (stolen - stolen_before) / max(1, total - total_before)
+
+
+def pace() -> float:
+    """Millions of rounds a second of a plain loop, the best of five: how fast Python is here now.
+
+    Milliseconds of two runs compare as their paces do.
+    """
+    return max(_rounds_per_second() for _ in range(5)) / 1e6
+
+
+def _rounds_per_second(rounds: int = 300_000) -> float:
+    begun, total = time.perf_counter(), 0
+    for each in range(rounds):
+        total += each * each
+    return rounds / (time.perf_counter() - begun)

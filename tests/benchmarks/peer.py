@@ -64,18 +64,23 @@ def _node(name: str, body: Body) -> Any:
 
 
 def grid(checkpointer: Any, layers: int, width: int, body: Body = lambda name: None) -> Any:
-    """The graph of `kit.grid`: each node of a layer waits for the whole layer before."""
+    """The graph of `kit.grid`. LangGraph moves layer by layer, however nodes are wired.
+
+    So each node follows one node of the layer before, which costs it least: joins of the whole
+    layer take it 15 % longer, five edges to each node 20 %.
+    """
     from langgraph.graph import END, START, StateGraph
 
     graph = StateGraph(State)
-    before: list[str] = [START]
+    before = [START] * width
     for layer in range(layers):
         names = [f"t{layer}_{place}" for place in range(width)]
-        for name in names:
+        for earlier, name in zip(before, names, strict=True):
             graph.add_node(name, _node(name, body))
-            graph.add_edge(before if before != [START] else START, name)
+            graph.add_edge(earlier, name)
         before = names
-    graph.add_edge(before, END)
+    for name in before:
+        graph.add_edge(name, END)
     return graph.compile(checkpointer=checkpointer)
 
 
