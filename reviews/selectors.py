@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.db.models import F, Model, Q, QuerySet
@@ -32,6 +33,8 @@ TABS = ("me", "groups", "claimed", "open", "decided")
 
 #: Holds of a group that are looked up first. With more, a page of them is soon met on the way.
 FEW = 300
+#: Seconds for which a process remembers whether a group's holds are so few.
+ASKED_AGAIN = 10.0
 
 NO_FILTERS = QueueFilters()
 
@@ -62,8 +65,9 @@ class Viewer:
 
         A small group's are looked up first; a large one's are met soon on the way.
         """
-        mine = Waiting.objects.filter(group__in=self.deciding).values("hold_id")
-        return Q(AnyOf("pk", mine)) if up_to(mine, FEW) <= FEW else Q(groups__overlap=self.deciding)
+        if are_few(tuple(self.deciding), int(time.monotonic() / ASKED_AGAIN)):
+            return Q(AnyOf("pk", _held_by(self.deciding)))
+        return Q(groups__overlap=self.deciding)
 
     def counted(self, tab: str) -> QuerySet[Waiting, Any]:
         """The narrow rows, one per hold, by which the tabs `me` and `groups` are counted."""
@@ -112,6 +116,16 @@ class Viewer:
     def _claimed_by_others(self) -> Q:
         live = Q(claim__isnull=False, claim__expires_at__gt=Now())
         return live & ~Q(claim__user=self.user)
+
+
+def _held_by(groups: Collection[str]) -> QuerySet[Waiting, Any]:
+    return Waiting.objects.filter(group__in=groups).values("hold_id")
+
+
+@lru_cache(maxsize=256)
+def are_few(groups: tuple[str, ...], _now: int) -> bool:
+    """Counted once in a while: it decides how rows are found, not which."""
+    return up_to(_held_by(groups), FEW) <= FEW
 
 
 def pending(user: User) -> QuerySet[Hold]:

@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
+from reviews import selectors
 from reviews.claims import claim
 from tests.integration.reviews.conftest import Start, echo
 from workflows.models import Execution
@@ -90,6 +93,27 @@ def test_the_numbers_are_told_by_themselves_in_one_statement(
     assert counts == {"me": 3, "groups": 3, "claimed": 1, "open": 3, "decided": None}
     assert b'data-waiting="3"' in told.content
     assert b'id="queue-list"' not in told.content
+
+
+def test_whether_a_group_has_few_reviews_is_remembered_for_a_while(
+    waiting: list[Execution], rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Remembered or not, few or many: the rows are the same."""
+    every = [str(run.pk) for run in reversed(waiting)]
+
+    def counts() -> int:
+        with CaptureQueriesContext(connection) as seen:
+            assert rows() == every
+        return sum(f"LIMIT {selectors.FEW + 1})" in query["sql"] for query in seen)
+
+    for few in (2, 5):
+        monkeypatch.setattr(selectors, "FEW", few)
+        monkeypatch.setattr(selectors, "ASKED_AGAIN", 1e9)
+        selectors.are_few.cache_clear()
+        assert [counts(), counts()] == [1, 0]
+        monkeypatch.setattr(selectors, "ASKED_AGAIN", 1e-9)
+        assert [counts(), counts()] == [1, 1]
+    selectors.are_few.cache_clear()
 
 
 @pytest.mark.parametrize("changed", ["x", "1,", "1,x", "-1", "9" * 19, ",".join("1" * 26)])
