@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +39,17 @@ class Bench:
         return run_code(self.request(language, code, **options), should_stop)
 
     def leftovers(self) -> list[str]:
-        """Names of files and of Deno processes that are still there."""
+        """Files and Deno processes that are still there."""
         files = [str(path) for path in self.temp.iterdir()]
-        children = psutil.Process().children(recursive=True)
-        return files + [child.name() for child in children if "deno" in child.name()]
+        return files + [str(deno) for deno in deno_processes()]
+
+
+def deno_processes() -> Iterator[psutil.Process]:
+    """Those below this process; whatever ends meanwhile is none."""
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if "deno" in child.name():
+                yield child
 
 
 @pytest.fixture

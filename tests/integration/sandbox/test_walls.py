@@ -22,7 +22,7 @@ from workflows.sandbox import SandboxConfig, checks, clear_leftovers, deno_setup
 from workflows.sandbox import monty_pool as pool
 from workflows.sandbox.contract import CodeRequest, Surroundings
 
-from .conftest import SECRET, Bench
+from .conftest import SECRET, Bench, deno_processes
 
 needs_landlock = pytest.mark.skipif(not landlock.abi(), reason="this kernel has no Landlock")
 
@@ -133,8 +133,8 @@ def test_a_child_has_its_limits_and_inherits_nothing(bench: Bench) -> None:
     seen: dict[str, Any] = {}
 
     def look() -> bool:
-        for child in psutil.Process().children():
-            if "deno" in child.name() and "limits" not in seen and not seen.get("done"):
+        for child in deno_processes():
+            if "limits" not in seen and not seen.get("done"):
                 seen["limits"] = Path(f"/proc/{child.pid}/limits").read_text()
                 seen["environment"] = Path(f"/proc/{child.pid}/environ").read_text()
                 seen["group"] = os.getpgid(child.pid) == child.pid != os.getpgid(0)
