@@ -92,9 +92,9 @@ def choose(draft: Draft, step: Step) -> list[Ranked]:
     return by_head if by_head and by_head[0].confidence > best + _CLEARLY else ranked
 
 
-def _searched(draft: Draft, query: str, **how: bool) -> list[Ranked]:
+def _searched(draft: Draft, query: str, *, measured: bool = False) -> list[Ranked]:
     answer = retrieval.search(
-        query, limit=_CHOICES, filters=draft.filters, known=draft.known, **how
+        query, limit=_CHOICES, filters=draft.filters, measured=measured, known=draft.known
     )
     for warning in answer.warnings:
         if warning not in draft.warnings:

@@ -29,17 +29,13 @@ class Lexicon:
 
     tools: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
-    _rarities: dict[int, float] = field(default_factory=dict, repr=False, compare=False)
 
     def rarity(self, lexeme: str) -> float:
         """Inverse document frequency, at least 0; 1 for everything in an empty catalogue."""
         if not self.tools:
             return 1.0
         count = self.counts.get(lexeme, 0)
-        found = self._rarities.get(count)
-        if found is None:
-            found = self._rarities[count] = log(1.0 + (self.tools - count + 0.5) / (count + 0.5))
-        return found
+        return log(1.0 + (self.tools - count + 0.5) / (count + 0.5))
 
     def terms(self, query: str) -> list[Term]:
         """What to look for: the query's words, and their groups of like meaning at a discount."""
