@@ -103,6 +103,13 @@ class MemoryRun:
             if self._fence is None:
                 self._stored.wake_at = None
 
+    def send(self) -> None:
+        """What is sent lands at once."""
+        self.commit()
+
+    def land(self) -> None:
+        """Nothing is ever under way."""
+
     def _write(self) -> None:
         stored, journal = self._stored, self._journal
         if self._fence is None:

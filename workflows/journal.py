@@ -10,11 +10,9 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-
-import psycopg
-from django.db import DEFAULT_DB_ALIAS, connections
 
 from . import conf
 from . import journal_sql as sql
@@ -33,6 +31,7 @@ from .journal_rows import Recorded, Rows, rows_of
 from .models import Checkpoint, Execution, ExecutionEvent, PlanRevision, Workflow
 from .models import QueuedCommand as QueuedCommandRow
 from .news import News
+from .statements import Sent, execute
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -44,23 +43,6 @@ class Busy(Exception):
 
 class ExecutionNotFound(Exception):
     """There is no such execution."""
-
-
-_NEVER_BY_ITSELF = 2**31
-
-
-def execute(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """Run one statement with server-side parameters, prepared: PostgreSQL plans it once."""
-    database = connections[DEFAULT_DB_ALIAS]
-    database.ensure_connection()
-    # Django switches preparing off; this lets it happen for those who ask, and for nobody else.
-    database.connection.prepare_threshold = _NEVER_BY_ITSELF
-    with (
-        database.wrap_database_errors,
-        psycopg.Cursor[tuple[Any, ...]](database.connection) as cursor,
-    ):
-        cursor.execute(statement, parameters, prepare=True)
-        return cursor.fetchall() if cursor.description else []
 
 
 @lru_cache(maxsize=64)
@@ -75,6 +57,15 @@ def load_revision(execution_id: int, number: int) -> Revision:
         plan=Plan.model_validate_json(plan),
         layers=tuple(tuple(layer) for layer in json.loads(layers)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step that was sent and has not landed: the state after it, and whether it turns a run."""
+
+    sent: Sent
+    state: ExecutionState
+    turned: bool
 
 
 class JournalRun:
@@ -98,6 +89,7 @@ class JournalRun:
         self._taken: list[int] = []
         self._speaker = ("system", "worker")
         self._answered: dict[str, str] = {}
+        self._under_way: _Step | None = None
         self._outputs: dict[str, Settled] = {}
         self._abort = False
         self._set_clock(float(row[9]))
@@ -155,15 +147,22 @@ class JournalRun:
     # --- durable steps --------------------------------------------------------------------------
 
     def commit(self) -> None:
+        self.send()
+        self.land()
+
+    def send(self) -> None:
+        self.land()
         if self._recorded or self._taken or self._answered:
-            self._move(sql.LEASE_KEPT if self.held else sql.LEASE_NONE)
+            self._send(sql.LEASE_KEPT if self.held else sql.LEASE_NONE)
 
     def rest(self, until: float | None) -> bool:
         if not self.held:
             return True
+        self.land()
         crashpoint("rest.before")
         if self._recorded or self._taken:
-            self._move(sql.LEASE_BACK, wake_at=until)
+            self._send(sql.LEASE_BACK, wake_at=until)
+            self.land()
         else:
             self._give_back(until)
         crashpoint("rest.after")
@@ -177,25 +176,32 @@ class JournalRun:
             raise LeaseLost
         self.queued, self._abort = int(found[0][0]), bool(found[0][1])
 
-    def _move(self, lease: str, *, wake_at: float | None = None) -> None:
+    def _send(self, lease: str, *, wake_at: float | None = None) -> None:
         rows = rows_of(self._recorded, self.context)
         guard = sql.GUARD_REST if self._fence is None else sql.GUARD_FENCE
         parts, parameters = self._parts(rows)
         statement = sql.MOVE.format(lease=lease, guard=guard, parts="".join(parts))
         crashpoint("step.before")
-        found = execute(statement, {**self._scalars(rows), **parameters, "wake_at": wake_at})
+        sent = Sent(statement, {**self._scalars(rows), **parameters, "wake_at": wake_at})
+        now, before = self.state.status, self._committed.status
+        turned = now is not before and now is not ExecutionStatus.RUNNING
+        self._under_way = _Step(sent, self.state, turned)
+        self._recorded, self._taken, self._answered = [], [], {}
+
+    def land(self) -> None:
+        step, self._under_way = self._under_way, None
+        if step is None:
+            return
+        found = step.sent.rows()
         crashpoint("step.after")
         if not found:
             raise LeaseLost if self._fence is not None else StaleVersion
         self.queued, self._abort = int(found[0][0]), bool(found[0][1])
         self._set_clock(float(found[0][2]))
         self._renewed = time.monotonic()
-        now, before = self.state.status, self._committed.status
-        turned = now is not before and now is not ExecutionStatus.RUNNING
-        self._committed, self._recorded, self._taken = self.state, [], []
-        self._answered = {}
+        self._committed = step.state
         if self._fence is not None:
-            self.tell(at_once=turned)
+            self.tell(at_once=step.turned)
 
     def _scalars(self, rows: Rows) -> dict[str, Any]:
         state = self.state
@@ -299,6 +305,7 @@ class JournalRun:
         return time.monotonic() - self._started > conf.slice_seconds()
 
     def watch(self) -> bool:
+        self.land()
         moment = time.monotonic()
         self.tell(at_once=False)
         if moment - self._watched < WATCH_SECONDS:

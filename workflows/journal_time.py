@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import journal_sql as sql
-from .journal import execute
+from .statements import execute
 
 
 def take_overdue(*, patience: float, limit: int = 500) -> list[int]:

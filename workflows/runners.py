@@ -25,6 +25,7 @@ from django.db import connections
 from . import background, conf
 from .crashpoints import crashpoint
 from .engine.dag import ToolTask
+from .engine.moves import is_critical
 from .engine.ports import (
     Failure,
     PermissionEscalationNeeded,
@@ -154,6 +155,9 @@ class LayerRunner:
 
     window: Callable[[], float] = field(default=conf.commit_window_seconds)
 
+    def only_reads(self, calls: Sequence[TaskCall]) -> bool:
+        return all(_only_reads(call) for call in calls)
+
     def run(self, calls: Sequence[TaskCall], watch: Watch) -> Iterator[Sequence[TaskResult]]:
         lane = _Lane()
         permits = permits_for(calls)
@@ -162,7 +166,10 @@ class LayerRunner:
         window = self.window()
         try:
             lane.let_in(1)
-            wait([each.future for each in running], timeout=_HEAD_START)
+            if wait([each.future for each in running], timeout=_HEAD_START).not_done:
+                # What was sent before they began lands, and is told of, while they run.  An abort
+                # is found again below.
+                watch()
             lane.let_in(_THREADS)
             wait([each.future for each in running], timeout=window)
             while running:
@@ -177,6 +184,12 @@ class LayerRunner:
         finally:
             for each in running:
                 _stop(each)
+
+
+def _only_reads(call: TaskCall) -> bool:
+    """Whether it is a tool of ours that says so, reaches for no more, and asks for nothing."""
+    tool = registry.get(call.task.tool) if isinstance(call.task, ToolTask) else None
+    return tool is not None and tool.read_only and not (tool.asks or is_critical(call.task))
 
 
 def _wait_for_one(running: Sequence[_Running]) -> bool:

@@ -229,8 +229,12 @@ class AheadRunner:
 
     inner: TaskRunner
 
+    def only_reads(self, calls: Sequence[TaskCall]) -> bool:
+        # A result that was worked out ahead is used up by taking it.
+        return not _askers(calls) and self.inner.only_reads(calls)
+
     def run(self, calls: Sequence[TaskCall], watch: Watch) -> Iterator[Sequence[TaskResult]]:
-        asked = [call for call in calls if call.speculates and call.attempt == 1]
+        asked = _askers(calls)
         there, missed = _taken(asked) if asked else ({}, {})
         if there:
             yield list(there.values())
@@ -239,6 +243,11 @@ class AheadRunner:
             return
         for batch in self.inner.run(rest, watch):
             yield [_with_miss(each, missed) for each in batch] if missed else batch
+
+
+def _askers(calls: Sequence[TaskCall]) -> list[TaskCall]:
+    """Those for which there may be a result already."""
+    return [call for call in calls if call.speculates and call.attempt == 1]
 
 
 def _with_miss(result: TaskResult, missed: Mapping[str, Ahead]) -> TaskResult:

@@ -26,6 +26,12 @@ def noop(value: Any) -> Any:
     return value
 
 
+@tool(server="benchkit", permission_set="filesystem", idempotent=True)
+def write(value: Any) -> Any:
+    """Give the value back; counts as writing, so that it waits until what was before is durable."""
+    return value
+
+
 @tool(server="benchkit", permission_set="readonly", read_only=True, idempotent=True)
 def nap(seconds: float) -> str:
     """Do nothing for a while."""
@@ -64,12 +70,12 @@ def task(
     }
 
 
-def grid(layers: int, width: int) -> dict[str, Any]:
+def grid(layers: int, width: int, kind: str = "noop") -> dict[str, Any]:
     """A plan of `layers` layers of `width` no-op tasks, each waiting for the whole layer before."""
     tasks = []
     before: list[str] = []
     for layer in range(layers):
         names = [f"t{layer}_{place}" for place in range(width)]
-        tasks += [task(name, "noop", before, value=layer) for name in names]
+        tasks += [task(name, kind, before, value=layer) for name in names]
         before = names
     return {"tasks": tasks}

@@ -22,6 +22,7 @@ def measure(bench: Bench) -> list[Figure]:
     with _langgraph(bench) as graphs:
         ways: dict[str, Callable[[], float]] = {
             "worker": lambda: in_worker(bench),
+            "writes": lambda: in_worker(bench, "write"),
             "process": in_process,
             "bare": lambda: in_bare_worker(bench),
             "commit": bare_commit,
@@ -44,6 +45,7 @@ def _figures(times: dict[str, list[float]]) -> list[Figure]:
     ours, floor = per_layer["worker"], per_layer["bare"]
     figures = [
         Figure("layer of 5 tasks, in a worker", ours, "ms", n, floor, "bare floor", 3.0),
+        Figure("the same of tasks that write", per_layer["writes"], "ms", n, floor, "bare floor"),
         Figure("layer, engine, in process", per_layer["process"], "ms", n, floor,
                "bare floor"),
         Figure("layer, bare: 7 pipelined statements", floor, "ms", n, per_layer["commit"],
@@ -59,9 +61,9 @@ def _figures(times: dict[str, list[float]]) -> list[Figure]:
     return figures
 
 
-def in_worker(bench: Bench) -> float:
+def in_worker(bench: Bench, kind: str = "noop") -> float:
     """Seconds from sending for a worker to the end of the run: one job, all layers."""
-    execution_id = start_quietly(kit.grid(LAYERS, WIDTH))
+    execution_id = start_quietly(kit.grid(LAYERS, WIDTH, kind))
     bench.forget_reports()
     sent = time.monotonic()
     dispatch.enqueue(kit.ADVANCE, execution_id)

@@ -11,9 +11,9 @@ from tests.benchmarks.figures import Figure, middle
 from tests.benchmarks.surroundings import Bench, reviewer, start_quietly
 from workflows import dispatch, services
 from workflows.engine.commands import ApprovalResponse
-from workflows.journal import execute
 from workflows.models import ExecutionEvent, Hold
 from workflows.selectors import tasks_of
+from workflows.statements import execute
 
 PAUSE_MS = 3.0
 _COMMITTED = """

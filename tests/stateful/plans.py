@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 INPUTS = {"yes": True, "no": False}
-KINDS = ("value", "value", "value", "flaky", "fail", "ask")
+KINDS = ("value", "value", "look", "look", "flaky", "fail", "ask")
 
 
 @st.composite

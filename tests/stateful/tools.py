@@ -17,6 +17,12 @@ def value(value: Any, ctx: ToolContext) -> Any:
     return value
 
 
+@tool(server="statekit", permission_set="readonly", read_only=True)
+def look(value: Any) -> Any:
+    """Give the value back; leaves nothing behind, so that it may begin before a step is durable."""
+    return value
+
+
 @tool(server="statekit", permission_set="filesystem")
 def effect(value: Any, ctx: ToolContext) -> Any:
     """Give the value back; counts as writing."""

@@ -129,14 +129,16 @@ def _(move: StartLayer, run: Run, ports: Ports) -> None:
 
 @_act.register
 def _(move: RunTasks, run: Run, ports: Ports) -> None:
-    # What was recorded so far must be durable before anything with an effect runs.
-    run.commit()
+    run.send()
     calls = []
     for task_id in move.task_ids:
         try:
             calls.append(call_for(run, task_id))
         except TaskFailed as failure:
             run.record(_failed(run, task_id, Failure(failure.message), inputs=None))
+    if not ports.runner.only_reads(calls):
+        # What was recorded so far must be durable before anything with an effect runs.
+        run.land()
     untold = True
     for batch in ports.runner.run(calls, run.watch):
         for result in batch:
@@ -148,6 +150,7 @@ def _(move: RunTasks, run: Run, ports: Ports) -> None:
                 done = {result.call.task.id for result in batch}
                 run.tell_started([call.task.id for call in calls if call.task.id not in done])
                 untold = False
+    run.land()
 
 
 def call_for(run: Run, task_id: str) -> TaskCall:

@@ -128,6 +128,9 @@ class Watch(Protocol):
 class TaskRunner(Protocol):
     """Runs tasks side by side."""
 
+    def only_reads(self, calls: Sequence[TaskCall]) -> bool:
+        """Whether these may run before what was recorded is durable: they leave nothing behind."""
+
     def run(self, calls: Sequence[TaskCall], watch: Watch) -> Iterator[Sequence[TaskResult]]:
         """Yield results in batches: what finished within the commit window comes together.
 
@@ -232,6 +235,15 @@ class Run(Protocol):
     def commit(self) -> None:
         """Make everything recorded durable, in one transaction; raises LeaseLost/StaleVersion."""
 
+    def send(self) -> None:
+        """Begin what `commit` does and do not wait for it; the step may fail until it has landed.
+
+        Events may be recorded meanwhile, for the next one.
+        """
+
+    def land(self) -> None:
+        """Wait until what was sent is durable; raises LeaseLost/StaleVersion."""
+
     def answers(self, command: object, actor: str, source: str) -> None:
         """Have the next commit log that this command came and was applied."""
 
@@ -257,7 +269,7 @@ class Run(Protocol):
         """Seconds since the epoch by the database's clock."""
 
     def watch(self) -> bool:
-        """Keep the lease; see Watch."""
+        """Land what was sent and keep the lease; see Watch."""
 
     def slice_over(self) -> bool:
         """Whether the worker should give others a turn."""

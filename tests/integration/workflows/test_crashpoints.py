@@ -159,6 +159,8 @@ OUTPUTS = {
     "c": ["nudged", "recovered"],
     "d": ["nudged", "recovered"],
     "e": ["nudged", "recovered"],
+    "f": ["nudged", "recovered"],
+    "g": ["nudged", "recovered"],
 }
 
 

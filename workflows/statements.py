@@ -1,0 +1,98 @@
+"""Statements written by hand: prepared once per connection, waited for at once or later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import psycopg
+from django.db import DEFAULT_DB_ALIAS, Error, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.abc import PQGen
+from psycopg.waiting import Wait
+
+Row = tuple[Any, ...]
+Parameters = Mapping[str, Any]
+
+_NEVER_BY_ITSELF = 2**31
+
+
+def execute(statement: str, parameters: Parameters | None = None) -> list[Row]:
+    """Run one statement with server-side parameters, prepared: PostgreSQL plans it once."""
+    return Sent(statement, parameters).rows()
+
+
+class Sent:
+    """A statement on its way: PostgreSQL works on it while its sender does something else.
+
+    Whatever else is asked on the same connection waits for it first, through Django's hook for
+    statements; so only who began it has to know of it.  A transaction cannot begin meanwhile.
+    """
+
+    def __init__(self, statement: str, parameters: Parameters | None = None) -> None:
+        self._database = database = _ready()
+        self._rows: list[Row] = []
+        self._error: Error | None = None
+        with database.wrap_database_errors:
+            self._cursor = _Cursor(database.connection)
+            self._cursor.send(statement, parameters)
+        # The first of all: `connection.execute_wrapper` takes its own away from the end.
+        database.execute_wrappers.insert(0, self)
+
+    def rows(self) -> list[Row]:
+        """What it answered, once it has; [] if it answers nothing.  Raises what it failed with."""
+        self._wait()
+        if self._error is not None:
+            raise self._error
+        return self._rows
+
+    def _wait(self) -> None:
+        if self not in self._database.execute_wrappers:
+            return
+        self._database.execute_wrappers.remove(self)
+        try:
+            with self._database.wrap_database_errors, self._cursor as cursor:
+                cursor.finish()
+                self._rows = cursor.fetchall() if cursor.description else []
+        except Error as error:
+            self._error = error
+
+    def __call__(self, run: Callable[..., Any], *asked: Any) -> Any:
+        """Django's hook around a statement; see `connection.execute_wrapper`."""
+        self._wait()
+        return run(*asked)
+
+
+class _Cursor(psycopg.Cursor[Row]):
+    """A cursor whose statement is sent now and waited for later.
+
+    psycopg's operations are generators that say what they wait for on the socket.  This one stops
+    at the first wait: a prepared statement is with the server by then.
+    """
+
+    def send(self, statement: str, parameters: Parameters | None) -> None:
+        self._operation = self._execute_gen(statement, parameters, prepare=True)
+        self._waits = next(self._operation, None)
+
+    def finish(self) -> None:
+        if self._waits is not None:
+            with self._conn.lock:
+                self._conn.wait(self._rest(self._waits))
+
+    def _rest(self, waits: Wait) -> PQGen[None]:
+        try:
+            while True:
+                waits = self._operation.send((yield waits))
+        except StopIteration:
+            return
+
+
+def _ready() -> BaseDatabaseWrapper:
+    """Django's connection, open, with no statement under way."""
+    database = connections[DEFAULT_DB_ALIAS]
+    database.ensure_connection()
+    for under_way in [each for each in database.execute_wrappers if isinstance(each, Sent)]:
+        under_way._wait()
+    # Django switches preparing off; this lets it happen for those who ask, and for nobody else.
+    database.connection.prepare_threshold = _NEVER_BY_ITSELF
+    return database
