@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: Tabs of the queue, in their order.
 TABS = ("me", "groups", "claimed", "open", "decided")
+#: Those of holds that are for this person's groups.
+ADDRESSED = ("me", "groups")
 
 #: Holds of a group that are looked up first. With more, a page of them is soon met on the way.
 FEW = 300
@@ -60,12 +62,17 @@ class Viewer:
         return sorted(deciding_groups(self.groups, self.groups))
 
     @cached_property
+    def has_few(self) -> bool:
+        """Whether few holds are open for this person's groups, as counted a moment ago."""
+        return are_few(tuple(self.deciding), int(time.monotonic() / ASKED_AGAIN))
+
+    @cached_property
     def rows_of_groups(self) -> Q:
         """The open holds of this person's groups, for a list in its order.
 
         A small group's are looked up first; a large one's are met soon on the way.
         """
-        if are_few(tuple(self.deciding), int(time.monotonic() / ASKED_AGAIN)):
+        if self.has_few:
             return Q(AnyOf("pk", _held_by(self.deciding)))
         return Q(groups__overlap=self.deciding)
 
@@ -84,7 +91,7 @@ class Viewer:
 
     def tab(self, name: str, *, of_few: bool = False) -> Q:
         """The condition on open holds that makes a tab; `of_few` of what is few already."""
-        if name in ("me", "groups"):
+        if name in ADDRESSED:
             mine = Q(groups__overlap=self.deciding) if of_few else self.rows_of_groups
         has_claim = Q(claim__user=self.user, claim__expires_at__gt=Now())
         match name:
@@ -190,8 +197,7 @@ def queue(
     of_few = Q() if runs is None else Q(execution_id__in=runs)
     if tab == "decided":
         return narrowed(decided(viewer.user).filter(of_few), filters, decided=True)
-    addressed = tab in ("me", "groups")
-    holds = _addressed(viewer.user) if addressed else pending(viewer.user)
+    holds = _addressed(viewer.user) if tab in ADDRESSED else pending(viewer.user)
     holds = holds.filter(of_few, viewer.tab(tab, of_few=runs is not None))
     return ordered(narrowed(holds, filters), filters)
 

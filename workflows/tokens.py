@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db import DEFAULT_DB_ALIAS, connection
+from django.db import DEFAULT_DB_ALIAS
 from django.db.models import Model, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -26,6 +26,7 @@ from . import access
 from .engine.structure import Problem
 from .models import ApiToken, Workflow
 from .services import InvalidRequest
+from .statements import ask
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -123,12 +124,10 @@ def authenticate_token(text: str, *, reading: bool = False) -> ApiToken | None:
         return None
     sql, parameters = _question()
     digest = _digest(text)
-    with connection.cursor() as cursor:
-        cursor.execute(sql, [digest if each == _PLACE else each for each in parameters])
-        row = cursor.fetchone()
-    if row is None:
+    found = ask(sql, [digest if each == _PLACE else each for each in parameters])
+    if not found:
         return None
-    *values, names = row
+    *values, names = found[0]
     fields = _columns(ApiToken)
     token = ApiToken.from_db(DEFAULT_DB_ALIAS, fields, values[: len(fields)])
     people = get_user_model()

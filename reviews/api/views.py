@@ -17,6 +17,7 @@ from reviews import claims, context, extending, history, reveals, selectors, ser
 from reviews.conflicts import Conflict, present_state
 from reviews.edits import UNCHANGED, ReviewInvalid
 from reviews.filters import PHASES, REASONS, RISKS, parse_queue_filters
+from reviews.first_page import Listing
 from reviews.models import Decision, HumanReviewRecord
 from reviews.rights import NotAllowed
 from workflows.api.examples import RESUME
@@ -88,10 +89,11 @@ class PendingView(ListAPIView[Hold]):
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Open holds, newest first, without their payload."""
-        found = self.paginate_queryset(selectors.light_rows(self.get_queryset()))
+        rows: Any = self.get_queryset()
+        found: list[Any] | None = self.paginate_queryset(rows)
         return self.get_paginated_response([hold_row(each) for each in found or ()])
 
-    def get_queryset(self) -> QuerySet[Hold]:
+    def get_queryset(self) -> Listing:  # type: ignore[override]
         asked_for(self.request, also=OF_PAGES | {"tab", "q"})
         tab = self.request.query_params.get("tab", "me")
         if tab not in selectors.TABS or tab == "decided":
@@ -99,7 +101,7 @@ class PendingView(ListAPIView[Hold]):
         found = parse_queue_filters(self.request.query_params)
         if found.errors:
             raise ReviewInvalid(found.errors)
-        return selectors.queue(selectors.Viewer(caller(self.request)), tab, found)
+        return Listing(selectors.Viewer(caller(self.request)), tab, found)
 
 
 class PendingContextView(APIView):
