@@ -7,9 +7,10 @@ takes PostgreSQL, several times as long as to answer it; both depend on who asks
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import EmptyResultSet
 
@@ -19,12 +20,19 @@ from workflows.statements import ask, with_values
 from .filters import QueueFilters
 from .selectors import ADDRESSED, Viewer, light_rows, queue
 
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+#: Rows of the page that is asked for when no size is named, and one that says whether more follow.
+FIRST = 51
+
 
 @dataclass(frozen=True)
 class Listing:
     """A tab of the queue as light rows; a page of REST orders, narrows and cuts it as a queryset.
 
-    The kept statement serves whoever narrows nothing, neither by `filters` nor by a cursor.
+    The kept statement serves whoever names no size and narrows nothing, neither by `filters` nor by
+    a cursor.
     """
 
     viewer: Viewer
@@ -41,10 +49,10 @@ class Listing:
         return Listing(self.viewer, self.tab, self.filters, self._order, after)
 
     def __getitem__(self, span: slice) -> Sequence[dict[str, Any]]:
-        if self._after or self.filters.narrows or span.start:
+        if self._after or self.filters.narrows or span.start or span.stop != FIRST:
             rows = light_rows(queue(self.viewer, self.tab, self.filters))
             return list(rows.filter(**dict(self._after)).order_by(*self._order)[span])
-        statement, names = _kept(_Look.of(self.viewer, self.tab, self._order, span.stop))
+        statement, names = _kept(_Look.of(self.viewer.user, self.tab, self._order))
         found = ask(statement) if statement else ()
         return [dict(zip(names, row, strict=True)) for row in found]
 
@@ -55,7 +63,6 @@ class _Look:
 
     tab: str
     order: tuple[str, ...]
-    size: int
     user: int
     name: str
     active: bool
@@ -66,12 +73,13 @@ class _Look:
     viewer: Viewer = field(compare=False, repr=False)
 
     @classmethod
-    def of(cls, viewer: Viewer, tab: str, order: tuple[str, ...], size: int) -> _Look:
-        user = viewer.user
+    def of(cls, person: User, tab: str, order: tuple[str, ...]) -> _Look:
+        # Their groups are read once: what is put together has the rights that it is kept under.
+        user = access.knowing_groups(copy(person))
+        viewer = Viewer(user)
         return cls(
             tab,
             order,
-            size,
             user.pk,
             viewer.name,
             user.is_active,
@@ -89,7 +97,7 @@ def _kept(look: _Look) -> tuple[str, tuple[str, ...]]:
 
     "" when nothing can be there, as for somebody who is in no group.
     """
-    rows = light_rows(queue(look.viewer, look.tab)).order_by(*look.order)[: look.size]
+    rows = light_rows(queue(look.viewer, look.tab)).order_by(*look.order)[:FIRST]
     try:
         sql, parameters = rows.query.sql_with_params()
     except EmptyResultSet:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+from django.db import DatabaseError
 
 from . import conf
 from . import journal_sql as sql
@@ -27,7 +28,7 @@ from .engine.reducers import merge_context
 from .engine.state import ExecutionState, SkipReason, dump_state, load_state
 from .engine.status import ExecutionStatus, TaskStatus
 from .journal_grants import PARTS as PERMISSION_PARTS
-from .journal_rows import Recorded, Rows, rows_of
+from .journal_rows import Recorded, Rows, Step, rows_of
 from .models import Checkpoint, Execution, ExecutionEvent, PlanRevision, Workflow
 from .models import QueuedCommand as QueuedCommandRow
 from .news import News
@@ -59,15 +60,6 @@ def load_revision(execution_id: int, number: int) -> Revision:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A step that was sent and has not landed: the state after it, and whether it turns a run."""
-
-    sent: Sent
-    state: ExecutionState
-    turned: bool
-
-
 class JournalRun:
     """One execution, opened for writing.  `fence` is None for a command at rest."""
 
@@ -89,7 +81,7 @@ class JournalRun:
         self._taken: list[int] = []
         self._speaker = ("system", "worker")
         self._answered: dict[str, str] = {}
-        self._under_way: _Step | None = None
+        self._under_way: Step | None = None
         self._outputs: dict[str, Settled] = {}
         self._abort = False
         self._set_clock(float(row[9]))
@@ -185,7 +177,7 @@ class JournalRun:
         sent = Sent(statement, {**self._scalars(rows), **parameters, "wake_at": wake_at})
         now, before = self.state.status, self._committed.status
         turned = now is not before and now is not ExecutionStatus.RUNNING
-        self._under_way = _Step(sent, self.state, turned)
+        self._under_way = Step(sent, self.state, turned)
         self._recorded, self._taken, self._answered = [], [], {}
 
     def land(self) -> None:
@@ -353,6 +345,9 @@ class DjangoJournal:
         except LeaseLost:
             raise
         except BaseException as error:
+            if isinstance(error, Exception):
+                with suppress(DatabaseError):
+                    run.land()
             # Somebody else may try; soon, but not in a tight loop.
             release(run, delay=5.0, error=f"{type(error).__name__}: {error}")
             raise

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import psycopg
-from django.db import DEFAULT_DB_ALIAS, Error, connections
+from django.db import DEFAULT_DB_ALIAS, NotSupportedError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.abc import PQGen
 from psycopg.waiting import Wait
@@ -16,6 +16,8 @@ Row = tuple[Any, ...]
 Parameters = Mapping[str, Any] | Sequence[Any]
 
 _NEVER_BY_ITSELF = 2**31
+#: How many plans a session keeps, those that were used last; one takes up to 0.3 MB.
+_PLANS = 50
 
 
 def execute(statement: str, parameters: Parameters | None = None) -> list[Row]:
@@ -27,7 +29,14 @@ def ask(statement: str, parameters: Parameters | None = None) -> list[Row]:
     """`execute` for what takes the place of a queryset: it is noted as Django notes its own."""
     database = connections[DEFAULT_DB_ALIAS]
     begun = time.monotonic()
-    rows = execute(statement, parameters)
+    try:
+        rows = execute(statement, parameters)
+    except NotSupportedError:
+        # A migration changed the type of what a kept plan answers; a new session has none.
+        if database.in_atomic_block:
+            raise
+        _end_session(database)
+        rows = execute(statement, parameters)
     if database.queries_logged:
         text = with_values(statement, parameters) if parameters else statement
         database.queries_log.append({"sql": text, "time": f"{time.monotonic() - begun:.3f}"})
@@ -51,7 +60,8 @@ class Sent:
     def __init__(self, statement: str, parameters: Parameters | None = None) -> None:
         self._database = database = _ready()
         self._rows: list[Row] = []
-        self._error: Error | None = None
+        self._error: BaseException | None = None
+        self._has_landed = False
         with database.wrap_database_errors:
             self._cursor = _Cursor(database.connection)
             self._cursor.send(statement, parameters)
@@ -66,20 +76,29 @@ class Sent:
         return self._rows
 
     def _wait(self) -> None:
-        if self not in self._database.execute_wrappers:
+        if self._has_landed:
             return
+        self._has_landed = True
         self._database.execute_wrappers.remove(self)
         try:
             with self._database.wrap_database_errors, self._cursor as cursor:
                 cursor.finish()
                 self._rows = cursor.fetchall() if cursor.description else []
-        except Error as error:
+        except BaseException as error:
             self._error = error
+            if not isinstance(error, Exception):
+                raise
 
     def __call__(self, run: Callable[..., Any], *asked: Any) -> Any:
         """Django's hook around a statement; see `connection.execute_wrapper`."""
         self._wait()
         return run(*asked)
+
+
+def _end_session(database: BaseDatabaseWrapper) -> None:
+    """For good: a pool does not lend it again."""
+    database.connection.close()
+    database.close()
 
 
 class _Cursor(psycopg.Cursor[Row]):
@@ -114,4 +133,5 @@ def _ready() -> BaseDatabaseWrapper:
         under_way._wait()
     # Django switches preparing off; this lets it happen for those who ask, and for nobody else.
     database.connection.prepare_threshold = _NEVER_BY_ITSELF
+    database.connection.prepared_max = _PLANS
     return database

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.contrib.auth.models import Group
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from reviews import first_page, selectors
 from reviews.claims import claim
 from reviews.filters import QueueFilters
-from reviews.first_page import Listing
+from reviews.first_page import FIRST, Listing
 from reviews.selectors import TABS, Viewer, light_rows, queue
 from tests.integration.reviews.conftest import MakeUser, Start, echo
 from workflows import access
@@ -26,8 +27,8 @@ NEWEST, OLDEST = ("-opened_at", "-id"), ("opened_at", "id")
 OPEN_TABS = TABS[:-1]
 
 
-def kept(user: User, tab: str = "me", order: tuple[str, ...] = NEWEST, size: int = 51) -> Any:
-    """The first page by the kept statement."""
+def kept(user: User, tab: str = "me", order: tuple[str, ...] = NEWEST, size: int = FIRST) -> Any:
+    """The first page by the kept statement, unless another size is asked for."""
     rows = Listing(Viewer(user), tab, QueueFilters()).order_by(*order)[0:size]
     assert list(rows) == list(light_rows(queue(Viewer(user), tab)).order_by(*order)[:size])
     return [row["id"] for row in rows]
@@ -100,6 +101,34 @@ def test_a_right_that_is_taken_away_counts_at_once(holds: list[str], make_user: 
     assert kept(person, "groups") == kept(person, "open") == []
 
 
+def test_a_right_that_comes_and_goes_in_between_is_not_kept(
+    holds: list[str], make_user: MakeUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The groups change after the statement's key was made, and before the statement is."""
+    person, auditors = make_user("ann", "legal"), Group.objects.create(name="auditor")
+    of = first_page._Look.of
+
+    def granted_meanwhile(*asked: Any) -> Any:
+        look = of(*asked)
+        person.groups.add(auditors)
+        return look
+
+    with monkeypatch.context() as patch:
+        patch.setattr(first_page._Look, "of", granted_meanwhile)
+        Listing(Viewer(person), "open", QueueFilters()).order_by(*NEWEST)[0:FIRST]
+    person.groups.remove(auditors)
+    assert kept(person, "open") == [holds[1]]
+
+
+def test_the_page_of_rest_is_the_one_that_is_kept(holds: list[str], reviewer: User) -> None:
+    client = Client()
+    client.force_login(reviewer)
+    first_page._kept.cache_clear()
+    for size in ("", "?page_size=49", "?page_size=50"):
+        assert client.get(f"/api/v1/reviews/pending/{size}").status_code == 200
+    assert first_page._kept.cache_info()[:2] == (1, 1), "hits, misses"
+
+
 def test_somebody_who_is_called_otherwise_now_has_still_approved(
     holds: list[str], make_user: MakeUser
 ) -> None:
@@ -136,7 +165,7 @@ def test_it_is_noted_among_the_statements_with_its_values(
     reviewer: User,
     statements: Callable[[Callable[[], object]], list[str]],
 ) -> None:
-    [noted] = statements(lambda: Listing(Viewer(reviewer), "open", QueueFilters())[0:51])
+    [noted] = statements(lambda: Listing(Viewer(reviewer), "open", QueueFilters())[0:FIRST])
     assert "%s" not in noted
     assert f"'user:{reviewer.pk}'" in noted
 

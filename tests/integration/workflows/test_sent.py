@@ -14,10 +14,12 @@ from tests.catalogue import stock_catalogue
 from tests.integration.workflows.conftest import Engine, source
 from tests.integration.workflows.test_leases import expire_lease, in_thread
 from tests.processes import wait_for
-from workflows.engine.ports import LeaseLost
+from workflows.engine import act
+from workflows.engine.ports import LeaseLost, Run, TaskCall
 from workflows.jobs import run_to_rest
 from workflows.models import Execution
-from workflows.statements import Sent, execute
+from workflows.signals import execution_moved
+from workflows.statements import Sent, ask, execute
 from workflows.tools.registry import tool
 
 #: Counts calls of `look`; `gate` tells that it was reached, and waits to be opened.
@@ -135,6 +137,32 @@ def test_a_step_lands_while_a_long_look_goes_on(desk: Engine) -> None:
     assert desk.statuses(execution) == {"a": "SUCCEEDED", "b": "SUCCEEDED"}
 
 
+def test_what_landed_is_told_whatever_fails_meanwhile(
+    desk: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+
+    def hear(sender: object, *, first_seq: int, last_seq: int, **more: object) -> None:
+        told.extend(range(first_seq, last_seq + 1))
+
+    def call_for(run: Run, task_id: str) -> TaskCall:
+        if task_id == "b":
+            raise RuntimeError("a bug")
+        return make_call(run, task_id)
+
+    make_call = act.call_for
+    execution = desk.start(task("a", "look", 1), task("b", "look", source("a")))
+    monkeypatch.setattr(act, "call_for", call_for)
+    execution_moved.connect(hear)
+    try:
+        with pytest.raises(RuntimeError, match="a bug"):
+            desk.drive(execution)
+    finally:
+        execution_moved.disconnect(hear)
+    assert desk.statuses(execution) == {"a": "SUCCEEDED"}
+    assert told == list(range(1, len(desk.kinds(execution)) + 1))
+
+
 # --- statements -----------------------------------------------------------------------------------
 
 
@@ -173,3 +201,36 @@ def test_wrappers_of_others_stay_their_own(transactional_db: None) -> None:
     assert not Execution.objects.exists()
     assert seen == []
     assert sent.rows() == [(1,)]
+
+
+def test_a_kept_plan_outlives_a_migration(transactional_db: None) -> None:
+    """Another session changes the type of a column; the next question is answered all the same."""
+    execute("CREATE TABLE senttest (name varchar(10))")
+    statement = "SELECT name FROM senttest"
+
+    def migrate() -> None:
+        execute("ALTER TABLE senttest ALTER name TYPE text")
+
+    try:
+        assert ask(statement) == []
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(in_thread, migrate).result(30)
+        assert ask(statement) == []
+    finally:
+        execute("DROP TABLE senttest")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
+def test_an_interrupted_wait_is_never_an_answer(
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    sent = Sent("SELECT 1")
+
+    def interrupted(*asked: object) -> None:
+        raise error
+
+    monkeypatch.setattr(sent._cursor, "finish", interrupted)
+    for _ in range(2):
+        with pytest.raises(error):
+            sent.rows()
+    connection.close()
