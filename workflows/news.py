@@ -20,7 +20,8 @@ class News:
 
     def __init__(self, execution_id: str, version: int) -> None:
         self._execution_id = execution_id
-        self._version, self._at = version, 0.0
+        # Not at once for the first step either: a run that stops soon is told of when it stops.
+        self._version, self._at = version, time.monotonic()
 
     def tell(self, committed: ExecutionState, *, at_once: bool) -> None:
         """Send word of events that were not told yet, at most one each NEWS_SECONDS."""

@@ -16,7 +16,7 @@ NAPS, SECONDS = 10, 0.2
 
 def measure(bench: Bench) -> list[Figure]:
     bench.need_worker()
-    runs = bench.rounds(3, 1)
+    runs = bench.rounds(5, 1)
     pairs = [deep() for _ in range(runs)]
     early, late = (middle([pair[at] for pair in pairs]) for at in (0, 1))
     wide = [seconds_of_naps(bench) for _ in range(bench.rounds(7, 3) + 1)][1:]
