@@ -28,7 +28,7 @@ from .engine.reducers import merge_context
 from .engine.state import ExecutionState, SkipReason, dump_state, load_state
 from .engine.status import ExecutionStatus, TaskStatus
 from .journal_grants import PARTS as PERMISSION_PARTS
-from .journal_rows import Recorded, Rows, Step, rows_of
+from .journal_rows import Recorded, Rows, rows_of
 from .models import Checkpoint, Execution, ExecutionEvent, PlanRevision, Workflow
 from .models import QueuedCommand as QueuedCommandRow
 from .news import News
@@ -81,7 +81,8 @@ class JournalRun:
         self._taken: list[int] = []
         self._speaker = ("system", "worker")
         self._answered: dict[str, str] = {}
-        self._under_way: Step | None = None
+        #: The step that was sent and has not landed, with the state after it.
+        self._under_way: tuple[Sent, ExecutionState] | None = None
         self._outputs: dict[str, Settled] = {}
         self._abort = False
         self._set_clock(float(row[9]))
@@ -175,25 +176,25 @@ class JournalRun:
         statement = sql.MOVE.format(lease=lease, guard=guard, parts="".join(parts))
         crashpoint("step.before")
         sent = Sent(statement, {**self._scalars(rows), **parameters, "wake_at": wake_at})
-        now, before = self.state.status, self._committed.status
-        turned = now is not before and now is not ExecutionStatus.RUNNING
-        self._under_way = Step(sent, self.state, turned)
+        self._under_way = (sent, self.state)
         self._recorded, self._taken, self._answered = [], [], {}
 
     def land(self) -> None:
-        step, self._under_way = self._under_way, None
-        if step is None:
+        if self._under_way is None:
             return
-        found = step.sent.rows()
+        (sent, state), self._under_way = self._under_way, None
+        found = sent.rows()
         crashpoint("step.after")
         if not found:
             raise LeaseLost if self._fence is not None else StaleVersion
         self.queued, self._abort = int(found[0][0]), bool(found[0][1])
         self._set_clock(float(found[0][2]))
         self._renewed = time.monotonic()
-        self._committed = step.state
+        now, before = state.status, self._committed.status
+        turned = now is not before and now is not ExecutionStatus.RUNNING
+        self._committed = state
         if self._fence is not None:
-            self.tell(at_once=step.turned)
+            self.tell(at_once=turned)
 
     def _scalars(self, rows: Rows) -> dict[str, Any]:
         state = self.state

@@ -10,7 +10,6 @@ from typing import Any
 from .engine import events as ev
 from .engine.state import ExecutionState, HoldReason, SkipReason, dump_state
 from .engine.status import TaskStatus
-from .statements import Sent
 
 Row = dict[str, Any]
 
@@ -23,15 +22,6 @@ class Recorded:
     state: ExecutionState
     actor: str
     source: str
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A step that was sent and has not landed: the state after it, and whether it turns a run."""
-
-    sent: Sent
-    state: ExecutionState
-    turned: bool
 
 
 @dataclass(slots=True)
