@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,18 +31,6 @@ def kept(user: User, tab: str = "me", order: tuple[str, ...] = NEWEST, size: int
     rows = Listing(Viewer(user), tab, QueueFilters()).order_by(*order)[0:size]
     assert list(rows) == list(light_rows(queue(Viewer(user), tab)).order_by(*order)[:size])
     return [row["id"] for row in rows]
-
-
-@pytest.fixture
-def statements() -> Callable[[Callable[[], object]], list[str]]:
-    """What an action asks the database for holds."""
-
-    def of(action: Callable[[], object]) -> list[str]:
-        with CaptureQueriesContext(connection) as seen:
-            action()
-        return [each["sql"] for each in seen if 'FROM "workflows_hold"' in each["sql"]]
-
-    return of
 
 
 @pytest.fixture
@@ -160,12 +147,10 @@ def test_it_is_put_together_once_and_planned_once(
     assert len(prepared() - before) == 1
 
 
-def test_it_is_noted_among_the_statements_with_its_values(
-    holds: list[str],
-    reviewer: User,
-    statements: Callable[[Callable[[], object]], list[str]],
-) -> None:
-    [noted] = statements(lambda: Listing(Viewer(reviewer), "open", QueueFilters())[0:FIRST])
+def test_it_is_noted_among_the_statements_with_its_values(holds: list[str], reviewer: User) -> None:
+    with CaptureQueriesContext(connection) as seen:
+        Listing(Viewer(reviewer), "open", QueueFilters())[0:FIRST]
+    [noted] = [each["sql"] for each in seen if 'FROM "workflows_hold"' in each["sql"]]
     assert "%s" not in noted
     assert f"'user:{reviewer.pk}'" in noted
 
