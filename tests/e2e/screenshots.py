@@ -1,13 +1,15 @@
-"""`make screenshots`: the pictures of the documentation, taken from a demo of its own.
+"""`make screenshots`: pictures of every page, taken from a demo instance of their own.
 
-Every page is in them, as the person sees it whose page it is: light and dark, wide and narrow, and
-some in French. A page of the URLconf without a picture fails the command.
+Each page is shown in light and dark, 1440 and 390 px wide, and some pages in French, signed in as
+a person with the matching role. A page of the URLconf without a picture fails the command. All
+pictures go below `var/`; the few that `docs/tour.md` shows are copied to `docs/screenshots`.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,7 +31,17 @@ from tests.e2e.staging import Stage
 from tests.e2e.test_review import sign_in
 from tests.receiver import Receiver, receiving
 
-FOLDER = ROOT / "docs" / "screenshots"
+FOLDER = ROOT / "var" / "screenshots"
+DOCUMENTED_FOLDER = ROOT / "docs" / "screenshots"
+#: The pictures that the documentation shows.
+DOCUMENTED = (
+    "queue-light-1440.png",
+    "decision-edited-light-1440.png",
+    "run-light-1440.png",
+    "plan-change-light-1440.png",
+    "history-light-1440.png",
+    "insights-dark-1440.png",
+)
 SIZES = {1440: 900, 390: 844}
 #: A palette is enough for our pages, and a third of the size.
 COLOURS = 256
@@ -61,6 +73,9 @@ def main(folder: Path = FOLDER, *, whole: bool = False, only: tuple[str, ...] = 
             page.context.close()
         missed = [] if only else without_a_picture(chromium, product, places)
         chromium.close()
+    for name in DOCUMENTED:
+        if (folder / name).exists():
+            shutil.copyfile(folder / name, DOCUMENTED_FOLDER / name)
     if missed:
         print(f"These pages have no picture: {', '.join(missed)}", file=sys.stderr)
     return 1 if missed else 0
