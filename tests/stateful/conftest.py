@@ -1,4 +1,8 @@
-"""Profiles of the state machine; `--hypothesis-profile=ci` is the usual one where CI is set."""
+"""Profiles of the state machine.
+
+`dev` and `ci` (the default where CI is set) play the same histories every time.  `nightly`, the
+profile of `make test-long`, plays other ones on every run.
+"""
 
 import os
 
@@ -15,6 +19,7 @@ for _name, (_examples, _steps) in PROFILES.items():
         max_examples=_examples,
         stateful_step_count=_steps,
         deadline=None,
+        derandomize=_name != "nightly",
         print_blob=True,
         suppress_health_check=list(HealthCheck),
     )

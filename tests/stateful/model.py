@@ -81,8 +81,9 @@ class Model:
     ended: Counter[str] = field(default_factory=Counter)
     succeeded: set[str] = field(default_factory=set)
     tries: Counter[str] = field(default_factory=Counter)
-    #: The plan's revisions.
+    #: The plan's revisions, and before them those that a fork took its tasks over from.
     plans: list[Plan] = field(default_factory=list)
+    ancestors: list[Plan] = field(default_factory=list)
     layer: int = -1
     signed: bool = False
     records: int = 0

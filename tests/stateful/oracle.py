@@ -82,15 +82,16 @@ def leaves(plan: Plan) -> set[str]:
 
 
 def status_fits(status: str, plans: Sequence[Plan], ends: Mapping[str, Outcome]) -> bool:
-    """Whether an execution that ran to its end may have this status; `plans` are its revisions.
+    """Whether an execution that ran to its end may have this status.
 
-    Whether a failed task is a leaf is asked when it fails, so that one which was a leaf in some
-    revisions alone leaves both ends open.
+    `plans` are its revisions, those of its ancestors included; the last one is the plan it ended
+    with.  A failed leaf of that plan fails the run.  A leaf that failed and got a reader later
+    leaves both ends open: no change of the plan takes a failure back.
     """
     kept = [leaves(plan) & ends.keys() for plan in plans]
-    failed_always = any(ends[name].is_failure for name in set.intersection(*kept))
+    fails_now = any(ends[name].is_failure for name in kept[-1])
     failed_once = any(ends[name].is_failure for name in set.union(*kept))
-    return failed_once if status == "FAILED" else not failed_always
+    return failed_once if status == "FAILED" else not fails_now
 
 
 def _end(task: Any, told: Told, ends: Mapping[str, Outcome | None]) -> Outcome:

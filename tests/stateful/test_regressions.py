@@ -9,8 +9,13 @@ from tests.catalogue import stock_catalogue
 from tests.stateful import tools
 from tests.stateful.workers import Sleeper, dies_at, mortal_processes, work
 from workflows.jobs import run_to_rest
-from workflows.models import Execution
-from workflows.services import parse_command, start_execution, submit_command
+from workflows.models import Checkpoint, Execution
+from workflows.services import (
+    fork_execution,
+    parse_command,
+    start_execution,
+    submit_command,
+)
 
 EPOCH = "2000-01-01T00:00Z"
 
@@ -79,3 +84,40 @@ def test_a_worker_that_sleeps_through_a_claim_lands_nothing(execution: Execution
     execution.refresh_from_db()
     assert (execution.version, execution.status) == (0, "PENDING")
     assert rescued(execution).status == "COMPLETED"
+
+
+def test_a_failed_task_that_loses_its_last_reader_fails_the_run(
+    transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 310050338832052203113649322355953870982, shortened.
+
+    `modify_args` took the only reference to the failed task away.  Nothing read the failed task
+    from then on, so it was a leaf that had failed, and the run (and each fork of it) ended
+    COMPLETED.
+    """
+    monkeypatch.setenv("HOLDPOINT_TEST_LEDGER", str(tmp_path / "ledger.jsonl"))
+    stock_catalogue()
+    plan = {
+        "tasks": [
+            {"id": "t0", "type": "tool", "tool": "statekit.fail", "arguments": {"value": ["t0"]}},
+            {
+                "id": "t1",
+                "type": "tool",
+                "tool": "statekit.look",
+                "arguments": {"value": ["t1", {"$from": "t0"}]},
+            },
+        ]
+    }
+    policy = {"ail": {"enabled": True, "agent": "external"}}
+    found = start_execution(actor=None, plan=plan, policy=policy)
+    assert run_to_rest(found.pk).status == "AWAITING_AGENT"
+    changed = {"kind": "modify_args", "task_id": "t1", "arguments": {"value": "changed"}}
+    assert command(found, **changed) == "applied"
+    assert command(found, kind="continue") == "applied"
+    ended = run_to_rest(found.pk)
+    statuses = dict(ended.attempts.filter(settled=True).values_list("task_id", "status"))
+    assert statuses == {"t0": "FAILED", "t1": "SUCCEEDED"}
+    assert ended.status == "FAILED"
+    last = Checkpoint.objects.filter(execution=ended).latest("layer")
+    fork = fork_execution(execution=ended, checkpoint=last, actor=None)
+    assert run_to_rest(fork.pk).status == "FAILED"

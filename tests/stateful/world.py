@@ -66,6 +66,10 @@ class World:
             execution=Execution.objects.get(pk=parent.id), checkpoint=checkpoint, actor=None
         )
         model = self._add(execution, Told(inputs=INPUTS, inherited=inherited))
+        own = range(1, checkpoint.revision + 1)
+        revisions = [journal.load_revision(parent.id, number).plan for number in own]
+        model.plans = [*parent.ancestors, *revisions, model.plan]
+        model.ancestors = [*parent.ancestors, *revisions]
         model.layer = checkpoint.layer
         model.context = dict(checkpoint.context)
         self.sync(model)

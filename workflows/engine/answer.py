@@ -13,7 +13,13 @@ def events_for(
     run: Run, command: object, planner: Planner, actor: str, max_replans: int
 ) -> tuple[ev.Event, ...]:
     """What `command` causes; a replan is taken to the planner first."""
-    facts = Facts(revision=run.revision, policy=run.policy, actor=actor, max_replans=max_replans)
+    facts = Facts(
+        revision=run.revision,
+        policy=run.policy,
+        actor=actor,
+        max_replans=max_replans,
+        settled=run.settled,
+    )
     if isinstance(command, Replan):
         decide(run.state, command, facts)
         command = ask_planner(run, planner, command)

@@ -303,6 +303,8 @@ class PlanRevised(_Event):
     # What speaks for each added task, and the review that let the change pass.
     why: dict[str, Any] = {}
     hold_id: str | None = None
+    # Whether the change leaves a task without readers that has failed already.
+    failed_leaf: bool = False
     plan: Any = KeptApart
     layers: Any = KeptApart
 

@@ -303,6 +303,7 @@ def _(event: ev.PlanRevised, state: ExecutionState) -> ExecutionState:
         state,
         revision=event.revision,
         total_layers=event.total_layers,
+        failed_leaf=state.failed_leaf or event.failed_leaf,
         replans=replans,
         skips=frozenset(),
         approved=False,

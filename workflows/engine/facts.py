@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .dag import Revision
 from .policy import Policy
+from .ports import Settled
 from .structure import Problem
 
 
@@ -23,11 +24,21 @@ class Refused(Exception):
         self.problems = tuple(problems)
 
 
+def nothing_settled(task_ids: Sequence[str]) -> Mapping[str, Settled]:
+    """The results of a run in which no task has ended yet."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a decision may look at besides the state.  `actor` is who commands, as text."""
+    """What a decision may look at besides the state.
+
+    `actor` names the sender of the command.  `settled` returns how the named tasks ended; tasks
+    that have not ended are left out.
+    """
 
     revision: Revision
     policy: Policy
     actor: str
     max_replans: int = 3
+    settled: Callable[[Sequence[str]], Mapping[str, Settled]] = nothing_settled

@@ -9,11 +9,8 @@ from .dag import CapabilityTask, CodeTask, ToolTask
 from .dataflow import condition_holds, resolve
 from .ports import Run, Settled
 from .state import ExecutionState, SkipReason
-from .status import TaskStatus
 
 Spec = ToolTask | CodeTask | CapabilityTask
-
-_BAD = (TaskStatus.FAILED, TaskStatus.REJECTED)
 
 
 class Known(Protocol):
@@ -58,7 +55,7 @@ def skip_reason(task: Spec, settled: Mapping[str, Settled], run: Known) -> SkipR
     """
     mine = {need: settled[need] for need in task.needs if need in settled}
     needs = mine.values()
-    if any(need.status in _BAD or need.skip is SkipReason.UPSTREAM_FAILED for need in needs):
+    if any(need.is_failure for need in needs):
         return SkipReason.UPSTREAM_FAILED
     # What a command skipped counts as done, without an output.
     if any(need.skip not in (None, SkipReason.COMMAND) for need in needs):

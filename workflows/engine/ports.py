@@ -63,6 +63,12 @@ class Settled:
     skip: SkipReason | None = None
     inputs: Any = None
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether the task failed, was rejected, or was skipped because an earlier task failed."""
+        failed = self.status in (TaskStatus.FAILED, TaskStatus.REJECTED)
+        return failed or self.skip is SkipReason.UPSTREAM_FAILED
+
 
 @dataclass(frozen=True, slots=True)
 class TaskCall:

@@ -138,6 +138,19 @@ def revise(
         changed=tuple(sorted(k for k in before.keys() & after.keys() if before[k] != after[k])),
         why=why or {},
         hold_id=hold_id,
+        failed_leaf=_uncovers_failure(facts, plan, begun),
         plan=plan,
         layers=revised.layers,
     )
+
+
+def _uncovers_failure(facts: Facts, plan: Plan, begun: list[str]) -> bool:
+    """Whether a task that ended badly becomes a leaf because its last reader is gone.
+
+    Whether a task is a leaf is otherwise asked when it fails; without this check a run whose
+    leaves did not all succeed would end COMPLETED.
+    """
+    uncovered = [name for name in begun if name in plan.leaves - facts.revision.plan.leaves]
+    if not uncovered:
+        return False
+    return any(each.is_failure for each in facts.settled(uncovered).values())
