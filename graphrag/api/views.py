@@ -13,6 +13,7 @@ from rest_framework.viewsets import ReadOnlyModelViewSet
 from graphrag import catalogue, planning, ranking, retrieval
 from graphrag.api.permissions import MayPlan
 from graphrag.api.serializers import (
+    Plain,
     SuggestionSerializer,
     SuggestSerializer,
     ToolFilterSerializer,
@@ -48,6 +49,17 @@ def _found(found: retrieval.Found) -> dict[str, Any]:
     }
 
 
+def _query(
+    request: Request, shape: type[Plain], also: frozenset[str] = frozenset()
+) -> dict[str, str]:
+    """The query parameters; raises ValidationError for one that neither `shape` nor `also` has."""
+    given: dict[str, str] = request.query_params.dict()
+    unknown = sorted(given.keys() - shape().fields.keys() - also)
+    if unknown:
+        raise ValidationError({name: ["is not a known parameter"] for name in unknown}, "unknown")
+    return given
+
+
 @extend_schema_view(
     list=extend_schema(
         summary="Tools of the catalogue",
@@ -78,12 +90,7 @@ class ToolViewSet(ToolViews):
         return rows
 
     def _filters(self) -> dict[str, Any]:
-        given = self.request.query_params.dict()
-        asked = ToolFilterSerializer(data=given)
-        unknown = sorted(given.keys() - asked.fields.keys() - _OF_PAGES)
-        if unknown:
-            words = ["is not a known parameter"]
-            raise ValidationError(dict.fromkeys(unknown, words), "unknown")
+        asked = ToolFilterSerializer(data=_query(self.request, ToolFilterSerializer, _OF_PAGES))
         asked.is_valid(raise_exception=True)
         return dict(asked.validated_data)
 
@@ -120,7 +127,9 @@ class ToolViewSet(ToolViews):
     @action(detail=False, methods=["get", "post"], pagination_class=None)
     def search(self, request: Request) -> Response:
         """Enabled tools that fit a question in plain words, best first."""
-        return self._search(request.query_params if request.method == "GET" else request.data)
+        if request.method == "GET":
+            return self._search(_query(request, ToolSearchSerializer))
+        return self._search(request.data)
 
     @extend_schema(
         summary="Suggest a plan for an intent",

@@ -20,7 +20,7 @@ from reviews.models import Backtest
 from workflows import access, publishing, rulebook
 from workflows.api.executions import number_of
 from workflows.api.once import once
-from workflows.api.parsers import asked_for, object_body
+from workflows.api.parsers import asked_for, no_parameters, object_body
 from workflows.api.permissions import HasRole, HasScope, caller, require
 from workflows.api.problems import register
 from workflows.api.schema import BODY, IDEMPOTENCY_KEY, problems
@@ -194,6 +194,7 @@ class BacktestView(APIView):
         responses={200: BacktestSerializer, **problems(403, 404)},
     )
     def get(self, request: Request, backtest_id: str) -> Response:
+        no_parameters(request)
         return Response(BacktestSerializer(_backtest(request, backtest_id)).data)
 
 

@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 from reviews.models_notices import Notice, NoticeKind
 from reviews.notices import inbox, words
 from reviews.notices.preferences import save_wishes, wishes_of
-from workflows.api.parsers import asked_for, object_body
+from workflows.api.parsers import asked_for, no_parameters, object_body
 from workflows.api.permissions import HasScope, caller
 from workflows.api.schema import BODY, problems
 from workflows.api.serializers import Strict
@@ -127,7 +127,7 @@ class NotificationPreferencesView(APIView):
     )
     def get(self, request: Request) -> Response:
         """Which kinds are shown to me and which are mailed."""
-        asked_for(request, also=frozenset())
+        no_parameters(request)
         return Response(self._wishes(request))
 
     @extend_schema(

@@ -22,7 +22,13 @@ from reviews.models import Decision, HumanReviewRecord
 from reviews.rights import NotAllowed
 from workflows.api.examples import RESUME
 from workflows.api.once import once
-from workflows.api.parsers import OF_PAGES, DecisionJSONParser, asked_for, object_body
+from workflows.api.parsers import (
+    OF_PAGES,
+    DecisionJSONParser,
+    asked_for,
+    no_parameters,
+    object_body,
+)
 from workflows.api.permissions import HasScope, caller, token_of
 from workflows.api.problems import register
 from workflows.api.schema import BODY, IDEMPOTENCY_KEY, IF_MATCH, problems
@@ -61,6 +67,22 @@ logs_its_refusals(ReviewInvalid, NotAllowed, Conflict, services.HoldNotFound)
 register(reveals.NothingMasked, status=404, code="not_found")
 
 
+_QUEUE_FILTERS = [
+    OpenApiParameter(
+        "tab",
+        enum=[name for name in selectors.TABS if name != "decided"],
+        description="me (default): I can decide it; groups: my groups'; claimed: by me; "
+        "open: every one I may see.",
+    ),
+    OpenApiParameter("q", description="Run, task, tool or reason."),
+    OpenApiParameter("workflow", description="Name of a workflow."),
+    OpenApiParameter("phase", enum=PHASES),
+    OpenApiParameter("reason", enum=REASONS),
+    OpenApiParameter("risk", enum=RISKS),
+    OpenApiParameter("group", description="A group that may decide it."),
+]
+
+
 class PendingView(ListAPIView[Hold]):
     """What waits for me, from the live tables."""
 
@@ -71,20 +93,7 @@ class PendingView(ListAPIView[Hold]):
 
     @extend_schema(
         operation_id="reviews_pending",
-        parameters=[
-            OpenApiParameter(
-                "tab",
-                enum=[name for name in selectors.TABS if name != "decided"],
-                description="me (default): I can decide it; groups: my groups'; claimed: by me; "
-                "open: every one I may see.",
-            ),
-            OpenApiParameter("q", description="Run, task, tool or reason."),
-            OpenApiParameter("workflow", description="Name of a workflow."),
-            OpenApiParameter("phase", enum=PHASES),
-            OpenApiParameter("reason", enum=REASONS),
-            OpenApiParameter("risk", enum=RISKS),
-            OpenApiParameter("group", description="A group that may decide it."),
-        ],
+        parameters=_QUEUE_FILTERS,
         responses={200: HoldRowSerializer(many=True), **problems(403, 422)},
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -94,7 +103,7 @@ class PendingView(ListAPIView[Hold]):
         return self.get_paginated_response([hold_row(each) for each in found or ()])
 
     def get_queryset(self) -> Listing:  # type: ignore[override]
-        asked_for(self.request, also=OF_PAGES | {"tab", "q"})
+        asked_for(self.request, also=OF_PAGES | {each.name for each in _QUEUE_FILTERS})
         tab = self.request.query_params.get("tab", "me")
         if tab not in selectors.TABS or tab == "decided":
             raise ValidationError({"tab": ["must be one of me, groups, claimed, open"]})
@@ -115,6 +124,7 @@ class PendingContextView(APIView):
     )
     def get(self, request: Request, execution_id: int) -> Response:
         """The execution, its open holds with payload and schema, tasks, messages, decisions."""
+        no_parameters(request)
         found = context.review_context(caller(request), execution_id)
         return Response(ContextSerializer(found).data)
 
@@ -394,4 +404,5 @@ class RecordView(RetrieveAPIView[HumanReviewRecord]):
         return super().get(request, *args, **kwargs)
 
     def get_queryset(self) -> QuerySet[HumanReviewRecord]:
+        no_parameters(self.request)
         return history.records(caller(self.request)).select_related("execution")

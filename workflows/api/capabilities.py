@@ -21,7 +21,7 @@ from workflows.models import Capability
 
 from .executions import visible_execution
 from .once import once
-from .parsers import asked_for, object_body
+from .parsers import asked_for, no_parameters, object_body
 from .permissions import HasRole, HasScope, caller, require
 from .problems import register
 from .schema import BODY, IDEMPOTENCY_KEY, problems
@@ -172,6 +172,7 @@ class CapabilityView(APIView):
         responses={200: CapabilitySerializer, **problems(403, 404)},
     )
     def get(self, request: Request, name: str) -> Response:
+        no_parameters(request)
         found = _rows().filter(name=name).first() if "\0" not in name else None
         if found is None:
             raise Http404

@@ -22,7 +22,7 @@ from workflows.models import Workflow
 from . import examples
 from .etags import check_if_match, unless_known, workflow_etag
 from .once import once
-from .parsers import asked_for, object_body
+from .parsers import asked_for, no_parameters, object_body
 from .permissions import AdminWrites, HasRole, HasScope, caller, require
 from .schema import BODY, ETAG, IDEMPOTENCY_KEY, IF_MATCH, IF_NONE_MATCH, problems
 from .serializers import Plain, Strict
@@ -164,6 +164,7 @@ class WorkflowView(APIView):
         responses={200: WorkflowSerializer, 304: None, **problems(403, 404)},
     )
     def get(self, request: Request, name: str) -> Response:
+        no_parameters(request)
         workflow = _workflow(request, name)
         known = unless_known(request, workflow_etag(workflow))
         return known or _shown(workflow)

@@ -22,6 +22,7 @@ from workflows.webhooks.payload import body_of
 from .executions import number_of
 from .once import once
 from .pagination import CursorPages
+from .parsers import asked_for, no_parameters
 from .schema import IDEMPOTENCY_KEY, problems
 from .serializers import Plain
 from .webhooks import WEBHOOK_ID, WebhookBase
@@ -91,9 +92,7 @@ class DeliveriesView(WebhookBase, ListAPIView[WebhookDelivery]):
 
     def get_queryset(self) -> QuerySet[WebhookDelivery]:
         endpoint = self.endpoint(self.request, self.kwargs["webhook_id"])
-        asked = DeliveryFilterSerializer(data=self.request.query_params.dict())
-        asked.is_valid(raise_exception=True)
-        return endpoint.deliveries.filter(**asked.validated_data)
+        return endpoint.deliveries.filter(**asked_for(self.request, DeliveryFilterSerializer))
 
     @extend_schema(
         operation_id="webhook_deliveries_list",
@@ -126,6 +125,7 @@ class DeliveryView(_DeliveryBase):
         responses={200: WholeDeliverySerializer, **problems(403, 404)},
     )
     def get(self, request: Request, webhook_id: str, delivery_id: str) -> Response:
+        no_parameters(request)
         delivery = self.delivery(request, webhook_id, delivery_id)
         return Response(WholeDeliverySerializer(delivery).data)
 

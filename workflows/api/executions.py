@@ -26,7 +26,7 @@ from . import examples
 from .etags import execution_etag, unless_known
 from .once import once
 from .pagination import Merged
-from .parsers import asked_for, object_body
+from .parsers import asked_for, no_parameters, object_body
 from .permissions import HasRole, HasScope, caller, require
 from .schema import BODY, ETAG, EXECUTION_ID, IDEMPOTENCY_KEY, IF_NONE_MATCH, problems
 from .serializers import (
@@ -203,6 +203,7 @@ class ExecutionView(APIView):
         responses={200: ExecutionSerializer, 304: None, **problems(403, 404)},
     )
     def get(self, request: Request, execution_id: str) -> Response:
+        no_parameters(request)
         execution = visible_execution(request, execution_id)
         etag = execution_etag(execution.version)
         known = unless_known(request, etag)
@@ -217,6 +218,7 @@ class CheckpointsView(ListAPIView[Checkpoint]):
     serializer_class = CheckpointSerializer
 
     def get_queryset(self) -> QuerySet[Checkpoint]:
+        asked_for(self.request)
         execution = visible_execution(self.request, self.kwargs["execution_id"])
         return Checkpoint.objects.filter(execution=execution)
 
@@ -238,6 +240,7 @@ class MessagesView(ListAPIView[ExecutionEvent]):
     serializer_class = SaidSerializer
 
     def get_queryset(self) -> QuerySet[ExecutionEvent]:
+        asked_for(self.request)
         execution = visible_execution(self.request, self.kwargs["execution_id"])
         return ExecutionEvent.objects.filter(execution=execution, kind="message_added")
 

@@ -78,7 +78,12 @@ def asked_for(
     unknown = sorted(given.keys() - asked.fields.keys())
     if unknown:
         known = ", ".join(sorted({*asked.fields, *also}))
-        words = [f"is not a known parameter; there are: {known}"]
+        words = [f"is not a known parameter; there are: {known or 'none'}"]
         raise ValidationError(dict.fromkeys(unknown, words), code="unknown")
     asked.is_valid(raise_exception=True)
     return dict(asked.validated_data)
+
+
+def no_parameters(request: Request) -> None:
+    """Refuse every query parameter, as an operation that takes none does."""
+    asked_for(request, also=frozenset())

@@ -21,7 +21,7 @@ from workflows.models import ApiToken
 from . import examples
 from .executions import number_of
 from .once import once
-from .parsers import asked_for, object_body
+from .parsers import asked_for, no_parameters, object_body
 from .permissions import HasRole, HasScope, caller, has_scope, require
 from .schema import BODY, IDEMPOTENCY_KEY, problems
 from .serializers import Strict
@@ -146,6 +146,7 @@ class TokenView(APIView):
         responses={200: TokenSerializer, **problems(403, 404)},
     )
     def get(self, request: Request, token_id: str) -> Response:
+        no_parameters(request)
         return Response(TokenSerializer(self._mine(request, token_id).get()).data)
 
     @extend_schema(

@@ -22,7 +22,7 @@ from workflows.wire import WIRE_TYPES
 from .executions import number_of
 from .once import once
 from .pagination import CursorPages
-from .parsers import object_body
+from .parsers import asked_for, no_parameters, object_body
 from .permissions import HasRole, HasScope, MaySubscribe, caller
 from .schema import BODY, IDEMPOTENCY_KEY, problems
 from .serializers import Strict
@@ -121,6 +121,7 @@ class WebhooksView(WebhookBase, ListAPIView[WebhookEndpoint]):
     serializer_class = WebhookSerializer
 
     def get_queryset(self) -> QuerySet[WebhookEndpoint]:
+        asked_for(self.request)
         return endpoints.endpoints_of(caller(self.request))
 
     @extend_schema(
@@ -162,6 +163,7 @@ class WebhookView(WebhookBase):
         responses={200: WebhookSerializer, **problems(403, 404)},
     )
     def get(self, request: Request, webhook_id: str) -> Response:
+        no_parameters(request)
         return Response(WebhookSerializer(self.endpoint(request, webhook_id)).data)
 
     @extend_schema(
