@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from workflows.engine.dataflow import condition_holds, expression_error
+from workflows.engine.expressions import Budget
 from workflows.engine.ports import AgentAnswer, AgentQuestion
 
 
@@ -49,8 +50,9 @@ class RuleAgent:
     def decide(self, question: AgentQuestion) -> AgentAnswer:
         settings = RuleSettings.model_validate(dict(question.settings))
         facts = _facts(question)
+        budget = Budget()
         for rule in settings.rules:
-            if condition_holds(rule.when, facts):
+            if condition_holds(rule.when, facts, budget):
                 return AgentAnswer(
                     decision=rule.decision,
                     reason=rule.reason or f"rule: {rule.when}",

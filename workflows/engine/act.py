@@ -87,7 +87,15 @@ def _(move: OpenHolds, run: Run, ports: Ports) -> None:
         run.record(*spared)
         return
     for gate in move.gates:
-        run.record(opening(run, gate, ports))
+        try:
+            opened = opening(run, gate, ports)
+        except TaskFailed as failure:
+            # There is nothing to review: the inputs that a person would see cannot be resolved.
+            if gate.task_id is None:
+                raise
+            run.record(_failed(run, gate.task_id, Failure(failure.message), inputs=None))
+        else:
+            run.record(opened)
 
 
 # --- layers -------------------------------------------------------------------------------------

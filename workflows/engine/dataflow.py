@@ -6,39 +6,48 @@ from collections.abc import Mapping
 from typing import Any
 
 from .dag import is_reference
-from .expressions import ExpressionError, evaluate
+from .expressions import Budget, ExpressionError, evaluate
 from .expressions import expression_error as expression_error
 from .faults import TaskFailed
 
 
 def resolve(value: Any, sources: Mapping[str, Any]) -> Any:
-    """`value` with every `{"$from": name, "select": expression}` replaced by what it names."""
+    """`value` with every `{"$from": name, "select": expression}` replaced by what it names.
+
+    All expressions in `value` share one budget.
+    """
+    return _resolve(value, sources, Budget())
+
+
+def _resolve(value: Any, sources: Mapping[str, Any], budget: Budget) -> Any:
     if is_reference(value):
-        return _fetch(value, sources)
+        return _fetch(value, sources, budget)
     if isinstance(value, dict):
-        return {key: resolve(item, sources) for key, item in value.items()}
+        return {key: _resolve(item, sources, budget) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [resolve(item, sources) for item in value]
+        return [_resolve(item, sources, budget) for item in value]
     return value
 
 
-def _fetch(reference: Mapping[str, Any], sources: Mapping[str, Any]) -> Any:
+def _fetch(reference: Mapping[str, Any], sources: Mapping[str, Any], budget: Budget) -> Any:
     found = sources.get(reference["$from"])
     select = reference.get("select")
     if select is None:
         return found
-    return search(select, found)
+    return search(select, found, budget)
 
 
-def search(expression: str, value: Any) -> Any:
+def search(expression: str, value: Any, budget: Budget | None = None) -> Any:
     """Evaluate `expression` over `value`; an evaluation error fails the task for good."""
     try:
-        return evaluate(expression, value)
+        return evaluate(expression, value, budget)
     except ExpressionError as error:
         raise TaskFailed(f"expression {expression!r}: {error}", retryable=False) from error
 
 
-def condition_holds(expression: str, sources: Mapping[str, Any]) -> bool:
+def condition_holds(
+    expression: str, sources: Mapping[str, Any], budget: Budget | None = None
+) -> bool:
     """Whether a `when` holds, by JMESPath's own idea of truth (empty values are false)."""
-    found = search(expression, dict(sources))
+    found = search(expression, dict(sources), budget)
     return not (found is None or found is False or found in ("", [], {}))

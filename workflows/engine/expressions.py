@@ -1,41 +1,165 @@
-"""JMESPath, compiled once and never raising anything but its own error."""
+"""JMESPath within a budget: the only place where expressions are compiled and evaluated.
+
+A short expression can ask for unbounded work: `[@,@]|[@,@]|…` doubles its result with every pipe,
+and `to_string` or `==` then walks all of it. Steps are counted, not seconds, so that an expression
+over the same value always ends the same way, on any machine.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from math import log2
+from typing import Any, Final
 
 import jmespath
-from jmespath.exceptions import JMESPathError
+from jmespath import ast
+from jmespath.exceptions import JMESPathError, JMESPathTypeError
+from jmespath.functions import Functions
+from jmespath.lexer import Lexer
+from jmespath.parser import Parser
+from jmespath.visitor import Options, TreeInterpreter
 
 from .json_values import BoundedJSONError, Limits, check_value
 
-#: Without these an expression only picks from what is there.
-_MAKERS = ("`", "(")
-#: How much a value may hold is asked where it comes in.
-_ANY_SIZE = Limits(nodes=10**9, key_length=10**9, string_length=10**9)
+#: Characters of one expression.
+MAX_LENGTH: Final = 4096
+#: Brackets, operators and projections inside each other.
+MAX_DEPTH: Final = 100
+#: Steps of one evaluation. A step takes about half a microsecond.
+MAX_STEPS: Final = 100_000
+#: Size of a result or of a value that a function walks through, as if nothing in it were shared.
+MAX_BYTES: Final = 2 * 1024 * 1024
 
-TOO_DEEP = "is nested too deeply"
+TOO_DEEP: Final = "is nested too deeply"
+
+#: Values may be nested this deeply while an expression is evaluated; a result only 64 levels.
+_VALUE_DEPTH: Final = 200
+#: Longest message of an error: the library repeats the whole expression in its own.
+_MESSAGE_LENGTH: Final = 1000
+#: Size of a list entry, an object entry, or a number.
+_ENTRY_BYTES: Final = 8
+#: How much one step pays for.
+_BYTES_A_STEP: Final = 40  # of a value that is compared or written as text
+_ENTRIES_A_STEP: Final = 4  # of a list that is copied or looked through
+_CHARACTERS_A_STEP: Final = 256  # of a text that is copied or searched
+_DIGITS_A_STEP: Final = 200_000  # of a whole number, squared, that is read or written
+#: What the call of a function or a comparison takes besides.
+_CALL_STEPS: Final = 3
+#: Digits that Python reads as a whole number.
+_MAX_DIGITS: Final = 4300
+#: Characters that Python's text search may look at, in the worst case, for each one of the text.
+_SEARCH_FACTOR: Final = 100
+
+#: Nodes whose value can be larger than what they were given, or hold what JSON cannot.
+_GROWING: Final = frozenset(
+    {"literal", "expref", "function_expression", "multi_select_list", "multi_select_dict"}
+)
+_OPENING: Final = frozenset({"lparen", "lbracket", "lbrace", "filter"})
+_CLOSING: Final = frozenset({"rparen", "rbracket", "rbrace"})
+#: Functions that take the same time whatever they are given.
+_CONSTANT_TIME: Final = frozenset({"length", "type", "to_array", "not_null"})
+_BY_KEY: Final = frozenset({"sort_by", "min_by", "max_by"})
+
+#: What a result may hold; its size is checked against a budget before.
+_ANY_SIZE: Final = Limits(max_bytes=10**9, nodes=10**9, key_length=10**9, string_length=10**9)
 
 
 class ExpressionError(ValueError):
-    """An expression that is not JMESPath, or cannot be worked out over a value."""
+    """An expression that is not JMESPath, or that cannot be evaluated over a value."""
 
 
-@lru_cache(maxsize=4096)
-def compiled(expression: str) -> Any:
-    """A compiled expression; raises ExpressionError."""
+class BudgetExceeded(ExpressionError):
+    """The evaluation needs more steps, or makes larger values, than its budget allows."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """What one or several evaluations may use together; `steps` is what is left."""
+
+    steps: int = MAX_STEPS
+    max_bytes: int = MAX_BYTES
+
+    def charge(self, steps: int) -> None:
+        """Use up `steps`; raises BudgetExceeded when they are not there."""
+        self.steps -= steps
+        if self.steps < 0:
+            raise BudgetExceeded("needs more steps than an expression may take")
+
+    def check_size(self, size: int) -> None:
+        """Raise BudgetExceeded for a value of more than `max_bytes`."""
+        if size > self.max_bytes:
+            raise BudgetExceeded(f"makes a value of more than {self.max_bytes} bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A parsed expression. `grows`: its result can be larger than the value it is given."""
+
+    parsed: Mapping[str, Any]
+    grows: bool
+
+
+def compiled(expression: str) -> Compiled:
+    """The parsed expression, from a cache; raises ExpressionError."""
+    if len(expression) > MAX_LENGTH:
+        raise ExpressionError(f"is longer than {MAX_LENGTH} characters")
+    return _compiled_short(expression) if len(expression) <= 256 else _compiled_long(expression)
+
+
+@lru_cache(maxsize=2048)
+def _compiled_short(expression: str) -> Compiled:
+    return _compile(expression)
+
+
+# A parsed expression of 4096 characters can take a megabyte.
+@lru_cache(maxsize=32)
+def _compiled_long(expression: str) -> Compiled:
+    return _compile(expression)
+
+
+def _compile(expression: str) -> Compiled:
     try:
-        return jmespath.compile(expression)
+        _check_brackets(expression)
+        parsed = jmespath.compile(expression).parsed
     except JMESPathError as error:
-        raise ExpressionError(str(error)) from error
+        raise ExpressionError(_shortened(str(error))) from error
     except RecursionError:
-        # Two thousand brackets are enough for the parser to run out of stack.
         raise ExpressionError(TOO_DEEP) from None
+    finally:
+        # The library keeps 512 expressions of any size; the caches here are bounded.
+        Parser.purge()
+    return Compiled(parsed, _check_tree(parsed))
+
+
+def _check_brackets(expression: str) -> None:
+    """Refuse brackets that are nested too deeply before the parser follows them."""
+    depth = 0
+    for token in Lexer().tokenize(expression):
+        if token["type"] in _OPENING:
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise ExpressionError(TOO_DEEP)
+        elif token["type"] in _CLOSING:
+            depth -= 1
+
+
+def _check_tree(parsed: Mapping[str, Any]) -> bool:
+    """Whether the result can be larger than the value; raises ExpressionError for a deep tree."""
+    grows = False
+    level = [parsed]
+    for _ in range(MAX_DEPTH):
+        grows = grows or any(node["type"] in _GROWING for node in level)
+        # The children of a slice are numbers.
+        level = [child for node in level for child in node["children"] if isinstance(child, dict)]
+        if not level:
+            return grows
+    raise ExpressionError(TOO_DEEP)
 
 
 def expression_error(expression: str) -> str | None:
-    """Why `expression` is not JMESPath, or None."""
+    """Why `expression` cannot be used, or None."""
     try:
         compiled(expression)
     except ExpressionError as error:
@@ -43,25 +167,249 @@ def expression_error(expression: str) -> str | None:
     return None
 
 
-def evaluate(expression: str, value: Any) -> Any:
-    """The expression over `value`, as something that JSON can hold; raises ExpressionError."""
+def evaluate(expression: str, value: Any, budget: Budget | None = None) -> Any:
+    """The result of the expression over `value`, which JSON can hold; raises ExpressionError.
+
+    Several expressions that belong together share one `budget`; without it this one has its own.
+    """
+    budget = budget or Budget()
+    meter = _Meter(budget)
     try:
-        found = compiled(expression).search(value)
-    except (JMESPathError, ExpressionError) as error:
-        raise ExpressionError(str(error)) from error
+        tree = compiled(expression)
+        result = _Interpreter(meter).visit(tree.parsed, value)
+        if tree.grows:
+            # The check below walks shared parts as often as they appear.
+            budget.charge(meter.size(result) // _BYTES_A_STEP)
+            check_value(result, _ANY_SIZE)
+    except ExpressionError:
+        raise
+    except JMESPathTypeError as error:
+        raise ExpressionError(_type_error(error)) from None
+    except BoundedJSONError as error:
+        raise ExpressionError(f"its result cannot be stored: {error}") from None
+    except JMESPathError as error:
+        raise ExpressionError(_shortened(str(error))) from error
     except RecursionError:
         raise ExpressionError(TOO_DEEP) from None
     except Exception as error:
         # The library lets Python's own errors through: a slice with step 0, a list of mixed types.
-        raise ExpressionError(f"{type(error).__name__}: {error}") from error
-    if any(sign in expression for sign in _MAKERS):
-        _check(found)
-    return found
+        raise ExpressionError(_shortened(f"{type(error).__name__}: {error}")) from error
+    return result
 
 
-def _check(found: Any) -> None:
-    """Literals and functions make what no JSON has: NaN, infinity, NUL, half a surrogate pair."""
-    try:
-        check_value(found, _ANY_SIZE)
-    except BoundedJSONError as error:
-        raise ExpressionError(f"what it gives cannot be stored: {error}") from None
+def _type_error(error: JMESPathTypeError) -> str:
+    """The library's message without the value, which may be of any size."""
+    return (
+        f"In function {error.function_name}(), invalid type for value, expected one of: "
+        f'{error.expected_types}, received: "{error.actual_type}"'
+    )
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= _MESSAGE_LENGTH else f"{message[:_MESSAGE_LENGTH]} …"
+
+
+class _Meter:
+    """Charges a budget for what an evaluation does."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        # The value is kept beside its size: its id must not be given to another one.
+        self._sizes: dict[int, tuple[Any, int]] = {}
+
+    def size(self, value: Any) -> int:
+        """Bytes of `value`, counting a shared part as often as it appears.
+
+        Raises BudgetExceeded for more than the budget allows, without walking through the rest.
+        """
+        return self._size(value, 0)
+
+    def _size(self, value: Any, depth: int) -> int:
+        if isinstance(value, str):
+            size = _ENTRY_BYTES + len(value)
+        elif isinstance(value, dict | list | tuple):
+            return self._container_size(value, depth)
+        elif isinstance(value, int):
+            digits = value.bit_length() // 3
+            self.digits(digits)
+            size = _ENTRY_BYTES + digits
+        else:
+            return _ENTRY_BYTES
+        self.budget.check_size(size)
+        return size
+
+    def _container_size(self, value: Any, depth: int) -> int:
+        if (known := self._sizes.get(id(value))) is not None:
+            return known[1]
+        if depth > _VALUE_DEPTH:
+            raise ExpressionError(TOO_DEEP)
+        budget = self.budget
+        budget.charge(1 + len(value) // _ENTRIES_A_STEP)
+        size = _ENTRY_BYTES
+        if isinstance(value, dict):
+            size += sum(map(len, value))
+            value_parts = value.values()
+        else:
+            value_parts = value
+        for part in value_parts:
+            size += self._size(part, depth + 1)
+            if size > budget.max_bytes:
+                budget.check_size(size)
+        self._sizes[id(value)] = (value, size)
+        return size
+
+    def digits(self, count: int) -> None:
+        """Charge for reading or writing a whole number, which takes the square of its length."""
+        self.budget.charge(count * count // _DIGITS_A_STEP)
+
+    def comparison(self, left: Any, right: Any) -> None:
+        """Charge for `left == right` or `left < right`, which stop where the shorter one ends."""
+        self.budget.charge(_CALL_STEPS)
+        if isinstance(left, str) and isinstance(right, str):
+            self.budget.charge(min(len(left), len(right)) // _CHARACTERS_A_STEP)
+        elif _may_be_equal(left, right):
+            self.budget.charge(min(self.size(left), self.size(right)) // _BYTES_A_STEP)
+
+    def copy(self, value: Any) -> None:
+        """Charge for looking at each entry or character of a value once."""
+        if isinstance(value, str):
+            self.budget.charge(len(value) // _CHARACTERS_A_STEP)
+        elif isinstance(value, dict | list):
+            self.budget.charge(len(value) // _ENTRIES_A_STEP)
+
+    def sorting(self, keys: list[Any]) -> None:
+        """Charge for putting `keys` in order."""
+        count = len(keys)
+        longest = max((len(key) for key in keys if isinstance(key, str)), default=0)
+        each = 1 + longest // _CHARACTERS_A_STEP
+        self.budget.charge(int(count * log2(count + 1) * each) // _ENTRIES_A_STEP)
+
+
+def _may_be_equal(left: Any, right: Any) -> bool:
+    """Whether a comparison looks into two values at all."""
+    if not isinstance(left, dict | list) or type(left) is not type(right):
+        return False
+    return len(left) == len(right)
+
+
+class _Functions(Functions):
+    """The functions of JMESPath, each charged for before it runs."""
+
+    def __init__(self, meter: _Meter) -> None:
+        super().__init__()
+        self._meter = meter
+
+    def call_function(self, function_name: str, resolved_args: Iterable[Any]) -> Any:
+        arguments = list(resolved_args)
+        self._meter.budget.charge(_CALL_STEPS)
+        self._charge(function_name, arguments)
+        result = super().call_function(function_name, arguments)
+        if isinstance(result, str):
+            self._meter.budget.check_size(len(result))
+            self._meter.copy(result)
+        return result
+
+    def _charge(self, name: str, arguments: list[Any]) -> None:
+        if name not in _CONSTANT_TIME:
+            for each in arguments:
+                self._meter.copy(each)
+        charge = _CHARGES.get(name)
+        if charge is not None:
+            charge(self._meter, arguments)
+
+
+def _charge_contains(meter: _Meter, arguments: list[Any]) -> None:
+    if len(arguments) != 2:
+        return
+    subject, wanted = arguments
+    if isinstance(subject, list) and isinstance(wanted, str):
+        meter.budget.charge(len(subject) * (len(wanted) // _CHARACTERS_A_STEP))
+    elif isinstance(subject, list) and isinstance(wanted, dict | list):
+        for each in subject:
+            meter.comparison(each, wanted)
+    elif isinstance(subject, str) and isinstance(wanted, str):
+        factor = min(len(wanted), _SEARCH_FACTOR)
+        meter.budget.charge(len(subject) * factor // (_CHARACTERS_A_STEP * 4))
+
+
+def _charge_join(meter: _Meter, arguments: list[Any]) -> None:
+    if len(arguments) == 2 and isinstance(arguments[0], str) and isinstance(arguments[1], list):
+        separator, parts = arguments
+        size = len(separator) * len(parts)
+        size += sum(len(part) for part in parts if isinstance(part, str))
+        meter.budget.check_size(size)
+        meter.budget.charge(size // _CHARACTERS_A_STEP)
+
+
+def _charge_to_string(meter: _Meter, arguments: list[Any]) -> None:
+    for each in arguments:
+        if not isinstance(each, str):
+            meter.budget.charge(meter.size(each) // _BYTES_A_STEP)
+
+
+def _charge_to_number(meter: _Meter, arguments: list[Any]) -> None:
+    for each in arguments:
+        if isinstance(each, str) and len(each) <= _MAX_DIGITS:
+            meter.digits(len(each))
+
+
+def _charge_sort(meter: _Meter, arguments: list[Any]) -> None:
+    for each in arguments:
+        if isinstance(each, list):
+            meter.sorting(each)
+
+
+def _charge_by_key(meter: _Meter, arguments: list[Any]) -> None:
+    """The keys are worked out here too: how long a comparison takes depends on them."""
+    if len(arguments) == 2 and isinstance(arguments[0], list) and hasattr(arguments[1], "visit"):
+        values, key = arguments
+        meter.sorting([key.visit(key.expression, each) for each in values])
+
+
+_CHARGES: Final[Mapping[str, Callable[[_Meter, list[Any]], None]]] = {
+    "contains": _charge_contains,
+    "join": _charge_join,
+    "to_string": _charge_to_string,
+    "to_number": _charge_to_number,
+    "sort": _charge_sort,
+    "min": _charge_sort,
+    "max": _charge_sort,
+    **dict.fromkeys(_BY_KEY, _charge_by_key),
+}
+
+
+class _Interpreter(TreeInterpreter):
+    """JMESPath's interpreter, with a budget."""
+
+    def __init__(self, meter: _Meter) -> None:
+        super().__init__(Options(custom_functions=_Functions(meter)))
+        self._meter = meter
+        self._budget = meter.budget
+        self._visit = super().visit
+
+    def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
+        # Once for each node and each entry of a list: as `charge(1)`, without the call.
+        budget = self._budget
+        budget.steps -= 1
+        if budget.steps < 0:
+            budget.charge(0)
+        return self._visit(node, *args, **kwargs)
+
+    def visit_comparator(self, node: Any, value: Any) -> Any:
+        left, right = (self.visit(child, value) for child in node["children"])
+        self._meter.comparison(left, right)
+        compared: Any = ast.comparator(node["value"], ast.literal(left), ast.literal(right))
+        return super().visit_comparator(compared, value)
+
+    def visit_flatten(self, node: Any, value: Any) -> Any:
+        base = self.visit(node["children"][0], value)
+        if isinstance(base, list):
+            self._meter.copy(base)
+            entries = sum(len(each) if isinstance(each, list) else 1 for each in base)
+            self._budget.charge(entries // _ENTRIES_A_STEP)
+        flat: Any = ast.flatten(ast.literal(base))
+        return super().visit_flatten(flat, value)
+
+    def visit_slice(self, node: Any, value: Any) -> Any:
+        self._meter.copy(value)
+        return super().visit_slice(node, value)

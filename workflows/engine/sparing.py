@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from .bounded_json import digest
 from .events import ReviewSpared
-from .expressions import ExpressionError, evaluate
+from .expressions import Budget, ExpressionError, evaluate
 from .inputs import task_inputs
 from .moves import Gate, is_critical
 from .policy import ReviewPolicy, ReviewRules, Sparing, TriggerPhase
@@ -79,7 +79,8 @@ def judged(
 ) -> Verdict:
     """What the rules say about a review of `task`, held against `document`.
 
-    `run` is the id that samples go by.  Never raises: what cannot be worked out is reviewed.
+    `run` is the id that samples go by.  All conditions share one budget.  Never raises: when a
+    condition cannot be evaluated, a person reviews.
     """
     review = task.human_review or ReviewPolicy()
     mine = list(_for_task(review, task, phase, rules))
@@ -89,8 +90,9 @@ def judged(
     if never is not None:
         return Verdict(never, f"no rule spares it: {_NEVER_WORDS[never]}" if mine else "")
     share = share_of(run, task.id)
+    budget = Budget()
     for name, version, rule in mine:
-        verdict = _by_rule(_Named(name, version), rule, document, share)
+        verdict = _by_rule(_Named(name, version), rule, document, share, budget)
         if verdict is not None:
             return verdict
     return Verdict("no_rule")
@@ -129,7 +131,7 @@ class _Named:
 
 
 def _by_rule(
-    named: _Named, rule: Sparing, document: Mapping[str, Any], share: float
+    named: _Named, rule: Sparing, document: Mapping[str, Any], share: float, budget: Budget
 ) -> Verdict | None:
     """None when the rule does not mean this review."""
     told: dict[str, Any] = {
@@ -140,7 +142,7 @@ def _by_rule(
     }
     if rule.skip_when is not None:
         try:
-            holds = _condition(rule.skip_when, document)
+            holds = _condition(rule.skip_when, document, budget)
         except ExpressionError as error:
             return Verdict("error", f"{named} could not be worked out: {error}"[:500], **told)
         if not holds:
@@ -153,10 +155,10 @@ def _by_rule(
     return Verdict("sampled_out", f"sampled out by {named} ({fraction})", share=share, **told)
 
 
-def _condition(expression: str, document: Mapping[str, Any]) -> bool:
+def _condition(expression: str, document: Mapping[str, Any], budget: Budget) -> bool:
     """True or false; anything else is a mistake in the rule, not a reason to spare a review."""
     try:
-        found = evaluate(expression, dict(document))
+        found = evaluate(expression, dict(document), budget)
     except ExpressionError:
         raise
     except Exception as error:  # whatever a library raises, a person looks
