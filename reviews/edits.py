@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any, Final
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -49,20 +48,30 @@ class ReviewInvalid(Exception):
         return tuple(Problem(each.path, "invalid", each.message) for each in self.errors)
 
 
-class Unchanged(Enum):
-    """Stands for edits that were not given, where null would be an edit."""
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an answer to a hold changes: nothing, unless one of the fields is set.
 
-    UNCHANGED = "unchanged"
+    Absent and null edits are the same, so null cannot stand for a new output: `set_output_null`
+    does.
+    """
+
+    edits: Any = None
+    set_output_null: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        return self.edits is None and not self.set_output_null
 
 
-UNCHANGED: Final = Unchanged.UNCHANGED
+NO_CHANGE = Change()
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A checked edit: `sent` goes to the engine, `whole` is the payload as it will then be."""
+    """A checked change: `sent` goes to the engine, `whole` is the payload as it will then be."""
 
-    sent: Any
+    sent: Change
     whole: Any
 
 
@@ -98,15 +107,18 @@ def inputs_schema(execution: Execution) -> dict[str, Any]:
     return execution.workflow.inputs_schema if execution.workflow else {}
 
 
-def checked_edit(hold: Hold, edits: Any, schema: Any) -> Edit | None:
-    """What `edits` makes of the payload, or None when it changes nothing.
+def checked_edit(hold: Hold, change: Change, schema: Any) -> Edit | None:
+    """The payload as the change makes it, or None when it stays as it is.
 
-    BEFORE_EXECUTION: an object laid key by key over the inputs, null lays nothing.
-    AFTER_EXECUTION: the whole new output, which null may be.  A plan review:
-    `{"drop": [ids of added tasks]}`; what waits for them goes too.  Raises ReviewInvalid with
-    paths below "edits".
+    Edits of a BEFORE_EXECUTION hold are an object laid key by key over the inputs, those of an
+    AFTER_EXECUTION hold the whole new output, those of a plan review `{"drop": [ids of added
+    tasks]}`, which drops what waits for them too.  Raises ReviewInvalid with paths below "edits",
+    or at "set_output_null".
     """
-    if edits is UNCHANGED or (edits is None and hold.phase != TriggerPhase.AFTER_EXECUTION):
+    edits = change.edits
+    if change.set_output_null:
+        return _checked_null(hold, edits, schema)
+    if edits is None:
         return None
     if hold.reason == HoldReason.REPLAN_REVIEW:
         return _checked_drop(hold, edits)
@@ -122,7 +134,24 @@ def checked_edit(hold: Hold, edits: Any, schema: Any) -> Edit | None:
     errors = schema_errors(schema, whole) or _tool_errors(hold, whole)
     if errors:
         raise ReviewInvalid(FieldError(below("edits", each.path), each.message) for each in errors)
-    return Edit(sent=edits, whole=whole)
+    return Edit(sent=Change(edits), whole=whole)
+
+
+def _checked_null(hold: Hold, edits: Any, schema: Any) -> Edit | None:
+    """The change that sets the output of a task to null."""
+    if edits is not None:
+        raise _null_refused("cannot be given together with edits")
+    if hold.reason != HoldReason.NODE_REVIEW or hold.phase != TriggerPhase.AFTER_EXECUTION:
+        raise _null_refused("only the output of a task can be set to null")
+    if hold.payload is None:
+        return None
+    if errors := schema_errors(schema, None):
+        raise _null_refused(errors[0].message)
+    return Edit(sent=Change(set_output_null=True), whole=None)
+
+
+def _null_refused(message: str) -> ReviewInvalid:
+    return ReviewInvalid([FieldError("set_output_null", message)])
 
 
 def secret_rules(execution: Execution, schema: Any) -> Rules:
@@ -140,7 +169,7 @@ def _with_true_values(hold: Hold, edits: Any, schema: Any) -> tuple[Any, Any]:
 
     An edit without a mark is what it says: whoever knows the values may send them.
     """
-    whole = _laid_over(hold, edits)
+    whole = _laid_over(hold, edits, hold.payload)
     if not is_marked(json.dumps(edits, ensure_ascii=False)):
         return edits, whole
     view = shown_payload(hold, schema)
@@ -149,7 +178,7 @@ def _with_true_values(hold: Hold, edits: Any, schema: Any) -> tuple[Any, Any]:
         true = restored_part(edits, view)
     except NotRestorable as problem:
         raise ReviewInvalid([FieldError(below("edits", problem.path), problem.message)]) from None
-    return true, _laid_over(hold, true)
+    return true, _laid_over(hold, true, hold.payload)
 
 
 def _tool_errors(hold: Hold, whole: Any) -> tuple[FieldError, ...]:
@@ -181,16 +210,17 @@ def _checked_drop(hold: Hold, edits: Any) -> Edit | None:
     if changes.without(change, gone).is_empty:
         message = "nothing of the change would be left; reject it instead"
         raise ReviewInvalid([FieldError("edits.drop", message)])
-    return Edit(sent={"drop": sorted(wanted)}, whole=changes.payload_without(payload, gone))
+    dropped = Change({"drop": sorted(wanted)})
+    return Edit(sent=dropped, whole=changes.payload_without(payload, gone))
 
 
-def _laid_over(hold: Hold, edits: Any, payload: Any = UNCHANGED) -> Any:
+def _laid_over(hold: Hold, edits: Any, payload: Any) -> Any:
     if hold.phase != TriggerPhase.BEFORE_EXECUTION:
         return edits
     if not isinstance(edits, dict):
         message = "must be an object whose keys are laid over the task's inputs"
         raise ReviewInvalid([FieldError("edits", message)])
-    return {**_arguments(hold.payload if payload is UNCHANGED else payload), **edits}
+    return {**_arguments(payload), **edits}
 
 
 def _arguments(payload: Any) -> dict[str, Any]:
@@ -198,17 +228,17 @@ def _arguments(payload: Any) -> dict[str, Any]:
     return payload if isinstance(payload, dict) else {}
 
 
-def edits_for(hold: Hold, value: Any, shown: Any) -> Any:
-    """The edits that turn the payload into `value`; UNCHANGED when it is the same already.
+def change_to(hold: Hold, value: Any, shown: Any) -> Change:
+    """The change that turns the payload into `value`.
 
     `shown` is the payload as the person saw it, `value` what they made of it, both with marks.
 
-    Raises ReviewInvalid where no edit can say it: a removed argument.
+    Raises ReviewInvalid where no change can say it: a removed argument.
     """
     if canonical(value) == canonical(shown):
-        return UNCHANGED
+        return NO_CHANGE
     if hold.phase != TriggerPhase.BEFORE_EXECUTION:
-        return value
+        return Change(set_output_null=True) if value is None else Change(value)
     if not isinstance(value, dict):
         raise ReviewInvalid([FieldError("edits", "must be an object: the task's arguments")])
     before = _arguments(shown)
@@ -216,11 +246,13 @@ def edits_for(hold: Hold, value: Any, shown: Any) -> Any:
     if removed:
         message = "cannot be taken away; change its value instead"
         raise ReviewInvalid(FieldError(f"edits.{key}", message) for key in removed)
-    return {
-        key: item
-        for key, item in value.items()
-        if key not in before or canonical(item) != canonical(before[key])
-    }
+    return Change(
+        {
+            key: item
+            for key, item in value.items()
+            if key not in before or canonical(item) != canonical(before[key])
+        }
+    )
 
 
 def below(prefix: str, path: str) -> str:

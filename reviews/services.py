@@ -28,7 +28,7 @@ from workflows.services import CommandResult, log_refusal, submit_command
 from . import conf
 from .conflicts import Conflict, conflict
 from .denials import denials_noted
-from .edits import UNCHANGED, Edit, ReviewInvalid, checked_edit, payload_schema
+from .edits import Change, Edit, ReviewInvalid, checked_edit, payload_schema
 from .models import ANSWERS, Decision, HumanReviewRecord, ReviewClaim
 from .records import Verdict, write_record
 from .rights import NotAllowed, fresh_user, right_now
@@ -80,7 +80,7 @@ class _Answer:
 
     decision: str
     version: int
-    edits: Any
+    change: Change
     comment: str
     source: str
     grant_scope: GrantScope
@@ -101,7 +101,8 @@ def decide(
     user: User,
     decision: str,
     version: int,
-    edits: Any = UNCHANGED,
+    edits: Any = None,
+    set_output_null: bool = False,
     comment: str = "",
     source: str,
     grant_scope: GrantScope = "task",
@@ -113,16 +114,16 @@ def decide(
 
     With `undo_seconds` the decision is recorded and rests that long, see `undo`.
 
-    `edits`: see `edits.checked_edit`.  `grant_scope` and `grant_seconds` say how far an approved
-    permission reaches.  Raises HoldNotFound, NotAllowed, Conflict with the present state, or
-    ReviewInvalid with field errors (the hold stays open); each is in the command log.
+    Without `edits` (see `edits.checked_edit`) an approval changes nothing; `set_output_null` makes
+    an output null.  `grant_scope` and `grant_seconds` say how far a grant reaches.
+
+    Raises HoldNotFound, NotAllowed, Conflict with the present state, or ReviewInvalid with field
+    errors (the hold stays open); each is in the command log.
     """
-    if decision != Decision.APPROVE and edits is None:
-        edits = UNCHANGED
     answer = _Answer(
         decision=decision,
         version=version,
-        edits=edits,
+        change=Change(edits, set_output_null=set_output_null),
         comment=comment,
         source=source,
         grant_scope=grant_scope,
@@ -134,7 +135,7 @@ def decide(
         denials_noted(hold_id, user, decision, source),
     ):
         check_token(token)
-        _check_words(decision, edits, comment, undo_seconds)
+        _check_words(answer)
         return _decide_once_free(hold_id, user, answer)
 
 
@@ -198,7 +199,8 @@ def decide_command(
         user=user,
         decision=_decision_of(command),
         version=hold.execution.version if version is None else version,
-        edits=command.edits if command.has_edits else UNCHANGED,
+        edits=command.edits,
+        set_output_null=command.set_output_null,
         comment=command.feedback,
         source=source,
         grant_scope=command.grant_scope,
@@ -222,13 +224,14 @@ def _decide(hold_id: str, user: User, answer: _Answer) -> DecisionResult:
     _check_right(person, hold, answer.decision)
     _check_present(hold, answer.version)
     edit = None
-    if answer.edits is not UNCHANGED:
-        edit = checked_edit(hold, answer.edits, payload_schema(hold))
+    if not answer.change.is_empty:
+        edit = checked_edit(hold, answer.change, payload_schema(hold))
     command = ApprovalResponse(
         hold=hold.id,
         approved=answer.decision == Decision.APPROVE,
         request_changes=answer.decision == Decision.REQUEST_CHANGES,
-        **({"edits": edit.sent} if edit else {}),
+        edits=edit.sent.edits if edit else None,
+        set_output_null=edit is not None and edit.sent.set_output_null,
         feedback=answer.comment,
         grant_scope=answer.grant_scope,
         grant_seconds=answer.grant_seconds,
@@ -312,19 +315,24 @@ def check_token(token: Token | None) -> None:
         raise NotAllowed("This token does not have the scope “decide”.", "scope")
 
 
-def _check_words(decision: str, edits: Any, comment: str, undo_seconds: float) -> None:
-    errors = []
+_WITHOUT_EDITS = {
+    Decision.REJECT: "a rejection takes no edits",
+    Decision.REQUEST_CHANGES: "a request for changes takes no edits",
+}
+
+
+def _check_words(answer: _Answer) -> None:
+    decision, errors = answer.decision, []
     if decision not in ANSWERS:
         errors.append(FieldError("decision", f"must be {' or '.join(ANSWERS)}"))
-    if decision == Decision.REJECT and edits is not UNCHANGED:
-        errors.append(FieldError("edits", "a rejection takes no edits"))
-    if decision == Decision.REQUEST_CHANGES and edits is not UNCHANGED:
-        errors.append(FieldError("edits", "a request for changes takes no edits"))
-    if decision == Decision.REQUEST_CHANGES and not comment.strip():
+    elif decision in _WITHOUT_EDITS and not answer.change.is_empty:
+        path = "set_output_null" if answer.change.set_output_null else "edits"
+        errors.append(FieldError(path, _WITHOUT_EDITS[Decision(decision)]))
+    if decision == Decision.REQUEST_CHANGES and not answer.comment.strip():
         errors.append(FieldError("comment", "must say what should be changed"))
-    if not 0 <= undo_seconds <= LONGEST_UNDO:
+    if not 0 <= answer.undo_seconds <= LONGEST_UNDO:
         errors.append(FieldError("undo_seconds", f"must be between 0 and {LONGEST_UNDO}"))
-    errors += _comment_errors(comment)
+    errors += _comment_errors(answer.comment)
     if errors:
         raise ReviewInvalid(errors)
 

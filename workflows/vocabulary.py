@@ -109,7 +109,7 @@ def _edited(body: Mapping[str, Any]) -> Meant:
     name = "edited_action" if "edited_action" in body else "args"
     call = _object(name, body)
     if call is None:
-        if "edits" in body:
+        if body.get("edits") is not None:
             return Meant(APPROVE, comment=_comment(body))
         raise NotUnderstood(name, "edit needs edited_action, args or edits", "required")
     if not isinstance(call.get("args"), dict):

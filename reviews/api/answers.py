@@ -50,9 +50,9 @@ def _understood(body: dict[str, Any]) -> Meant:
 def _ours(meant: Meant, body: dict[str, Any]) -> dict[str, Any]:
     ours: dict[str, Any] = {"decision": meant.decision}
     for name, value in (("edits", meant.edits), ("comment", meant.comment)):
-        if not value:
+        if value is None or value == "":
             continue
-        if body.get(name):
+        if body.get(name) not in (None, ""):
             problem = Problem(name, "twice", "is given twice, in two vocabularies")
             raise InvalidRequest((problem,))
         ours[name] = value

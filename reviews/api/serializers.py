@@ -40,8 +40,14 @@ class ResumeSerializer(Strict):
     edits = serializers.JSONField(
         required=False,
         allow_null=True,
-        help_text="Before a task: an object laid over its inputs. After it: the whole new output, "
-        'which null may be. A plan review: {"drop": [ids]}. Left out: no change.',
+        default=None,
+        help_text="Before a task: an object laid over its inputs. After it: the whole new output. "
+        'A plan review: {"drop": [ids]}. Absent or null: no change.',
+    )
+    set_output_null = serializers.BooleanField(
+        required=False,
+        default=False,
+        help_text="After a task: approve with null in place of its output. Not beside edits.",
     )
     comment = serializers.CharField(
         required=False, allow_blank=True, max_length=MAX_COMMENT, trim_whitespace=False, default=""

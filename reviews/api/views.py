@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 
 from reviews import claims, context, extending, history, reveals, selectors, services, undo
 from reviews.conflicts import Conflict, present_state
-from reviews.edits import UNCHANGED, ReviewInvalid
+from reviews.edits import ReviewInvalid
 from reviews.filters import PHASES, REASONS, RISKS, parse_queue_filters
 from reviews.first_page import Listing
 from reviews.models import Decision, HumanReviewRecord
@@ -162,7 +162,8 @@ class ResumeView(APIView):
             user=user,
             decision=wanted["decision"],
             version=wanted["version"],
-            edits=wanted.get("edits", UNCHANGED),
+            edits=wanted["edits"],
+            set_output_null=wanted["set_output_null"],
             comment=wanted["comment"],
             source="rest",
             grant_scope=wanted["grant_scope"],

@@ -13,7 +13,7 @@ from django.views.generic import View
 
 from reviews import services, undo
 from reviews.conflicts import Conflict
-from reviews.edits import UNCHANGED, ReviewInvalid, edits_for, payload_schema, shown_payload
+from reviews.edits import NO_CHANGE, Change, ReviewInvalid, change_to, payload_schema, shown_payload
 from reviews.forms import posted_json, posted_value
 from reviews.models import ANSWERS, Decision
 from reviews.notices import inbox
@@ -120,7 +120,8 @@ class DecisionView(LoginRequiredMixin, View):
                 user=person(request),
                 decision=posted.decision,
                 version=posted.version,
-                edits=posted.edits,
+                edits=posted.change.edits,
+                set_output_null=posted.change.set_output_null,
                 comment=posted.comment,
                 source="web",
                 grant_scope=posted.asked.scope,
@@ -166,7 +167,7 @@ class _Posted:
         self.version, found = self._version()
         self.kept = kept_by(self._data, hold)
         self._value = self._read()
-        self.edits: object = UNCHANGED
+        self.change = NO_CHANGE
         self.asked = self._asked()
         self.errors = (*found, *self._value.errors, *self._decide())
 
@@ -200,10 +201,10 @@ class _Posted:
         if len(self._text) > max(LONGEST, self._shown):
             return (FieldError("", "Not all of it was shown, so it cannot be approved here."),)
         if is_plan_review(self._hold):
-            self.edits = UNCHANGED if self.kept.edits is None else self.kept.edits
+            self.change = Change(self.kept.edits)
             return self.kept.errors
         try:
-            self.edits = edits_for(self._hold, self._value.value, self._seen.payload)
+            self.change = change_to(self._hold, self._value.value, self._seen.payload)
         except ReviewInvalid as invalid:
             return _unprefixed(invalid)
         return ()
@@ -211,7 +212,7 @@ class _Posted:
     @property
     def wants_confirmation(self) -> bool:
         """An edit that its author has not seen as a diff yet (a page without scripts)."""
-        if self.edits is UNCHANGED:
+        if self.change.is_empty:
             return False
         if is_plan_review(self._hold):
             return not self.kept.confirmed
@@ -243,9 +244,11 @@ class _Posted:
         )
 
 
+def _on_page(path: str) -> str:
+    """A path of a decision below the payload that the page shows; the payload itself is ""."""
+    return "" if path == "set_output_null" else path.removeprefix("edits").removeprefix(".")
+
+
 def _unprefixed(invalid: ReviewInvalid) -> tuple[FieldError, ...]:
     """Paths as the page knows them: without "edits" in front."""
-    return tuple(
-        FieldError(each.path.removeprefix("edits").removeprefix("."), each.message)
-        for each in invalid.errors
-    )
+    return tuple(FieldError(_on_page(each.path), each.message) for each in invalid.errors)

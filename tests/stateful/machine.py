@@ -251,7 +251,7 @@ class Executions(RuleBasedStateMachine):
             return {}
         if known.phase == "BEFORE_EXECUTION":
             return {"edits": {"value": None if edit == "null" else changed}}
-        return {"edits": None if edit == "null" else changed}
+        return {"set_output_null": True} if edit == "null" else {"edits": changed}
 
     @precondition(lambda self: self.held())
     @rule(number=picks, which=picks, bad=st.sampled_from([float("nan"), "\0"]))

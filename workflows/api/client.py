@@ -79,12 +79,20 @@ class Event:
 class Client:
     """One installation, one token.  Threads may share it.
 
-    `timeout` is in seconds and for one answer.  Raises Problem for refusals and httpx.HTTPError
-    when there is no answer after five tries.
+    `timeout` is in seconds and for one answer; `transport` is httpx's, for a proxy or a test.
+    Raises Problem for refusals and httpx.HTTPError when there is no answer after five tries.
     """
 
-    def __init__(self, base_url: str, token: str, *, timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        token: str,
+        *,
+        timeout: float = 30.0,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
         self._http = httpx.Client(
+            transport=transport,
             base_url=f"{base_url.rstrip('/')}/api/v1/",
             headers={"Authorization": f"Bearer {token}", "Accept": "application/json"},
             timeout=timeout,
@@ -210,12 +218,15 @@ class Client:
         decision: Literal["APPROVE", "REJECT", "REQUEST_CHANGES"],
         *,
         edits: Any = None,
+        set_output_null: bool = False,
         comment: str = "",
         undo_seconds: float = 0,
         key: str | None = None,
     ) -> dict[str, Any]:
         """Decide a hold of a run as it was read; Problem `stale_version` when it moved on.
 
+        Without `edits` (or with None) an approval changes nothing.  `set_output_null` approves with
+        null in place of the task's output.
         With `undo_seconds` the run rests that long, and `withdraw` takes the decision back.
         """
         body = {
@@ -224,6 +235,7 @@ class Client:
             "version": execution.version,
             "decision": decision,
             "edits": edits,
+            "set_output_null": set_output_null,
             "comment": comment,
             "undo_seconds": undo_seconds,
         }

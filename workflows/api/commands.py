@@ -50,7 +50,14 @@ class CommandSerializer(Plain):
     reason = serializers.CharField(required=False, help_text="continue, abort, skip_layer")
     hold = serializers.CharField(required=False, help_text="approval_response: the hold's id")
     approved = serializers.BooleanField(required=False, help_text="approval_response")
-    edits = serializers.JSONField(required=False, help_text="approval_response")
+    edits = serializers.JSONField(
+        required=False,
+        allow_null=True,
+        help_text="approval_response; absent or null: no change",
+    )
+    set_output_null = serializers.BooleanField(
+        required=False, help_text="approval_response after a task: its output becomes null"
+    )
     feedback = serializers.CharField(required=False, help_text="approval_response")
     grant_scope = serializers.ChoiceField(
         choices=["task", "execution", "capability", "until"],
@@ -61,7 +68,9 @@ class CommandSerializer(Plain):
         required=False, help_text="approval_response with grant_scope until"
     )
     new_requirement = serializers.CharField(required=False, help_text="replan")
-    available_context = serializers.DictField(required=False, help_text="replan")
+    available_context = serializers.DictField(
+        required=False, allow_null=True, help_text="replan; absent or null: none"
+    )
     task = serializers.DictField(required=False, help_text="inject_task: as in a plan")
     layer = serializers.IntegerField(required=False, help_text="skip_layer; default: the next")
     task_id = serializers.CharField(required=False, help_text="modify_args")

@@ -314,7 +314,7 @@ class ForkView(APIView):
         asked = ForkSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         wanted = asked.validated_data
-        edits = wanted.get("edits", {})
+        edits = wanted.get("edits") or {}
         fork = services.fork_execution(
             execution=execution,
             checkpoint=_checkpoint(execution, wanted["checkpoint"]),

@@ -78,17 +78,19 @@ class MessageSerializer(Strict):
 
 
 class ForkEditsSerializer(Strict):
-    """Keys to lay over the inputs and the context."""
+    """Keys to lay over the inputs and the context.  Absent or null: no change."""
 
-    inputs = serializers.DictField(required=False)
-    context = serializers.DictField(required=False)  # type: ignore[assignment]
+    inputs = serializers.DictField(required=False, allow_null=True)
+    context = serializers.DictField(  # type: ignore[assignment]
+        required=False, allow_null=True
+    )
 
 
 class ForkSerializer(Strict):
     """The id of the checkpoint to go on from, and what to change there."""
 
     checkpoint = serializers.CharField(max_length=20)
-    edits = ForkEditsSerializer(required=False)
+    edits = ForkEditsSerializer(required=False, allow_null=True)
 
 
 # --- what goes out --------------------------------------------------------------------------------

@@ -7,11 +7,12 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     TypeAdapter,
-    model_serializer,
+    ValidationInfo,
+    field_validator,
 )
 
 from .dag import Plan, TaskSpec
@@ -37,12 +38,20 @@ class Abort(_Command):
     reason: str = Field(default="", max_length=4000)
 
 
+def _empty_for_null(value: Any) -> Any:
+    return {} if value is None else value
+
+
+#: Values to merge into the context.  Absent and null both mean that there are none.
+OptionalValues = Annotated[dict[str, Any], BeforeValidator(_empty_for_null)]
+
+
 class Replan(_Command):
     """Ask the planner for a new revision; settled layers are kept."""
 
     kind: Literal["replan"] = "replan"
     new_requirement: str = Field(min_length=1, max_length=4000)
-    available_context: dict[str, Any] = {}
+    available_context: OptionalValues = {}
 
 
 class _Approval(_Command):
@@ -50,8 +59,9 @@ class _Approval(_Command):
     approved: bool
     # Not approved, but to be done again with `feedback`: for reviews of a task's output.
     request_changes: bool = False
-    # What is not said changes nothing; null that is said is an output of null.
+    # Absent and null both mean "no change"; only `set_output_null` sets an output to null.
     edits: Any = None
+    set_output_null: bool = Field(default=False, strict=True)
     feedback: str = Field(default="", max_length=10_000)
     # How far the grant of an approved escalation reaches; `until` takes its length in seconds.
     grant_scope: GrantScope = "task"
@@ -59,23 +69,24 @@ class _Approval(_Command):
     # For how long the answer can be taken back; the run rests meanwhile.
     undo_seconds: float = Field(default=0, ge=0, le=LONGEST_UNDO)
 
-    @property
-    def has_edits(self) -> bool:
-        """Whether edits were given, if only null."""
-        return "edits" in self.model_fields_set
+    @field_validator("set_output_null")
+    @classmethod
+    def _not_beside_edits(cls, given: Any, info: ValidationInfo) -> Any:
+        if given and info.data.get("edits") is not None:
+            raise ValueError("cannot be given together with edits")
+        return given
 
-    @model_serializer(mode="wrap")
-    def _without_what_was_not_given(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        written: dict[str, Any] = plain(self)
-        if not self.has_edits:
-            written.pop("edits", None)
-        return written
+    @property
+    def changes_payload(self) -> bool:
+        """Whether the decision changes what was shown: by edits, or by a null output."""
+        return self.set_output_null or self.edits is not None
 
 
 class ApprovalResponse(_Approval):
-    """Decide a hold.  `edits` follows its phase: keys laid over the inputs, or the whole output.
+    """Decide a hold.
 
-    Of a plan review they are `{"drop": [ids]}`: added tasks that shall stay away.
+    `edits` are an object laid over the inputs before a task, the whole new output after it, and
+    `{"drop": [ids of added tasks]}` for a plan review.  Absent or null, nothing changes.
     """
 
     kind: Literal["approval_response"] = "approval_response"

@@ -15,6 +15,7 @@ from .permissions import PermissionSet
 from .policy import TriggerPhase
 from .revising import accepted, check_replan, joined, proposed, revise
 from .state import ExecutionState, Hold, HoldAnswer, HoldReason
+from .structure import Problem
 
 __all__ = ["Facts", "Refused", "check_replan", "decide"]
 
@@ -93,7 +94,10 @@ def _response(
     hold: Hold,
     facts: Facts,
 ) -> list[ev.Event]:
-    edited = _edits(command, hold)
+    edited = command.changes_payload
+    if command.set_output_null and hold.phase is not TriggerPhase.AFTER_EXECUTION:
+        message = "Only the output of a task can be set to null."
+        raise Refused("no_edits", message, (Problem("set_output_null", "no_output", message),))
     if edited and hold.reason not in _EDITED:
         raise Refused("no_edits", "Only a node review or a plan review takes edits.")
     if command.request_changes:
@@ -128,7 +132,7 @@ def _changes_requested(
     problem = changes_problem(state, hold, facts)
     if problem:
         raise Refused(*problem)
-    if command.approved or _edits(command, hold):
+    if command.approved or command.changes_payload:
         raise Refused("no_edits", "A request for changes neither approves nor edits.")
     if not command.feedback.strip():
         raise Refused("no_feedback", "Say what should be changed.")
@@ -152,12 +156,6 @@ def changes_problem(state: ExecutionState, hold: Hold, facts: Facts) -> tuple[st
 
 
 _EDITED = (HoldReason.NODE_REVIEW, HoldReason.REPLAN_REVIEW)
-
-
-def _edits(command: cmd.ApprovalResponse | cmd.CheckpointResponse, hold: Hold) -> bool:
-    """Whether the command changes something: null can stand for an output, never for inputs."""
-    takes_null = hold.phase is TriggerPhase.AFTER_EXECUTION
-    return command.has_edits and (takes_null or command.edits is not None)
 
 
 def _open_hold(state: ExecutionState, hold_id: str) -> Hold:
@@ -227,7 +225,7 @@ def _approval(
     command: cmd.ApprovalResponse | cmd.CheckpointResponse,
 ) -> ev.HoldDecided:
     event = _decided(state, hold, facts, decision="APPROVE", comment=command.feedback)
-    if not _edits(command, hold):
+    if not command.changes_payload:
         return event
     return event.model_copy(update={"edits": command.edits, "edited": True})
 

@@ -170,6 +170,18 @@ def test_checkpoints_and_a_fork_from_one(bearer, start) -> None:
     assert numbers.status_code == 201
 
 
+@pytest.mark.parametrize("edits", [None, {}, {"inputs": None, "context": None}])
+def test_a_fork_without_edits_takes_everything_over(bearer, start, edits) -> None:
+    client = bearer("operator")
+    started = client.post(URL, {"plan": plain_plan(2), "inputs": {"n": 1}}).json()
+    execution = run_to_rest(int(started["id"]))
+    point = client.get(f"{URL}{execution.pk}/checkpoints/").json()["results"][-1]
+    answer = client.post(f"{URL}{execution.pk}/fork/", {"checkpoint": point["id"], "edits": edits})
+    assert answer.status_code == 201, answer.content
+    fork = answer.json()
+    assert (fork["inputs"], fork["context"]) == ({"n": 1}, point["context"])
+
+
 def test_messages_are_kept_in_order_with_their_author(bearer, start) -> None:
     execution = start("operator")
     url = f"{URL}{execution.pk}/messages/"

@@ -81,9 +81,9 @@ def test_an_edit_after_changes_what_later_tasks_read(start: Start, reviewer: Use
     assert (record.original_data, record.modified_data) == ("text", "better")
 
 
-def test_an_output_may_be_edited_to_null(start: Start, reviewer: User) -> None:
+def test_an_output_may_be_set_to_null(start: Start, reviewer: User) -> None:
     execution = start(echo("a", phase=AFTER), echo("b", {"$from": "a"}))
-    result = decide(only_hold(execution), reviewer, edits=None)
+    result = decide(only_hold(execution), reviewer, set_output_null=True)
     assert result.edited
     run_to_rest(execution.pk)
     record = HumanReviewRecord.objects.get()
@@ -93,8 +93,9 @@ def test_an_output_may_be_edited_to_null(start: Start, reviewer: User) -> None:
     assert verify_chain(HumanReviewRecord.objects.order_by("id"), text_of=text_of).is_intact
 
 
-def test_null_is_no_edit_of_inputs_and_none_of_a_rejection(start: Start, reviewer: User) -> None:
-    assert not decide(only_hold(start(echo("a", phase=BEFORE))), reviewer, edits=None).edited
+def test_null_edits_change_nothing(start: Start, reviewer: User) -> None:
+    for phase in (BEFORE, AFTER):
+        assert not decide(only_hold(start(echo("a", phase=phase))), reviewer, edits=None).edited
     rejected = decide(only_hold(start(echo("a", phase=AFTER))), reviewer, "REJECT", edits=None)
     assert not rejected.edited
 
@@ -103,8 +104,8 @@ def test_an_output_whose_schema_forbids_null_stays(start: Start, reviewer: User)
     wait = {**echo("a", phase=AFTER), "tool": "builtin.wait", "arguments": {"seconds": 0}}
     execution = start(wait)
     with pytest.raises(ReviewInvalid) as caught:
-        decide(only_hold(execution), reviewer, edits=None)
-    assert [each.path for each in caught.value.errors] == ["edits"]
+        decide(only_hold(execution), reviewer, set_output_null=True)
+    assert [each.path for each in caught.value.errors] == ["set_output_null"]
     assert only_hold(execution).status == "OPEN"
 
 

@@ -54,6 +54,7 @@ def test_each_row_means_what_the_table_says(body: dict[str, Any], meant: Meant) 
         ({"message": "no"}, "decision", "invalid"),
         ({"type": "approve", "approved": False}, "approved", "invalid"),
         ({"type": "edit"}, "args", "required"),
+        ({"type": "edit", "edits": None}, "args", "required"),
         ({"type": "edit", "edited_action": []}, "edited_action", "invalid"),
         ({"type": "edit", "edited_action": {"name": "x"}}, "edited_action.args", "invalid"),
         ({"type": "respond"}, "message", "required"),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reviews.edits import UNCHANGED, ReviewInvalid, below, checked_edit, edits_for
+from reviews.edits import NO_CHANGE, Change, ReviewInvalid, below, change_to, checked_edit
 from workflows.engine.bounded_json import canonical
 from workflows.models import Hold
 
@@ -35,44 +35,67 @@ def paths(call: Any) -> list[str]:
 
 
 def test_arguments_are_laid_over_key_by_key() -> None:
-    edit = checked_edit(hold({"n": 1, "s": "x"}), {"n": 2}, SCHEMA)
+    edit = checked_edit(hold({"n": 1, "s": "x"}), Change({"n": 2}), SCHEMA)
     assert edit is not None
-    assert (edit.sent, edit.whole) == ({"n": 2}, {"n": 2, "s": "x"})
+    assert (edit.sent, edit.whole) == (Change({"n": 2}), {"n": 2, "s": "x"})
 
 
 def test_an_output_is_replaced_as_a_whole() -> None:
-    edit = checked_edit(hold({"n": 1, "s": "x"}, AFTER), {"n": 2}, SCHEMA)
+    edit = checked_edit(hold({"n": 1, "s": "x"}, AFTER), Change({"n": 2}), SCHEMA)
     assert edit is not None
     assert edit.whole == {"n": 2}
 
 
+SET_NULL = Change(set_output_null=True)
+
+
 def test_an_output_may_become_null_where_its_schema_allows() -> None:
-    edit = checked_edit(hold({"n": 1}, AFTER), None, {"type": ["object", "null"]})
+    edit = checked_edit(hold({"n": 1}, AFTER), SET_NULL, {"type": ["object", "null"]})
     assert edit is not None
-    assert (edit.sent, edit.whole) == (None, None)
-    assert paths(lambda: checked_edit(hold({"n": 1}, AFTER), None, SCHEMA)) == ["edits"]
-    assert checked_edit(hold(None, AFTER), None, None) is None
-    assert checked_edit(hold({"n": 1}, AFTER), UNCHANGED, SCHEMA) is None
+    assert (edit.sent, edit.whole) == (SET_NULL, None)
+    assert checked_edit(hold(None, AFTER), SET_NULL, None) is None
 
 
-@pytest.mark.parametrize("edits", [UNCHANGED, None, {}, {"n": 1}, {"n": 1.0}])
-def test_what_changes_nothing_is_no_edit(edits: Any) -> None:
-    assert checked_edit(hold({"n": 1}), edits, SCHEMA) is None
+@pytest.mark.parametrize(
+    ("of", "change", "schema"),
+    [
+        (hold({"n": 1}, AFTER), SET_NULL, SCHEMA),
+        (hold({"n": 1}), SET_NULL, None),
+        (hold({}, AFTER, reason="escalation"), SET_NULL, None),
+        (hold({"n": 1}, AFTER), Change({"n": 2}, set_output_null=True), None),
+    ],
+)
+def test_what_cannot_become_null(of: Hold, change: Change, schema: Any) -> None:
+    assert paths(lambda: checked_edit(of, change, schema)) == ["set_output_null"]
+
+
+@pytest.mark.parametrize(
+    "change", [NO_CHANGE, Change(), Change(None), Change({}), Change({"n": 1})]
+)
+def test_what_changes_nothing_is_no_edit(change: Change) -> None:
+    assert checked_edit(hold({"n": 1}), change, SCHEMA) is None
+
+
+@pytest.mark.parametrize("schema", [None, SCHEMA])
+def test_null_edits_keep_an_output(schema: Any) -> None:
+    assert checked_edit(hold({"n": 1}, AFTER), Change(None), schema) is None
 
 
 def test_every_fault_has_its_path() -> None:
-    both = paths(lambda: checked_edit(hold({"n": 1}), {"n": "x", "t": 1}, SCHEMA))
+    both = paths(lambda: checked_edit(hold({"n": 1}), Change({"n": "x", "t": 1}), SCHEMA))
     assert sorted(both) == ["edits.n", "edits.t"]
-    assert paths(lambda: checked_edit(hold({"n": 1}), [1], SCHEMA)) == ["edits"]
-    assert paths(lambda: checked_edit(hold({}), {"n": [float("nan")]}, None)) == ["edits.n[0]"]
-    assert paths(lambda: checked_edit(hold({}, reason="escalation"), {}, None)) == ["edits"]
+    assert paths(lambda: checked_edit(hold({"n": 1}), Change([1]), SCHEMA)) == ["edits"]
+    assert paths(lambda: checked_edit(hold({}), Change({"n": [float("nan")]}), None)) == [
+        "edits.n[0]"
+    ]
+    assert paths(lambda: checked_edit(hold({}, reason="escalation"), Change({}), None)) == ["edits"]
 
 
 def test_what_no_edit_can_say() -> None:
-    assert paths(lambda: edits_for(hold({"n": 1, "s": "x"}), {"n": 1}, {"n": 1, "s": "x"})) == [
+    assert paths(lambda: change_to(hold({"n": 1, "s": "x"}), {"n": 1}, {"n": 1, "s": "x"})) == [
         "edits.s"
     ]
-    assert paths(lambda: edits_for(hold({"n": 1}), 5, {"n": 1})) == ["edits"]
+    assert paths(lambda: change_to(hold({"n": 1}), 5, {"n": 1})) == ["edits"]
 
 
 def test_below() -> None:
@@ -96,8 +119,16 @@ objects = st.dictionaries(st.sampled_from("abcd"), json_values)
 def test_edits_lead_to_the_value_they_were_made_of(before: Any, more: Any) -> None:
     value = {**before, **more}
     of = hold(before)
-    edits = edits_for(of, value, of.payload)
-    made = before if edits is UNCHANGED else {**before, **edits}
+    change = change_to(of, value, of.payload)
+    made = before if change.is_empty else {**before, **change.edits}
     assert canonical(made) == canonical(value)
-    edit = checked_edit(of, edits, None)
+    edit = checked_edit(of, change, None)
     assert (edit is None) == (canonical(before) == canonical(value))
+
+
+@given(json_values, json_values)
+def test_a_new_output_is_the_whole_of_it_null_included(before: Any, value: Any) -> None:
+    of = hold(before, AFTER)
+    edit = checked_edit(of, change_to(of, value, of.payload), None)
+    assert (edit is None) == (canonical(before) == canonical(value))
+    assert edit is None or canonical(edit.whole) == canonical(value)

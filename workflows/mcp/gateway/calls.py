@@ -140,14 +140,18 @@ def approval_response(caller: Caller, wanted: given.ApprovalResponse) -> Acted:
         acting.require("read")
         news = "Nothing was decided: this token does not have the scope 'decide'."
         return Acted(str(execution.pk), since=execution.version, news=news, waits=False)
-    command = cmd.ApprovalResponse(
-        hold=wanted.hold_id or _only_hold(execution),
-        approved=wanted.approved,
-        request_changes=wanted.request_changes,
-        edits=wanted.edits,
-        feedback=wanted.feedback,
-        grant_scope=wanted.grant_scope,
-        grant_seconds=wanted.grant_seconds,
+    command = services.parse_command(
+        {
+            "kind": "approval_response",
+            "hold": wanted.hold_id or _only_hold(execution),
+            "approved": wanted.approved,
+            "request_changes": wanted.request_changes,
+            "edits": wanted.edits,
+            "set_output_null": wanted.set_output_null,
+            "feedback": wanted.feedback,
+            "grant_scope": wanted.grant_scope,
+            "grant_seconds": wanted.grant_seconds,
+        }
     )
 
     def decide() -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from workflows.engine.commands import OptionalValues
 from workflows.engine.state import GrantScope
 
 _LARGEST = 2**63 - 1
@@ -119,7 +120,7 @@ class Replan(_OnWorkflow):
     """Ask the planner for more tasks; what has begun is kept."""
 
     new_requirement: str = Field(min_length=1, max_length=4000)
-    available_context: dict[str, Any] = Field(
+    available_context: OptionalValues = Field(
         default={}, description="Values the new tasks may read from the run's context."
     )
 
@@ -141,7 +142,13 @@ class ApprovalResponse(_OnWorkflow):
     )
     edits: Any = Field(
         default=None,
-        description="Before a task: keys laid over its inputs. After it: the whole new output.",
+        description="Before a task: keys laid over its inputs. After it: the whole new output. "
+        "Absent or null: no change.",
+    )
+    set_output_null: bool = Field(
+        default=False,
+        strict=True,
+        description="Approve with null in place of the task's output. Not beside edits.",
     )
     feedback: str = Field(default="", max_length=10_000)
     grant_scope: GrantScope = "task"
