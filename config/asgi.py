@@ -3,6 +3,7 @@ origin check.
 """
 
 import os
+import sys
 from typing import Any
 
 from django.conf import settings
@@ -19,6 +20,7 @@ from config.threaded import application as threaded
 
 django = threaded()  # before our other imports: it loads the apps
 
+from config.bodies import bounded  # noqa: E402
 from config.lending import lending  # noqa: E402
 from config.sockets import BrowserOriginValidator  # noqa: E402
 from reviews.routing import websocket_urlpatterns  # noqa: E402
@@ -39,12 +41,17 @@ async def by_path(scope: Any, receive: Any, send: Any) -> None:
 # another site must not be able to open a socket with the visitor's cookies.
 application = ProtocolTypeRouter(
     {
-        "http": by_path,
+        "http": bounded(by_path),
         "websocket": BrowserOriginValidator(
             AuthMiddlewareStack(URLRouter(websocket_urlpatterns)), settings.ALLOWED_ORIGINS
         ),
     }
 )
+
+if "daphne.server" in sys.modules:
+    from config.daphne_limits import bound_daphne
+
+    bound_daphne()
 
 if settings.HOLDPOINT_ROLE == "web":
     get_resolver().url_patterns  # noqa: B018 - every view is loaded now, not by the first visitor

@@ -8,8 +8,7 @@ from django.template.loader import render_to_string
 from django.views import defaults
 
 from config.outages import RETRY_SECONDS, database_is_away
-from workflows.api.bodies import ROOT
-from workflows.api.problems import plain_problem
+from workflows.api.problems import ROOT, plain_problem
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:

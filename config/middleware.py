@@ -7,6 +7,8 @@ from collections.abc import Callable
 import structlog
 from django.http import HttpRequest, HttpResponse
 
+from workflows.api.problems import ROOT
+
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{8,64}\Z")
 PERMISSIONS_POLICY = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
 
@@ -27,4 +29,21 @@ class RequestContextMiddleware:
             response = self.get_response(request)
         response["X-Request-ID"] = request_id
         response.setdefault("Permissions-Policy", PERMISSIONS_POLICY)
+        return response
+
+
+class NoStoreMiddleware:
+    """Marks every answer below /api/ as one that no cache keeps: refusals, 304s and streams too.
+
+    Answers differ by caller, and a token's answer must not stay on a disk.  A client that keeps an
+    ETag itself still sends If-None-Match and still gets 304.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        if request.path_info.startswith(ROOT):
+            response["Cache-Control"] = "no-store"
         return response

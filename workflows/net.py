@@ -30,6 +30,7 @@ from workflows.engine.permissions import (
     is_private_host,
     parse_address,
 )
+from workflows.http_headers import header_problem
 
 Resolver = Callable[[str, int], Sequence[str]]
 """(host, port) -> the addresses it has, as text. Raises OSError when it has none."""
@@ -219,8 +220,9 @@ def _checked_headers(pairs: Iterable[tuple[str, str]]) -> Headers:
     if sum(len(name) + len(value) for name, value in kept) > 16_384:
         raise NetworkFailed("the request headers are over 16384 characters")
     for name, value in kept:
-        if not (name.isascii() and value.isascii() and value.isprintable()):
-            raise NetworkFailed(f"header {name!r} holds a character HTTP has no room for")
+        problem = header_problem(name, value)
+        if problem:
+            raise NetworkFailed(problem)
     return kept
 
 

@@ -10,6 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from workflows import catalogue
+from workflows.http_headers import headers_problem
 from workflows.models import McpServer
 from workflows.runners import spec_of
 
@@ -44,7 +45,11 @@ class McpServerForm(FormBase):
         return _texts(self.cleaned_data["env"])
 
     def clean_headers(self) -> Any:
-        return _texts(self.cleaned_data["headers"])
+        headers = _texts(self.cleaned_data["headers"])
+        problem = headers_problem(headers)
+        if problem:
+            raise forms.ValidationError(problem)
+        return headers
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}

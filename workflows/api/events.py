@@ -142,7 +142,7 @@ def _streamed(request: Request, execution: Execution, after: int) -> HttpRespons
     response = _Stream(
         _until_over(stream.follow(execution.pk, after=after, watcher=watcher), slot),
         content_type="text/event-stream",
-        headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
     response.slot = slot
     return response

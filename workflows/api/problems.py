@@ -31,6 +31,8 @@ from workflows.journal import ExecutionNotFound
 from workflows.models import Execution, Hold
 from workflows.services import InvalidRequest
 
+#: Every refusal below this path is a problem document.
+ROOT = "/api/"
 CONTENT_TYPE = "application/problem+json"
 CODES = (
     "malformed",

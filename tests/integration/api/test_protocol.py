@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from django.db import connection
 from django.db.backends.postgresql.base import DatabaseWrapper
-from django.test import AsyncClient, Client
+from django.test import Client
 from django.urls import path as url_path
 from django.utils import timezone
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -90,19 +90,27 @@ def test_a_database_that_is_away_is_503() -> None:
     assert "Un instant" in page.content.decode()
 
 
-async def test_a_body_in_chunks_is_refused_and_not_taken_for_none() -> None:
-    response = await AsyncClient().generic("POST", URL, headers={"Transfer-Encoding": "chunked"})
-    check_problem(response, 411, "length_required")
+# --- caches ---------------------------------------------------------------------------------------
 
 
-def test_a_body_that_is_too_long_is_refused_everywhere(settings, bearer) -> None:
-    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 1000
-    client = bearer("reviewer")
-    big = b"x" * 1001
-    for path in (URL, "/api/v1/reviews/holds/1-1/claim/", "/api/v1/nowhere/"):
-        response = client.generic("POST", path, big, content_type="application/json")
-        check_problem(response, 413, "too_large")
-    assert client.generic("POST", "/login/", big).status_code != 413
+def test_no_answer_of_the_api_is_kept_by_a_cache(bearer, start) -> None:
+    execution = start("operator")
+    client = bearer("operator")
+    one = client.get(f"{URL}{execution.pk}/")
+    same = client.get(f"{URL}{execution.pk}/", headers={"If-None-Match": one["ETag"]})
+    answers = {
+        200: one,
+        201: client.post(URL, {"plan": plain_plan()}),
+        304: same,
+        401: APIClient().get(URL),
+        404: client.get("/api/v1/nowhere/"),
+        405: client.delete(URL),
+        422: client.get(f"{URL}?nonsense=1"),
+    }
+    assert {code: each.status_code for code, each in answers.items()} == {c: c for c in answers}
+    schema = client.get("/api/schema/")
+    for each in (*answers.values(), schema):
+        assert each["Cache-Control"] == "no-store", each.status_code
 
 
 # --- ETag -----------------------------------------------------------------------------------------

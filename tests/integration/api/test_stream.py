@@ -96,7 +96,7 @@ async def test_a_finished_run_is_replayed_and_the_stream_ends(finished, headers)
     response = await opened(finished, headers)
     assert response.status_code == 200
     assert response["Content-Type"] == "text/event-stream"
-    assert response["Cache-Control"] == "no-cache"
+    assert response["Cache-Control"] == "no-store"
     found = await rest(blocks(response))
     assert found[0] == {"retry": "2000"}
     assert seqs(found) == list(range(1, finished.version + 1))

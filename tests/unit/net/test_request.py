@@ -230,6 +230,13 @@ def test_urls_that_are_refused(url: str) -> None:
         {"headers": {"A": "b\r\nC: d"}},
         {"headers": {"A": "\u00e9"}},
         {"headers": {"A": "b" * 20_000}},
+        # Each would get past the filter of names that this client sends itself.
+        {"headers": {"Host ": "evil.example"}},
+        {"headers": {"\tContent-Length": "9"}},
+        {"headers": {"Transfer-Encoding\x0b": "chunked"}},
+        {"headers": {"Authorization: Basic x\r\nA": "b"}},
+        {"headers": {"": "b"}},
+        {"headers": {"A": "b\x00c"}},
         {"body": b"x" * (2 << 20)},
     ],
 )

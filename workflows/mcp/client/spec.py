@@ -8,6 +8,8 @@ from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from workflows.http_headers import headers_problem
+
 
 @dataclass(frozen=True)
 class McpServerSpec:
@@ -53,6 +55,9 @@ class McpServerSpec:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{self.name}: {self.url!r} is not an http(s) address")
+        problem = headers_problem(self.headers)
+        if problem:
+            raise ValueError(f"{self.name}: {problem}")
 
 
 @dataclass(frozen=True, slots=True)

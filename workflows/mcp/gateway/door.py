@@ -160,12 +160,17 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def _stamped(send: Send, request_id: str) -> Send:
-    """Answers say which request they belong to, and are not sniffed at."""
-    more = ((b"x-request-id", request_id.encode()), (b"x-content-type-options", b"nosniff"))
+    """Answers carry the request's id; no browser guesses their type, and no cache keeps them."""
+    more = (
+        (b"x-request-id", request_id.encode()),
+        (b"x-content-type-options", b"nosniff"),
+        (b"cache-control", b"no-store"),
+    )
 
     async def stamped(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), *more]}
+            own = [each for each in message.get("headers", ()) if each[0] != b"cache-control"]
+            message = {**message, "headers": [*own, *more]}
         await send(message)
 
     return stamped
@@ -174,7 +179,7 @@ def _stamped(send: Send, request_id: str) -> Send:
 async def _refuse(refused: _Refused, send: Send) -> None:
     told: dict[str, Any] = {"code": refused.code, "message": refused.message}
     body = json.dumps({"jsonrpc": "2.0", "id": None, "error": told}).encode()
-    headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+    headers = [(b"content-type", b"application/json")]
     await send(
         {
             "type": "http.response.start",

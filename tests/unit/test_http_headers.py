@@ -1,0 +1,53 @@
+"""Names and values of headers that people and plans choose."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflows.http_headers import header_problem, headers_problem
+from workflows.mcp.client.spec import McpServerSpec
+
+BAD_NAMES = (
+    "",
+    " ",
+    "X Y",
+    "X\tY",
+    "Host ",
+    " Host",
+    "X:Y",
+    "X\r\nY",
+    "X\x00",
+    "X\x7f",
+    "Xé",
+    "(X)",
+)
+BAD_VALUES = ("a\r\nB: c", "a\nb", "a\rb", "a\x00b", "a\x1bb", "a\tb", "é")
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_a_name_is_a_token(name: str) -> None:
+    assert "is not a name that HTTP allows" in header_problem(name, "v")
+    with pytest.raises(ValueError, match="not a name that HTTP allows"):
+        McpServerSpec(name="s", transport="http", url="http://h/", headers={name: "v"})
+
+
+@pytest.mark.parametrize("value", BAD_VALUES)
+def test_a_value_stays_on_its_line(value: str) -> None:
+    assert "does not allow" in header_problem("X-Name", value)
+    with pytest.raises(ValueError, match="X-Name"):
+        McpServerSpec(name="s", transport="http", url="http://h/", headers={"X-Name": value})
+
+
+@given(name=st.text(max_size=8), value=st.text(max_size=8))
+def test_what_passes_is_one_line_of_ascii(name: str, value: str) -> None:
+    if not header_problem(name, value):
+        line = f"{name}: {value}"
+        assert line.isascii()
+        assert len(line.splitlines()) == 1
+        assert name == name.strip()
+        assert not any(each in name for each in " \t:")
+
+
+def test_ordinary_headers_pass_once_each() -> None:
+    assert headers_problem({"Authorization": "Bearer x", "x-api_key.1": ""}) == ""
+    assert "twice" in headers_problem({"X-Key": "a", "x-key": "b"})

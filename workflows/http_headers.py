@@ -1,0 +1,34 @@
+"""The one check of HTTP headers that people and plans name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+#: A field name is a token (RFC 9110, section 5.6.2): no space, tab, colon or control character.
+_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_LONGEST_NAME: Final = 256
+
+
+def header_problem(name: str, value: str) -> str:
+    """Why `name: value` cannot be sent as a header; "" when it can."""
+    if len(name) > _LONGEST_NAME or not _TOKEN.fullmatch(name):
+        return f"header {name[:_LONGEST_NAME]!r} is not a name that HTTP allows"
+    if not (value.isascii() and value.isprintable()):
+        # Line breaks, NUL and tabs among them.
+        return f"the value of header {name!r} holds a character that HTTP does not allow"
+    return ""
+
+
+def headers_problem(headers: Mapping[str, str]) -> str:
+    """The first problem of `headers`, two spellings of one name included; "" without any."""
+    seen: set[str] = set()
+    for name, value in headers.items():
+        problem = header_problem(name, value)
+        if problem:
+            return problem
+        if name.lower() in seen:
+            return f"header {name!r} is given twice"
+        seen.add(name.lower())
+    return ""
