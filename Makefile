@@ -68,7 +68,7 @@ test-fast: $(STAMP) ## Run the tests that need no server
 
 LONG_TESTS := tests/integration/workflows/test_crashpoints.py tests/integration/webhooks/test_chaos.py \
 	tests/integration/reviews/test_races.py tests/integration/reviews/test_undo.py \
-	tests/integration/api/test_schemathesis.py
+	tests/integration/api/test_schemathesis.py tests/unit/engine/test_properties.py
 
 test-long: $(STAMP) ## Run the tests of races, crashes and chance at length (hours)
 	HOLDPOINT_TEST_LONG=1 $(PYTEST) -q -s $(LONG_TESTS)

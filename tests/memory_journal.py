@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,15 +18,27 @@ from workflows.engine.evolve import evolve
 from workflows.engine.policy import Policy
 from workflows.engine.ports import LeaseLost, QueuedCommand, Settled, StaleVersion
 from workflows.engine.reducers import merge_context
-from workflows.engine.state import ExecutionState, HoldReason, SkipReason
+from workflows.engine.state import ExecutionState, HoldReason, SkipReason, forked
 from workflows.engine.status import ExecutionStatus, TaskStatus
 
 LEASE_SECONDS = 30.0
+#: How many checkpoints of an execution are kept.
+CHECKPOINTS_KEPT = 5
 _LIVE = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
 
 
 class Busy(Exception):
     """A worker holds the lease: a command has to be queued."""
+
+
+@dataclass(frozen=True)
+class Bookmark:
+    """A checkpoint: the state at the end of a layer, from which a fork goes on."""
+
+    layer: int
+    revision: int
+    context: Mapping[str, Any]
+    state: ExecutionState
 
 
 @dataclass
@@ -39,9 +52,14 @@ class Stored:
     revisions: dict[int, Revision]
     state: ExecutionState = field(default_factory=ExecutionState)
     events: list[ev.Event] = field(default_factory=list)
+    #: Who caused each event, in the order of `events`.
+    actors: list[str] = field(default_factory=list)
+    checkpoints: list[Bookmark] = field(default_factory=list)
     settled: dict[str, Settled] = field(default_factory=dict)
     #: When a hold's time runs out, by its id; only of holds that are open.
     deadlines: dict[str, float] = field(default_factory=dict)
+    #: Until when an answer can be taken back, by the id of its hold.
+    undo_until: dict[str, float] = field(default_factory=dict)
     queued: list[QueuedCommand] = field(default_factory=list)
     fence: int = 0
     lease_until: float | None = None
@@ -71,7 +89,8 @@ class MemoryRun:
         self.moves = 0
         self._journal, self._stored, self._fence = journal, stored, fence
         self._committed = stored.state
-        self._recorded: list[ev.Event] = []
+        self._recorded: list[tuple[ev.Event, str, Bookmark | None]] = []
+        self._speaker = "system"
         self._taken: list[QueuedCommand] = []
         self._told: dict[str, Settled] = {}
 
@@ -91,17 +110,21 @@ class MemoryRun:
             if moved and after.status is not self.state.status:
                 self.commit()
             self.state = after
-            self._recorded.append(event)
+            self._recorded.append((event, self._speaker, self._bookmark(event)))
             if isinstance(event, ev.ContextUpdated):
                 self.context = merge_context(self.context, event.updates)
             self._told = {**self._told, **_settles(event, {**self._stored.settled, **self._told})}
 
+    def _bookmark(self, event: ev.Event) -> Bookmark | None:
+        if not isinstance(event, ev.LayerClosed):
+            return None
+        state = replace(self.state, tasks={}, holds=())
+        return Bookmark(event.layer, state.revision, self.context, state)
+
     def commit(self) -> None:
         if self._recorded or self._taken:
-            self._write()
-            self._stored.lease_until = self._journal.now + LEASE_SECONDS if self.held else None
-            if self._fence is None:
-                self._stored.wake_at = None
+            wake_at = self._stored.wake_at if self.held else None
+            self._write(held=self.held, wake_at=wake_at)
 
     def send(self) -> None:
         """What is sent lands at once."""
@@ -110,16 +133,20 @@ class MemoryRun:
     def land(self) -> None:
         """Nothing is ever under way."""
 
-    def _write(self) -> None:
+    def _write(self, *, held: bool, wake_at: float | None) -> None:
+        """One durable step: all of it happens between the two hooks, or none of it."""
         stored, journal = self._stored, self._journal
+        journal.before_step(self.execution_id)
         if self._fence is None:
             current = not stored.is_held(journal.now)
         else:
             current = stored.fence == self._fence
         if not current or stored.state.version != self._committed.version:
             raise StaleVersion if self._fence is None else LeaseLost
-        journal.before_step(self.execution_id)
-        for event in self._recorded:
+        for event, actor, bookmark in self._recorded:
+            stored.actors.append(actor)
+            if bookmark is not None:
+                stored.checkpoints = [*stored.checkpoints, bookmark][-CHECKPOINTS_KEPT:]
             _keep(stored, event, journal.now)
         stored.state, stored.context = self.state, self.context
         stored.settled.update(self._told)
@@ -129,6 +156,13 @@ class MemoryRun:
             for hold in self.state.holds
             if hold.id in stored.deadlines
         }
+        stored.undo_until = {
+            hold.id: stored.undo_until[hold.id]
+            for hold in self.state.holds
+            if hold.id in stored.undo_until and hold.answer is not None
+        }
+        stored.lease_until = journal.now + LEASE_SECONDS if held else None
+        stored.wake_at = wake_at
         self.queued = len(stored.queued)
         self._committed, self._recorded, self._taken = self.state, [], []
         self.revision = stored.revisions[self.state.revision]
@@ -147,7 +181,11 @@ class MemoryRun:
 
     @contextmanager
     def speaks_as(self, actor: str, source: str) -> Iterator[None]:
-        yield
+        before, self._speaker = self._speaker, actor
+        try:
+            yield
+        finally:
+            self._speaker = before
 
     def conversation(self) -> tuple[Mapping[str, Any], ...]:
         said = [each for each in self._stored.events if isinstance(each, ev.MessageAdded)]
@@ -169,14 +207,16 @@ class MemoryRun:
     def rest(self, until: float | None) -> bool:
         if not self.held:
             return True
+        left = len(self._stored.queued) - len(self._taken)
         if self._recorded or self._taken:
-            self._write()
+            self._write(held=bool(left), wake_at=until)
         elif self._stored.fence != self._fence:
             raise LeaseLost
-        self.queued = len(self._stored.queued)
-        self.held = bool(self.queued)
-        self._stored.wake_at = until
-        self._stored.lease_until = self._journal.now + LEASE_SECONDS if self.held else None
+        else:
+            self._stored.wake_at = until
+            self._stored.lease_until = self._journal.now + LEASE_SECONDS if left else None
+        self.queued = left
+        self.held = bool(left)
         return not self.held
 
 
@@ -191,6 +231,13 @@ class MemoryJournal:
         self.started: list[tuple[str, ...]] = []
         self.before_step: Callable[[str], object] = lambda execution_id: None
         self.after_step: Callable[[str], object] = lambda execution_id: None
+        self.claimed: Callable[[str], object] = lambda execution_id: None
+
+    def with_slice(self, moves: int) -> MemoryJournal:
+        """The same executions, for a worker whose time slice is over after so many moves."""
+        other = copy(self)
+        other.slice_moves = moves
+        return other
 
     def create(
         self,
@@ -207,6 +254,27 @@ class MemoryJournal:
         )
         return execution_id
 
+    def fork(self, parent_id: str, checkpoint: Bookmark) -> str:
+        """A new execution that goes on from a checkpoint; its id."""
+        parent = self.executions[parent_id]
+        old = parent.revisions[checkpoint.revision]
+        first = Revision(1, old.plan, old.layers)
+        done = [name for layer in old.layers[: checkpoint.layer + 1] for name in layer]
+        execution_id = str(len(self.executions) + 1)
+        self.executions[execution_id] = Stored(
+            first.plan,
+            parent.policy,
+            dict(parent.inputs),
+            dict(checkpoint.context),
+            {1: first},
+            state=forked(checkpoint.state, total_layers=len(first.layers), parent=parent_id),
+            settled={name: parent.settled[name] for name in done},
+        )
+        with self.open(execution_id, expected_version=0) as run:
+            run.record(ev.ExecutionForked(parent=parent_id, layer=checkpoint.layer))
+            run.commit()
+        return execution_id
+
     @contextmanager
     def claim(self, execution_id: str) -> Iterator[MemoryRun | None]:
         stored = self.executions[execution_id]
@@ -217,6 +285,7 @@ class MemoryJournal:
         stored.wake_at = None
         stored.lease_until = self.now + LEASE_SECONDS
         run = MemoryRun(self, execution_id, fence=stored.fence)
+        self.claimed(execution_id)
         yield run
         if run.held and stored.fence == run._fence:
             stored.lease_until = None
@@ -243,6 +312,8 @@ def _keep(stored: Stored, event: ev.Event, now: float) -> None:
         stored.revisions[event.revision] = Revision(event.revision, event.plan, event.layers)
     elif isinstance(event, ev.HoldOpened) and event.timeout_seconds is not None:
         stored.deadlines[event.hold_id] = now + event.timeout_seconds
+    elif isinstance(event, ev.HoldAnswered):
+        stored.undo_until[event.hold_id] = now + event.undo_seconds
     elif isinstance(event, ev.HoldExtended) and event.hold_id in stored.deadlines:
         stored.deadlines[event.hold_id] += event.seconds
 

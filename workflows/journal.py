@@ -25,7 +25,7 @@ from .engine.evolve import evolve
 from .engine.policy import Policy
 from .engine.ports import LeaseLost, QueuedCommand, Settled, StaleVersion
 from .engine.reducers import merge_context
-from .engine.state import ExecutionState, SkipReason, dump_state, load_state
+from .engine.state import ExecutionState, SkipReason, dump_state, forked, load_state
 from .engine.status import ExecutionStatus, TaskStatus
 from .journal_grants import PARTS as PERMISSION_PARTS
 from .journal_rows import Recorded, Rows, rows_of
@@ -442,16 +442,8 @@ def fork(
 ) -> Execution:
     """A new execution at the parent's checkpoint: its settled tasks, its plan, its messages."""
     revision = load_revision(parent.pk, checkpoint.revision)
-    bookmark = load_state(checkpoint.state)
-    # Holds are numbered per execution, and a grant reaches no further than its own.
-    start = ExecutionState(
-        layer=bookmark.layer,
-        total_layers=len(revision.layers),
-        stage=bookmark.stage,
-        failed_leaf=bookmark.failed_leaf,
-        layer_failed=bookmark.layer_failed,
-        # A sample falls for a fork as it fell for what it was forked from.
-        origin=bookmark.origin or str(parent.pk),
+    start = forked(
+        load_state(checkpoint.state), total_layers=len(revision.layers), parent=str(parent.pk)
     )
     execution = Execution.objects.create(
         workflow=parent.workflow,

@@ -10,23 +10,39 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 DEFAULT = "ci" if os.environ.get("CI") else "dev"
-#: Examples and steps per example.
-PROFILES = {"dev": (25, 50), "ci": (200, 50), "nightly": (20_000, 100)}
+#: Steps of a history, and how many histories are played on PostgreSQL and in memory.
+PROFILES = {"dev": (50, 25, 100), "ci": (50, 200, 500), "nightly": (100, 1_000, 20_000)}
 
-for _name, (_examples, _steps) in PROFILES.items():
-    settings.register_profile(
-        _name,
-        max_examples=_examples,
-        stateful_step_count=_steps,
+
+def _settings(name: str, histories: int, steps: int) -> settings:
+    return settings(
+        max_examples=histories,
+        stateful_step_count=steps,
         deadline=None,
-        derandomize=_name != "nightly",
+        derandomize=name != "nightly",
         print_blob=True,
         suppress_health_check=list(HealthCheck),
     )
 
 
+for _name, (_steps, _histories, _) in PROFILES.items():
+    settings.register_profile(_name, _settings(_name, _histories, _steps))
+
+
+def _chosen(config: pytest.Config) -> str:
+    name = config.getoption("--hypothesis-profile") or DEFAULT
+    return name if name in PROFILES else DEFAULT
+
+
 @pytest.fixture
 def profile(request: pytest.FixtureRequest) -> settings:
     """The profile that was asked for, or the short one."""
-    name = request.config.getoption("--hypothesis-profile") or DEFAULT
-    return settings.get_profile(name if name in PROFILES else DEFAULT)
+    return settings.get_profile(_chosen(request.config))
+
+
+@pytest.fixture
+def memory_profile(request: pytest.FixtureRequest) -> settings:
+    """The same profile with the number of histories to play in memory."""
+    name = _chosen(request.config)
+    steps, _, histories = PROFILES[name]
+    return _settings(name, histories, steps)

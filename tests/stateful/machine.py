@@ -4,30 +4,43 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
-import django_rq
 from hypothesis import note
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+)
+from hypothesis.stateful import rule as hypothesis_rule
 
-from reviews.services import decide, decide_command
 from tests.stateful.model import Model
 from tests.stateful.planner import IMPOSSIBLE
 from tests.stateful.plans import plans, policies, tasks
-from tests.stateful.workers import Sleeper, at_point, dies_at, work
-from tests.stateful.world import World
-from workflows.dispatch import DEFAULT, QUEUES
-from workflows.jobs import advance, speculate
-from workflows.models import Execution, Hold
-from workflows.recovery import sweep
-from workflows.services import parse_command
+from tests.stateful.workers import Sleeper, at_point, dies_at
+from tests.stateful.world import OpenHold, World
 
 picks = st.integers(0, 1_000)
 moves = st.sampled_from([1, 2, 3, 5, 8, 12])
 points = st.sampled_from([1, 2, 3, 4, 5, 7])
 edits = st.sampled_from(["none", "none", "value", "value", "null"])
 MAX_LIVE, MAX_EXECUTIONS = 3, 8
+
+
+def rule(**strategies: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Any]:
+    """hypothesis.stateful.rule, with a count of the steps that are made."""
+
+    def decorate(step: Callable[..., None]) -> Any:
+        @wraps(step)
+        def counted(self: Executions, **drawn: Any) -> None:
+            type(self).steps += 1
+            step(self, **drawn)
+
+        return hypothesis_rule(**strategies)(counted)
+
+    return decorate
 
 
 def pick_from(models: list[Model], number: int) -> Model:
@@ -38,9 +51,13 @@ class Executions(RuleBasedStateMachine):
     """`make_world` opens a world for one example."""
 
     make_world: Callable[[], World]
+    #: Histories begun and steps made, for the line that says what was played.
+    histories = 0
+    steps = 0
 
     def __init__(self) -> None:
         super().__init__()
+        type(self).histories += 1
         self.world = type(self).make_world()
         self.sleeper: Sleeper | None = None
         self.numbers = itertools.count()
@@ -67,7 +84,7 @@ class Executions(RuleBasedStateMachine):
         live = [model for model in self.world.models if not model.final]
         return len(live) < MAX_LIVE and len(self.world.models) < MAX_EXECUTIONS
 
-    def hold(self, model: Model, number: int) -> Hold | None:
+    def hold(self, model: Model, number: int) -> OpenHold | None:
         holds = self.world.open_holds(model)
         return holds[number % len(holds)] if holds else None
 
@@ -98,25 +115,25 @@ class Executions(RuleBasedStateMachine):
     def work(self, number: int, moves: int) -> None:
         model = pick_from(self.working(), number)
         held, fence = self.world.is_held(model), self._fence(model)
-        work(model.id, moves)
+        self.world.work(model.id, moves)
         self.world.sync(model)
         assert not held or self._fence(model) == fence, "two workers hold one execution"
 
     @rule(number=picks)
     def work_to_the_next_rest(self, number: int) -> None:
         model = self.pick(number)
-        advance(model.id)
+        self.world.work_to_rest(model)
         self.world.sync(model)
 
     @rule(number=picks, times=st.integers(2, 3))
     def redeliver(self, number: int, times: int) -> None:
         """The same job again: at rest nobody does anything."""
         model = self.pick(number)
-        advance(model.id)
+        self.world.work_to_rest(model)
         self.world.sync(model)
         before = model.seen
         for _ in range(times):
-            advance(model.id)
+            self.world.work_to_rest(model)
         self.world.sync(model)
         assert model.seen == before
 
@@ -124,14 +141,14 @@ class Executions(RuleBasedStateMachine):
     @rule(number=picks, moves=moves, nth=points)
     def work_and_die(self, number: int, moves: int, nth: int) -> None:
         model = pick_from(self.working(), number)
-        died = dies_at(nth, lambda: work(model.id, moves))
+        died = dies_at(nth, lambda: self.world.work(model.id, moves))
         note(f"died: {died}")
         self.world.sync(model)
 
     @precondition(lambda self: self.sleeper is None and self.working())
     @rule(number=picks, moves=moves, nth=st.integers(1, 6))
     def fall_asleep(self, number: int, moves: int, nth: int) -> None:
-        sleeper = Sleeper(pick_from(self.working(), number).id)
+        sleeper = self.world.sleeper(pick_from(self.working(), number))
         if sleeper.fall_asleep(moves, nth):
             self.sleeper = sleeper
 
@@ -158,42 +175,38 @@ class Executions(RuleBasedStateMachine):
         self.world.let_time_pass(model)
         match how:
             case "worker":
-                work(model.id, nth)
+                self.world.work(model.id, nth)
             case "dying worker":
-                dies_at(nth, lambda: work(model.id, 12))
+                dies_at(nth, lambda: self.world.work(model.id, 12))
             case "claim":
-                dies_at(1, lambda: work(model.id, 1))
+                dies_at(1, lambda: self.world.work(model.id, 1))
             case "command":
                 data = {"kind": "update_state", "updates": {f"k{next(self.numbers)}": 1}}
                 self.world.command(model, data)
         self.wake_up()
 
     def _fence(self, model: Model) -> int:
-        return Execution.objects.values_list("fence", flat=True).get(pk=model.id)
+        return self.world.fence_of(model.id)
 
     # --- work ahead -----------------------------------------------------------------------------
 
+    @precondition(lambda self: self.world.speculates)
     @rule(number=picks)
     def speculate(self, number: int) -> None:
         """Nothing of it is to be seen in the execution."""
         model = self.pick(number)
         self.world.sync(model)
         before = model.seen
-        self._work_ahead(model)
+        self.world.speculate(model)
         self.world.sync(model)
         assert model.seen == before
 
-    @precondition(lambda self: self.held())
+    @precondition(lambda self: self.world.speculates and self.held())
     @rule(number=picks, nth=points)
     def speculate_and_die(self, number: int, nth: int) -> None:
         model = pick_from(self.held(), number)
-        dies_at(nth, lambda: self._work_ahead(model))
+        dies_at(nth, lambda: self.world.speculate(model))
         self.world.sync(model)
-
-    def _work_ahead(self, model: Model) -> None:
-        # It would give way to the jobs that nobody takes here.
-        django_rq.get_queue(DEFAULT).empty()
-        speculate(model.id)
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -204,12 +217,12 @@ class Executions(RuleBasedStateMachine):
     @rule()
     def sweep(self) -> None:
         self.world.let_time_pass()
-        sweep()
+        self.world.sweep()
         self.world.sync()
 
     @rule(nth=points)
     def sweep_and_die(self, nth: int) -> None:
-        dies_at(nth, sweep)
+        dies_at(nth, self.world.sweep)
         self.world.sync()
 
     @rule(number=picks, nth=st.one_of(st.none(), points))
@@ -218,9 +231,9 @@ class Executions(RuleBasedStateMachine):
         model = self.pick(number)
         self.world.expire_holds(model)
         if nth is not None:
-            dies_at(nth, sweep)
-        sweep()
-        sweep()
+            dies_at(nth, self.world.sweep)
+        self.world.sweep()
+        self.world.sweep()
         self.world.sync(model)
 
     # --- decisions ------------------------------------------------------------------------------
@@ -240,7 +253,7 @@ class Executions(RuleBasedStateMachine):
             given = self._edits(model, hold, edit) if approved else {}
             self.world.decide(model, hold, approved=approved, who=who, **given)
 
-    def _edits(self, model: Model, hold: Hold, edit: str) -> dict[str, Any]:
+    def _edits(self, model: Model, hold: OpenHold, edit: str) -> dict[str, Any]:
         """`edits`, where this answer may carry some: new inputs, or a new output."""
         self.world.sync(model)
         known = model.open[hold.pk]
@@ -253,7 +266,7 @@ class Executions(RuleBasedStateMachine):
             return {"edits": {"value": None if edit == "null" else changed}}
         return {"set_output_null": True} if edit == "null" else {"edits": changed}
 
-    @precondition(lambda self: self.held())
+    @precondition(lambda self: self.world.checks_edits and self.held())
     @rule(number=picks, which=picks, bad=st.sampled_from([float("nan"), "\0"]))
     def decide_with_a_bad_edit(self, number: int, which: int, bad: Any) -> None:
         model = pick_from(self.held(), number)
@@ -279,19 +292,7 @@ class Executions(RuleBasedStateMachine):
 
         given = self._edits(model, hold, edit) if approved else {}
 
-        def send(*, user: Any, decision: str, version: int, **more: Any) -> None:
-            approves = decision == "APPROVE"
-            command = {"kind": kind, "hold": hold.pk, "approved": approves, **given}
-            decide_command(
-                execution=hold.execution,
-                command=parse_command(command),
-                user=user,
-                token=None,
-                source="test",
-                version=version,
-            )
-
-        self.world.decide(model, hold, approved=approved, who="bob", decide=send, **given)
+        self.world.decide(model, hold, approved=approved, who="bob", kind=kind, **given)
 
     @precondition(lambda self: self.held())
     @rule(number=picks, which=picks, nth=points, edit=edits)
@@ -302,13 +303,10 @@ class Executions(RuleBasedStateMachine):
         if hold is None or self.world.is_held(model):
             return
 
-        def mortally(**request: Any) -> None:
-            dies_at(nth, lambda: decide(**request))
-
         voters = model.open[hold.pk].voters if hold.pk in model.open else set()
         who = "bob" if "ann" in voters else "ann"
         given = self._edits(model, hold, edit)
-        self.world.decide(model, hold, approved=True, who=who, decide=mortally, **given)
+        self.world.decide(model, hold, approved=True, who=who, nth=nth, **given)
         self.world.check_records(model)
 
     @precondition(lambda self: self.held())
@@ -372,9 +370,9 @@ class Executions(RuleBasedStateMachine):
         found = self.resting()
         self.world.end_time_to_undo(found[number % len(found)][0])
         if nth is not None:
-            dies_at(nth, sweep)
-        sweep()
-        sweep()
+            dies_at(nth, self.world.sweep)
+        self.world.sweep()
+        self.world.sweep()
         self.world.sync()
 
     # --- commands -------------------------------------------------------------------------------
@@ -455,10 +453,10 @@ class Executions(RuleBasedStateMachine):
 
         def act(who: str) -> None:
             if who == "worker":
-                work(model.id, 8)
+                self.world.work(model.id, 8)
                 return
             if who == "ahead":
-                self._work_ahead(model)
+                self.world.speculate(model)
                 return
             data = {"kind": "update_state", "updates": {f"k{next(self.numbers)}": 1}}
             self.world.command(model, data)
@@ -481,5 +479,3 @@ class Executions(RuleBasedStateMachine):
             self.world.finish()
         finally:
             self.world.close()
-            for name in QUEUES:
-                django_rq.get_queue(name).empty()

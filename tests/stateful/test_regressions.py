@@ -7,7 +7,7 @@ import pytest
 
 from tests.catalogue import stock_catalogue
 from tests.stateful import tools
-from tests.stateful.workers import Sleeper, dies_at, mortal_processes, work
+from tests.stateful.workers import Sleeper, dies_at, fence_of, mortal_processes, work
 from workflows.jobs import run_to_rest
 from workflows.models import Checkpoint, Execution
 from workflows.services import (
@@ -76,7 +76,7 @@ def test_a_worker_that_sleeps_through_a_claim_lands_nothing(execution: Execution
     rows = Execution.objects.filter(pk=execution.pk)
     rows.update(lease_until=EPOCH)
     with mortal_processes():
-        sleeper = Sleeper(execution.pk)
+        sleeper = Sleeper(execution.pk, work, fence_of)
         assert sleeper.fall_asleep(5, nth)
         rows.update(lease_until=EPOCH)
         assert dies_at(1, lambda: work(execution.pk, 5))

@@ -51,6 +51,11 @@ def work(execution_id: int, moves: int) -> None:
         step(str(execution_id), ports)
 
 
+def fence_of(execution_id: int) -> int:
+    """How often a worker has claimed the execution."""
+    return Execution.objects.values_list("fence", flat=True).get(pk=execution_id)
+
+
 @contextmanager
 def at_point(nth: int, action: Callable[[], None]) -> Iterator[None]:
     """In this thread, `action` happens at the nth crash point from now on, whichever it is."""
@@ -113,6 +118,9 @@ class Sleeper:
     """A worker in a thread of its own that stops at a crash point until it is woken."""
 
     execution_id: int
+    #: Does so many moves of an execution, and reads its fence.
+    work: Callable[[int, int], None]
+    fence_of: Callable[[int], int]
 
     def __post_init__(self) -> None:
         self._news: queue.Queue[Any] = queue.Queue()
@@ -123,7 +131,7 @@ class Sleeper:
         self._thread = threading.Thread(target=self._run, args=(moves, nth), daemon=True)
         self._thread.start()
         asleep = bool(self._hear() == "asleep")
-        self.fence = Execution.objects.values_list("fence", flat=True).get(pk=self.execution_id)
+        self.fence = self.fence_of(self.execution_id)
         return asleep
 
     def wake(self) -> None:
@@ -142,7 +150,7 @@ class Sleeper:
     def _run(self, moves: int, nth: int) -> None:
         try:
             with at_point(nth, self._sleep):
-                work(self.execution_id, moves)
+                self.work(self.execution_id, moves)
             self._news.put("done")
         except BaseException as error:
             self._news.put(error)

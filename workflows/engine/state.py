@@ -185,6 +185,22 @@ class ExecutionState:
         return self.layer + 1 >= self.total_layers
 
 
+def forked(bookmark: ExecutionState, *, total_layers: int, parent: str) -> ExecutionState:
+    """The first state of a fork that goes on from the checkpoint `bookmark` of `parent`.
+
+    Holds are numbered per execution and grants belong to one, so a fork takes neither along.
+    """
+    return ExecutionState(
+        layer=bookmark.layer,
+        total_layers=total_layers,
+        stage=bookmark.stage,
+        failed_leaf=bookmark.failed_leaf,
+        layer_failed=bookmark.layer_failed,
+        # A sample falls for a fork as it fell for the run that it was forked from.
+        origin=bookmark.origin or parent,
+    )
+
+
 @lru_cache(maxsize=1)
 def _adapter() -> TypeAdapter[ExecutionState]:
     return TypeAdapter(ExecutionState)

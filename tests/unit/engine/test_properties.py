@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.counts import often
 from tests.memory_journal import LEASE_SECONDS, Busy, MemoryJournal, Stored
 from tests.stateful.oracle import ESCALATION, Outcome, Told, Verdict, expected, status_fits
 from tests.stateful.plans import INPUTS, plans, policies, tasks
@@ -174,7 +175,7 @@ def decide_somehow(world: World, data: st.DataObject) -> None:
             world.decide(hold, approved=True, edits=edits, actor=actor)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=often(300, 20_000), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     plan=plans(server="unit", kinds=KINDS, max_size=8),
     policy=policies(),
@@ -237,7 +238,7 @@ def give(world: World, command: Any) -> None:
         pass
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=often(200, 20_000), deadline=None, suppress_health_check=list(HealthCheck))
 @given(plan=plans(server="unit", kinds=KINDS, max_size=6), policy=policies(), data=st.data())
 def test_commands_at_any_moment_leave_a_run_that_ends_right(
     plan: dict[str, Any], policy: dict[str, Any], data: st.DataObject

@@ -1,0 +1,320 @@
+"""Real services on PostgreSQL, with a model of every execution beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import django_rq
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from reviews import undo
+from reviews.conflicts import Conflict
+from reviews.edits import ReviewInvalid
+from reviews.models import HumanReviewRecord
+from reviews.services import decide, decide_command
+from tests.stateful import workers
+from tests.stateful.model import Answer, Model
+from tests.stateful.oracle import Outcome, Told
+from tests.stateful.plans import INPUTS
+from tests.stateful.world import News, Row, World
+from workflows import aside, journal, journal_time
+from workflows.dispatch import DEFAULT, QUEUES
+from workflows.engine.dag import Plan
+from workflows.engine.decide import Refused
+from workflows.engine.ports import StaleVersion
+from workflows.jobs import advance, speculate
+from workflows.models import Checkpoint, CommandLog, Execution, ExecutionEvent, Hold, Speculation
+from workflows.recovery import sweep
+from workflows.services import (
+    fork_execution,
+    parse_command,
+    start_execution,
+    submit_command,
+)
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+#: The one tool of `tools` with the read-only mark.
+READER = "statekit.value"
+EPOCH = "2000-01-01T00:00Z"
+
+
+class DatabaseWorld(World):
+    """Executions on PostgreSQL, moved on by the services and jobs of the product."""
+
+    speculates = True
+    checks_edits = True
+
+    def __init__(self, ledger: Path, reviewers: dict[str, User]) -> None:
+        super().__init__()
+        os.environ["HOLDPOINT_TEST_LEDGER"] = str(ledger)
+        self._ledger = ledger.open("a+")
+        self._reviewers = reviewers
+        self._keys: dict[tuple[str, str, str], str] = {}
+
+    # --- beginnings -----------------------------------------------------------------------------
+
+    def start(self, plan: dict[str, Any], policy: dict[str, Any]) -> None:
+        execution = start_execution(actor=None, plan=plan, policy=policy, inputs=INPUTS)
+        self._add(execution, Told(inputs=INPUTS))
+
+    def _fork(self, parent: Model, checkpoint: Checkpoint, told: Told) -> Model:
+        execution = fork_execution(
+            execution=Execution.objects.get(pk=parent.id), checkpoint=checkpoint, actor=None
+        )
+        model = self._add(execution, told)
+        model.context = dict(checkpoint.context)
+        return model
+
+    def _add(self, execution: Execution, told: Told) -> Model:
+        plan = journal.load_revision(execution.pk, 1).plan
+        model = Model(execution.pk, plan, execution.policy, told)
+        self.models.append(model)
+        return model
+
+    def checkpoints(self, model: Model) -> list[Checkpoint]:
+        return list(Checkpoint.objects.filter(execution_id=model.id).order_by("layer"))
+
+    # --- workers and time -----------------------------------------------------------------------
+
+    def work(self, execution_id: int, moves: int) -> None:
+        workers.work(execution_id, moves)
+
+    def work_to_rest(self, model: Model) -> None:
+        advance(model.id)
+
+    def fence_of(self, execution_id: int) -> int:
+        return workers.fence_of(execution_id)
+
+    def speculate(self, model: Model) -> None:
+        # It would give way to the jobs that nobody takes here.
+        django_rq.get_queue(DEFAULT).empty()
+        speculate(model.id)
+
+    def is_held(self, model: Model) -> bool:
+        rows = Execution.objects.filter(pk=model.id, lease_until__gte=Now())
+        return rows.exists()
+
+    def sweep(self) -> None:
+        sweep()
+
+    def settle_due(self) -> None:
+        undo.settle_due()
+
+    def let_time_pass(self, *models: Model) -> None:
+        rows = Execution.objects.filter(pk__in=[model.id for model in models or self.models])
+        rows.filter(lease_until__isnull=False).update(lease_until=EPOCH)
+        rows.filter(wake_at__isnull=False).update(wake_at=EPOCH)
+        rows.update(dispatched_at=EPOCH)
+
+    def expire_holds(self, model: Model) -> None:
+        late = Hold.objects.filter(execution_id=model.id, status="OPEN", expires_at__isnull=False)
+        model.expiring |= set(late.values_list("pk", flat=True))
+        late.update(expires_at=Now())
+
+    def end_time_to_undo(self, *models: Model) -> None:
+        for model in models:
+            rows = Hold.objects.filter(execution_id=model.id, undo_until__isnull=False)
+            model.settling |= set(rows.values_list("pk", flat=True))
+            rows.update(undo_until=EPOCH)
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def open_holds(self, model: Model, decider: str = "human") -> list[Hold]:
+        rows = Hold.objects.filter(execution_id=model.id, status="OPEN", decider=decider)
+        return list(rows.order_by("opened_seq"))
+
+    def _send_decision(
+        self, model: Model, hold: Hold, answer: Answer, *, kind: str, undo_seconds: float | None
+    ) -> bool:
+        user = self._reviewers[answer.actor]
+        try:
+            if kind:
+                self._command_decision(hold, answer, kind, user)
+                return True
+            edits = {"edits": answer.edits} if answer.edited else {}
+            more: dict[str, Any] = {} if undo_seconds is None else {"undo_seconds": undo_seconds}
+            decide(
+                hold_id=hold.pk,
+                user=user,
+                decision=answer.decision,
+                version=model.seen,
+                comment=answer.changes,
+                source="test",
+                **more,
+                **edits,
+            )
+        except Conflict:
+            return False
+        return True
+
+    def _command_decision(self, hold: Hold, answer: Answer, kind: str, user: User) -> None:
+        edits = {"edits": answer.edits} if answer.edited else {}
+        command = {"kind": kind, "hold": hold.pk, "approved": answer.approved, **edits}
+        decide_command(
+            execution=hold.execution,
+            command=parse_command(command),
+            user=user,
+            token=None,
+            source="test",
+            version=None,
+        )
+
+    def _send_withdrawal(self, model: Model, hold_id: str, who: str) -> bool:
+        try:
+            undo.withdraw(hold_id=hold_id, user=self._reviewers[who], source="test")
+        except Conflict:
+            return False
+        return True
+
+    def decide_badly(self, model: Model, hold: Hold, edits: Any) -> None:
+        """An edit that nobody can take leaves all as it was, and a line in the command log."""
+        self.sync(model)
+        lines = CommandLog.objects.filter(execution_id=model.id).exclude(outcome="applied")
+        before, logged = model.seen, lines.count()
+        try:
+            decide(
+                hold_id=hold.pk,
+                user=self._reviewers["ann"],
+                decision="APPROVE",
+                version=model.seen,
+                edits=edits,
+                source="test",
+            )
+        except (ReviewInvalid, Conflict):
+            self.sync(model)
+        else:
+            raise AssertionError("a bad edit was taken")
+        assert (model.seen, lines.count()) == (before, logged + 1)
+
+    def decide_too_late(self, model: Model, hold: Hold) -> None:
+        """An answer at a version that is gone wins nothing."""
+        self.sync(model)
+        try:
+            decide(
+                hold_id=hold.pk,
+                user=self._reviewers["ann"],
+                decision="APPROVE",
+                version=model.seen - 1,
+                source="test",
+            )
+        except Conflict:
+            self.sync(model)
+        else:
+            raise AssertionError("a stale answer was taken")
+
+    def _send_command(self, model: Model, data: dict[str, Any], version: int | None) -> str:
+        try:
+            result = submit_command(
+                execution_id=model.id,
+                command=parse_command(data),
+                actor="operator",
+                source="test",
+                version=version,
+            )
+        except Refused:
+            return "refused"
+        except StaleVersion:
+            return "stale"
+        return result.outcome
+
+    # --- looking --------------------------------------------------------------------------------
+
+    def _plan(self, model: Model, revision: int) -> Plan:
+        return journal.load_revision(model.id, revision).plan
+
+    def _layers(self, model: Model, revision: int) -> tuple[tuple[str, ...], ...]:
+        return journal.load_revision(model.id, revision).layers
+
+    def _news(self, model: Model) -> Iterable[News]:
+        rows = ExecutionEvent.objects.filter(execution_id=model.id, seq__gt=model.seen)
+        for row in rows.order_by("seq").values_list("seq", "kind", "payload", "actor"):
+            yield News(*row)
+
+    def _row(self, model: Model) -> Row:
+        row = Execution.objects.values("version", "status", "state", "context").get(pk=model.id)
+        state = row["state"]
+        return Row(
+            row["version"],
+            row["status"],
+            json.dumps(state),
+            len(state.get("tasks", {})),
+            row["context"],
+        )
+
+    def _read_calls(self) -> None:
+        by_id = {str(model.id): model for model in self.models}
+        for line in self._ledger:
+            call = json.loads(line)
+            execution_id, task, attempt = call["key"].split(":")
+            assert (execution_id, task) == (call["execution"], call["task"])
+            if attempt.startswith("ahead-"):
+                # Out of turn, so only what reads; whether its result counts is seen in the events.
+                assert by_id[execution_id].plan.by_id[task].target == READER
+            elif execution_id in by_id and call["what"] == "call":
+                by_id[execution_id].may_run(task)
+                key = self._keys.setdefault((execution_id, task, attempt), call["key"])
+                assert key == call["key"]
+
+    # --- ends -----------------------------------------------------------------------------------
+
+    def _waits(self, model: Model) -> bool:
+        return Execution.objects.filter(pk=model.id, queued_commands__gt=0).exists()
+
+    def _are_found(self, left: list[Model]) -> None:
+        ids = [model.id for model in left]
+        work = Q(status__in=("PENDING", "RUNNING")) | Q(queued_commands__gt=0)
+        wanted = set(Execution.objects.filter(work, pk__in=ids).values_list("pk", flat=True))
+        assert wanted <= set(journal_time.take_overdue(patience=1))
+
+    def _check_ahead(self, model: Model, settled: dict[str, Outcome]) -> None:
+        aside.tidy()
+        rows = Speculation.objects.filter(execution_id=model.id)
+        assert not rows.filter(state__in=("RUNNING", "READY")).exists()
+        used = list(rows.filter(state="USED").values_list("task_id", flat=True))
+        assert len(used) == len(set(used))
+        assert all(settled[name].status != "FAILED" for name in used if name in settled)
+
+    def check_records(self, model: Model) -> None:
+        records = HumanReviewRecord.objects.filter(execution_id=model.id)
+        assert records.count() == model.records
+        for record in records.standing().filter(is_edited=True):
+            known = (record.node_id, record.trigger_phase) in model.told.verdicts
+            if not known and record.hold_id in model.rested:
+                continue  # the run ended before it was carried out
+            verdict = model.told.verdicts[record.node_id, record.trigger_phase]
+            assert verdict.edited
+            after = record.trigger_phase == "AFTER_EXECUTION"
+            laid = verdict.edits if after else {**record.original_data, **verdict.edits}
+            assert record.modified_data == laid
+
+    def _settled(self, model: Model) -> dict[str, Outcome]:
+        execution = Execution.objects.get(pk=model.id)
+        rows = execution.attempts.filter(settled=True)
+        return {
+            row.task_id: Outcome(
+                row.status,
+                row.skip_reason,
+                row.edited_output if row.is_edited else row.output,
+                row.inputs,
+            )
+            for row in rows
+        }
+
+    def _check_commands(self, model: Model) -> None:
+        execution = Execution.objects.get(pk=model.id)
+        for row in execution.commands.all():
+            assert row.taken_at is not None, "a queued command is lost"
+            keys = row.command.get("updates", {}).keys()
+            assert keys <= model.context.keys() or row.taken_at >= execution.finished_at
+
+    def close(self) -> None:
+        self._ledger.close()
+        for name in QUEUES:
+            django_rq.get_queue(name).empty()
