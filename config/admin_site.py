@@ -10,3 +10,5 @@ class HoldpointAdminSite(AdminSite):
     site_title = "Holdpoint"
     index_title = "Administration"
     site_url = "/review/"
+    # An unknown address is answered as everywhere else; Django's own would turn a POST into a GET.
+    final_catch_all_view = False

@@ -310,9 +310,9 @@ class ExecutionConsumer(NewsConsumer):
             )
             for event in events:
                 await self.say(event)
-                self.seq = event["seq"]
+                self.seq = event.get("seq", self.seq)
                 self._starts.passed_on(event)
-            more = len(events) == BATCH
+            more = len(events) >= BATCH
         for start in self._starts.take(self.execution_id):
             await self.say(start)
 

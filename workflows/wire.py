@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
 
-from .models import ExecutionEvent
+from .models import Checkpoint, ExecutionEvent
+from .redaction import redact_text
 
 #: Stored kind → wire type.  hold_opened and hold_decided depend on what they carry; see _type.
 _TYPES = {
@@ -66,7 +67,6 @@ _PUBLIC = {
     "capability": "capability",
     "attempt": "attempt",
     "duration_ms": "durationMs",
-    "retry_at": "retryAt",
     "layer": "layer",
     "total_layers": "totalLayers",
     "total_tasks": "totalTasks",
@@ -81,6 +81,7 @@ _PUBLIC = {
     "changed": "changed",
     "agent": "agent",
     "on_timeout": "onTimeout",
+    "summary": "summary",
     "seconds": "seconds",
     "step": "step",
     "groups": "groups",
@@ -91,16 +92,49 @@ _PUBLIC = {
     "parent": "parent",
 }
 _FINAL = {"execution_completed": "COMPLETED", "execution_failed": "FAILED"}
+#: Who a hold waits for, in the words of `ail_failed` and `hil_timeout`: an agent or a person.
+_DECISION_TYPES: Final = {"human": "HIL", "agent": "AIL"}
+#: What the run did about a failure; `default` and `on_timeout` of the event say it for the rest.
+_ACTIONS: Final = {"replan_failed": "keep_plan", "graph_update_failed": "skip_learning"}
+#: Characters of an error that travel with an event.
+_LONGEST_ERROR: Final = 500
 
 
 def wire_events(execution_id: int, *, after: int, limit: int = 500) -> list[dict[str, Any]]:
-    """Events with seq > `after`, oldest first, at most `limit`, as wire objects."""
+    """Events with seq > `after`, oldest first, of at most `limit` entries of the journal.
+
+    A hold of people gives two: `decision_required` without a `seq` of its own, then
+    `workflow_paused`, so the last of the list always has a `seq`.
+    """
     rows = ExecutionEvent.objects.filter(execution_id=execution_id, seq__gt=after)
-    return [wire_event(row) for row in rows.order_by("seq")[:limit]]
+    found = list(rows.order_by("seq")[:limit])
+    checkpoints = _checkpoints(found)
+    return [event for row in found for event in _events(row, checkpoints)]
 
 
-def wire_event(row: ExecutionEvent) -> dict[str, Any]:
-    """One event; `timestamp` in ms since the epoch, `version` = `seq`, its place in the journal."""
+def wire_event(row: ExecutionEvent, type_: str = "") -> dict[str, Any]:
+    """The event of one entry of the journal; of its types (`types_of`) the first, or `type_`."""
+    event = _event(row, _checkpoints([row]))
+    return {**event, "type": type_ or event["type"]}
+
+
+def types_of(row: ExecutionEvent) -> tuple[str, ...]:
+    """Every type under which an entry of the journal travels."""
+    main = _type(row.kind, row.payload)
+    return (main, "decision_required") if main == "workflow_paused" else (main,)
+
+
+def _events(row: ExecutionEvent, checkpoints: Mapping[int, int]) -> Iterable[dict[str, Any]]:
+    event = _event(row, checkpoints)
+    if event["type"] == "workflow_paused":
+        companion = {**event, "type": "decision_required"}
+        del companion["seq"]
+        yield companion
+    yield event
+
+
+def _event(row: ExecutionEvent, checkpoints: Mapping[int, int]) -> dict[str, Any]:
+    """`timestamp` in ms since the epoch; `version` and `seq` are its place in the journal."""
     payload = row.payload
     event: dict[str, Any] = {
         "type": _type(row.kind, payload),
@@ -113,11 +147,52 @@ def wire_event(row: ExecutionEvent) -> dict[str, Any]:
         value = payload.get(key)
         if value is not None:
             event[name] = value
+    event |= _more(row, checkpoints)
     if row.actor:
         event["actor"] = row.actor
     if row.kind in _FINAL:
         event["status"] = _FINAL[row.kind]
     return event
+
+
+def _more(row: ExecutionEvent, checkpoints: Mapping[int, int]) -> dict[str, Any]:
+    """Fields that are worked out rather than copied."""
+    payload = row.payload
+    match row.kind:
+        case "hold_opened":
+            return {"decisionType": _DECISION_TYPES[payload["decider"]]}
+        case "hold_expired":
+            return {"actionTaken": payload["on_timeout"]}
+        case "agent_failed":
+            action = payload.get("default", "continue")
+            return {"error": _error(payload), "actionTaken": action}
+        case "replan_failed" | "graph_update_failed":
+            return {"error": _error(payload), "actionTaken": _ACTIONS[row.kind]}
+        case "task_errored" if payload.get("retry_at") is not None:
+            return {"retryAt": int(payload["retry_at"] * 1000)}
+        case "layer_closed":
+            found = checkpoints.get(row.pk)
+            return {"checkpointId": str(found) if found is not None else None}
+    if _TYPES.get(row.kind) == "state_updated":
+        return {"contextKeys": sorted(payload.get("updates", ()))}
+    return {}
+
+
+def _error(payload: Mapping[str, Any]) -> str:
+    """What went wrong, in short and without what looks like a secret."""
+    return redact_text(payload["error"][: 2 * _LONGEST_ERROR])[:_LONGEST_ERROR]
+
+
+def _checkpoints(rows: Sequence[ExecutionEvent]) -> dict[int, int]:
+    """Key of an entry that closed a layer → key of its checkpoint, while that is kept."""
+    closed = {(row.execution_id, row.seq): row.pk for row in rows if row.kind == "layer_closed"}
+    if not closed:
+        return {}
+    found = Checkpoint.objects.filter(
+        execution_id__in={execution for execution, _ in closed},
+        version__in={seq for _, seq in closed},
+    ).values_list("execution_id", "version", "pk")
+    return {closed[at, seq]: pk for at, seq, pk in found if (at, seq) in closed}
 
 
 def kinds_of(types: Collection[str]) -> frozenset[str]:

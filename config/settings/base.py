@@ -78,7 +78,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "config.languages.LanguageMiddleware",  # before whatever may answer with a page
-    "django.middleware.common.CommonMiddleware",
+    "config.middleware.SlashMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "config.request_log.RequestLogMiddleware",

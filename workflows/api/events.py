@@ -57,7 +57,9 @@ class WireEventSerializer(Plain):
     type = serializers.CharField()
     executionId = serializers.CharField()
     timestamp = serializers.IntegerField(help_text="ms since the epoch")
-    seq = serializers.IntegerField()
+    seq = serializers.IntegerField(
+        required=False, help_text="Missing where an event repeats the one that follows it."
+    )
     version = serializers.IntegerField()
 
 
@@ -119,7 +121,7 @@ def _asked(request: Request) -> dict[str, Any]:
 def _page(request: Request, execution: Execution, after: int, limit: int) -> Response:
     results = wire_events(execution.pk, after=after, limit=limit)
     last = results[-1]["seq"] if results else after
-    more = len(results) == limit
+    more = sum("seq" in event for event in results) == limit
     return Response(
         {
             "next": f"{request.path}?after={last}&limit={limit}" if more else None,

@@ -76,7 +76,7 @@ def _look(execution_id: int, after: int, watcher: Watcher) -> _News:
     if row is None:
         return _News([], allowed=False, ended=True)
     events = wire_events(execution_id, after=after, limit=_BATCH)
-    last = events[-1]["seq"] if events else after
+    last = events[-1]["seq"] if events else after  # the last of a list always has one
     final = ExecutionStatus(row["status"]).is_final and last >= row["version"]
     return _News(events, allowed=True, ended=final)
 
@@ -89,7 +89,7 @@ async def follow(execution_id: int, *, after: int, watcher: Watcher) -> AsyncIte
         while True:
             news = await database_sync_to_async(_look)(execution_id, after, watcher)
             for event in news.events:
-                after = event["seq"]
+                after = event.get("seq", after)
                 ear.starts.passed_on(event)
                 yield _event(event)
             if news.ended:

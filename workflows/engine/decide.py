@@ -114,7 +114,10 @@ def _response(
             " ask for changes, or reject.",
         )
     if len(hold.approvals) + 1 < hold.quorum:
-        return [ev.HoldVoted(hold_id=hold.id, voter=facts.actor, task_id=hold.task_id)]
+        vote = ev.HoldVoted(
+            hold_id=hold.id, voter=facts.actor, task_id=hold.task_id, phase=hold.phase
+        )
+        return [vote]
     if hold.reason is HoldReason.ESCALATION:
         return _grant(state, hold, facts, command)
     if hold.reason is HoldReason.REPLAN_REVIEW:
@@ -215,7 +218,10 @@ def _(command: cmd.WithdrawAnswer, state: ExecutionState, facts: Facts) -> Itera
     said = (hold.answer.actor,) if hold.answer else hold.approvals
     if command.of not in said:
         raise Refused("nothing_to_withdraw", f"{command.of} has said nothing to take back.")
-    return [ev.HoldWithdrawn(hold_id=hold.id, task_id=hold.task_id, voter=command.of, what=what)]
+    taken_back = ev.HoldWithdrawn(
+        hold_id=hold.id, task_id=hold.task_id, phase=hold.phase, voter=command.of, what=what
+    )
+    return [taken_back]
 
 
 def _approval(
@@ -328,7 +334,9 @@ def _aborts(hold: Hold) -> bool:
 @_decide.register
 def _(command: cmd.ExpireHold, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
     hold = _open_hold(state, command.hold)
-    expired = ev.HoldExpired(hold_id=hold.id, task_id=hold.task_id, on_timeout=hold.on_timeout)
+    expired = ev.HoldExpired(
+        hold_id=hold.id, task_id=hold.task_id, phase=hold.phase, on_timeout=hold.on_timeout
+    )
     comment = "nobody decided in time"
     match hold.on_timeout:
         case "keep_waiting":
@@ -359,7 +367,10 @@ def _decided_by_time(
 @_decide.register
 def _(command: cmd.ExtendHold, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
     hold = _open_hold(state, command.hold)
-    return [ev.HoldExtended(hold_id=hold.id, task_id=hold.task_id, seconds=command.seconds)]
+    extended = ev.HoldExtended(
+        hold_id=hold.id, task_id=hold.task_id, phase=hold.phase, seconds=command.seconds
+    )
+    return [extended]
 
 
 @_decide.register
@@ -371,6 +382,7 @@ def _(command: cmd.EscalateHold, state: ExecutionState, facts: Facts) -> Iterabl
         ev.HoldEscalated(
             hold_id=hold.id,
             task_id=hold.task_id,
+            phase=hold.phase,
             step=command.step,
             groups=command.groups,
             told=command.tell,

@@ -104,7 +104,7 @@ class HoldOpened(_Event):
     """The execution waits.  `opening` carries the hold's row: payload, groups, texts, deadline.
 
     `shown` are the inputs of a task that reads the context, which may change while it waits: what
-    a person is shown is what runs.
+    a person is shown is what runs.  `summary` says in one line what is asked, without task data.
     """
 
     kind: Literal["hold_opened"] = "hold_opened"
@@ -117,6 +117,7 @@ class HoldOpened(_Event):
     on_reject: Literal["abort", "fail", "skip"] = "abort"
     on_timeout: Literal["reject", "approve", "keep_waiting", "abort", "continue"] = "keep_waiting"
     timeout_seconds: float | None = None
+    summary: str = ""
     opening: Any = KeptApart
     shown: Any = KeptApart
 
@@ -147,6 +148,7 @@ class HoldVoted(_Event):
     hold_id: str
     voter: str
     task_id: str | None = None
+    phase: TriggerPhase | None = None
 
 
 class HoldAnswered(_Event):
@@ -175,6 +177,7 @@ class HoldWithdrawn(_Event):
     voter: str
     what: Literal["decision", "vote"]
     task_id: str | None = None
+    phase: TriggerPhase | None = None
 
 
 class HoldDecided(_Event):
@@ -222,6 +225,7 @@ class HoldExpired(_Event):
     kind: Literal["hold_expired"] = "hold_expired"
     hold_id: str
     task_id: str | None = None
+    phase: TriggerPhase | None = None
     on_timeout: str
 
 
@@ -229,6 +233,7 @@ class HoldExtended(_Event):
     kind: Literal["hold_extended"] = "hold_extended"
     hold_id: str
     task_id: str | None = None
+    phase: TriggerPhase | None = None
     seconds: float
 
 
@@ -241,6 +246,7 @@ class HoldEscalated(_Event):
     kind: Literal["hold_escalated"] = "hold_escalated"
     hold_id: str
     task_id: str | None = None
+    phase: TriggerPhase | None = None
     step: int
     groups: tuple[str, ...] = ()
     told: tuple[str, ...] = ()

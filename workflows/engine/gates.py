@@ -18,12 +18,15 @@ from .state import HoldReason, TaskState
 from .waiting import schedule
 
 AGENT_OPTIONS = ("continue", "replan", "abort")
+#: Characters of the line that travels with an event; the hold keeps the whole reason.
+_LONGEST_SUMMARY = 300
 
 
 def opening(run: Run, gate: Gate, ports: Ports) -> HoldOpened:
     """The event that opens the hold for `gate`; its verdict is taken here, once."""
     hold_id = f"{run.execution_id}-{run.state.holds_opened + 1}"
-    return _OPENERS[gate.reason](run, gate, hold_id, ports)
+    opened = _OPENERS[gate.reason](run, gate, hold_id, ports)
+    return opened.model_copy(update={"summary": opened.opening["why"][:_LONGEST_SUMMARY]})
 
 
 def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:

@@ -7,7 +7,7 @@ from django.db import transaction
 from workflows.access import visible_to
 from workflows.models import ExecutionEvent
 from workflows.models_ops import WebhookDelivery, WebhookEndpoint
-from workflows.wire import kinds_of, wire_event
+from workflows.wire import kinds_of, types_of
 
 from .payload import message_id
 
@@ -58,8 +58,16 @@ def _wanted(
 ) -> list[tuple[ExecutionEvent, str]]:
     executions = {row.execution_id for row in rows}
     visible = set(visible_to(endpoint.owner).filter(pk__in=executions).values_list("pk", flat=True))
-    typed = [(row, str(wire_event(row)["type"])) for row in rows if row.execution_id in visible]
-    return [each for each in typed if not endpoint.events or each[1] in endpoint.events]
+    seen = (row for row in rows if row.execution_id in visible)
+    typed = [(row, _type_for(endpoint, types_of(row))) for row in seen]
+    return [(row, name) for row, name in typed if name]
+
+
+def _type_for(endpoint: WebhookEndpoint, types: tuple[str, ...]) -> str:
+    """The type under which the endpoint is sent an entry, one message each; "" for none."""
+    if not endpoint.events:
+        return types[0]
+    return next((each for each in types if each in endpoint.events), "")
 
 
 def _delivery(endpoint: WebhookEndpoint, row: ExecutionEvent, kind: str) -> WebhookDelivery:

@@ -38,7 +38,11 @@ def _content(delivery: WebhookDelivery, endpoint: WebhookEndpoint) -> dict[str, 
         made = int(delivery.created_at.timestamp() * 1000)
         return {**ids, "type": PING, "timestamp": made}
     workflow = event.execution.workflow
-    return {**ids, **wire_event(event), "workflow": workflow.name if workflow else None}
+    return {
+        **ids,
+        **wire_event(event, delivery.type),
+        "workflow": workflow.name if workflow else None,
+    }
 
 
 def task_data(event: ExecutionEvent) -> dict[str, Any]:

@@ -66,6 +66,11 @@ def has(name: str, value: Any) -> Callable[[Row], bool]:
     return lambda row: value in row[name]
 
 
+def all_(keeps: Callable[[Row], bool]) -> Callable[[Any], bool]:
+    """A search ranks anew with each filter, so its rows are not those of another answer."""
+    return lambda rows: bool(rows) and all(map(keeps, rows))
+
+
 def moment(days: float) -> str:
     return (timezone.now() + timedelta(days=days)).isoformat().replace("+00:00", "Z")
 
@@ -80,8 +85,8 @@ CASES: dict[tuple[str, str], Case] = {
     ("executions/", "created_to"): Narrows(moment(-1), is_("title", "Old"), "soon"),
     ("executions/", "status"): Narrows("COMPLETED", is_("status", "COMPLETED"), "DONE"),
     ("executions/", "workflow"): Narrows("alpha", is_("workflow", "alpha"), TOO_LONG),
-    ("executions/{execution_id}/events/", "after"): Narrows("2", lambda r: r["seq"] > 2, "-1"),
-    ("executions/{execution_id}/events/", "limit"): Narrows("1", is_("seq", 1), "0"),
+    ("executions/{execution_id}/events/", "after"): Narrows("2", lambda r: r["version"] > 2, "-1"),
+    ("executions/{execution_id}/events/", "limit"): Narrows("1", is_("version", 1), "0"),
     ("grants/", "in_force"): Narrows("true", is_("revoked_at", None), "perhaps"),
     ("notifications/", "unread"): Narrows("true", is_("read_at", None), "perhaps"),
     ("reviews/history/", "decision"): Narrows("REJECT", is_("decision", "REJECT"), "MAYBE"),
@@ -113,9 +118,9 @@ CASES: dict[tuple[str, str], Case] = {
     ("tools/", "server"): Narrows("capability", is_("server", "capability"), TOO_LONG),
     ("tools/search/", "query"): Honoured("echo", lambda rows: bool(rows), TOO_LONG),
     ("tools/search/", "limit"): Honoured("1", lambda rows: len(rows) == 1, "0"),
-    ("tools/search/", "kind"): Narrows("python", is_("kind", "python"), "magic"),
-    ("tools/search/", "read_only"): Narrows("true", is_("read_only", True), "perhaps"),
-    ("tools/search/", "server"): Narrows("builtin", is_("server", "builtin"), TOO_LONG),
+    ("tools/search/", "kind"): Honoured("python", all_(is_("kind", "python")), "magic"),
+    ("tools/search/", "read_only"): Honoured("true", all_(is_("read_only", True)), "perhaps"),
+    ("tools/search/", "server"): Honoured("builtin", all_(is_("server", "builtin")), TOO_LONG),
     ("webhooks/{webhook_id}/deliveries/", "status"): Narrows(
         "FAILED", is_("status", "FAILED"), "LOST"
     ),

@@ -108,7 +108,7 @@ async def test_a_finished_run_is_replayed_and_the_stream_ends(finished, headers)
 
 async def test_what_happens_is_told_at_once_and_the_end_ends_it(paused, headers) -> None:
     found = blocks(await opened(paused, headers))
-    replayed = await take(found, 1 + paused.version)
+    replayed = await take(found, 1 + paused.version + 1)
     assert seqs(replayed) == list(range(1, paused.version + 1))
     assert replayed[-1]["event"] == "workflow_paused"
     version = await database_sync_to_async(abort)(paused)

@@ -106,6 +106,8 @@ export class NewsSocket {
       return;
     }
     if (event.type === "notices") return tell("holdpoint:bell", event);
+    // Repeated right behind by workflow_paused, which has the sequence number.
+    if (event.type === "decision_required" && event.seq === undefined) return;
     const place = this.#execution ? this.#sequence.take(event.executionId, event.seq) : "new";
     if (place === "gap") this.#socket.close(4000, "gap");
     else if (place === "new") tell("holdpoint:news", event);
