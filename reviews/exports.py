@@ -1,7 +1,8 @@
 """The history as a file: CSV for a spreadsheet, JSON Lines for programs and for the verifier.
 
-Both say first what was filtered, how many rows follow and where the chain ended, so that a file
-that travels explains itself.
+Both say first what was filtered, how many rows follow and where the chains ended, so that a file
+that travels explains itself.  JSON Lines have the records first, then the receipts of what ran
+after them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from workflows.models import ExecutionReceipt
+
+from .history import with_executed_digest
 from .models import HumanReviewRecord
 from .receipts import GENESIS
 from .reveals import record_views
@@ -32,8 +36,14 @@ _HEAVY = ("execution__state", "execution__context", "execution__inputs")
 _COLUMNS: Final = (
     "id", "reviewed_at", "actor", "decision", "execution_id", "workflow_title", "node_id", "target",
     "trigger_phase", "reason", "hold_id", "source", "is_edited", "change_count", "comment",
-    "version", "waited_seconds", "shown_digest", "decided_digest", "previous_hash", "hash",
-    "withdraws_id",
+    "version", "waited_seconds", "shown_digest", "decided_digest", "executed_digest",
+    "previous_hash", "hash", "withdraws_id",
+)  # fmt: skip
+#: A line of this kind is a receipt; a line without a kind is a record.
+RECEIPT: Final = "receipt"
+_RECEIPT_COLUMNS: Final = (
+    "id", "sequence", "executed_at", "execution_id", "hold_id", "task_id", "attempt", "phase",
+    "digest", "decision_hash", "canonical", "previous_hash", "hash",
 )  # fmt: skip
 #: A cell that begins like this is taken for a formula by spreadsheets.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -43,25 +53,30 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 class Header:
     """What an export is of: filters as in the address, rows, when, for whom.
 
-    `head` is the chain's end then; `complete` says that every record up to it is in the file.
+    `head` and `receipts_head` are the ends of the chains then; `complete` says that every record
+    and receipt up to them is in the file.
     """
 
     filters: Mapping[str, str]
     rows: int
+    receipts: int
     complete: bool
     exported_at: datetime
     exported_by: str
     head: str
+    receipts_head: str
 
     def as_json(self) -> dict[str, Any]:
         return {
             "kind": KIND,
             "filters": dict(self.filters),
             "rows": self.rows,
+            "receipts": self.receipts,
             "complete": self.complete,
             "exported_at": self.exported_at.isoformat(),
             "exported_by": self.exported_by,
             "head": self.head,
+            "receipts_head": self.receipts_head,
         }
 
 
@@ -71,36 +86,53 @@ class Export:
 
     header: Header
     rows: QuerySet[HumanReviewRecord]
+    receipts: QuerySet[ExecutionReceipt]
 
     def lines(self, kind: str) -> Iterator[str]:
         """The file's lines, made as they are read; oldest first.  `kind` is one of FORMATS."""
-        rows = self.rows.order_by("id")
+        rows = with_executed_digest(self.rows).order_by("id")
         if kind == "csv":
             return _csv(self.header, rows.iterator(chunk_size=_BATCH))
         rows = rows.select_related("execution").defer(*_HEAVY)
-        return _jsonl(self.header, rows.iterator(chunk_size=_BATCH))
+        receipts = self.receipts.order_by("sequence")
+        return _jsonl(
+            self.header,
+            rows.iterator(chunk_size=_BATCH),
+            receipts.iterator(chunk_size=_BATCH),
+        )
 
 
 def export_of(
     rows: QuerySet[HumanReviewRecord], *, filters: Mapping[str, str], user: User
 ) -> Export:
     """An export of the rows as the chain stands now."""
+    # Receipts first: the decision of each is then among the records up to the newest.
+    all_receipts = ExecutionReceipt.objects.order_by("-sequence")
+    last, receipts_head = all_receipts.values_list("sequence", "hash").first() or (0, GENESIS)
     everything = HumanReviewRecord.objects.order_by("-id")
     newest, head = everything.values_list("pk", "hash").first() or (0, GENESIS)
     rows = rows.filter(pk__lte=newest)
     count = rows.order_by().count()
+    complete = count == everything.filter(pk__lte=newest).order_by().count()
+    receipts = all_receipts.filter(sequence__lte=last)
+    if not complete:
+        receipts = receipts.filter(decision_hash__in=rows.order_by().values("hash"))
     header = Header(
         filters=filters,
         rows=count,
-        complete=count == everything.filter(pk__lte=newest).order_by().count(),
+        receipts=receipts.order_by().count(),
+        complete=complete,
         exported_at=timezone.now(),
         exported_by=user.get_username(),
         head=head,
+        receipts_head=receipts_head,
     )
-    return Export(header, rows)
+    return Export(header, rows, receipts)
 
 
-def _jsonl(header: Header, rows: Iterable[HumanReviewRecord]) -> Iterator[str]:
+def _jsonl(
+    header: Header, rows: Iterable[HumanReviewRecord], receipts: Iterable[ExecutionReceipt]
+) -> Iterator[str]:
     yield _line(header.as_json())
     schemas: dict[tuple[str, str], Any] = {}
     for record in rows:
@@ -113,6 +145,9 @@ def _jsonl(header: Header, rows: Iterable[HumanReviewRecord]) -> Iterator[str]:
             "canonical": record.canonical,
         }
         yield _line(told)
+    for receipt in receipts:
+        columns = {name: _plain(getattr(receipt, name)) for name in _RECEIPT_COLUMNS}
+        yield _line({"kind": RECEIPT, **columns})
 
 
 def _csv(header: Header, rows: Iterable[HumanReviewRecord]) -> Iterator[str]:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.utils.dateparse import parse_date, parse_datetime
 
 from workflows.access import of_visible
 from workflows.engine.policy import TriggerPhase
 from workflows.full_text import matching
-from workflows.models import TaskAttempt
+from workflows.models import ExecutionReceipt, TaskAttempt
 from workflows.numbers import natural
 from workflows.schemas import FieldError
 
@@ -154,6 +154,17 @@ def _moment(
 
 def _start_of(day: date) -> datetime:
     return datetime.combine(day, time(), tzinfo=UTC)
+
+
+def receipts_of(record: HumanReviewRecord) -> QuerySet[ExecutionReceipt]:
+    """The receipts of what ran after this decision, the first try first."""
+    return ExecutionReceipt.objects.filter(decision_hash=record.hash).order_by("sequence")
+
+
+def with_executed_digest(rows: QuerySet[HumanReviewRecord]) -> QuerySet[HumanReviewRecord]:
+    """The rows, each with `executed_digest`: that of its newest receipt, or None."""
+    newest = ExecutionReceipt.objects.filter(decision_hash=OuterRef("hash")).order_by("-sequence")
+    return rows.annotate(executed_digest=Subquery(newest.values("digest")[:1]))
 
 
 def executed(record: HumanReviewRecord) -> list[Any]:

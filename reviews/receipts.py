@@ -106,20 +106,23 @@ def verify_chain(
     *,
     text_of: Callable[[Row], str] | None = None,
     published: Collection[str] = (),
+    noun: str = "record",
 ) -> ChainReport:
-    """Walk all records in the order of their ids and name what was altered, deleted or inserted.
+    """Walk all rows of a chain in its order and name what was altered, deleted or inserted.
 
-    `text_of` makes the text anew from the columns that people read, which must agree with what was
-    hashed. `published` are hashes known from elsewhere; each must still be in the chain.
+    `noun` is what messages call a row.  `text_of` makes the text anew from the columns that people
+    read, which must agree with what was hashed.  `published` are hashes known from elsewhere; each
+    must still be in the chain.
     """
-    walk = _Walk(set(published))
+    walk = _Walk(set(published), noun)
     for row in rows:
         walk.look_at(row, text_of(row) if text_of else row.canonical)
     return walk.report()
 
 
 class _Walk:
-    def __init__(self, published: set[str]) -> None:
+    def __init__(self, published: set[str], noun: str) -> None:
+        self._noun = noun
         self._missing = published - {GENESIS}
         self._last: ChainRow | None = None
         self._heads = {GENESIS}
@@ -131,11 +134,12 @@ class _Walk:
         right = record_hash(row.previous_hash, row.canonical)
         is_whole = row.hash == right
         if not is_whole:
-            self._add("altered", row.id, f"record {row.id} does not have the hash of its text")
-        elif shown != row.canonical:
             self._add(
-                "altered", row.id, f"record {row.id} shows other data than it was signed with"
+                "altered", row.id, f"{self._noun} {row.id} does not have the hash of its text"
             )
+        elif shown != row.canonical:
+            message = f"{self._noun} {row.id} shows other data than it was signed with"
+            self._add("altered", row.id, message)
         if row.previous_hash not in self._heads:
             self._name_the_break(row, is_whole=is_whole)
         elif self._last is not None and _is_gap(self._last, row):
@@ -157,18 +161,18 @@ class _Walk:
     def _name_the_break(self, row: ChainRow, *, is_whole: bool) -> None:
         if row.previous_hash in self._seen:
             for stray in self._after(row.previous_hash):
-                self._add("inserted", stray, f"record {stray} was slipped in: no record follows it")
+                message = f"{self._noun} {stray} was slipped in: no {self._noun} follows it"
+                self._add("inserted", stray, message)
         elif self._last is not None and _follows(self._last, row):
             last = self._last.id
-            self._add(
-                "altered", last, f"record {last} was rewritten: record {row.id} follows another"
-            )
+            message = f"{self._noun} {last} was rewritten: {self._noun} {row.id} follows another"
+            self._add("altered", last, message)
         elif is_whole:
             self._miss(row)
 
     def _miss(self, row: ChainRow) -> None:
-        start = f"record {self._last.id}" if self._last else "the start"
-        message = f"between {start} and record {row.id} records are missing"
+        start = f"{self._noun} {self._last.id}" if self._last else "the start"
+        message = f"between {start} and {self._noun} {row.id} {self._noun}s are missing"
         self._add("deleted", row.id, message)
 
     def _after(self, known: str) -> list[int]:

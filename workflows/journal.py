@@ -218,7 +218,7 @@ class JournalRun:
     def _parts(self, rows: Rows) -> tuple[list[str], dict[str, Any]]:
         parts: list[str] = []
         parameters: dict[str, Any] = {}
-        for name in ("events", "attempts", "amendments", "holds", "verdicts", "revisions"):
+        for name in _PARTS:
             found = getattr(rows, name)
             if found:
                 parts.append(getattr(sql, name.upper()))
@@ -318,6 +318,9 @@ class JournalRun:
         self.queued, self._abort = int(found[0][1]), bool(found[0][2])
         return self._abort
 
+
+#: Fields of `Rows` that are written as they are, each by the SQL of its name.
+_PARTS = ("events", "attempts", "amendments", "holds", "verdicts", "revisions", "receipts")
 
 #: How often a worker with running tasks looks at its lease and at the abort flag.
 WATCH_SECONDS = 0.3

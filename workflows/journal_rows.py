@@ -8,6 +8,7 @@ from functools import singledispatch
 from typing import Any
 
 from .engine import events as ev
+from .engine.policy import TriggerPhase
 from .engine.state import ExecutionState, HoldReason, SkipReason, dump_state
 from .engine.status import TaskStatus
 
@@ -35,6 +36,7 @@ class Rows:
     verdicts: list[Row] = field(default_factory=list)
     checkpoints: list[Row] = field(default_factory=list)
     revisions: list[Row] = field(default_factory=list)
+    receipts: list[Row] = field(default_factory=list)
     context: dict[str, Any] | None = None
     error: str | None = None
 
@@ -111,6 +113,20 @@ def _(event: ev.TaskSucceeded, item: Recorded, rows: Rows, context: dict[str, An
             duration_ms=event.duration_ms,
         )
     )
+    _keep_receipt(event, rows)
+
+
+def _keep_receipt(event: ev.TaskSucceeded | ev.TaskErrored, rows: Rows) -> None:
+    """The receipt of a task that was reviewed before it ran: the digest of what it ran with."""
+    if event.executed_digest:
+        rows.receipts.append(
+            {
+                "task_id": event.task_id,
+                "attempt": event.attempt,
+                "phase": TriggerPhase.BEFORE_EXECUTION.value,
+                "digest": event.executed_digest,
+            }
+        )
 
 
 @_project.register
@@ -128,6 +144,7 @@ def _(event: ev.TaskErrored, item: Recorded, rows: Rows, context: dict[str, Any]
             duration_ms=event.duration_ms,
         )
     )
+    _keep_receipt(event, rows)
 
 
 @_project.register
@@ -244,6 +261,15 @@ def _settle_unrun(event: ev.HoldDecided, item: Recorded, rows: Rows) -> None:
 
 @_project.register
 def _(event: ev.LayerClosed, item: Recorded, rows: Rows, context: dict[str, Any]) -> None:
+    for task_id, digest in event.executed_digests.items():
+        rows.receipts.append(
+            {
+                "task_id": task_id,
+                "attempt": item.state.tasks[task_id].attempt,
+                "phase": TriggerPhase.AFTER_EXECUTION.value,
+                "digest": digest,
+            }
+        )
     bookmark = replace(item.state, tasks={}, holds=())
     rows.checkpoints.append(
         {

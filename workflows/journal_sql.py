@@ -239,6 +239,21 @@ REVISIONS = """, revisions AS (
         AS r(number int, plan jsonb, layers jsonb, cause text)
 )"""
 
+#: What ran, for a task whose review somebody approved.  A trigger chains the rows by hash, and
+#: leaves out a row whose hold has no record of a decision.
+RECEIPTS = """, receipts AS (
+    INSERT INTO workflows_executionreceipt (execution_id, hold_id, task_id, attempt, phase, digest)
+    SELECT moved.id, approved.id, r.task_id, r.attempt, r.phase, r.digest
+      FROM moved, jsonb_to_recordset(%(receipts)s::jsonb)
+        AS r(task_id text, attempt int, phase text, digest text),
+      LATERAL (
+          SELECT hold.id FROM workflows_hold AS hold
+           WHERE hold.execution_id = moved.id AND hold.task_id = r.task_id
+             AND hold.phase = r.phase AND hold.reason = 'node_review'
+             AND hold.decider = 'human' AND hold.status = 'APPROVED'
+           ORDER BY hold.opened_seq DESC LIMIT 1) AS approved
+)"""
+
 TAKEN = """, taken AS (
     UPDATE workflows_queuedcommand AS q SET taken_at = now()
       FROM moved WHERE q.execution_id = moved.id AND q.id = ANY(%(taken_ids)s::bigint[])

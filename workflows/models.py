@@ -405,6 +405,40 @@ class Capability(models.Model):
         return self.name
 
 
+class ExecutionReceipt(models.Model):
+    """What really ran after a person approved it; append-only, and chained by hash.
+
+    The journal writes it in the step that records the attempt (a review before the task: `digest`
+    is that of the inputs the task got) or that closes the layer (a review of the output: `digest`
+    is that of the output later tasks read).  A trigger of the reviews app fills the columns from
+    `sequence` on, so the row is linked to the record of the decision by that record's hash.
+    """
+
+    execution = models.ForeignKey(Execution, on_delete=models.PROTECT, related_name="receipts")
+    hold = models.ForeignKey(
+        Hold, on_delete=models.PROTECT, related_name="receipts", db_index=False
+    )
+    task_id = models.CharField(max_length=64)
+    attempt = models.IntegerField()
+    phase = models.CharField(max_length=20, choices=_choices(TriggerPhase))
+    digest = models.CharField(max_length=64)
+    sequence = models.BigIntegerField(unique=True)
+    executed_at = models.DateTimeField()
+    decision_hash = models.CharField(max_length=64, db_index=True)
+    canonical = models.TextField()
+    previous_hash = models.CharField(max_length=64)
+    hash = models.CharField(max_length=64, unique=True)
+
+    class Meta:
+        ordering = ("sequence",)
+        constraints = [
+            models.UniqueConstraint(fields=["hold", "attempt"], name="receipt_once_per_attempt"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.task_id} try {self.attempt}: {self.digest[:12]}"
+
+
 class Grant(models.Model):
     """One permission that a person gave: the ledger.
 

@@ -11,13 +11,14 @@ from rest_framework import serializers
 
 from reviews import extending
 from reviews.context import masks_of
+from reviews.history import receipts_of
 from reviews.masking import Masked
 from reviews.models import ANSWERS, HumanReviewRecord
 from reviews.reveals import record_place, record_views
 from reviews.services import MAX_COMMENT
 from workflows.api.serializers import Strict
 from workflows.engine.commands import LONGEST_UNDO
-from workflows.models import Hold
+from workflows.models import ExecutionReceipt, Hold
 
 _LARGEST = 2**63 - 1
 
@@ -287,6 +288,11 @@ class RecordRowSerializer(serializers.ModelSerializer[HumanReviewRecord]):
     execution_id = serializers.IntegerField()
     hold_id = serializers.CharField()
     reviewer = serializers.SerializerMethodField()
+    executed_digest = serializers.CharField(
+        allow_null=True,
+        help_text="SHA-256 of what ran after this decision, as its newest receipt has it; null "
+        "when nothing ran, or not yet.",
+    )
 
     class Meta:
         model = HumanReviewRecord
@@ -294,17 +300,34 @@ class RecordRowSerializer(serializers.ModelSerializer[HumanReviewRecord]):
             "id", "execution_id", "hold_id", "node_id", "workflow_title", "reason",
             "trigger_phase", "target", "reviewer", "actor", "source", "decision", "is_edited",
             "change_count", "comment", "version", "waited_seconds", "reviewed_at", "withdraws",
+            "shown_digest", "decided_digest", "executed_digest",
         )  # fmt: skip
 
     def get_reviewer(self, record: HumanReviewRecord) -> str | None:
         return record.actor if record.reviewer_id else None
 
 
+class ReceiptSerializer(serializers.ModelSerializer[ExecutionReceipt]):
+    """What one try of an approved task ran with, or what output later tasks read.
+
+    `digest` equals the record's `decided_digest` unless something else ran than was approved.
+    """
+
+    class Meta:
+        model = ExecutionReceipt
+        fields = (
+            "attempt", "phase", "digest", "executed_at", "sequence", "decision_hash", "canonical",
+            "previous_hash", "hash",
+        )  # fmt: skip
+
+
 class RecordSerializer(RecordRowSerializer):
-    """One decision as it was taken: what was shown, what was decided, its place in the chain.
+    """One decision as it was taken: what was shown, decided and executed, its place in the chain.
 
     Secrets are marks, listed in `masked`; the digests are of the true values.
     """
+
+    receipts = serializers.SerializerMethodField()
 
     original_data = serializers.SerializerMethodField()
     modified_data = serializers.SerializerMethodField()
@@ -313,8 +336,12 @@ class RecordSerializer(RecordRowSerializer):
     class Meta(RecordRowSerializer.Meta):
         fields = (  # type: ignore[assignment]
             *RecordRowSerializer.Meta.fields, "original_data", "modified_data", "masked",
-            "shown_digest", "decided_digest", "canonical", "previous_hash", "hash",
+            "canonical", "previous_hash", "hash", "receipts",
         )  # fmt: skip
+
+    @extend_schema_field(ReceiptSerializer(many=True))
+    def get_receipts(self, record: HumanReviewRecord) -> Any:
+        return ReceiptSerializer(receipts_of(record), many=True).data
 
     @extend_schema_field(OpenApiTypes.ANY)
     def get_original_data(self, record: HumanReviewRecord) -> Any:

@@ -387,7 +387,8 @@ class HistoryView(ListAPIView[HumanReviewRecord]):
         filters = history.parse_filters(self.request.query_params)
         if filters.errors:
             raise ReviewInvalid(filters.errors)
-        return history.filtered(history.records(caller(self.request)), filters)
+        rows = history.filtered(history.records(caller(self.request)), filters)
+        return history.with_executed_digest(rows)
 
 
 class RecordView(RetrieveAPIView[HumanReviewRecord]):
@@ -406,4 +407,5 @@ class RecordView(RetrieveAPIView[HumanReviewRecord]):
 
     def get_queryset(self) -> QuerySet[HumanReviewRecord]:
         no_parameters(self.request)
-        return history.records(caller(self.request)).select_related("execution")
+        rows = history.records(caller(self.request)).select_related("execution")
+        return history.with_executed_digest(rows)

@@ -21,6 +21,7 @@ from reviews.history import (
     filtered,
     is_early_vote,
     parse_filters,
+    receipts_of,
     records,
     was_taken_back,
 )
@@ -32,7 +33,7 @@ from reviews.reveals import COLUMNS, may_reveal, record_place, record_views
 from reviews.sentences import in_language
 from workflows.engine.bounded_json import digest
 from workflows.engine.policy import TriggerPhase
-from workflows.models import Workflow
+from workflows.models import ExecutionReceipt, Workflow
 
 from . import words
 from .masks import masks_context
@@ -230,12 +231,14 @@ def _pretty(value: Any) -> str:
 
 def _receipt(record: HumanReviewRecord, values: list[Any]) -> dict[str, Any]:
     """The digests side by side, and whether the record still is what was signed."""
-    ran = digest(values[0]) if values else ""
-    words_, status = _verdict(record, ran)
+    receipts = list(receipts_of(record))
+    words_, status = _verdict(record, receipts, digest(values[0]) if values else "")
+    # Each once: the tries of a task run with the same inputs unless something is wrong.
+    ran = dict.fromkeys(receipt.digest for receipt in receipts)
     lines = (
         (_("Shown"), record.shown_digest),
         (_("Decided"), record.decided_digest),
-        (_("Executed"), ran),
+        *((_("Executed"), each) for each in ran or [""]),
         (_("Previous record"), record.previous_hash),
         (_("This record"), record.hash),
     )
@@ -246,12 +249,19 @@ def _receipt(record: HumanReviewRecord, values: list[Any]) -> dict[str, Any]:
     }
 
 
-def _verdict(record: HumanReviewRecord, ran: str) -> tuple[str, str]:
+def _verdict(
+    record: HumanReviewRecord, receipts: list[ExecutionReceipt], stored: str
+) -> tuple[str, str]:
+    """Words and status; `stored` is the digest of what the task's row says now, or ""."""
     whole = record_hash(record.previous_hash, record.canonical) == record.hash
     if not whole or text_of(record) != record.canonical:
         return _("this record was altered after it was signed"), "FAILED"
-    if not ran:
-        return _("the record is whole"), "COMPLETED"
-    if ran == record.decided_digest:
+    if any(receipt.digest != record.decided_digest for receipt in receipts):
+        return _("what ran is not what was approved"), "FAILED"
+    if receipts and stored and stored != record.decided_digest:
+        return _("the task shows other data now than it ran with"), "FAILED"
+    if receipts:
         return _("the record is whole; what ran is what was approved"), "COMPLETED"
-    return _("what ran is not what was approved"), "FAILED"
+    if stored:
+        return _("the record is whole; no receipt of what ran was kept"), "COMPLETED"
+    return _("the record is whole"), "COMPLETED"

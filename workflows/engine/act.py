@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import singledispatch
-from typing import Any
 
 from pydantic import ValidationError
 
 from . import events as ev
 from .answer import events_for
+from .bounded_json import digest
 from .commands import Abort, AddMessage, Replan
 from .decide import Facts, Refused, decide
 from .faults import PermissionEscalationNeeded, TaskFailed, attempt_words
 from .gates import opening
-from .inputs import skip_reason, task_inputs
+from .inputs import Spec, skip_reason, task_inputs
 from .json_values import Limits, check_value
 from .moves import (
     AskAgent,
@@ -29,6 +29,7 @@ from .moves import (
     StartLayer,
 )
 from .permissions import NAMED, admits
+from .policy import TriggerPhase
 from .ports import (
     AgentAnswer,
     AgentQuestion,
@@ -41,6 +42,7 @@ from .ports import (
 )
 from .sparing import sparings
 from .state import SkipReason
+from .status import TaskStatus
 from .structure import validation_problems
 
 #: An answer may carry what the agent was told, which is all results of a layer.
@@ -71,7 +73,27 @@ def _(move: Finish, run: Run, ports: Ports) -> None:
 
 @_act.register
 def _(move: CloseLayer, run: Run, ports: Ports) -> None:
-    run.record(ev.LayerClosed(layer=run.state.layer, failed=run.state.layer_failed))
+    state = run.state
+    accepted = [name for name in state.tasks if _output_was_accepted(run, name)]
+    # Read anew, not taken from the decision: this is what later tasks read.
+    outputs = run.settled(accepted) if accepted else {}
+    digests = {name: digest(each.output) for name, each in outputs.items()}
+    run.record(
+        ev.LayerClosed(layer=state.layer, failed=state.layer_failed, executed_digests=digests)
+    )
+
+
+def _output_was_accepted(run: Run, task_id: str) -> bool:
+    """Whether the task has an output that a review (or a rule in its place) let pass."""
+    task = run.state.tasks[task_id]
+    if task.status is not TaskStatus.SUCCEEDED or not task.cleared:
+        return False
+    return _is_reviewed(run.revision.plan.by_id[task_id], TriggerPhase.AFTER_EXECUTION)
+
+
+def _is_reviewed(task: Spec, phase: TriggerPhase) -> bool:
+    review = task.human_review
+    return review is not None and review.enabled and review.trigger_phase is phase
 
 
 @_act.register
@@ -93,7 +115,7 @@ def _(move: OpenHolds, run: Run, ports: Ports) -> None:
             # There is nothing to review: the inputs that a person would see cannot be resolved.
             if gate.task_id is None:
                 raise
-            run.record(_failed(run, gate.task_id, Failure(failure.message), inputs=None))
+            run.record(_failed(run, gate.task_id, Failure(failure.message), call=None))
         else:
             run.record(opened)
 
@@ -143,7 +165,7 @@ def _(move: RunTasks, run: Run, ports: Ports) -> None:
         try:
             calls.append(call_for(run, task_id))
         except TaskFailed as failure:
-            run.record(_failed(run, task_id, Failure(failure.message), inputs=None))
+            run.record(_failed(run, task_id, Failure(failure.message), call=None))
     if not ports.runner.only_reads(calls):
         # What was recorded so far must be durable before anything with an effect runs.
         run.land()
@@ -172,6 +194,7 @@ def call_for(run: Run, task_id: str) -> TaskCall:
     key = f"{run.execution_id}:{task_id}:{attempt}"
     ceiling = run.policy.permission_ceiling
     speculates = run.policy.speculation.enabled
+    is_reviewed = _is_reviewed(task, TriggerPhase.BEFORE_EXECUTION)
     return TaskCall(
         task,
         inputs,
@@ -182,6 +205,7 @@ def call_for(run: Run, task_id: str) -> TaskCall:
         ceiling,
         speculates,
         feedback=state.feedback,
+        digest=digest(inputs) if is_reviewed else "",
     )
 
 
@@ -192,7 +216,7 @@ def _told(run: Run, result: TaskResult) -> ev.Event:
             never = _never_granted(run, outcome)
             if never:
                 failure = Failure(never, logs=outcome.logs)
-                return _failed(run, call.task.id, failure, inputs=call.inputs)
+                return _failed(run, call.task.id, failure, call=call)
             return ev.TaskEscalated(
                 task_id=call.task.id,
                 operation=outcome.operation,
@@ -202,11 +226,12 @@ def _told(run: Run, result: TaskResult) -> ev.Event:
                 line=outcome.line,
             )
         case Failure():
-            return _failed(run, call.task.id, outcome, inputs=call.inputs)
+            return _failed(run, call.task.id, outcome, call=call)
     return ev.TaskSucceeded(
         task_id=call.task.id,
         attempt=call.attempt,
         duration_ms=round(outcome.duration_ms, 3),
+        executed_digest=call.digest,
         inputs=call.inputs,
         output=outcome.output,
         logs=outcome.logs,
@@ -237,7 +262,8 @@ def _never_granted(run: Run, need: PermissionEscalationNeeded) -> str:
     return ""
 
 
-def _failed(run: Run, task_id: str, failure: Failure, *, inputs: Any) -> ev.TaskErrored:
+def _failed(run: Run, task_id: str, failure: Failure, *, call: TaskCall | None) -> ev.TaskErrored:
+    """The failed try of a task; `call` is None when its inputs could not be resolved."""
     task = run.revision.plan.by_id[task_id]
     attempt = run.state.tasks[task_id].attempt + 1
     # Sent back by a reviewer it begins anew: its earlier tries count no more.
@@ -250,7 +276,8 @@ def _failed(run: Run, task_id: str, failure: Failure, *, inputs: Any) -> ev.Task
         duration_ms=round(failure.duration_ms, 3),
         retry_at=run.now() + task.retry.delay(tries) if again else None,
         is_leaf=task_id in run.revision.plan.leaves,
-        inputs=inputs,
+        executed_digest=call.digest if call else "",
+        inputs=call.inputs if call else None,
         logs=failure.logs,
     )
 

@@ -52,6 +52,8 @@ class TaskSucceeded(_Event):
     task_id: str
     attempt: int
     duration_ms: float
+    # Digest of the inputs before the call, for a task that is reviewed before it runs; else "".
+    executed_digest: str = Field(default="", exclude=True)
     inputs: Any = KeptApart
     output: Any = KeptApart
     logs: str = Field(default="", exclude=True)
@@ -67,6 +69,7 @@ class TaskErrored(_Event):
     duration_ms: float = 0
     retry_at: float | None = None
     is_leaf: bool = False
+    executed_digest: str = Field(default="", exclude=True)
     inputs: Any = KeptApart
     logs: str = Field(default="", exclude=True)
 
@@ -253,11 +256,16 @@ class HoldEscalated(_Event):
 
 
 class LayerClosed(_Event):
-    """Every task of the layer is settled: the checkpoint."""
+    """Every task of the layer is settled: the checkpoint.
+
+    `executed_digests` maps each task whose output was reviewed and accepted to the digest of the
+    output that later tasks read.
+    """
 
     kind: Literal["layer_closed"] = "layer_closed"
     layer: int
     failed: bool = False
+    executed_digests: dict[str, str] = Field(default={}, exclude=True)
 
 
 class LayerSkipRequested(_Event):

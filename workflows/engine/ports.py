@@ -85,6 +85,8 @@ class TaskCall:
     speculates: bool = False
     #: What reviewers asked to be changed in earlier outputs of it, oldest first.
     feedback: tuple[str, ...] = ()
+    #: Digest of `inputs`, for a task that is reviewed before it runs; else "".
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

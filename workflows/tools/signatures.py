@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, NotRequired, Required, get_type_hints
 
@@ -65,7 +66,8 @@ class Signature:
         Raises TaskFailed naming the path of each bad argument; trying again would not help.
         """
         try:
-            bound = dict(self.arguments.validate_python(dict(arguments)))
+            # A copy: a tool may change what it is given, and what is recorded is what it was given.
+            bound = dict(self.arguments.validate_python(deepcopy(dict(arguments))))
         except ValidationError as error:
             raise TaskFailed(_complaint(error), retryable=False) from None
         if self.takes_context:

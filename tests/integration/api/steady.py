@@ -119,6 +119,13 @@ def _mapped(value: Any, change: Callable[[str, Any], Any], key: str = "") -> Any
     return change(key, value)
 
 
+def _rehash(row: dict[str, Any], time: str, changed: dict[str, Any]) -> None:
+    """Make the signed text of a record or receipt again, and its hash, after times were changed."""
+    moment = f"{_read(row[time]):%Y-%m-%dT%H:%M:%S.%f+00:00}"
+    row["canonical"] = canonical(json.loads(row["canonical"]) | {time: moment} | changed)
+    row["hash"] = record_hash(row["previous_hash"], row["canonical"])
+
+
 def _sealed(value: Any) -> Any:
     """Hashes of what was changed, made again: of review records, and of reports."""
     if isinstance(value, list):
@@ -126,11 +133,11 @@ def _sealed(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     new = {key: _sealed(each) for key, each in value.items()}
-    if "canonical" in new and "previous_hash" in new:
-        fields = json.loads(new["canonical"])
-        fields |= {"reviewed_at": f"{_read(new['reviewed_at']):%Y-%m-%dT%H:%M:%S.%f+00:00}"}
-        new["canonical"] = canonical(fields | {"waited_seconds": new["waited_seconds"]})
-        new["hash"] = record_hash(new["previous_hash"], new["canonical"])
+    if "receipts" in new and "canonical" in new:
+        _rehash(new, "reviewed_at", {"waited_seconds": new["waited_seconds"]})
+        for receipt in new["receipts"]:
+            receipt["decision_hash"] = new["hash"]
+            _rehash(receipt, "executed_at", {"decision_hash": new["hash"]})
     if new.get("report") and new.get("digest"):
         new["digest"] = digest(new["report"])
     return new

@@ -16,6 +16,7 @@ KNOWN = {
     "reviews_deniedattempt",
     "reviews_humanreviewrecord",
     "workflows_executionevent",
+    "workflows_executionreceipt",
     "workflows_planrevision",
 }
 FORBIDDEN = (

@@ -46,6 +46,17 @@ async def later(text: str, ctx: ToolContext) -> str:
     return f"{text} {ctx.task_id} {threading.current_thread().name}"
 
 
+def test_a_tool_that_changes_its_arguments_changes_a_copy() -> None:
+    def clear(value: Any) -> int:
+        """Empty the value."""
+        value["a"].clear()
+        return len(value["a"])
+
+    arguments = {"value": {"a": [1]}}
+    assert call_sync(declared(clear), arguments, ToolContext()) == 0
+    assert arguments == {"value": {"a": [1]}}
+
+
 def test_a_function_describes_itself() -> None:
     shop = declared(buy, title="Buy", read_only=False, permission_set="network-api")
     assert (shop.name, shop.server, shop.title) == ("shop.buy", "shop", "Buy")
