@@ -63,6 +63,8 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
 def _engine() -> dict[str, Any]:
     return {
         "lease_seconds": env_int("HOLDPOINT_LEASE_SECONDS", 30, minimum=2),
+        # A run that lost so many workers in a row without a recorded step ends as FAILED.
+        "lost_claims_limit": env_int("HOLDPOINT_LOST_CLAIMS_LIMIT", 3, minimum=0),
         "slice_seconds": env_float("HOLDPOINT_SLICE_SECONDS", 2.0, minimum=0),
         "commit_window_ms": env_int("HOLDPOINT_COMMIT_WINDOW_MS", 50, minimum=0, maximum=10_000),
         "checkpoints_kept": env_int("HOLDPOINT_CHECKPOINTS_KEPT", 5, minimum=1),

@@ -195,6 +195,11 @@ _DROPPED: Final = (
     N_("its tool is not read-only any more"),
     N_("it needs a permission"),
 )
+#: Why a run was given up (workflows.engine.decide).
+_GIVEN_UP: Final = (
+    N_("given up: %(count)s workers in a row ended without recording a step"),
+    N_("tasks under way: %(tasks)s"),
+)
 #: Why a run was aborted, when nobody gave a reason (workflows.engine.decide).
 _ABORTED: Final = (
     N_("aborted"),
@@ -219,6 +224,7 @@ TOLD: Final[tuple[str, ...]] = (
     *_FAULTS,
     *_STANDING,
     *_DROPPED,
+    *_GIVEN_UP,
     *_ABORTED,
     *_REASONS,
 )

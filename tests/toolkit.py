@@ -6,6 +6,7 @@ Worker processes load this module through the setting `tool_modules`.
 
 import json
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,16 @@ def flaky(failures: int, ctx: ToolContext) -> str:
     if len(before) < failures:
         raise TaskFailed(f"failure {len(before) + 1}")
     return "recovered"
+
+
+@tool(server="testkit", permission_set="readonly")
+def kills_its_worker(times: int, ctx: ToolContext) -> str:
+    """Kill the process of the worker at the first `times` calls, as a lack of memory does."""
+    begun = [each for each in calls(ctx.execution_id) if each["task"] == ctx.task_id]
+    note(ctx, "begin")
+    if len(begun) < times:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "survived"
 
 
 @tool(server="testkit", permission_set="readonly")

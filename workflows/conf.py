@@ -17,6 +17,11 @@ def lease_seconds() -> float:
     return float(_value("lease_seconds"))
 
 
+def lost_claims_limit() -> int:
+    """How many workers in a row a run may lose without a recorded step (0 in the settings: any)."""
+    return int(_value("lost_claims_limit")) or 2**31 - 1
+
+
 def slice_seconds() -> float:
     """How long a worker stays with one execution before others get a turn."""
     return float(_value("slice_seconds"))

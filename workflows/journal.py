@@ -13,7 +13,8 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from django.db import DatabaseError
+from django.db import DatabaseError, InterfaceError
+from redis.exceptions import RedisError
 
 from . import conf
 from . import journal_sql as sql
@@ -322,6 +323,9 @@ class JournalRun:
 #: Fields of `Rows` that are written as they are, each by the SQL of its name.
 _PARTS = ("events", "attempts", "amendments", "holds", "verdicts", "revisions", "receipts")
 
+#: What keeps any worker from any execution.
+_OUTAGES = (DatabaseError, InterfaceError, RedisError)
+
 #: How often a worker with running tasks looks at its lease and at the abort flag.
 WATCH_SECONDS = 0.3
 
@@ -336,7 +340,12 @@ class DjangoJournal:
     def claim(self, execution_id: str) -> Iterator[JournalRun | None]:
         found = execute(
             sql.CLAIM,
-            {"id": int(execution_id), "owner": self._owner, "lease": conf.lease_seconds()},
+            {
+                "id": int(execution_id),
+                "owner": self._owner,
+                "lease": conf.lease_seconds(),
+                "lost_limit": conf.lost_claims_limit(),
+            },
         )
         if not found:
             yield None
@@ -353,7 +362,13 @@ class DjangoJournal:
                 with suppress(DatabaseError):
                     run.land()
             # Somebody else may try; soon, but not in a tight loop.
-            release(run, delay=5.0, error=f"{type(error).__name__}: {error}")
+            release(
+                run,
+                delay=5.0,
+                error=f"{type(error).__name__}: {error}",
+                # Neither an outage nor a request to stop says anything about the execution.
+                lost=isinstance(error, Exception) and not isinstance(error, _OUTAGES),
+            )
             raise
         finally:
             run.tell(at_once=True)
@@ -373,13 +388,17 @@ class DjangoJournal:
         yield JournalRun(execution_id, row, fence=None)
 
 
-def release(run: JournalRun, *, delay: float | None, error: str) -> None:
-    """Give the lease back without a step; `delay` seconds before the next try."""
+def release(run: JournalRun, *, delay: float | None, error: str, lost: bool = False) -> None:
+    """Give the lease back without a step; `delay` seconds before the next try.
+
+    `lost`: the claim counts toward the limit of claims that came to nothing.
+    """
     parameters = {
         "id": int(run.execution_id),
         "fence": run._fence,
         "delay": delay,
         "error": error[:2000],
+        "lost": int(lost),
     }
     execute(sql.RELEASE, parameters)
     run.held = False

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+#: How often in a row an execution's worker was lost: a lease that is still set was not given back.
+_LOST = "lost_claims + (lease_until IS NOT NULL)::int"
+
+#: An execution whose workers were lost too often is left to the sweeper.
 #: A claim need not outlive a crash of the database: every step is guarded by the version as well.
 #: So nobody waits for it to reach the disk.
 CLAIM = """
@@ -10,15 +14,17 @@ UPDATE workflows_execution
    SET lease_owner = %(owner)s,
        lease_until = now() + make_interval(secs => %(lease)s),
        fence = fence + 1,
+       lost_claims = LOST,
        wake_at = NULL
   FROM hurried
  WHERE id = %(id)s
    AND (lease_until IS NULL OR lease_until < now())
+   AND LOST < %(lost_limit)s
    AND (queued_commands > 0 OR (
         status IN ('PENDING', 'RUNNING') AND (wake_at IS NULL OR wake_at <= now())))
 RETURNING version, revision, state, inputs, context, policy, fence, queued_commands,
           abort_requested, extract(epoch FROM clock_timestamp())::float8
-"""
+""".replace("LOST", _LOST)
 
 REVISION = """
 SELECT plan, layers FROM workflows_planrevision
@@ -45,6 +51,7 @@ RETURNING fence, queued_commands, abort_requested
 RELEASE = """
 UPDATE workflows_execution
    SET lease_owner = '', lease_until = NULL, dispatched_at = now(),
+       lost_claims = lost_claims + %(lost)s,
        wake_at = now() + make_interval(secs => %(delay)s),
        error = CASE WHEN %(error)s = '' THEN error ELSE %(error)s END
  WHERE id = %(id)s AND fence = %(fence)s
@@ -76,6 +83,7 @@ WITH moved AS (
        SET version = %(version)s, status = %(status)s, revision = %(revision)s,
            layer = %(layer)s, total_layers = %(total_layers)s, state = %(state)s::jsonb,
            context = coalesce(%(context)s::jsonb, context),
+           lost_claims = 0,
            error = coalesce(%(error)s, error),
            updated_at = statement_timestamp(),
            finished_at = CASE WHEN %(final)s THEN coalesce(finished_at, statement_timestamp()) END,
@@ -100,7 +108,7 @@ LEASE_NONE = "lease_owner = '', lease_until = NULL, wake_at = NULL, dispatched_a
 
 REST = """
 UPDATE workflows_execution
-   SET {lease}
+   SET lost_claims = 0, {lease}
  WHERE id = %(id)s AND fence = %(fence)s
 RETURNING queued_commands, abort_requested
 """
@@ -275,12 +283,25 @@ UPDATE workflows_execution SET dispatched_at = now()
      WHERE (status IN ('PENDING', 'RUNNING') OR queued_commands > 0)
        AND dispatched_at < now() - make_interval(secs => %(patience)s)
        AND (lease_until IS NULL OR lease_until < now())
+       AND LOST < %(lost_limit)s
        AND (wake_at IS NULL OR wake_at <= now() OR queued_commands > 0)
      ORDER BY dispatched_at
      LIMIT %(limit)s
      FOR UPDATE SKIP LOCKED)
 RETURNING id
-"""
+""".replace("LOST", _LOST)
+
+#: Executions that no worker may claim any more, with how often their worker was lost. `error` is
+#: what the last of these workers raised, if it could say so.
+GIVEN_UP = """
+SELECT id, version, LOST, CASE WHEN lease_until IS NULL THEN error ELSE '' END
+  FROM workflows_execution
+ WHERE (status IN ('PENDING', 'RUNNING') OR queued_commands > 0)
+   AND (lease_until IS NULL OR lease_until < now())
+   AND LOST >= %(lost_limit)s
+ ORDER BY dispatched_at
+ LIMIT %(limit)s
+""".replace("LOST", _LOST)
 
 COPY_ATTEMPTS = """
 INSERT INTO workflows_taskattempt (execution_id, task_id, attempt, layer, revision, status,

@@ -131,6 +131,9 @@ class Execution(models.Model):
     lease_owner = models.CharField(max_length=100, default="", db_default="")
     lease_until = models.DateTimeField(null=True)
     fence = models.BigIntegerField(default=0, db_default=0)
+    # Claims in a row that were lost before a step was recorded. A lease that lapsed counts once
+    # the next claim, or the sweeper, finds it.
+    lost_claims = models.IntegerField(default=0, db_default=0)
     # When there is work again (a retry's backoff); null means at once.
     wake_at = models.DateTimeField(null=True)
     dispatched_at = models.DateTimeField(db_default=Now())

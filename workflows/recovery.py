@@ -23,7 +23,7 @@ from .engine.decide import Refused
 from .engine.ports import StaleVersion
 from .learning import unlearned
 from .models import Hold
-from .services import submit_command
+from .services import fail_lost, submit_command
 
 logger = logging.getLogger(__name__)
 
@@ -48,12 +48,26 @@ def sweep() -> Sweep:
         dispatch.enqueue(dispatch.ADVANCE, execution_id)
     if overdue:
         logger.info("sent again for %s executions", len(overdue))
+    _run("lost executions", fail_lost_executions)
     done = _run("agent holds", expire_agent_holds)
     done += _run("escalation", escalate_due)
     _run("learning", send_learning)
     for path in settings.HOLDPOINT.get("sweep_hooks", ()):
         done += _run(path, import_string(path))
     return Sweep(sent=len(overdue), hooks=done)
+
+
+def fail_lost_executions() -> int:
+    """End the executions that lost too many workers in a row: another one would be lost too."""
+    done = 0
+    for each in journal_time.given_up():
+        done += fail_lost(
+            execution_id=each.execution_id, version=each.version, lost=each.lost, error=each.error
+        )
+        logger.error(
+            "gave up execution %s: it lost %s workers in a row", each.execution_id, each.lost
+        )
+    return done
 
 
 def seconds_to_next() -> float:

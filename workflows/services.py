@@ -17,7 +17,7 @@ from . import access, aside, capabilities, conf, journal, rulebook
 from .agents import RegisteredAgents, agent_names
 from .crashpoints import crashpoint
 from .dispatch import send_speculation, send_worker
-from .engine.commands import InjectTask, ModifyArgs, load_command
+from .engine.commands import FailExecution, InjectTask, ModifyArgs, load_command
 from .engine.dag import CapabilityTask, Plan, ToolTask
 from .engine.decide import Refused
 from .engine.loop import submit
@@ -313,6 +313,28 @@ def _apply_or_queue(
             send_if_worthwhile(run)
             return CommandResult("applied", run.state.version, run.state.status.value)
     raise StaleVersion
+
+
+def fail_lost(*, execution_id: int, version: int, lost: int, error: str) -> bool:
+    """End an execution as FAILED that has lost `lost` workers in a row, with the reason.
+
+    False when it has moved on, or a worker holds it after all: then it is not lost.
+    """
+    command = FailExecution(lost=lost, error=error)
+    try:
+        with bound_contextvars(execution_id=str(execution_id)):
+            run = submit(
+                str(execution_id),
+                command,
+                ports(),
+                actor="system",
+                source="sweeper",
+                expected_version=version,
+            )
+    except (journal.Busy, Refused, StaleVersion):
+        return False
+    run.tell(at_once=True)
+    return True
 
 
 def _queue(

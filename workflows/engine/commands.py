@@ -161,6 +161,17 @@ class ExpireHold(_Command):
     hold: str
 
 
+class FailExecution(_Command):
+    """The sweeper found that `lost` workers in a row ended without recording a step.
+
+    `error` is what the last of them raised, where it could still say so.
+    """
+
+    kind: Literal["fail_execution"] = "fail_execution"
+    lost: int = Field(ge=1)
+    error: str = ""
+
+
 class ExtendHold(_Command):
     """Give a hold more time."""
 
@@ -210,7 +221,14 @@ class RevisePlan(_Command):
 
 #: Commands that only Holdpoint itself gives.
 Internal = (
-    AddMessage | ExpireHold | ExtendHold | EscalateHold | SettleAnswer | WithdrawAnswer | RevisePlan
+    AddMessage
+    | ExpireHold
+    | FailExecution
+    | ExtendHold
+    | EscalateHold
+    | SettleAnswer
+    | WithdrawAnswer
+    | RevisePlan
 )
 AnyCommand = Annotated[
     Continue
@@ -224,6 +242,7 @@ AnyCommand = Annotated[
     | UpdateState
     | AddMessage
     | ExpireHold
+    | FailExecution
     | ExtendHold
     | EscalateHold
     | SettleAnswer

@@ -15,6 +15,7 @@ from .permissions import PermissionSet
 from .policy import TriggerPhase
 from .revising import accepted, check_replan, joined, proposed, revise
 from .state import ExecutionState, Hold, HoldAnswer, HoldReason
+from .status import ExecutionStatus
 from .structure import Problem
 
 __all__ = ["Facts", "Refused", "check_replan", "decide"]
@@ -47,6 +48,24 @@ def _agent_hold(state: ExecutionState) -> Hold | None:
 @_decide.register
 def _(command: cmd.Abort, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
     return [ev.ExecutionAborted(reason=command.reason or "aborted")]
+
+
+@_decide.register
+def _(command: cmd.FailExecution, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+    if state.status is ExecutionStatus.PENDING:
+        layers = facts.revision.layers
+        total = sum(len(layer) for layer in layers)
+        yield ev.ExecutionStarted(total_layers=len(layers), total_tasks=total)
+    yield ev.ExecutionFailed(error=_given_up(command, state))
+
+
+def _given_up(command: cmd.FailExecution, state: ExecutionState) -> str:
+    """Why no worker tries this run again, with the tasks that were under way."""
+    why = f"given up: {command.lost} workers in a row ended without recording a step"
+    running = [name for name, task in state.tasks.items() if not task.status.is_settled]
+    if running:
+        why += f"; tasks under way: {', '.join(running)}"
+    return f"{why}; {command.error}" if command.error else why
 
 
 @_decide.register
