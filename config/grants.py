@@ -21,6 +21,8 @@ EVERYTHING: tuple[LiteralString, ...] = (
     "REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {role}",
 )
 ROWS_STAY: LiteralString = "REVOKE UPDATE, DELETE, TRUNCATE ON {table} FROM {role}"
+#: The one column of an append-only table that a worker writes; a trigger lets it do so once.
+TAKEN: LiteralString = "GRANT UPDATE (taken_at) ON workflows_queuedcommand TO {role}"
 #: Tables with a trigger that refuses changes, by the name of its function: a new one counts by
 #: itself.
 APPEND_ONLY: LiteralString = r"""
@@ -48,6 +50,7 @@ def grant(owner_url: str, app_url: str) -> None:
             connection.execute(
                 sql.SQL(ROWS_STAY).format(table=sql.Identifier(table), role=sql.Identifier(role))
             )
+        connection.execute(sql.SQL(TAKEN).format(role=sql.Identifier(role)))
 
 
 def main() -> int:

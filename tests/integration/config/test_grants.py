@@ -5,20 +5,27 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from django.conf import settings
-from django.db import connection
+from django.db import DatabaseError, connection
 
 from config.embedded.layout import APP_ROLE, SUPERUSER
 from config.grants import append_only_tables, grant
+from tests.catalogue import stock_catalogue
+from workflows.models import QueuedCommand
+from workflows.services import start_execution
 
 pytestmark = pytest.mark.django_db(transaction=True)
 #: Tables that are known to be append-only; those with a new trigger are found by themselves.
 KNOWN = {
     "reviews_deniedattempt",
     "reviews_humanreviewrecord",
+    "reviews_secretreveal",
+    "workflows_commandlog",
     "workflows_executionevent",
     "workflows_executionreceipt",
     "workflows_planrevision",
+    "workflows_queuedcommand",
 }
+TASK = {"id": "a", "type": "tool", "tool": "builtin.echo", "arguments": {"value": 1}}
 FORBIDDEN = (
     "UPDATE {table} SET id = id",
     "DELETE FROM {table}",
@@ -86,6 +93,43 @@ def test_records_cannot_be_changed_by_the_product(app_url: str, statement: str) 
                 psycopg.errors.InsufficientPrivilege, match=r"permission denied|must be owner"
             ):
                 session.execute(told)
+
+
+def test_a_queued_command_is_marked_as_taken_once_and_nothing_else(app_url: str) -> None:
+    stock_catalogue()
+    execution = start_execution(plan={"tasks": [TASK]}, actor=None)
+    queued = QueuedCommand.objects.create(
+        execution=execution, command={"kind": "abort"}, actor="ann", source="rest"
+    )
+    table = "workflows_queuedcommand"
+    with psycopg.connect(app_url, autocommit=True) as session:
+        for change in ("actor = 'bob'", "command = '{}'", "source = 'mcp'", "created_at = now()"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied"):
+                session.execute(f"UPDATE {table} SET {change}")
+        session.execute(f"UPDATE {table} SET taken_at = now() WHERE id = %s", [queued.pk])
+        for again in ("now()", "NULL"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege, match="append-only"):
+                session.execute(f"UPDATE {table} SET taken_at = {again}")
+    # Whoever owns the table meets the trigger.
+    for change in ("actor = 'bob'", "taken_at = now(), source = 'mcp'"):
+        with pytest.raises(DatabaseError, match="append-only"), connection.cursor() as cursor:
+            cursor.execute(f"UPDATE {table} SET {change}")
+
+
+def test_the_log_of_commands_only_grows(app_url: str) -> None:
+    stock_catalogue()
+    execution = start_execution(plan={"tasks": [TASK]}, actor=None)
+    with psycopg.connect(app_url, autocommit=True) as session:
+        session.execute(
+            "INSERT INTO workflows_commandlog (execution_id, kind, actor, source, outcome, detail)"
+            " VALUES (%s, 'abort', 'ann', 'rest', 'queued', '')",
+            [execution.pk],
+        )
+        for change in ("UPDATE {} SET outcome = 'applied'", "DELETE FROM {}", "TRUNCATE {}"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied"):
+                session.execute(change.format("workflows_commandlog"))
+            with pytest.raises(DatabaseError, match="append-only"), connection.cursor() as cursor:
+                cursor.execute(change.format("workflows_commandlog"))
 
 
 def test_a_table_with_such_a_trigger_is_found_by_itself(app_url: str) -> None:

@@ -392,7 +392,14 @@ def test_the_database_lets_a_record_be_taken_back_once(start: Start, reviewer: U
     decide(hold, reviewer)
     record = take_back(hold, reviewer).record
     record.pk, record.hash, record.version = None, "0" * 64, 99
-    with pytest.raises(IntegrityError, match="withdraws"), transaction.atomic():
-        record.save(force_insert=True)
+    # Without the trigger that guards what follows what: this is about the constraint.
+    with connection.cursor() as cursor:
+        cursor.execute("SET session_replication_role = replica")
+    try:
+        with pytest.raises(IntegrityError, match="withdraws"), transaction.atomic():
+            record.save(force_insert=True)
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("SET session_replication_role = origin")
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
         HumanReviewRecord.objects.update(withdraws=None)
