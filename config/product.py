@@ -99,6 +99,8 @@ def _tools(home: Path) -> dict[str, Any]:
         "tool_modules": env_list("HOLDPOINT_TOOL_MODULES"),  # besides the built-in ones
         "file_root": env_path("HOLDPOINT_FILE_ROOT", home / "files"),
         "http_allow_hosts": env_list("HOLDPOINT_HTTP_ALLOW_HOSTS"),
+        # Services of this machine that a permission may reach, each as host:port; * is any.
+        "loopback_targets": env_list("HOLDPOINT_LOOPBACK_TARGETS"),
         "mcp_call_timeout_seconds": env_int("HOLDPOINT_MCP_CALL_TIMEOUT_SECONDS", 60, minimum=1),
         "catalogue_seconds": env_float("HOLDPOINT_CATALOGUE_SECONDS", 60.0, minimum=1),
         # What a call to /mcp waits for the next stop unless it says otherwise.
@@ -110,10 +112,18 @@ def _sandbox(home: Path) -> dict[str, Any]:
     return {
         "sandbox_root": env_path("HOLDPOINT_SANDBOX_ROOT", home / "sandbox"),
         "sandbox_memory_mb": env_int("HOLDPOINT_SANDBOX_MEMORY_MB", 128, minimum=16, maximum=8192),
-        # A second wall behind the runtimes' own; a system check says when it is missing.
-        "sandbox_require_landlock": env_bool("HOLDPOINT_SANDBOX_REQUIRE_LANDLOCK", default=False),
+        "sandbox_landlock": _landlock_mode(),
+        "sandbox_allow_root": env_bool("HOLDPOINT_SANDBOX_ALLOW_ROOT", default=False),
         "grant_ceilings": grant_ceilings(env_list("HOLDPOINT_GRANT_CEILINGS", GRANT_CEILINGS)),
     }
+
+
+def _landlock_mode() -> str:
+    """When code needs the kernel's fence: "auto" where the kernel has it, "on" always, "off"."""
+    name = "HOLDPOINT_SANDBOX_REQUIRE_LANDLOCK"
+    if env_str(name, "auto").lower() == "auto":
+        return "auto"
+    return "on" if env_bool(name, default=True) else "off"
 
 
 def grant_ceilings(entries: Sequence[str]) -> dict[str, str]:

@@ -5,6 +5,7 @@ daphne, the worker pool and the sweeper alive. Ctrl-C or SIGTERM stops all of it
 takes new work, last the databases.
 """
 
+import os
 import signal
 import sys
 import threading
@@ -71,6 +72,11 @@ class Supervisor:
             self._tend()
 
     def _welcome(self, logins: str) -> None:
+        if hasattr(os, "geteuid") and os.geteuid() == 0:
+            self._console.say(
+                "running as root: code of tasks runs as root behind the sandbox's walls; in "
+                "production run the workers as a user of their own"
+            )
         self._console.block(
             f"Holdpoint is ready: {self._plan.address}/\n\n{logins}\n"
             f"Data is kept in {self._plan.home}. Ctrl-C stops everything."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from django.contrib.auth import get_user_model
 
-from workflows import access, grants
+from workflows import access, deny_list, grants
 from workflows.engine.permissions import NAMED
 from workflows.engine.state import HoldReason
 from workflows.models import Execution, ExecutionEvent, Hold
@@ -105,7 +105,16 @@ def _above_role(hold: Hold, groups: Collection[str]) -> str:
     if hold.reason != HoldReason.ESCALATION or not isinstance(hold.payload, dict):
         return ""
     deciding = frozenset(groups) - _ONLOOKERS
-    if grants.may_grant(deciding, grants.asked_for(hold.payload)):
+    need = grants.asked_for(hold.payload)
+    denied = deny_list.problem_of(need)
+    if denied:
+        return f"Nobody can grant this: {denied}."
+    if need.has_folders and not grants.grants_folders(groups):
+        return (
+            "It asks for a folder and everything below. Only an operator or an admin can grant "
+            "that; somebody else has to approve it."
+        )
+    if grants.may_grant(deciding, need):
         return ""
     ceilings = grants.ceilings_of(deciding)
     unknown = ", ".join(f"“{name}”" for name in ceilings if name not in NAMED)

@@ -43,6 +43,8 @@ _TRIED: Final = (
     N_("connect to %(resource)s"),
     N_("read %(resource)s"),
     N_("write %(resource)s"),
+    N_("read %(resource)s and everything below"),
+    N_("write %(resource)s and everything below"),
     N_("read the environment variable %(resource)s"),
     N_("start the program %(resource)s"),
 )
@@ -60,11 +62,13 @@ _ALLOWED: Final = (
     N_("Read every file of the machine."),
     N_("Read the working folder of the run."),
     N_("Read %(path)s in the working folder of the run."),
-    N_("Read %(path)s and what lies below it."),
+    N_("Read the folder %(path)s and everything below."),
+    N_("Read the file %(path)s."),
     N_("Write every file of the machine."),
     N_("Write the working folder of the run."),
     N_("Write %(path)s in the working folder of the run."),
-    N_("Write %(path)s and what lies below it."),
+    N_("Write the folder %(path)s and everything below."),
+    N_("Write the file %(path)s."),
     N_("Read the environment variable %(name)s."),
     N_("Start any program."),
     N_("Start the program %(name)s."),
@@ -86,6 +90,11 @@ _RIGHTS: Final = (
         "The setting grant_ceilings has to be corrected, or somebody else has to approve it."
     ),
     N_("You may grant up to “%(names)s”, and this is more. Somebody else has to approve it."),
+    N_(
+        "It asks for a folder and everything below. Only an operator or an admin can grant "
+        "that; somebody else has to approve it."
+    ),
+    N_("Nobody can grant this: %(why)s."),
 )
 #: What could not be done now.
 _REFUSED: Final = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from django.conf import settings
 
@@ -89,9 +89,15 @@ def sandbox_memory_mb() -> int:
     return int(_value("sandbox_memory_mb"))
 
 
-def sandbox_require_landlock() -> bool:
-    """Whether code is refused on a kernel without Landlock, the sandbox's second wall."""
-    return bool(_value("sandbox_require_landlock"))
+def sandbox_landlock() -> Literal["auto", "on", "off"]:
+    """When code is refused for want of Landlock: see `sandbox.SandboxConfig`."""
+    mode: Literal["auto", "on", "off"] = _value("sandbox_landlock")
+    return mode
+
+
+def sandbox_allow_root() -> bool:
+    """Whether code may run in a process of root."""
+    return bool(_value("sandbox_allow_root"))
 
 
 def sandbox_root() -> Path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-from . import access, conf
+from . import access, conf, deny_list
 from .engine.decide import Refused
 from .engine.permissions import NAMED, PermissionSet, admits
 from .models import Grant
@@ -23,6 +23,7 @@ _FINAL = ("COMPLETED", "FAILED", "ABORTED")
 #: A task's or a run's grant is spent when the run is over.
 _SPENT = Q(scope__in=("task", "execution"), execution__status__in=_FINAL)
 
+_FOLDER_GRANTERS = frozenset({access.OPERATOR, access.ADMIN})
 _REVOKERS = frozenset({access.OPERATOR, access.ADMIN})
 
 
@@ -57,10 +58,18 @@ def asked_for(payload: Mapping[str, Any]) -> PermissionSet:
 def may_grant(groups: Collection[str], need: PermissionSet) -> bool:
     """Whether one of these groups may let `need` pass; see the setting `grant_ceilings`.
 
-    A name there that no set has lets nothing pass; a system check names it.
+    A name there that no set has lets nothing pass; a system check names it. What the deny list
+    covers nobody grants.
     """
+    if deny_list.problem_of(need):
+        return False
     known = (NAMED[name] for name in ceilings_of(groups) if name in NAMED)
     return any(admits(ceiling, need) for ceiling in known)
+
+
+def grants_folders(groups: Collection[str]) -> bool:
+    """Whether these groups may grant a folder with everything below it."""
+    return not _FOLDER_GRANTERS.isdisjoint(groups)
 
 
 def ceilings_of(groups: Collection[str]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from functools import cache
 from typing import Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 
+from workflows import deny_list
 from workflows.engine.permissions import (
     IPAddress,
     PermissionSet,
@@ -59,6 +60,18 @@ class NetworkDenied(Exception):
 
 class NetworkFailed(Exception):
     """The request was allowed and did not work: bad URL, no answer, too slow, too large."""
+
+
+class NetworkForbidden(NetworkFailed):
+    """The request goes where no permission reaches; no grant would help."""
+
+
+def _denied_everywhere(host: str, port: int, address: IPAddress) -> str:
+    return deny_list.address_problem(address, port)
+
+
+ConnectionProblem = Callable[[str, int, IPAddress], str]
+"""(host, port, address) -> why nothing may connect there, or ""."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +134,7 @@ class _Call:
     limits: NetLimits
     resolver: Resolver
     should_stop: Callable[[], bool]
+    problem: ConnectionProblem = _denied_everywhere
     deadline: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -159,11 +173,13 @@ def request(
     limits: NetLimits | None = None,
     resolver: Resolver = system_resolver,
     should_stop: Callable[[], bool] = _never,
+    problem: ConnectionProblem = _denied_everywhere,
 ) -> Response:
     """Send one HTTP request to a host that `grants` covers; return the response, any status.
 
-    Raises NetworkDenied naming the missing "host:port", NetworkFailed for everything else. Blocks
-    for at most `limits.total_seconds`; `should_stop` is asked about ten times a second.
+    Raises NetworkDenied naming the missing "host:port", NetworkForbidden for an address that
+    `problem` denies whatever is granted, NetworkFailed for everything else. Blocks for at most
+    `limits.total_seconds`; `should_stop` is asked about ten times a second.
     """
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     call = _Call(
@@ -174,6 +190,7 @@ def request(
         limits=limits or NetLimits(),
         resolver=resolver,
         should_stop=should_stop,
+        problem=problem,
     )
     if body is not None and len(body) > call.limits.max_request_bytes:
         raise NetworkFailed(f"the request body is over {call.limits.max_request_bytes} bytes")
@@ -253,11 +270,16 @@ def _path(parts: SplitResult) -> str:
 
 
 def _address_for(call: _Call, target: _Target) -> IPAddress:
-    """The one address to connect to, checked. Every address of the answer must be allowed."""
+    """The one address to connect to, checked. Every address of the answer must be allowed.
+
+    A name is resolved only once it is granted: a query would already tell its server something.
+    """
+    literal = parse_address(target.host)
+    _check_denied(call, target, () if literal is None else (literal,))
     if not call.grants.allows("net", target.resource):
         raise NetworkDenied(target.resource, f"{target.resource} is not among the granted hosts")
-    literal = parse_address(target.host)
     addresses = [literal] if literal is not None else _resolve(call, target)
+    _check_denied(call, target, addresses)
     for address in addresses:
         if not _may_connect(call.grants, target, address):
             raise NetworkDenied(
@@ -265,6 +287,16 @@ def _address_for(call: _Call, target: _Target) -> IPAddress:
                 f"{target.host} leads to {address}, which is not a public address",
             )
     return addresses[0]
+
+
+def _check_denied(call: _Call, target: _Target, addresses: Iterable[IPAddress]) -> None:
+    """Raise NetworkForbidden when one of `addresses`, or the name itself, is denied."""
+    for address in addresses:
+        problem = call.problem(target.host, target.port, address)
+        if problem:
+            raise NetworkForbidden(f"{target.resource}: {problem}")
+    if deny_list.is_metadata_name(target.host):
+        raise NetworkForbidden(deny_list.host_problem(target.host, target.port))
 
 
 def _may_connect(grants: PermissionSet, target: _Target, address: IPAddress) -> bool:

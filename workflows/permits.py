@@ -19,7 +19,7 @@ from functools import lru_cache
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from . import capabilities
+from . import capabilities, deny_list
 from .capabilities import StoredCode
 from .engine.dag import CapabilityTask, CodeTask, ToolTask
 from .engine.permissions import PermissionSet, admits, cap, named
@@ -117,9 +117,10 @@ def _permit(call: TaskCall, codes: Mapping[str, StoredCode], ledger: Sequence[Gr
         own, ceiling = _own(call, code), _known(call.ceiling, "the ceiling of this run")
     except ValueError as error:
         return Permit(code=code, refusal=f"{error}; the task does not run without it")
+    own = deny_list.without_denied(own)
     together, counted = own, []
     for grant in ledger:
-        allowed = _granted(grant)
+        allowed = deny_list.without_denied(_granted(grant))
         if not reaches(grant, call) or own.covers(allowed) or not admits(ceiling, allowed):
             continue
         together = together.union(allowed)

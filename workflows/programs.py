@@ -7,34 +7,23 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from . import conf
+from . import conf, deny_list
 from .capabilities import StoredCode
 from .engine.dag import CapabilityTask, CodeTask
-from .engine.ports import PermissionEscalationNeeded, TaskCall, TaskFailed
+from .engine.ports import TaskCall, TaskFailed
 from .permits import Permit
 from .sandbox import CodeRequest, CodeResult, SandboxConfig, clear_leftovers, run_code
 from .schemas import FieldError, schema_errors
 
 logger = logging.getLogger(__name__)
 
-#: The product's own settings and secrets speak for the product, not for a task: no grant reaches
-#: them.
-_OWN_PREFIXES = ("HOLDPOINT_", "DJANGO_")
-_OWN_NAMES = frozenset(
-    ("SECRET_KEY", "SECRET_KEY_FALLBACKS", "DATABASE_URL", "REDIS_URL", "ALLOWED_HOSTS")
-)
-
-
-def is_own_variable(name: str) -> bool:
-    """Whether an environment name belongs to the product."""
-    bare = name.removesuffix("_FILE")
-    return bare in _OWN_NAMES or name.startswith(_OWN_PREFIXES)
-
 
 def granted_values(names: Iterable[str]) -> dict[str, str]:
     """The worker's own values of these environment names, those of the product left out."""
     return {
-        name: os.environ[name] for name in names if name in os.environ and not is_own_variable(name)
+        name: os.environ[name]
+        for name in names
+        if name in os.environ and not deny_list.variable_problem(name)
     }
 
 
@@ -42,7 +31,11 @@ def sandbox_config() -> SandboxConfig:
     """The installation's bounds; makes the folder in which runs have theirs."""
     root = conf.sandbox_root()
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return SandboxConfig(temp_root=root, require_landlock=conf.sandbox_require_landlock())
+    return SandboxConfig(
+        temp_root=root,
+        landlock=conf.sandbox_landlock(),
+        allow_root=conf.sandbox_allow_root(),
+    )
 
 
 def clear_sandbox() -> None:
@@ -63,13 +56,7 @@ def run_program(
     code = permit.code
     if isinstance(call.task, CapabilityTask):
         _check_inputs(call.task, code, call.inputs)
-    try:
-        result = run_code(code_request(call, permit, seconds), should_stop)
-    except PermissionEscalationNeeded as need:
-        if need.operation == "env" and is_own_variable(need.resource):
-            message = f"{need.resource} belongs to this installation and is never handed out"
-            raise TaskFailed(message, retryable=False) from None
-        raise
+    result = run_code(code_request(call, permit, seconds), should_stop)
     if code is not None:
         _check_output(code, result)
     return result

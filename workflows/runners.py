@@ -22,7 +22,7 @@ from typing import Any
 
 from django.db import connections
 
-from . import background, conf
+from . import background, conf, deny_list
 from .crashpoints import crashpoint
 from .engine.dag import ToolTask
 from .engine.moves import is_critical
@@ -116,6 +116,11 @@ class _Running:
         try:
             value = self.future.result(timeout=0)
         except PermissionEscalationNeeded as need:
+            duration = (time.perf_counter() - self.started) * 1000
+            denied = deny_list.problem_of(need.requested.difference(need.current))
+            if denied:
+                # Nobody may grant it, so nobody is asked.
+                return TaskResult(self.call, Failure(_clean(denied), duration, logs=need.logs))
             return TaskResult(self.call, need)
         except TaskFailed as failure:
             message, logs = _clean(failure.message), _clean(failure.logs)

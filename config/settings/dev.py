@@ -5,6 +5,7 @@ asked for: error pages and headers are then those a user gets.
 """
 
 import os
+from urllib.parse import urlsplit
 
 from config.embedded import Layout
 from config.env import env_bool, env_int, env_path
@@ -22,6 +23,12 @@ os.environ.setdefault("LOG_STYLE", "console")
 # Mails are files below HOLDPOINT_HOME.
 os.environ.setdefault("EMAIL_BACKEND", "django.core.mail.backends.filebased.EmailBackend")
 os.environ.setdefault("HOLDPOINT_WEBHOOK_ALLOW_LOOPBACK", "1")
+# The demo's workflow asks this installation's own page, and nothing else on this machine.
+_SITE = urlsplit(os.environ["HOLDPOINT_SITE_URL"])
+_SITE_PORT = _SITE.port or (443 if _SITE.scheme == "https" else 80)
+os.environ.setdefault("HOLDPOINT_LOOPBACK_TARGETS", f"{_SITE.hostname}:{_SITE_PORT}")
+# The demo may run as root, in a container for one; the supervisor says so.
+os.environ.setdefault("HOLDPOINT_SANDBOX_ALLOW_ROOT", "1")
 os.environ.setdefault("HOLDPOINT_METRICS_NETWORKS", "127.0.0.1/32,::1/128")
 if "DATABASE_URL_FILE" not in os.environ:
     os.environ.setdefault("DATABASE_URL", _SERVERS.database)

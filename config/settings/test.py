@@ -22,6 +22,9 @@ os.environ.setdefault("HOLDPOINT_HOME", os.environ["HOLDPOINT_TEST_HOME"])
 os.environ.setdefault("DATABASE_URL", _SERVERS.superuser)
 if os.environ.get("REDIS_URL", _SERVERS.redis).startswith(_SERVERS.redis.removesuffix("0")):
     os.environ["REDIS_URL"] = f"{_SERVERS.redis.removesuffix('0')}{_WORKER}"
+# Tests reach servers of their own on this machine, and may run as root in a container.
+os.environ.setdefault("HOLDPOINT_LOOPBACK_TARGETS", "*")
+os.environ.setdefault("HOLDPOINT_SANDBOX_ALLOW_ROOT", "1")
 # A decision on a page takes effect at once, as over REST; tests of undo say for how long it rests.
 os.environ.setdefault("HOLDPOINT_UNDO_SECONDS", "0")
 os.environ.setdefault("LOG_STYLE", "console")

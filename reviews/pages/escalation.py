@@ -103,8 +103,10 @@ def _row(name: str, title: str, current: PermissionSet, need: PermissionSet) -> 
 
 
 def entry_words(entry: str) -> str:
-    """An entry of a set; the working folder has a name of its own."""
+    """An entry of a set; the working folder has a name of its own, a folder says what it covers."""
     inside = entry.removeprefix("$SCRATCH")
+    if entry.startswith("/") and entry.endswith("/"):
+        return _("%(path)s and everything below") % {"path": entry}
     return _("working folder%(inside)s") % {"inside": inside} if inside != entry else entry
 
 

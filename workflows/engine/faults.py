@@ -19,7 +19,9 @@ def attempt_words(operation: str, resource: str) -> str:
     """What was tried, for people: "connect to api.example:443", "write working folder/x"."""
     inside = resource.removeprefix(SCRATCH)
     named = resource if inside == resource else f"working folder{inside}"
-    return f"{_TRIED.get(operation, operation)} {named}"
+    is_folder = operation in ("read", "write") and resource.startswith("/") and resource[-1] == "/"
+    below = " and everything below" if is_folder else ""
+    return f"{_TRIED.get(operation, operation)} {named}{below}"
 
 
 class TaskFailed(Exception):

@@ -8,8 +8,10 @@ port is meant. `*.domain` covers every name below the domain, not the domain its
 (localhost, a name without dots, `*.internal`, an address that is not global, ...) is only ever
 covered by its own exact `host:port`: no wildcard reaches inwards.
 
-Paths are absolute, or start with `$SCRATCH`, the working folder of one run. A path covers itself
-and everything below it, compared component by component. A path holding `..` is refused.
+Paths are absolute, or start with `$SCRATCH`, the working folder of one run. An absolute path that
+ends in `/` is a folder and covers everything below it, compared component by component; without
+the `/` it is one file. A path in the working folder covers everything below it either way. A path
+holding `..` is refused.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ _NON_GLOBAL_NETWORKS: Final = tuple(
     )
 )  # fmt: skip
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+_LOCAL_NAT64: Final = ipaddress.IPv6Network("64:ff9b:1::/48")
+_IPV4_COMPATIBLE: Final = ipaddress.IPv6Network("::/96")
 _SIX_TO_FOUR: Final = ipaddress.IPv6Network("2002::/16")
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -76,6 +80,23 @@ def _embedded_v4(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None
     if address in _SIX_TO_FOUR:
         return ipaddress.IPv4Address((int(address) >> 80) & 0xFFFF_FFFF)
     return None
+
+
+def embedded_addresses(address: IPAddress) -> tuple[ipaddress.IPv4Address, ...]:
+    """The IPv4 addresses that an IPv6 address carries, whatever the way: packets may end there."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return ()
+    found = [_embedded_v4(address), *(address.teredo or ())]
+    if address in _IPV4_COMPATIBLE and int(address) > 1:
+        found.append(ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF))
+    if address in _LOCAL_NAT64:
+        # RFC 6052: a /48 prefix, then 16 bits, an octet of zeros, 16 bits.
+        high, low = int(address) >> 64 & 0xFFFF, int(address) >> 40 & 0xFFFF
+        found += [
+            ipaddress.IPv4Address(high << 16 | low),
+            ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF),
+        ]
+    return tuple(dict.fromkeys(each for each in found if each is not None))
 
 
 def parse_address(host: str) -> IPAddress | None:
@@ -190,7 +211,10 @@ def _is_plain(character: str) -> bool:
 
 
 def canonical_path(path: str) -> str:
-    """`path` without empty and `.` parts. ValueError when relative, or with `..` or controls."""
+    """`path` without empty and `.` parts, with a final `/` where an absolute one has it.
+
+    ValueError when it is relative, or holds `..` or control characters.
+    """
     if len(path) > MAX_PATH:
         raise ValueError(f"a path may not be longer than {MAX_PATH} characters")
     if not all(map(_is_plain, path)):
@@ -199,16 +223,28 @@ def canonical_path(path: str) -> str:
     if ".." in parts:
         raise ValueError(f"{path!r} may not climb with '..'")
     if path.startswith("/"):
-        return "/" + "/".join(parts)
+        is_folder = parts and path.endswith(("/", "/."))
+        return "/" + "/".join(parts) + ("/" if is_folder else "")
     if parts and parts[0] == SCRATCH:
         return "/".join(parts)
     raise ValueError(f"{path!r} is not absolute and does not start with {SCRATCH}")
 
 
+def is_folder_path(path: str) -> bool:
+    """Whether a canonical path covers what lies below it."""
+    return path.endswith("/") or is_scratch_path(path)
+
+
+def is_scratch_path(path: str) -> bool:
+    """Whether a canonical path lies in the working folder of a run."""
+    return path == SCRATCH or path.startswith(SCRATCH + "/")
+
+
 def _path_covers(entry: str, other: str) -> bool:
     if entry in ("/", other):
         return True
-    return other.startswith(entry + "/")
+    folder = entry.removesuffix("/")
+    return is_folder_path(entry) and (other == folder or other.startswith(folder + "/"))
 
 
 def _path_meet(entry: str, other: str) -> str | None:
@@ -343,11 +379,10 @@ class PermissionSet(BaseModel):
 
     def bound(self, scratch: str) -> PermissionSet:
         """The same set with `$SCRATCH` replaced by the absolute path `scratch`."""
-        root = canonical_path(scratch)
+        root = canonical_path(scratch).removesuffix("/")
 
         def bind(path: str) -> str:
-            inside = path == SCRATCH or path.startswith(SCRATCH + "/")
-            return root + path.removeprefix(SCRATCH) if inside else path
+            return f"{root}{path.removeprefix(SCRATCH)}/" if is_scratch_path(path) else path
 
         return self.model_copy(
             update={
@@ -360,6 +395,14 @@ class PermissionSet(BaseModel):
     def is_empty(self) -> bool:
         """Whether nothing is allowed."""
         return not any(self.entries(field) for field in _RULES)
+
+    @property
+    def has_folders(self) -> bool:
+        """Whether it allows everything below some folder outside the working folder of a run."""
+        return any(
+            is_folder_path(path) and not is_scratch_path(path)
+            for path in (*self.read_paths, *self.write_paths)
+        )
 
     @property
     def is_beyond_reading(self) -> bool:
@@ -393,7 +436,9 @@ def _path_words(path: str) -> str:
         return "the working folder of the run"
     if path.startswith(SCRATCH):
         return f"{path.removeprefix(SCRATCH + '/')} in the working folder of the run"
-    return f"{path} and what lies below it"
+    if is_folder_path(path):
+        return f"the folder {path} and everything below"
+    return f"the file {path}"
 
 
 def _run_sentence(entry: str) -> str:

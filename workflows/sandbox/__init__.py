@@ -21,7 +21,8 @@ In the first two forms the inputs are variables, and `inputs` is all of them. `u
 null. Types are erased, not checked. Granted files and environment are reached with Deno's and
 Node's own functions, the network with `fetch` alone: the worker does the request, one at a time,
 follows redirects and answers with the whole body. There are no sockets, workers, programs or
-packages, whatever is granted; in both languages nothing below /proc, /sys and /dev is in reach.
+packages, whatever is granted. In both languages the deny list (`workflows.deny_list`) holds,
+whatever is granted.
 
 A private address (localhost, 10.0.0.1, a name that leads there) needs its own grant with a port,
 as `PermissionSet` says. A path below a temporary working folder is named `$SCRATCH/...`, so that a
@@ -32,6 +33,7 @@ Results are one JSON document of bounded size and depth. Times are seconds of th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from workflows.engine.ports import TaskFailed
@@ -57,6 +59,23 @@ def _never() -> bool:
     return False
 
 
+def _refusal(config: SandboxConfig) -> str:
+    """Why this process runs no code at all; "" when it does."""
+    if not config.allow_root and hasattr(os, "geteuid") and os.geteuid() == 0:
+        return (
+            "Code does not run as root: start the workers as a user of their own, or set "
+            "HOLDPOINT_SANDBOX_ALLOW_ROOT"
+        )
+    if config.landlock == "off" or landlock.abi():
+        return ""
+    if landlock.is_blocked():
+        return (
+            "Landlock, the kernel's fence around code, is switched off or forbidden here: enable "
+            "it, or set HOLDPOINT_SANDBOX_REQUIRE_LANDLOCK to 0"
+        )
+    return "This kernel has no Landlock, which is required here" if config.landlock == "on" else ""
+
+
 def run_code(request: CodeRequest, should_stop: Callable[[], bool] = _never) -> CodeResult:
     """Run one program to its end, at most `request.timeout_seconds`; blocks this thread.
 
@@ -67,8 +86,9 @@ def run_code(request: CodeRequest, should_stop: Callable[[], bool] = _never) -> 
     TaskFailed (never retryable) when it fails, is too slow or too large, or gives no JSON value.
     """
     config = request.config
-    if config.require_landlock and not landlock.abi():
-        raise TaskFailed("This kernel has no Landlock, which is required here", retryable=False)
+    refusal = _refusal(config)
+    if refusal:
+        raise TaskFailed(refusal, retryable=False)
     if len(request.code.encode("utf-8", "replace")) > config.max_code_bytes:
         raise failed(f"The program is over {config.max_code_bytes} bytes")
     if request.language == "python":

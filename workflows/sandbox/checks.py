@@ -5,14 +5,21 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 
+from workflows import conf, deny_list
 from workflows.engine.permissions import NAMED
 
 from . import deno_setup, landlock, monty_pool
+
+#: What it means to run as root, by whether the settings allow it.
+_ROOT: Final = {
+    False: "every code task fails.",
+    True: "HOLDPOINT_SANDBOX_ALLOW_ROOT is set, and whatever escapes the sandbox is root too.",
+}
 
 
 def check_sandbox(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
@@ -20,10 +27,25 @@ def check_sandbox(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Chec
 
     The warnings are about the process that runs code, so only a worker gives them.
     """
-    found = [*_runtimes(), *_ceilings()]
+    found = [*_runtimes(), *_ceilings(), *_file_root()]
     if settings.HOLDPOINT_ROLE != "worker":
         return found
     return [*found, *_second_wall(), *_user()]
+
+
+def _file_root() -> list[CheckMessage]:
+    """A folder for the file tools that the deny list covers leaves them nothing."""
+    root = settings.HOLDPOINT.get("file_root")
+    problem = deny_list.path_problem(str(root), "write", below=False) if root else ""
+    if not problem:
+        return []
+    return [
+        Error(
+            f"HOLDPOINT_FILE_ROOT cannot be {root}: {problem}.",
+            hint="Choose a folder of its own, such as the default HOLDPOINT_HOME/files.",
+            id="workflows.E105",
+        )
+    ]
 
 
 def _ceilings() -> list[CheckMessage]:
@@ -60,10 +82,18 @@ def _runtimes() -> list[CheckMessage]:
 def _second_wall() -> list[CheckMessage]:
     if landlock.abi():
         return []
+    mode = conf.sandbox_landlock()
+    if mode == "on" or (mode == "auto" and landlock.is_blocked()):
+        return [
+            Warning(
+                "Landlock is required and cannot be used here: every code task fails.",
+                hint="Enable Landlock in the kernel (lsm=landlock,...) and in the container.",
+                id="workflows.W102",
+            )
+        ]
     return [
         Warning(
-            "The kernel has no Landlock: the sandbox stands behind Deno's and Monty's own walls "
-            "alone.",
+            "The kernel has no Landlock: only Deno's and Monty's own checks confine code.",
             hint="Use Linux 5.13 or newer with Landlock enabled (lsm=landlock,...).",
             id="workflows.W102",
         )
@@ -75,7 +105,7 @@ def _user() -> list[CheckMessage]:
         return []
     return [
         Warning(
-            "The process runs as root: whatever escapes the sandbox is root too.",
+            "The process runs as root: " + _ROOT[conf.sandbox_allow_root()],
             hint="Run workers as a user of their own.",
             id="workflows.W103",
         )

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
+from workflows import deny_list
 from workflows.engine.bounded_json import JSON
-from workflows.engine.permissions import SCRATCH, PermissionSet
-from workflows.engine.ports import TaskFailed
+from workflows.engine.permissions import SCRATCH, Operation, PermissionSet, is_folder_path
 from workflows.net import NetLimits, Resolver, system_resolver
 
 Language = Literal["python", "typescript", "javascript"]
 
 NEVER_PATHS: Final = ("/proc", "/sys", "/dev")
-"""Not granted by any set: what lies there speaks for the worker process, not for the code."""
+"""Denied before any link is resolved: links in there mean the worker, not the program."""
+
+LandlockMode = Literal["auto", "on", "off"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,10 @@ class SandboxConfig:
     `temp_root` holds the folder of each run (the system's default when None). Output beyond
     `max_output_bytes` is dropped; a program that goes on to `flood_bytes` is ended. A program
     writes `max_file_bytes` to disk, over all its files, and has `max_files` in its working folder.
+
+    `landlock` says when code is refused for want of Landlock: "auto" where the kernel has it and
+    this process may not use it, "on" everywhere, "off" never. Nothing runs as root unless
+    `allow_root`.
     """
 
     temp_root: Path | None = None
@@ -36,7 +43,8 @@ class SandboxConfig:
     max_fetches: int = 200
     net: NetLimits = field(default_factory=NetLimits)
     resolver: Resolver = system_resolver
-    require_landlock: bool = False
+    landlock: LandlockMode = "auto"
+    allow_root: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,12 @@ def one_text(stdout: str, stderr: str) -> str:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """A request's permissions on this machine, for this run: `$SCRATCH` and links resolved."""
+    """A request's permissions on this machine, for this run.
+
+    `$SCRATCH` is bound to the working folder. A granted path counts only while it is the place
+    that was granted: not denied, not a symbolic link or below one, and no folder where one file
+    was granted.
+    """
 
     request: CodeRequest
     scratch: Path
@@ -93,17 +106,14 @@ class Surroundings:
         """Resolve `request` for the run whose own folder is `run_dir`; makes the working folder."""
         keeps = request.scratch_dir is not None
         scratch = (request.scratch_dir or run_dir / "scratch").resolve()
-        bound = request.permissions.bound(str(scratch))
-        try:
-            real = PermissionSet(
-                hosts=bound.hosts,
-                read_paths=tuple(str(Path(path).resolve()) for path in bound.read_paths),
-                write_paths=tuple(str(Path(path).resolve()) for path in bound.write_paths),
-                env_names=bound.env_names,
-            )
-        except RuntimeError as error:
-            raise TaskFailed(f"A granted path leads in circles: {error}", retryable=False) from None
         scratch.mkdir(parents=True, exist_ok=True)
+        bound = deny_list.without_denied(request.permissions.bound(str(scratch)), scratch=scratch)
+        real = PermissionSet(
+            hosts=bound.hosts,
+            read_paths=tuple(filter(_is_as_granted, bound.read_paths)),
+            write_paths=tuple(filter(_is_as_granted, bound.write_paths)),
+            env_names=bound.env_names,
+        )
         return cls(request, scratch, real, keeps)
 
     def resource(self, path: Path) -> str:
@@ -111,9 +121,37 @@ class Surroundings:
         if not self.keeps_scratch and path.is_relative_to(self.scratch):
             inside = path.relative_to(self.scratch)
             return SCRATCH if str(inside) == "." else f"{SCRATCH}/{inside}"
-        return str(path)
+        return entry_of(path)
+
+    def problem(self, operation: Operation, path: Path) -> str:
+        """Why no grant reaches `path` for "read" or "write", in words; "" when one does."""
+        return deny_list.path_problem(str(path), operation, scratch=self.scratch)
+
+    def allows(self, operation: Operation, path: Path) -> bool:
+        """Whether the program may use the resolved `path`: granted, and not denied."""
+        granted = self.permissions.allows(operation, entry_of(path))
+        return granted and not self.problem(operation, path)
 
     def granted_env(self) -> dict[str, str]:
         """The environment the code may see."""
         env = self.request.env
         return {name: env[name] for name in self.permissions.env_names if name in env}
+
+
+def entry_of(path: Path) -> str:
+    """How a permission names the resolved `path`: a folder that is there ends in "/"."""
+    try:
+        is_folder = stat.S_ISDIR(path.lstat().st_mode)
+    except (OSError, ValueError):
+        is_folder = False
+    return f"{path}/" if is_folder and path != path.parent else str(path)
+
+
+def _is_as_granted(entry: str) -> bool:
+    path = Path(entry)
+    try:
+        if path.resolve() != path:
+            return False
+    except (OSError, RuntimeError):
+        return False
+    return is_folder_path(entry) or not path.is_dir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from workflows import deny_list
 from workflows.engine.permissions import Operation, smallest_cover
 from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
 
@@ -29,7 +30,7 @@ def storable(text: str) -> str:
 
 
 def is_never(path: Path) -> bool:
-    """Whether no grant reaches `path` (without `..`)."""
+    """Whether `path` (without `..`) lies where no link may be resolved for a program."""
     return any(path.is_relative_to(root) for root in NEVER_PATHS)
 
 
@@ -37,8 +38,9 @@ def denied_path(
     around: Surroundings, operation: Operation, path: Path, line: int | None
 ) -> Exception:
     """The exception for a refused "read" or "write" of the resolved `path`."""
-    if is_never(path):
-        return failed(f"Nothing below {', '.join(NEVER_PATHS)} is in reach of the sandbox", line)
+    problem = around.problem(operation, path)
+    if problem:
+        return failed(f"It may not {operation} {path}: {problem}", line)
     return denied(around, operation, around.resource(path), line)
 
 
@@ -46,6 +48,8 @@ def denied(
     around: Surroundings, operation: str, resource: str | None, line: int | None
 ) -> Exception:
     """The exception for a refused operation: a need a person can grant, or a plain failure.
+
+    What the deny list covers is a failure: no decision could help.
 
     `resource` is None when the runtime asked for all of a kind at once.
     """
@@ -59,6 +63,9 @@ def denied(
         need = smallest_cover(operation, resource)  # type: ignore[arg-type]
     except ValueError as error:
         return failed(f"No permission can be given for {operation}: {error}", line)
+    problem = deny_list.problem_of(need, scratch=around.scratch)
+    if problem:
+        return failed(f"It may not use {resource}: {problem}", line)
     if current.bound(str(around.scratch)).covers(need.bound(str(around.scratch))):
         return failed(f"{operation} of {resource} is granted but not possible this way", line)
     return PermissionEscalationNeeded(

@@ -241,7 +241,7 @@ class _Run:
             path = named.resolve()
         except (OSError, RuntimeError, ValueError):
             return failed(f"{value[:200]!r} is not a path that can be followed", line)
-        if self.around.permissions.allows(operation, str(path)) and not is_never(path):
+        if self.around.allows(operation, path):
             return None
         return denied_path(self.around, operation, path, line)
 

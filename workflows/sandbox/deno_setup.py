@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -12,7 +13,7 @@ from . import landlock
 from .contract import NEVER_PATHS, Surroundings
 from .denials import failed
 
-HARNESS: Final = str(Path(__file__).with_name("harness.js"))
+HARNESS: Final = str(Path(__file__).resolve().with_name("harness.js"))
 EMITTED: Final = "gen"
 """Where below its own folder Deno keeps the code that it makes of TypeScript."""
 AUDIT_VARIABLE: Final = "DENO_AUDIT_PERMISSIONS"
@@ -40,14 +41,19 @@ def command(around: Surroundings) -> list[str]:
     never = ",".join(NEVER_PATHS)
     argv = [binary(), "run", *_FLAGS, f"--v8-flags=--max-old-space-size={around.request.memory_mb}"]
     for name, paths in (("read", permissions.read_paths), ("write", permissions.write_paths)):
-        argv.append(f"--allow-{name}={_listed(paths)}" if paths else f"--deny-{name}")
+        argv.append(f"--allow-{name}={_listed(map(_bare, paths))}" if paths else f"--deny-{name}")
         argv += [f"--deny-{name}={never}"] if paths else []
     names = permissions.env_names
     argv.append(f"--allow-env={','.join(names)}" if names else "--deny-env")
     return [*argv, HARNESS]
 
 
-def _listed(paths: tuple[str, ...]) -> str:
+def _bare(entry: str) -> str:
+    return entry.removesuffix("/")
+
+
+def _listed(entries: Iterable[str]) -> str:
+    paths = tuple(entries)
     # Deno separates paths with commas and knows no way to write one inside a path.
     unwritable = next((path for path in paths if "," in path), None)
     if unwritable is not None:
@@ -86,25 +92,31 @@ def fence(around: Surroundings, home: Path) -> landlock.Fence | None:
         return None
     permissions = around.permissions
     made = [path for path in permissions.read_paths if permissions.allows("write", path)]
+    places = {
+        "read": [*permissions.read_paths, *_places(made, around)],
+        "write": _places(permissions.write_paths, around),
+    }
     return landlock.Fence(
         execute=(binary(), *_LIBRARIES),
         read=(
-            *(HARNESS, *_DEVICES, str(home), *permissions.read_paths),
-            *(_existing(path, around.scratch) for path in made),
+            *(HARNESS, *_DEVICES, str(home)),
+            *places["read"],
         ),
-        write=(
-            *("/dev/null", str(home / EMITTED)),
-            *(_existing(path, around.scratch) for path in permissions.write_paths),
-        ),
+        write=("/dev/null", str(home / EMITTED), *places["write"]),
     )
 
 
-def _existing(path: str, scratch: Path) -> str:
-    """`path`, or the folder it would be made in: Landlock can only name what exists.
+def _places(entries: Iterable[str], around: Surroundings) -> list[str]:
+    """The granted paths, or the folders they would be made in: Landlock only names what exists.
 
-    In the working folder the folders on the way may have to be made too.
+    In the working folder the folders on the way may have to be made too. A folder that holds
+    something denied is left out: the file in it cannot be made then.
     """
-    wanted = Path(path)
-    if wanted.exists():
-        return path
-    return str(scratch if wanted.is_relative_to(scratch) else wanted.parent)
+    found = []
+    for path in map(Path, entries):
+        place = path
+        if not path.exists():
+            place = around.scratch if path.is_relative_to(around.scratch) else path.parent
+        if not around.problem("write", place):
+            found.append(str(place))
+    return found

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from workflows.net import NetworkDenied, NetworkFailed, Response, request
+from workflows import deny_list
+from workflows.net import NetworkDenied, NetworkFailed, NetworkForbidden, Response, request
 
 from .contract import Surroundings
 from .denials import denied, failed
@@ -46,7 +47,10 @@ class Fetcher:
                 limits=limits,
                 resolver=config.resolver,
                 should_stop=self._should_stop,
+                problem=deny_list.task_address_problem,
             )
+        except NetworkForbidden as error:
+            raise failed(str(error), line) from None
         except NetworkDenied as error:
             raise denied(self._around, "net", error.resource, line) from None
 

@@ -57,8 +57,7 @@ class HostFiles:
         }
 
     def _check(self, operation: Operation, path: Path) -> Path:
-        allowed = self._around.permissions.allows(operation, str(path))
-        if not allowed or is_never(path):
+        if not self._around.allows(operation, path):
             raise denied_path(self._around, operation, path, self.line)
         return path
 

@@ -8,6 +8,7 @@ never restricted. https://docs.kernel.org/userspace-api/landlock.html
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import stat
 import sys
@@ -15,7 +16,10 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Final, TypeVar
+
+from . import pinned
 
 T = TypeVar("T")
 
@@ -45,7 +49,8 @@ class LandlockError(RuntimeError):
 class Fence:
     """Absolute paths a confined process may execute, read and write below; TCP is never allowed.
 
-    A path that does not exist is left out.
+    A path that does not exist is left out. Links are followed in `execute` only: a path to read or
+    write that is a link, or lies below one, is left out.
     """
 
     execute: tuple[str, ...] = ()
@@ -81,9 +86,24 @@ def abi() -> int:
     """The Landlock version of the running kernel; 0 where there is none."""
     if not sys.platform.startswith("linux"):
         return 0
+    return max(_asked_version(), 0)
+
+
+def is_blocked() -> bool:
+    """Whether the kernel has Landlock and this process may not use it.
+
+    It was switched off at boot (EOPNOTSUPP), or a filter around this process refuses the call
+    (EPERM). A kernel without it does not know the call (ENOSYS).
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    return _asked_version() < 0 and ctypes.get_errno() != errno.ENOSYS
+
+
+def _asked_version() -> int:
     nothing, zero = ctypes.c_void_p(None), ctypes.c_size_t(0)
     ask_version = ctypes.c_uint32(_CREATE_RULESET_VERSION)
-    return max(_syscall(_CREATE_RULESET, nothing, zero, ask_version), 0)
+    return _syscall(_CREATE_RULESET, nothing, zero, ask_version)
 
 
 def _handled(version: int) -> int:
@@ -112,14 +132,29 @@ def _create(version: int) -> int:
     return _check(made, "create ruleset")
 
 
-def _allow(ruleset: int, paths: Iterable[str], rights: int) -> None:
+def _followed(path: str) -> int:
+    return os.open(path, os.O_PATH | os.O_CLOEXEC)
+
+
+def _walked(path: str) -> int:
+    """A descriptor of `path`, never through a symbolic link: nobody can swap one in."""
+    with pinned.parent_of(Path(path)) as (parent, name):
+        return os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+
+
+def _allow(
+    ruleset: int, paths: Iterable[str], rights: int, opened: Callable[[str], int] = _walked
+) -> None:
     for path in paths:
         try:
-            beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            beneath = opened(path)
         except OSError:
             continue
         try:
-            is_folder = stat.S_ISDIR(os.fstat(beneath).st_mode)
+            mode = os.fstat(beneath).st_mode
+            if stat.S_ISLNK(mode):
+                continue
+            is_folder = stat.S_ISDIR(mode)
             attr = _PathBeneathAttr(rights if is_folder else rights & _FILE_ONLY, beneath)
             added = _syscall(
                 _ADD_RULE,
@@ -137,7 +172,8 @@ def _restrict_this_thread(fence: Fence) -> None:
     handled = _handled(abi())
     ruleset = _create(abi())
     try:
-        _allow(ruleset, fence.execute, (_EXECUTE | _READ) & handled)
+        # Systems keep /lib as a link; nobody but root can change where it leads.
+        _allow(ruleset, fence.execute, (_EXECUTE | _READ) & handled, _followed)
         _allow(ruleset, fence.read, _READ & handled)
         _allow(ruleset, fence.write, _WRITE & handled)
         prctl = _libc().prctl(_PR_SET_NO_NEW_PRIVS, *(ctypes.c_ulong(n) for n in (1, 0, 0, 0)))

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
+from workflows import deny_list
 from workflows.engine.permissions import SCRATCH, Operation, smallest_cover
 from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
 
@@ -99,6 +100,9 @@ def _check(ctx: ToolContext, operation: Operation, root: Root, parts: tuple[str,
     resource = f"{SCRATCH}/{root.relative(parts)}" if parts else SCRATCH
     if current.bound(str(root.real)).allows(operation, str(root.real.joinpath(*parts))):
         return
+    problem = deny_list.path_problem(str(root.real.joinpath(*parts)), operation, below=False)
+    if problem:
+        raise refuse(f"{root.relative(parts)!r} is not for tools: {problem}")
     try:
         requested = current.union(smallest_cover(operation, resource))
     except ValueError as error:

@@ -9,7 +9,7 @@ from django.conf import settings
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from workflows import net
+from workflows import deny_list, net
 from workflows.engine.bounded_json import BoundedJSONError
 from workflows.engine.bounded_json import parse as parse_document
 from workflows.engine.permissions import PermissionSet, named, smallest_cover
@@ -67,7 +67,10 @@ def http_request(
                 total_seconds=_allowed(timeout_seconds, ctx), max_response_bytes=MAX_RESPONSE_BYTES
             ),
             should_stop=ctx.cancelled.is_set,
+            problem=deny_list.task_address_problem,
         )
+    except net.NetworkForbidden as forbidden:
+        raise refuse(f"the request is not allowed: {forbidden}") from None
     except net.NetworkDenied as denied:
         raise _denied(denied, grants, ctx) from None
     except net.NetworkFailed as failed:
@@ -134,7 +137,11 @@ def _denied(
     """A question to a person where the caller keeps grants, else a plain failure."""
     if ctx.permissions is None:
         return refuse(f"the request is not allowed: {denied}")
-    requested = current.union(smallest_cover("net", denied.resource))
+    need = smallest_cover("net", denied.resource)
+    problem = deny_list.problem_of(need)
+    if problem:
+        return refuse(f"the request is not allowed: {problem}")
+    requested = current.union(need)
     return PermissionEscalationNeeded(
         operation="net", resource=denied.resource, current=current, requested=requested
     )

@@ -2,7 +2,8 @@
 
 A path is resolved first, so that a symbolic link inside the root works and one that leaves it is
 refused.  Then every component is opened relative to the one before with O_NOFOLLOW: a directory
-that is swapped for a link between the check and the use is refused by the kernel.
+that is swapped for a link between the check and the use is refused by the kernel.  What the deny
+list covers (`workflows.deny_list`) is refused even below the root.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
+from workflows import deny_list
+from workflows.engine.permissions import Operation
 from workflows.engine.ports import TaskFailed
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -56,7 +59,16 @@ class Root:
             raise refuse(f"path {path!r} cannot be resolved: {error}") from None
         if not real.is_relative_to(self._real):
             raise refuse(f"path {path!r} lies outside the allowed root")
-        return real.relative_to(self._real).parts
+        parts = real.relative_to(self._real).parts
+        self._check_denied(parts, "read")
+        return parts
+
+    def _check_denied(self, parts: tuple[str, ...], operation: Operation) -> None:
+        """Raise TaskFailed for what the deny list covers: a root may be set around the product."""
+        path = str(self._real.joinpath(*parts))
+        problem = deny_list.path_problem(path, operation, below=False)
+        if problem:
+            raise refuse(f"{self.relative(parts)!r} is not for tools: {problem}")
 
     def relative(self, parts: tuple[str, ...]) -> str:
         """How a resolved path is written in results."""
@@ -75,6 +87,7 @@ class Root:
     def directory(self, parts: tuple[str, ...], *, create: bool = False) -> Iterator[int]:
         """An open descriptor of the directory `parts`, made with its parents if `create`."""
         shown = self.relative(parts)
+        self._check_denied(parts, "write" if create else "read")
         descriptor = os.open(self._real, _DIRECTORY)
         try:
             for name in parts:
@@ -91,6 +104,7 @@ class Root:
         shown = self.relative(parts)
         if not parts:
             raise refuse(f"{shown!r} is a directory, not a file")
+        self._check_denied(parts, "read")
         with self.directory(parts[:-1]) as parent:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             try:
@@ -110,6 +124,7 @@ class Root:
         """Put `data` at `parts` in one step: readers see the old file or the new one."""
         shown = self.relative(parts)
         self.check_writable(parts)
+        self._check_denied(parts, "write")
         with self.directory(parts[:-1], create=True) as parent:
             mode = _mode_of(parent, parts[-1], shown)
             temporary = f".{secrets.token_hex(8)}.tmp"

@@ -30,6 +30,8 @@ class Bench:
         self._threads = threading.active_count()
 
     def request(self, language: str, code: str, **options: Any) -> CodeRequest:
+        # Tests may run as root in a container.
+        options["config"] = {"allow_root": True, **options.get("config", {})}
         config = SandboxConfig(temp_root=self.temp, **options.pop("config", {}))
         options.setdefault("timeout_seconds", 10)
         return CodeRequest(language, code, config=config, **options)  # type: ignore[arg-type]

@@ -42,7 +42,7 @@ IMPORTS = (
             ".op_read_file_text_sync('{secret}')", "failure"),
     Hostile("WASI", "import {WASI} from 'node:wasi';"
             "new WASI({version: 'preview1', preopens: {'/': '/'}}); export default 1",
-            "escalation", "/"),
+            "failure", "/ holds"),
     Hostile("inspector", "import i from 'node:inspector'; i.open(0); export default i.url()",
             "failure", "Facts"),
     Hostile("heap snapshot", "import v from 'node:v8'; v.writeHeapSnapshot('{secret}');"

@@ -82,7 +82,7 @@ NETWORK = (
     Hostile("address as v6", "await fetch('http://[::ffff:127.0.0.1]:{port}/')",
             "escalation", "[::ffff:7f00:1]:{port}", permissions=PermissionSet(hosts=("*",))),
     Hostile("metadata service", "await fetch('http://169.254.169.254/latest/')",
-            "escalation", "169.254.169.254:80", permissions=PermissionSet(hosts=("*",))),
+            "failure", "metadata address", permissions=PermissionSet(hosts=("*",))),
     Hostile("denial caught", "try { await fetch('http://a.example/') } catch {} return 1",
             "escalation", "a.example:80"),
     Hostile("npm", "import x from 'npm:left-pad'; export default x", "failure", "npm"),

@@ -40,7 +40,7 @@ def test_an_error_that_is_caught_can_be_read(bench: Bench) -> None:
     ("call", "operation"),
     [
         ("return fetch('%s').then((answer) => answer.status);", "net"),
-        ("return Deno.readTextFileSync('/etc/hostname').length;", "read"),
+        ("return Deno.readTextFileSync('/srv/hostname').length;", "read"),
     ],
 )
 def test_a_need_in_a_block_is_told_with_its_line(

@@ -99,10 +99,10 @@ def test_failures_say_what_and_where(bench: Bench, language: str, code: str, mes
 @pytest.mark.parametrize(
     ("language", "code", "line"),
     [
-        ("typescript", "const a = 1;\nreturn Deno.readTextFileSync('/etc/hosts')", 2),
+        ("typescript", "const a = 1;\nreturn Deno.readTextFileSync('/srv/hosts')", 2),
         ("typescript", "export default () => {\n\nreturn fetch('http://a.example/')\n}", 3),
         ("typescript", "Deno.env.get('HOME')", 1),
-        ("python", "x = 1\ndef f():\n    return open('/etc/hosts')\nf()", 3),
+        ("python", "x = 1\ndef f():\n    return open('/srv/hosts')\nf()", 3),
         ("python", "\nfetch('http://a.example/')", 2),
     ],
 )

@@ -100,6 +100,46 @@ def test_every_monty_worker_is_confined(bench: Bench) -> None:
     assert "NoNewPrivs:\t0" in Path("/proc/self/status").read_text()
 
 
+@pytest.mark.parametrize("language", ["python", "typescript"])
+def test_nothing_runs_as_root_unless_it_is_allowed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, language: str
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(TaskFailed, match="does not run as root"):
+        bench.run(language, "6 * 7", config={"allow_root": False})
+    assert bench.run(language, "6 * 7", config={"allow_root": True}).value == 42
+    assert SandboxConfig().allow_root is False
+
+
+@pytest.mark.parametrize(
+    ("mode", "usable", "blocked", "refused"),
+    [
+        ("auto", 4, False, ""),
+        ("auto", 0, False, ""),
+        ("auto", 0, True, "switched off or forbidden"),
+        ("on", 0, False, "no Landlock"),
+        ("on", 0, True, "switched off or forbidden"),
+        ("off", 0, True, ""),
+    ],
+)
+def test_landlock_is_demanded_where_the_kernel_has_it(
+    bench: Bench,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    usable: int,
+    blocked: bool,
+    refused: str,
+) -> None:
+    if not usable or not landlock.abi():
+        monkeypatch.setattr(landlock, "abi", lambda: usable and landlock.abi())
+    monkeypatch.setattr(landlock, "is_blocked", lambda: blocked)
+    if refused:
+        with pytest.raises(TaskFailed, match=refused):
+            bench.run("typescript", "6 * 7", config={"landlock": mode})
+    else:
+        assert bench.run("typescript", "6 * 7", config={"landlock": mode}).value == 42
+
+
 def test_without_landlock_the_first_wall_still_stands(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,7 +149,7 @@ def test_without_landlock_the_first_wall_still_stands(
     stored = "localStorage.x = (localStorage.x ?? '') + 'x'; return localStorage.x"
     assert [bench.run("typescript", stored).value for _ in range(2)] == ["x", "x"]
     with pytest.raises(TaskFailed, match="Landlock"):
-        bench.run("typescript", "1", config={"require_landlock": True})
+        bench.run("typescript", "1", config={"landlock": "on"})
     assert "workflows.W102" not in [message.id for message in checks.check_sandbox(None)]
     monkeypatch.setattr(settings, "HOLDPOINT_ROLE", "worker")
     assert "workflows.W102" in [message.id for message in checks.check_sandbox(None)]
@@ -165,7 +205,7 @@ temp, sign = sys.argv[1:]
 wait = "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)"
 code = f"Deno.writeTextFileSync('{sign}', '') ?? {wait}"
 grants = PermissionSet(write_paths=(sign,))
-config = SandboxConfig(temp_root=pathlib.Path(temp))
+config = SandboxConfig(temp_root=pathlib.Path(temp), allow_root=True)
 run_code(CodeRequest('typescript', code, permissions=grants, timeout_seconds=60, config=config))
 """
 

@@ -78,7 +78,11 @@ def test_bad_host_entries(entry: str) -> None:
     ("entry", "path", "allowed"),
     [
         ("/srv/data", "/srv/data", True),
-        ("/srv/data", "/srv/data/a/b", True),
+        ("/srv/data", "/srv/data/a/b", False),
+        ("/srv/data", "/srv/data/", False),
+        ("/srv/data/", "/srv/data/a/b", True),
+        ("/srv/data/", "/srv/data", True),
+        ("/srv/data/", "/srv/database", False),
         ("/srv/data", "/srv/database", False),
         ("/srv/data", "/srv", False),
         ("/srv/data/", "//srv/./data//x", True),
@@ -105,7 +109,8 @@ def test_bad_paths(path: str) -> None:
 
 def test_scratch_is_bound_to_a_folder() -> None:
     bound = PermissionSet(read_paths=("$SCRATCH/in", "/srv")).bound("/tmp/run/")
-    assert bound.read_paths == ("/srv", "/tmp/run/in")
+    assert bound.read_paths == ("/srv", "/tmp/run/in/")
+    assert bound.allows("read", "/tmp/run/in/a/b")
     assert reads("/").allows("read", "/tmp/run/in")
 
 
@@ -115,7 +120,8 @@ def test_reading_and_writing_are_separate() -> None:
 
 
 def test_entries_are_canonical_and_without_repetition() -> None:
-    assert reads("/b", "/a/x", "/a/", "/a") == reads("/a", "/b")
+    assert reads("/b", "/a/x", "/a//", "/a") == reads("/a/", "/b")
+    assert reads("/a/x", "/a") != reads("/a")
     assert hosts("A.example.com:443", "*.example.com", "a.example.com") == hosts("*.example.com")
     assert hosts("*", "localhost:1").hosts == ("*", "localhost:1")
     assert PermissionSet(run=("git", "*")).run == ("*",)
@@ -152,16 +158,16 @@ def test_smallest_cover_refuses_what_no_set_can_say(operation: str, resource: st
 def test_cap_keeps_what_both_allow() -> None:
     asked = PermissionSet(
         hosts=("api.example.com:443", "*.example.org", "localhost:80"),
-        read_paths=("/srv", "/etc"),
+        read_paths=("/srv/", "/etc"),
         env_names=("A", "B"),
         run=("git",),
     )
     ceiling = PermissionSet(
-        hosts=("*:443",), read_paths=("/srv/data",), env_names=("B",), run=("*",)
+        hosts=("*:443",), read_paths=("/srv/data/",), env_names=("B",), run=("*",)
     )
     assert cap(asked, ceiling) == PermissionSet(
         hosts=("api.example.com:443", "*.example.org:443"),
-        read_paths=("/srv/data",),
+        read_paths=("/srv/data/",),
         env_names=("B",),
         run=("git",),
     )
@@ -204,7 +210,7 @@ def test_sentences_are_plain() -> None:
     told = PermissionSet(
         hosts=("*:443", "*.example.com", "localhost:8080"),
         read_paths=("$SCRATCH",),
-        write_paths=("$SCRATCH/out", "/srv"),
+        write_paths=("$SCRATCH/out", "/srv/", "/opt/notes.txt"),
         env_names=("HOME",),
         run=("git",),
     ).sentences()
@@ -214,11 +220,12 @@ def test_sentences_are_plain() -> None:
         "Connect to the private host localhost on port 8080.",
         "Read the working folder of the run.",
         "Write out in the working folder of the run.",
-        "Write /srv and what lies below it.",
+        "Write the folder /srv/ and everything below.",
+        "Write the file /opt/notes.txt.",
         "Read the environment variable HOME.",
         "Start the program git.",
     }
-    assert len(told) == 8
+    assert len(told) == 9
     assert reads("/").sentences() == ("Read every file of the machine.",)
     assert str(named("minimal")) == "Use nothing beyond its inputs."
 

@@ -14,7 +14,8 @@ _HOSTS = (
     "localhost:80", "localhost:443", "127.0.0.1:80", "db.internal:5432", "[::1]:80",
 )  # fmt: skip
 _PATHS = (
-    "/", "/srv", "/srv/data", "/srv/database", "/srv/data/a", "/etc", "/etc/x", "$SCRATCH",
+    "/", "/srv", "/srv/", "/srv/data", "/srv/data/", "/srv/database", "/srv/data/a",
+    "/etc", "/etc/x", "$SCRATCH",
     "$SCRATCH/in", "$SCRATCH/in/a", "$SCRATCH/out",
 )  # fmt: skip
 _NAMES = ("HOME", "PATH", "TOKEN")

@@ -12,7 +12,14 @@ import pytest
 
 from tests.unit.net.server import Server, running
 from workflows.engine.permissions import PermissionSet
-from workflows.net import NetLimits, NetworkDenied, NetworkFailed, Response, request
+from workflows.net import (
+    NetLimits,
+    NetworkDenied,
+    NetworkFailed,
+    NetworkForbidden,
+    Response,
+    request,
+)
 
 QUICK = NetLimits(connect_seconds=1, total_seconds=1, max_response_bytes=100_000)
 
@@ -103,11 +110,90 @@ def test_the_name_is_resolved_once_and_that_address_is_used(server: Server) -> N
     assert asked == ["localhost"]
 
 
-@pytest.mark.parametrize("answer", ["169.254.169.254", "127.0.0.1", "0.0.0.0", "224.0.0.1"])
-def test_a_private_name_does_not_reach_this_machine_or_metadata(answer: str) -> None:
+def test_a_private_name_does_not_reach_this_machine() -> None:
     with pytest.raises(NetworkDenied) as caught:
-        get("http://db.internal:80/", "db.internal:80", resolver=resolver_for(answer))
-    assert caught.value.resource == f"{answer}:80"
+        get("http://db.internal:80/", "db.internal:80", resolver=resolver_for("127.0.0.1"))
+    assert caught.value.resource == "127.0.0.1:80"
+
+
+DEVICES = [
+    "169.254.169.254",
+    "169.254.0.1",
+    "168.63.129.16",
+    "100.100.100.200",
+    "192.0.0.192",
+    "0.0.0.0",
+    "224.0.0.1",
+    "255.255.255.255",
+    "fd00:ec2::254",
+    "fe80::1",
+    "ff02::1",
+    "::",
+    "::ffff:169.254.169.254",
+    "::169.254.169.254",
+    "64:ff9b::a9fe:a9fe",
+    "64:ff9b:1:a9fe:a9:fe00::",
+    "2002:a9fe:a9fe::1",
+    "2001:0:a9fe:a9fe::1",
+]
+
+
+@pytest.mark.parametrize("answer", DEVICES)
+@pytest.mark.parametrize("position", [0, 1])
+def test_no_name_and_no_grant_leads_to_a_device_or_metadata_address(
+    answer: str, position: int
+) -> None:
+    answers = ["93.184.215.14"]
+    answers.insert(position, answer)
+    literal = f"[{answer}]:80" if ":" in answer else f"{answer}:80"
+    for host in ("db.internal", "public.example"):
+        with pytest.raises(NetworkForbidden, match="metadata address"):
+            get(f"http://{host}:80/", f"{host}:80", literal, resolver=resolver_for(*answers))
+
+
+@pytest.mark.parametrize("granted", [True, False])
+@pytest.mark.parametrize("answer", DEVICES)
+def test_a_denied_address_is_refused_whether_it_is_granted_or_not(
+    answer: str, *, granted: bool
+) -> None:
+    literal = f"[{answer}]:80" if ":" in answer else f"{answer}:80"
+    with pytest.raises(NetworkForbidden, match="metadata address"):
+        get(f"http://{literal}/latest/meta-data/", *([literal] if granted else []))
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    ["2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "169.254.43518", "0xa9.254.169.254"],
+)
+def test_an_address_in_disguise_is_no_address(spelling: str) -> None:
+    """The system's resolver would take these for 169.254.169.254; the client takes none."""
+    with pytest.raises(NetworkFailed):
+        get(f"http://{spelling}/", "*")
+
+
+@pytest.mark.parametrize("name", ["metadata.google.internal", "METADATA.google.internal."])
+def test_a_metadata_name_is_refused_before_it_is_resolved(name: str) -> None:
+    asked: list[str] = []
+
+    def resolver(host: str, port: int) -> Sequence[str]:
+        asked.append(host)
+        return ["93.184.215.14"]
+
+    with pytest.raises(NetworkForbidden, match="metadata service"):
+        get(f"http://{name}/", "metadata.google.internal:80", resolver=resolver)
+    assert asked == []
+
+
+def test_a_name_that_is_not_granted_is_not_resolved() -> None:
+    asked: list[str] = []
+
+    def resolver(host: str, port: int) -> Sequence[str]:
+        asked.append(host)
+        return ["93.184.215.14"]
+
+    with pytest.raises(NetworkDenied):
+        get("http://secret-in-a-name.example/", resolver=resolver)
+    assert asked == []
 
 
 def test_localhost_is_this_machine_only() -> None:

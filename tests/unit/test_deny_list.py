@@ -1,0 +1,200 @@
+"""The deny list: every spelling of a denied place is denied, and nothing lifts it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflows import deny_list
+from workflows.engine.permissions import NAMED, Operation, PermissionSet, canonical_path
+
+HOME = str(settings.HOLDPOINT_HOME)
+CODE = str(Path(deny_list.__file__).resolve().parents[1])
+
+DENIED = [
+    "/etc",
+    "/etc/passwd",
+    "/root/.ssh/id_rsa",
+    "/home/alice",
+    "/proc/self/root/etc/passwd",
+    "/sys/kernel",
+    "/dev/sda",
+    "/run/secrets/key",
+    "/var/run/docker.sock",
+    "/boot/vmlinuz",
+    "/var/lib/holdpoint/abc/postgres",
+    HOME,
+    f"{HOME}/secret_key",
+    f"{HOME}/demo-passwords.txt",
+    f"{HOME}/sandbox/somebody-elses-run",
+    CODE,
+    f"{CODE}/config/settings/base.py",
+    sys.prefix,
+    f"{sys.prefix}/bin/python",
+]
+PARENTS = ["/", "/var", "/var/lib", str(Path(CODE).parent)]
+#: Ways to write the same place that a person or a check may overlook.
+DISGUISES = [
+    lambda path: path,
+    lambda path: f"/{path}",
+    lambda path: f"{path}/",
+    lambda path: f"/srv/..{path}",
+    lambda path: f"/srv/../..{path}/.",
+    lambda path: path.replace("/", "//"),
+    lambda path: path.replace("/", "/./"),
+    str.upper,
+    str.title,
+    lambda path: f"{path}.",
+    lambda path: f"{path} ",
+    lambda path: path.replace("e", "\uff45", 1),
+    lambda path: path.replace("s", "\u017f", 1),
+]
+
+
+@pytest.mark.parametrize("operation", ["read", "write"])
+@pytest.mark.parametrize("path", [*DENIED, *PARENTS])
+def test_every_spelling_of_a_denied_path_is_denied(path: str, operation: Operation) -> None:
+    for disguise in DISGUISES if path != "/" else DISGUISES[:7]:
+        assert deny_list.path_problem(disguise(path), operation), disguise(path)
+
+
+@pytest.mark.parametrize("path", ["/srv/data", "/opt/reports/", "/var/log/app.log", "/tmp/x"])
+def test_other_places_are_not_denied(path: str) -> None:
+    assert deny_list.path_problem(path, "read") == ""
+    assert deny_list.path_problem(path, "write") == ""
+
+
+def test_programs_of_the_host_are_read_and_never_written() -> None:
+    assert deny_list.path_problem("/usr/share/dict/words", "read") == ""
+    assert "/usr" in deny_list.path_problem("/usr/local/bin/tool", "write")
+
+
+def test_a_symbolic_link_leads_to_what_is_denied(tmp_path: Path) -> None:
+    (tmp_path / "innocent").symlink_to("/etc")
+    assert deny_list.path_problem(str(tmp_path / "innocent" / "passwd"), "read")
+    (tmp_path / "far").symlink_to(tmp_path / "innocent")
+    assert deny_list.path_problem(str(tmp_path / "far"), "read")
+
+
+def test_the_files_of_the_tools_are_the_only_exception(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = str(settings.HOLDPOINT["file_root"])
+    assert Path(files).is_relative_to(HOME)
+    assert deny_list.path_problem(f"{files}/report.csv", "write") == ""
+    assert deny_list.path_problem(f"{files}/../secret_key", "read")
+    for root in ("/", "/var", HOME, str(Path(HOME).parent)):
+        settings.HOLDPOINT = {**settings.HOLDPOINT, "file_root": root}
+        assert deny_list.path_problem(f"{HOME}/secret_key", "read"), root
+        assert deny_list.path_problem("/etc/passwd", "read"), root
+
+
+def test_sockets_of_the_databases_are_denied(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = {"HOST": "/srv/postgres", "PORT": "5433"}
+    monkeypatch.setitem(settings.DATABASES, "default", database)
+    settings.REDIS_URL = "unix:///srv/redis/redis.sock?db=0"
+    assert deny_list.path_problem("/srv/postgres/.s.PGSQL.5433", "write")
+    assert deny_list.path_problem("/srv/redis/redis.sock", "read")
+    assert deny_list.path_problem("/srv/redis/", "read")
+    assert deny_list.path_problem("/srv/other/", "read") == ""
+
+
+def test_files_with_secrets_are_denied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_KEY_FILE", "/srv/keys/holdpoint")
+    assert deny_list.path_problem("/srv/keys/holdpoint", "read")
+    assert deny_list.path_problem("/srv/keys/", "read")
+    assert deny_list.path_problem("/srv/keys/other", "read") == ""
+
+
+def test_the_databases_are_denied_as_hosts(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(settings.DATABASES, "default", {"HOST": "127.0.0.1", "PORT": "5433"})
+    settings.REDIS_URL = "redis://localhost:6380/0"
+    for entry in ("127.0.0.1:5433", "localhost:6380", "127.0.0.1:6380", "[::ffff:127.0.0.1]:6380"):
+        assert deny_list.problem_of(PermissionSet(hosts=(entry,))), entry
+    assert deny_list.problem_of(PermissionSet(hosts=("127.0.0.1:5434",))) == ""
+
+
+@pytest.mark.parametrize(
+    "name", ["SECRET_KEY", "DATABASE_URL_FILE", "HOLDPOINT_LLM_API_KEY", "EMAIL_HOST_PASSWORD"]
+)
+def test_own_variables_are_denied(name: str) -> None:
+    assert name in deny_list.problem_of(PermissionSet(env_names=(name,)))
+
+
+# --- loopback -------------------------------------------------------------------------------------
+
+LOOPBACK = ["127.0.0.1:9000", "localhost:9000", "127.9.9.9:80", "[::1]:80", "[::ffff:7f00:1]:80"]
+
+
+@pytest.mark.parametrize("entry", LOOPBACK)
+def test_services_of_this_machine_are_denied_unless_named(settings: Any, entry: str) -> None:
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "loopback_targets": ["127.0.0.1:8000"]}
+    assert "this machine" in deny_list.problem_of(PermissionSet(hosts=(entry,)))
+    named = PermissionSet(hosts=("127.0.0.1:8000",))
+    assert deny_list.problem_of(named) == ""
+    assert deny_list.without_denied(named.union(PermissionSet(hosts=(entry,)))) == named
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "loopback_targets": ["*"]}
+    assert deny_list.problem_of(PermissionSet(hosts=(entry,))) == ""
+
+
+# --- laws -----------------------------------------------------------------------------------------
+
+_PARTS = st.sampled_from(["etc", "ETC", "srv", "data", "var", "run", "proc", "self", "root", "x."])
+_PATHS = st.lists(_PARTS, max_size=4).map(lambda parts: "/" + "/".join(parts))
+_GRANTED = st.one_of(_PATHS, st.sampled_from([*DENIED, *PARENTS, "$SCRATCH", "$SCRATCH/out"]))
+_HOSTS = st.sampled_from(
+    ["*", "*:443", "169.254.169.254:80", "[fd00:ec2::254]:80", "api.example.com:443",
+     "metadata.google.internal:80", "100.100.100.200:80", "168.63.129.16:32526", "10.0.0.7:80"]
+)  # fmt: skip
+_SETS = st.builds(
+    PermissionSet,
+    hosts=st.lists(_HOSTS, max_size=4).map(tuple),
+    read_paths=st.lists(_GRANTED, max_size=4).map(tuple),
+    write_paths=st.lists(_GRANTED, max_size=4).map(tuple),
+    env_names=st.lists(st.sampled_from(["SECRET_KEY", "LANG", "HOLDPOINT_HOME"])).map(tuple),
+)
+
+
+@given(_SETS, _SETS)
+def test_nothing_that_is_added_lifts_the_deny_list(
+    own: PermissionSet, grant: PermissionSet
+) -> None:
+    effective = deny_list.without_denied(own.union(grant))
+    assert deny_list.problem_of(effective) == ""
+    assert own.union(grant).covers(effective)
+    assert deny_list.without_denied(effective) == effective
+    for path in (*DENIED, *PARENTS):
+        assert not effective.allows("read", path)
+        assert not effective.allows("write", path)
+
+
+@given(_PATHS)
+def test_what_a_permission_covers_holds_nothing_denied(path: str) -> None:
+    """A granted folder never has a denied place below it."""
+    folder = canonical_path(path + "/")
+    effective = deny_list.without_denied(PermissionSet(read_paths=(folder,)))
+    if not effective.is_empty:
+        for denied in (*DENIED, *deny_list.SYSTEM_FOLDERS):
+            assert not effective.allows("read", denied)
+
+
+@pytest.mark.parametrize("name", sorted(NAMED))
+def test_no_named_set_holds_anything_denied(name: str) -> None:
+    assert deny_list.without_denied(NAMED[name]) == NAMED[name]
+
+
+def test_the_working_folder_of_a_run_is_its_own(tmp_path: Path) -> None:
+    scratch = Path(HOME) / "sandbox" / "run" / "scratch"
+    bound = NAMED["filesystem"].bound(str(scratch))
+    assert deny_list.without_denied(bound).is_empty
+    assert deny_list.without_denied(bound, scratch=scratch) == bound
+    beside = PermissionSet(read_paths=(f"{scratch.parent}/other/", f"{scratch.parent}/"))
+    assert deny_list.without_denied(beside, scratch=scratch).is_empty
