@@ -118,6 +118,11 @@ def _message(message: dict[str, Any]) -> dict[str, Any]:
 def _decisions(execution: Execution) -> list[dict[str, Any]]:
     records = HumanReviewRecord.objects.filter(execution=execution).order_by("id")
     return [
-        {"hold_id": each.hold_id, "node_id": each.node_id, "record_id": each.pk, **decided(each)}
+        {
+            "hold_id": each.hold_id,
+            "node_id": each.node_id,
+            "record_id": str(each.pk),
+            **decided(each),
+        }
         for each in records
     ]

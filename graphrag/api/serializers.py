@@ -63,6 +63,10 @@ class FoundToolSerializer(Plain):
     description = serializers.CharField()
     permission_set = serializers.CharField()
     read_only = serializers.BooleanField()  # type: ignore[assignment]
+    input_schema = serializers.DictField()
+    output_schema = serializers.DictField(
+        allow_null=True, help_text="Null where the tool declares none."
+    )
     similarity = serializers.FloatField()
     reasons = serializers.ListField(child=serializers.CharField())
 

@@ -44,6 +44,8 @@ def _found(found: retrieval.Found) -> dict[str, Any]:
         "description": tool.description,
         "permission_set": tool.permission_set,
         "read_only": tool.read_only,
+        "input_schema": tool.input_schema,
+        "output_schema": tool.output_schema,
         "similarity": round(found.similarity, 4),
         "reasons": list(ranking.match_reasons(found)),
     }

@@ -87,7 +87,7 @@ class DraftSerializer(Strict):
 class OfWorkflowSerializer(Plain):
     """Filter of the list."""
 
-    workflow = serializers.CharField(required=False, max_length=100, default="")
+    workflow = serializers.CharField(required=False, max_length=100)
 
 
 class RulesSerializer(Plain):
@@ -140,7 +140,7 @@ class BacktestsView(ListAPIView[Backtest]):
     queryset = Backtest.objects.none()
 
     def get_queryset(self) -> QuerySet[Backtest]:
-        name = asked_for(self.request, OfWorkflowSerializer)["workflow"]
+        name = asked_for(self.request, OfWorkflowSerializer).get("workflow")
         rows = backtests.visible(caller(self.request))
         return rows.filter(workflow__name=name) if name else rows
 

@@ -60,7 +60,7 @@ class BulkOutcomeSerializer(serializers.Serializer[Any]):
     done = serializers.BooleanField()
     code = serializers.CharField()
     message = serializers.CharField()
-    record_id = serializers.IntegerField(allow_null=True)
+    record_id = serializers.CharField(allow_null=True)
     undo_until = serializers.DateTimeField(allow_null=True)
 
 

@@ -18,7 +18,7 @@ from reviews.notices.preferences import save_wishes, wishes_of
 from workflows.api.parsers import asked_for, no_parameters, object_body
 from workflows.api.permissions import HasScope, caller
 from workflows.api.schema import BODY, problems
-from workflows.api.serializers import Strict
+from workflows.api.serializers import GivenId, Strict
 
 _MOST = 200
 
@@ -54,7 +54,7 @@ class ReadSerializer(Strict):
     """`ids` of notices, or `everything`."""
 
     ids = serializers.ListField(
-        child=serializers.IntegerField(min_value=1, max_value=2**63 - 1),
+        child=GivenId(),
         required=False,
         default=list,
         max_length=_MOST,

@@ -16,7 +16,7 @@ from reviews.masking import Masked
 from reviews.models import ANSWERS, HumanReviewRecord
 from reviews.reveals import record_place, record_views
 from reviews.services import MAX_COMMENT
-from workflows.api.serializers import Strict
+from workflows.api.serializers import GivenId, Strict
 from workflows.engine.commands import LONGEST_UNDO
 from workflows.models import ExecutionReceipt, Hold
 
@@ -30,7 +30,7 @@ class ResumeSerializer(Strict):
     `edit`, `respond`, `ignore`, `chosen_options`, `decline`, …) are understood too.
     """
 
-    execution_id = serializers.IntegerField(min_value=1, max_value=_LARGEST)
+    execution_id = GivenId()
     hold_id = serializers.CharField(max_length=40, required=False)
     node_id = serializers.CharField(max_length=64, required=False)
     version = serializers.IntegerField(min_value=0, max_value=_LARGEST, required=False)
@@ -86,10 +86,10 @@ class WithdrawnSerializer(serializers.Serializer[Any]):
     """`what` is `decision`, or `vote` for one approval of a quorum; the hold is open again."""
 
     hold_id = serializers.CharField()
-    execution_id = serializers.IntegerField()
+    execution_id = serializers.CharField()
     what = serializers.ChoiceField(choices=["decision", "vote"])
-    record_id = serializers.IntegerField()
-    withdraws = serializers.IntegerField()
+    record_id = serializers.CharField()
+    withdraws = serializers.CharField()
     status = serializers.CharField()
     version = serializers.IntegerField()
 
@@ -104,7 +104,7 @@ class ExtendedSerializer(serializers.Serializer[Any]):
     """`outcome` is `queued` while a worker moves the run on: the new deadline comes with it."""
 
     hold_id = serializers.CharField()
-    execution_id = serializers.IntegerField()
+    execution_id = serializers.CharField()
     outcome = serializers.ChoiceField(choices=["applied", "queued"])
     expires_at = serializers.DateTimeField()
     version = serializers.IntegerField()
@@ -114,7 +114,7 @@ class HoldRowSerializer(serializers.ModelSerializer[Hold]):
     """One hold of the queue, without its payload."""
 
     hold_id = serializers.CharField(source="id")
-    execution_id = serializers.IntegerField()
+    execution_id = serializers.CharField()
     node_id = serializers.SerializerMethodField()
     trigger_phase = serializers.SerializerMethodField()
     workflow = serializers.SerializerMethodField()
@@ -151,6 +151,7 @@ def hold_row(values: Mapping[str, Any]) -> dict[str, Any]:
     row = {name: values[name] for name in _AS_THEY_ARE}
     return {
         "hold_id": values["id"],
+        "execution_id": str(values["execution_id"]),
         "node_id": values["task_id"] or None,
         "trigger_phase": values["phase"] or None,
         "status": values["run_status"],
@@ -158,7 +159,7 @@ def hold_row(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_TURNED = ("hold_id", "node_id", "trigger_phase", "status")
+_TURNED = ("hold_id", "execution_id", "node_id", "trigger_phase", "status")
 _AS_THEY_ARE = tuple(each for each in HoldRowSerializer.Meta.fields if each not in _TURNED)
 
 
@@ -225,7 +226,7 @@ class ContextTaskSerializer(serializers.Serializer[Any]):
 class ContextSerializer(serializers.Serializer[Any]):
     """Everything around the open holds of one execution."""
 
-    execution_id = serializers.IntegerField()
+    execution_id = serializers.CharField()
     title = serializers.CharField()
     workflow = serializers.CharField(allow_null=True)
     status = serializers.CharField()
@@ -253,13 +254,13 @@ class OpenHoldSerializer(serializers.Serializer[Any]):
 class ResumedSerializer(serializers.Serializer[Any]):
     """The state a decision led to.  `complete` is false for one approval of a quorum."""
 
-    execution_id = serializers.IntegerField()
+    execution_id = serializers.CharField()
     hold_id = serializers.CharField()
     decision = serializers.CharField()
     edited = serializers.BooleanField()
     complete = serializers.BooleanField()
     undo_until = serializers.DateTimeField(allow_null=True)
-    record_id = serializers.IntegerField()
+    record_id = serializers.CharField()
     status = serializers.CharField()
     version = serializers.IntegerField()
     holds = OpenHoldSerializer(many=True)
@@ -285,8 +286,10 @@ class ReleasedSerializer(serializers.Serializer[Any]):
 class RecordRowSerializer(serializers.ModelSerializer[HumanReviewRecord]):
     """One decision, without the payload."""
 
-    execution_id = serializers.IntegerField()
+    id = serializers.CharField()
+    execution_id = serializers.CharField()
     hold_id = serializers.CharField()
+    withdraws = serializers.CharField(source="withdraws_id", allow_null=True)
     reviewer = serializers.SerializerMethodField()
     executed_digest = serializers.CharField(
         allow_null=True,

@@ -31,7 +31,8 @@ from workflows.api.parsers import (
 )
 from workflows.api.permissions import HasScope, caller, token_of
 from workflows.api.problems import register
-from workflows.api.schema import BODY, IDEMPOTENCY_KEY, IF_MATCH, problems
+from workflows.api.schema import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, IF_MATCH, problems
+from workflows.api.serializers import ID_PATTERN
 from workflows.idempotency import Answer, json_text, logs_its_refusals
 from workflows.models import Hold
 
@@ -120,6 +121,7 @@ class PendingContextView(APIView):
 
     @extend_schema(
         operation_id="reviews_pending_context",
+        parameters=[EXECUTION_ID],
         responses={200: ContextSerializer, **problems(403, 404)},
     )
     def get(self, request: Request, execution_id: int) -> Response:
@@ -352,7 +354,7 @@ class RevealView(APIView):
 
 
 _FILTERS = [
-    OpenApiParameter("execution", OpenApiTypes.INT),
+    OpenApiParameter("execution", pattern=ID_PATTERN),
     OpenApiParameter("node"),
     OpenApiParameter("reviewer", description="User name; `system` for what time decided."),
     OpenApiParameter("decision", enum=Decision.values),
@@ -399,7 +401,9 @@ class RecordView(RetrieveAPIView[HumanReviewRecord]):
     queryset = HumanReviewRecord.objects.none()
 
     @extend_schema(
-        operation_id="reviews_record", responses={200: RecordSerializer, **problems(403, 404)}
+        operation_id="reviews_record",
+        parameters=[OpenApiParameter("id", str, OpenApiParameter.PATH, pattern=ID_PATTERN)],
+        responses={200: RecordSerializer, **problems(403, 404)},
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """A decision with what was shown, what was decided, and its place in the chain."""

@@ -51,7 +51,7 @@ RESUME = [
     _request(
         "Approve with an edit",
         {
-            "execution_id": 42,
+            "execution_id": "42",
             "hold_id": "42-1",
             "version": 12,
             "decision": "APPROVE",
@@ -61,12 +61,12 @@ RESUME = [
     ),
     _request(
         "Reject",
-        {"execution_id": 42, "node_id": "again", "version": 12, "decision": "REJECT"},
+        {"execution_id": "42", "node_id": "again", "version": 12, "decision": "REJECT"},
     ),
     _request(
         "Request changes",
         {
-            "execution_id": 42,
+            "execution_id": "42",
             "hold_id": "42-2",
             "version": 15,
             "decision": "REQUEST_CHANGES",

@@ -9,7 +9,7 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 
 from .problems import CODES, CONTENT_TYPE
-from .serializers import Plain
+from .serializers import ID_PATTERN, Plain
 
 _WORDS = {
     400: "Malformed JSON",
@@ -28,7 +28,7 @@ _WORDS = {
 }
 
 EXECUTION_ID = OpenApiParameter(
-    "execution_id", str, OpenApiParameter.PATH, description="Digits.", pattern="^[0-9]{1,19}$"
+    "execution_id", str, OpenApiParameter.PATH, description="Digits.", pattern=ID_PATTERN
 )
 IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from workflows.engine.status import ExecutionStatus
@@ -12,11 +14,13 @@ from workflows.selectors import TaskView
 
 if TYPE_CHECKING:
     Plain = serializers.Serializer[Any]
+    IdField = serializers.Field[int, Any, str, Any]
     ExecutionModel = serializers.ModelSerializer[Execution]
     HoldModel = serializers.ModelSerializer[Hold]
     CheckpointModel = serializers.ModelSerializer[Checkpoint]
 else:
     Plain = serializers.Serializer
+    IdField = serializers.Field
     ExecutionModel = HoldModel = CheckpointModel = serializers.ModelSerializer
 
 
@@ -30,6 +34,34 @@ class Strict(Plain):
                 words = ["is not a known field"]
                 raise serializers.ValidationError(dict.fromkeys(unknown, words), code="unknown")
         return super().to_internal_value(data)
+
+
+#: What the id of a row looks like in every answer; a request may also write it as a number.
+ID_PATTERN = "^[0-9]{1,19}$"
+_LARGEST_ID = 2**63 - 1
+
+
+@extend_schema_field(
+    {
+        "oneOf": [
+            {"type": "string", "pattern": ID_PATTERN},
+            {"type": "integer", "minimum": 1, "maximum": _LARGEST_ID},
+        ]
+    }
+)
+class GivenId(IdField):
+    """The id of a row in a request, as text or as a number; read as an int."""
+
+    default_error_messages = {"invalid": "must be an id: digits, as text or as a number"}
+
+    def to_internal_value(self, data: Any) -> int:
+        text = str(data) if isinstance(data, (int, str)) and not isinstance(data, bool) else ""
+        if not re.fullmatch(ID_PATTERN, text) or not 1 <= int(text) <= _LARGEST_ID:
+            self.fail("invalid")
+        return int(text)
+
+    def to_representation(self, value: int) -> str:
+        return str(value)
 
 
 # --- what comes in --------------------------------------------------------------------------------

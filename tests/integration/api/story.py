@@ -91,7 +91,7 @@ class Story:
     def decided(self, number: str, **answer: Any) -> dict[str, Any]:
         hold = self.hold(number)
         body = {
-            "execution_id": int(number),
+            "execution_id": number,
             "hold_id": hold["hold_id"],
             "version": hold["version"],
             "decision": "APPROVE",
@@ -166,7 +166,7 @@ class Story:
         self.notice()
         tell = self.told.tell
         found = tell(self.reviewer, "notifications_list", query="page_size=1")["results"][0]
-        tell(self.reviewer, "notifications_read", {"ids": [int(found["id"])]})
+        tell(self.reviewer, "notifications_read", {"ids": [found["id"]]})
         wishes = tell(self.reviewer, "notifications_preferences")
         body = {**wishes, "mailed": ["escalated"]}
         tell(self.reviewer, "notifications_preferences_update", body)

@@ -8,6 +8,7 @@ import pytest
 from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.validation import validate_schema
+from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from tests.integration.api.routes import api_routes
 
@@ -23,6 +24,12 @@ def schema() -> Any:
 
 def test_it_is_valid(schema) -> None:
     validate_schema(schema)
+
+
+def test_openapi_spec_validator_finds_nothing_wrong(schema) -> None:
+    """References, defaults, path parameters and operation ids too, which a JSON Schema misses."""
+    found = OpenAPIV31SpecValidator(json.loads(json.dumps(schema))).iter_errors()
+    assert [(list(error.absolute_path), error.message) for error in found] == []
 
 
 def test_it_speaks_the_words_of_3_1_alone(schema) -> None:

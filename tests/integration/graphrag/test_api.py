@@ -7,6 +7,7 @@ from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from graphrag import ingest
+from graphrag.models import Tool
 from graphrag.records import ToolRecord
 from tests.integration.graphrag.conftest import make_tool
 
@@ -80,6 +81,9 @@ def test_search_is_the_same_both_ways(
     assert best["name"] == "files.parse_xml"
     assert 0.5 < best["similarity"] <= 1
     assert "'xml'" in best["reasons"][0]
+    stored = Tool.objects.get(name=best["name"])
+    assert best["input_schema"] == stored.input_schema
+    assert best["output_schema"] == stored.output_schema
     assert body["warnings"] == []
 
 

@@ -186,5 +186,8 @@ def test_an_intent_becomes_a_plan_or_says_what_is_near(agent: Agents) -> None:
     tools = one.answer("search_tools", query="parse XML", limit=3)["tools"]
     assert tools[0]["name"] == "builtin.parse_xml"
     assert "text" in tools[0]["input_schema"]["properties"]
+    listing = one.answer("search_tools", query="list the entries of a directory", limit=1)["tools"]
+    assert listing[0]["name"] == "builtin.list_directory"
+    assert "files" in listing[0]["output_schema"]["properties"]
     found = one.answer("execute", intent="parse XML", inputs={"text": "<a/>"})
     assert found["status"] == "complete"

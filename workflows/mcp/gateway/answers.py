@@ -127,6 +127,7 @@ class FoundTool(_Output):
     permission_set: str
     read_only: bool
     input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None = Field(description="Null where the tool declares none.")
     similarity: float
 
 

@@ -144,6 +144,7 @@ def search_tools(caller: Caller, wanted: given.SearchTools) -> FoundTools:
             permission_set=each.tool.permission_set,
             read_only=each.tool.read_only,
             input_schema=dict(each.tool.input_schema),
+            output_schema=each.tool.output_schema,
             similarity=round(each.similarity, 4),
         )
         for each in found.found
