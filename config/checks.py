@@ -77,6 +77,26 @@ def queue_serializer(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> 
     ]
 
 
+@register()
+def policy_floor(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Without a usable floor no plan without a workflow can be started."""
+    # Imported here: commands that run no checks start without the engine.
+    from workflows.services import InvalidRequest, installation_floor
+
+    try:
+        installation_floor()
+    except InvalidRequest as error:
+        faults = "; ".join(f"{each.path}: {each.message}" for each in error.problems)
+        return [
+            Error(
+                f"HOLDPOINT_POLICY_FLOOR is not a policy: {faults}",
+                hint="Name fields of a policy, as in a workflow. See docs/operations.md.",
+                id="holdpoint.E007",
+            )
+        ]
+    return []
+
+
 @register(Tags.database)
 def vector_extension(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any

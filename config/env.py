@@ -5,9 +5,11 @@ parse stops the start with `ImproperlyConfigured` naming the variable, because a
 setting is worse than a process that does not come up. An empty string counts as "not set".
 """
 
+import json
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -75,6 +77,20 @@ def env_list(name: str, default: tuple[str, ...] = ()) -> list[str]:
     if not text:
         return list(default)
     return [word for word in (part.strip() for part in text.split(",")) if word]
+
+
+def env_json(name: str, default: dict[str, Any]) -> dict[str, Any]:
+    """A JSON object."""
+    text = env_str(name, "")
+    if not text:
+        return dict(default)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ImproperlyConfigured(f"{name} is not JSON.") from None
+    if not isinstance(value, dict):
+        raise ImproperlyConfigured(f"{name} is not a JSON object.")
+    return value
 
 
 def env_choice(name: str, default: str, choices: tuple[str, ...]) -> str:

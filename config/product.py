@@ -9,13 +9,25 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from config.env import env_bool, env_float, env_int, env_list, env_path, env_secret, env_str
+from config.env import (
+    env_bool,
+    env_float,
+    env_int,
+    env_json,
+    env_list,
+    env_path,
+    env_secret,
+    env_str,
+)
 from config.paths import BASE_DIR
 
 PERMISSION_SETS = ("minimal", "readonly", "filesystem", "network-api", "mcp-standard", "trusted")
 
 #: Up to which set the members of a group may grant; `*` is every group that is not named.
 GRANT_CEILINGS = ("reviewer:mcp-standard", "admin:trusted", "*:mcp-standard")
+
+#: A person who starts a plan of their own does not approve it.
+POLICY_FLOOR = {"four_eyes": True}
 
 
 def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
@@ -62,6 +74,8 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
 
 def _engine() -> dict[str, Any]:
     return {
+        # What a plan without a workflow may not loosen; see workflows.engine.policy_floor.
+        "policy_floor": env_json("HOLDPOINT_POLICY_FLOOR", POLICY_FLOOR),
         "lease_seconds": env_int("HOLDPOINT_LEASE_SECONDS", 30, minimum=2),
         # A run that lost so many workers in a row without a recorded step ends as FAILED.
         "lost_claims_limit": env_int("HOLDPOINT_LOST_CLAIMS_LIMIT", 3, minimum=0),

@@ -37,6 +37,7 @@ class ReviewContext:
     context: Any
     created_by: str | None
     created_at: Any
+    policy_overrides: list[dict[str, Any]]
     holds: list[Hold]
     tasks: list[Any]
     messages: list[dict[str, Any]]
@@ -62,6 +63,7 @@ def review_context(user: User, execution_id: int) -> ReviewContext:
         context=masked(execution.context, rules).value,
         created_by=execution.created_by.get_username() if execution.created_by else None,
         created_at=execution.created_at,
+        policy_overrides=shown_overrides(execution),
         holds=_holds(user, execution_id),
         tasks=_tasks(execution),
         messages=[_message(each) for each in messages_of(execution)],
@@ -107,6 +109,20 @@ def masks_of(view: Masked, place: str) -> list[dict[str, Any]]:
     """The marks in a value, as `POST reviews/reveal/` takes them."""
     return [
         {"place": place, "number": each.number, "paths": list(each.paths)} for each in view.secrets
+    ]
+
+
+def shown_overrides(execution: Execution) -> list[dict[str, Any]]:
+    """What the starter changed in the policy, secrets masked."""
+    rules = secret_rules(execution, None)
+
+    def shown(row: dict[str, Any], key: str) -> Any:
+        name = row["field"].rpartition(".")[2]
+        return masked({name: row[key]}, rules).value[name]
+
+    return [
+        {**row, "from": shown(row, "from"), "to": shown(row, "to")}
+        for row in execution.policy_overrides
     ]
 
 

@@ -20,6 +20,9 @@ AUDITOR = "auditor"
 OPERATOR = "operator"
 INTEGRATOR = "integrator"
 ADMIN = "admin"
+#: The permission to start runs with a looser policy, and the scope that a token needs for it.
+LOOSEN_POLICY = "workflows.loosen_policy"
+LOOSEN = "loosen"
 ROLES = (REVIEWER, AUDITOR, OPERATOR, INTEGRATOR, ADMIN)
 
 #: Those who see every execution.
@@ -123,6 +126,27 @@ def limited(user: User, only: Iterable[int] | None) -> User:
 def limit_of(user: User | AnonymousUser | Any) -> frozenset[int] | None:
     """Ids of the workflows that the user came for; None when they came for all."""
     return getattr(user, "_only_workflows", None)
+
+
+def with_scopes(user: User, scopes: Iterable[str] | None) -> User:
+    """The same user, who from now on acts with a token of these scopes; None is no token."""
+    if scopes is not None:
+        user._token_scopes = frozenset(scopes)  # type: ignore[attr-defined]
+    return user
+
+
+def scopes_of(user: User | AnonymousUser | Any) -> frozenset[str] | None:
+    """Scopes of the token that the user acts with; None for a session."""
+    return getattr(user, "_token_scopes", None)
+
+
+def may_loosen(user: User | AnonymousUser | Any) -> bool:
+    """Whether the user may start a run with a looser policy than its workflow asks for.
+
+    That is a permission of its own, and for a token a scope of its own as well.
+    """
+    scopes = scopes_of(user)
+    return (scopes is None or LOOSEN in scopes) and bool(user.has_perm(LOOSEN_POLICY))
 
 
 def sees(user: Any, execution: Execution, addressed: Collection[str]) -> bool:

@@ -45,6 +45,16 @@ def abandoned_ttl_seconds() -> float:
     return float(_value("abandoned_ttl_seconds"))
 
 
+def policy_floor() -> dict[str, Any]:
+    """The policy that plans without a workflow start from; its fields may not be loosened."""
+    return dict(_value("policy_floor"))
+
+
+def undo_seconds() -> float:
+    """For how long a decision on a page can be undone where the policy does not say."""
+    return float(_value("undo_seconds"))
+
+
 def sweep_seconds() -> float:
     return float(_value("sweep_seconds"))
 

@@ -29,7 +29,7 @@ def definition_problems(fields: Mapping[str, Any]) -> tuple[Problem, ...]:
     """
     checks: dict[str, Callable[[Any], tuple[Problem, ...]]] = {
         "plan": lambda value: _raised(lambda: check_plan(value)),
-        "policy": lambda value: _raised(lambda: check_policy({}, value)),
+        "policy": lambda value: _raised(lambda: check_policy(value)),
         "inputs_schema": _schema_problems,
         "default_inputs": lambda value: (),
     }

@@ -431,6 +431,7 @@ def create(
     workflow: Workflow | None,
     plan: Plan,
     policy: Policy,
+    policy_overrides: Sequence[Mapping[str, Any]],
     inputs: Mapping[str, Any],
     title: str,
     created_by: User | None,
@@ -443,6 +444,7 @@ def create(
         total_layers=len(first.layers),
         inputs=dict(inputs),
         policy=policy.model_dump(mode="json"),
+        policy_overrides=list(policy_overrides),
         created_by=created_by,
     )
     PlanRevision.objects.create(
@@ -460,6 +462,7 @@ def fork(
     checkpoint: Checkpoint,
     inputs: Mapping[str, Any],
     context: Mapping[str, Any],
+    policy_overrides: Sequence[Mapping[str, Any]],
     created_by: User | None,
 ) -> Execution:
     """A new execution at the parent's checkpoint: its settled tasks, its plan, its messages."""
@@ -478,6 +481,7 @@ def fork(
         inputs=dict(inputs),
         context=dict(context),
         policy=parent.policy,
+        policy_overrides=list(policy_overrides),
         created_by=created_by,
     )
     PlanRevision.objects.create(

@@ -118,6 +118,8 @@ class Execution(models.Model):
     inputs = models.JSONField(default=dict)
     context = models.JSONField(default=dict)
     policy = models.JSONField(default=dict)
+    # Where the starter's policy differs from the workflow's: field, from, to, loosens, by.
+    policy_overrides = models.JSONField(default=list, db_default=[])
     error = models.TextField(default="", blank=True)
     parent = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="forks")
     forked_at_layer = models.IntegerField(null=True)
@@ -142,6 +144,7 @@ class Execution(models.Model):
 
     class Meta:
         ordering = ("-id",)
+        permissions = [("loosen_policy", "Can start runs with a looser policy than asked for")]
         constraints = [
             models.CheckConstraint(
                 condition=Q(status__in=[status.value for status in ExecutionStatus]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,8 +23,11 @@ from .engine.decide import Refused
 from .engine.loop import submit
 from .engine.permissions import NAMED
 from .engine.policy import Policy, ReviewRules
+from .engine.policy_floor import Change
+from .engine.policy_floor import changes as policy_changes
 from .engine.ports import Ports, StaleVersion
 from .engine.structure import PlanInvalid, Problem, validation_problems
+from .idempotency import json_text
 from .models import Checkpoint, CommandLog, Execution, Workflow
 from .planning import CataloguePlanner, tool_schemas
 from .runners import LayerRunner
@@ -90,7 +93,9 @@ def start_execution(
 ) -> Execution:
     """Start a workflow, or a plan of its own; a worker is sent for on commit.
 
-    Raises InvalidRequest naming every field at fault, and PermissionDenied when the actor came
+    The policy is laid over that of the workflow, or over the installation's floor, and is kept with
+    what it changes.  Raises InvalidRequest naming every field at fault, among them those that are
+    looser than the floor when the actor may not loosen, and PermissionDenied when the actor came
     with a token that is for other workflows.
     """
     if (workflow is None) == (plan is None):
@@ -99,7 +104,10 @@ def start_execution(
     values = {**(workflow.default_inputs if workflow else {}), **(inputs or {})}
     _check_inputs(workflow, values)
     checked = check_plan(workflow.plan if workflow else plan)
-    merged = check_policy(workflow.policy if workflow else {}, policy or {})
+    floor, override = _Floor.of(workflow), dict(policy or {})
+    merged = _usable(override, lambda: floor.policy.overridden_by(override))
+    changes = floor.changes(merged)
+    floor.check(changes, actor)
     name = title or (workflow.title if workflow else "Ad-hoc run")
     rules = rulebook.in_force(workflow) if workflow else ReviewRules()
     with transaction.atomic():
@@ -107,12 +115,17 @@ def start_execution(
             workflow=workflow,
             plan=checked,
             policy=merged.model_copy(update={"review_rules": rules}),
+            policy_overrides=_override_rows(changes, _name(actor)),
             inputs=values,
             title=name[:200],
             created_by=actor,
         )
         send_worker(execution.pk)
     return execution
+
+
+def _name(actor: User | None) -> str:
+    return actor.get_username() if actor is not None else "system"
 
 
 def _check_limit(actor: User | None, workflow: Workflow | None) -> None:
@@ -129,13 +142,23 @@ def check_plan(data: Any) -> Plan:
         raise InvalidRequest(_below("plan", invalid.problems)) from invalid
 
 
-def check_policy(base: Mapping[str, Any], override: Mapping[str, Any]) -> Policy:
-    """The policy with the override laid over it; raises InvalidRequest."""
-    if "review_rules" in base or "review_rules" in override:
+def check_policy(data: Mapping[str, Any]) -> Policy:
+    """The policy that `data` is; raises InvalidRequest with paths below "policy"."""
+    return _usable(data, lambda: Policy.model_validate(data))
+
+
+def installation_floor() -> Policy:
+    """The policy that plans without a workflow start from."""
+    return check_policy(conf.policy_floor())
+
+
+def _usable(written: Mapping[str, Any], make: Callable[[], Policy]) -> Policy:
+    """The policy that `make` gives, if this installation can follow it."""
+    if "review_rules" in written:
         message = "rules that spare reviews are published for a workflow, not given with a policy"
         raise InvalidRequest((Problem("policy.review_rules", "published_only", message),))
     try:
-        policy = Policy.model_validate(base).overridden_by(override)
+        policy = make()
     except ValidationError as error:
         raise InvalidRequest(validation_problems(error, "policy")) from error
     if policy.permission_ceiling not in NAMED:
@@ -148,6 +171,65 @@ def check_policy(base: Mapping[str, Any], override: Mapping[str, Any]) -> Policy
         message = f"no agent is registered as {policy.ail.agent!r}; there are: {known}"
         raise InvalidRequest((Problem("policy.ail.agent", "unknown_agent", message),))
     return policy
+
+
+@dataclass(frozen=True, slots=True)
+class _Floor:
+    """The policy that a run may not be looser than: its workflow's, or the installation's.
+
+    `bound` are the top-level fields that bind; None stands for all of them.
+    """
+
+    policy: Policy
+    bound: frozenset[str] | None
+    source: str
+
+    @classmethod
+    def of(cls, workflow: Workflow | None) -> _Floor:
+        if workflow is not None:
+            return cls(check_policy(workflow.policy), None, "the workflow")
+        written = conf.policy_floor()
+        return cls(check_policy(written), frozenset(written), "this installation")
+
+    def changes(self, policy: Policy) -> tuple[Change, ...]:
+        """What `policy` changes; the rules of a workflow are nobody's to override."""
+        return policy_changes(
+            self.policy,
+            policy.model_copy(update={"review_rules": self.policy.review_rules}),
+            installation_undo_seconds=conf.undo_seconds(),
+            bound=self.bound,
+        )
+
+    def check(self, changes: Iterable[Change], actor: User | None) -> None:
+        """Raise InvalidRequest when the actor loosens something and may not; None is ourselves."""
+        problems = tuple(self._problem(each) for each in changes if each.loosens)
+        if problems and actor is not None and not access.may_loosen(actor):
+            raise InvalidRequest(problems)
+
+    def _problem(self, change: Change) -> Problem:
+        floor, sent = json_text(change.floor), json_text(change.sent)
+        message = (
+            f"{self.source} asks for {floor}, and {sent} is looser; that takes the permission"
+            " loosen_policy, and with a token the scope loosen as well"
+        )
+        return Problem(f"policy.{change.path}", "policy_loosened", message)
+
+
+def _override_rows(
+    changes: Iterable[Change], by: str, earlier: Iterable[Mapping[str, Any]] = ()
+) -> list[dict[str, Any]]:
+    """Overrides as an execution keeps them; who made an earlier one is not forgotten."""
+    made_by = {each["field"]: each["by"] for each in earlier}
+    return [
+        {
+            "field": each.path,
+            "from": each.floor,
+            "to": each.sent,
+            "loosens": each.loosens,
+            "by": made_by.get(each.path, by),
+        }
+        for each in changes
+    ]
 
 
 def _check_inputs(workflow: Workflow | None, values: Mapping[str, Any]) -> None:
@@ -189,20 +271,26 @@ def fork_execution(
     """A new execution that goes on from a checkpoint, with edited inputs or context if given.
 
     They are laid over the old ones, or with `whole` take their place.  Settled tasks up to the
-    checkpoint are taken over and do not run again.  Permissions that were granted to the old
-    execution stay with it, and every hold behind the checkpoint opens anew.
+    checkpoint are taken over and do not run again.  The fork has the policy of the old execution,
+    which is measured against what the workflow asks for now, as at a start.  Permissions that were
+    granted to the old execution stay with it, and every hold behind the checkpoint opens anew.
     """
     if not whole:
         inputs = {**execution.inputs, **(inputs or {})}
         context = {**checkpoint.context, **(context or {})}
     values, seen = dict(inputs or {}), dict(context or {})
     _check_inputs(execution.workflow, values)
+    floor = _Floor.of(execution.workflow)
+    changes = floor.changes(Policy.model_validate(execution.policy))
+    floor.check(changes, actor)
+    starter = _name(execution.created_by)
     with transaction.atomic():
         fork = journal.fork(
             parent=execution,
             checkpoint=checkpoint,
             inputs=values,
             context=seen,
+            policy_overrides=_override_rows(changes, starter, execution.policy_overrides),
             created_by=actor,
         )
         send_worker(fork.pk)

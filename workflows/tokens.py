@@ -31,8 +31,9 @@ from .statements import ask
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-#: What a token may be good for.  `admin` is for admins; `decide` no agent gets by default.
-SCOPES = ("read", "run", "decide", "admin")
+#: What a token may be good for.  `admin` is for admins, `loosen` for people with the permission
+#: `loosen_policy`; no agent gets `decide` or `loosen` by default.
+SCOPES = ("read", "run", "decide", access.LOOSEN, "admin")
 _SHAPE = re.compile(r"hp_[A-Za-z0-9]{8}_[A-Za-z0-9_-]{43}")
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 #: `last_used_at` is as exact as this, so that a busy token does not write with every request.
@@ -55,7 +56,8 @@ def create_token(
     `workflows` names those it is for; None is all that its user may see.
 
     Raises InvalidRequest for unknown or missing scopes, `admin` for somebody who is no admin,
-    unknown workflows, a name of more than 100 characters and an end that has passed.
+    `loosen` for somebody without the permission `loosen_policy`, unknown workflows, a name of more
+    than 100 characters and an end that has passed.
     """
     wanted = _checked_scopes(user, scopes)
     if len(name) > _MAX_NAME:
@@ -87,6 +89,9 @@ def _checked_scopes(user: User, scopes: Iterable[str]) -> list[str]:
     if "admin" in given and access.ADMIN not in access.roles_of(user):
         message = "only an admin's token may have the scope 'admin'"
         raise InvalidRequest((Problem("scopes", "not_admin", message),))
+    if access.LOOSEN in given and not user.has_perm(access.LOOSEN_POLICY):
+        message = "the scope 'loosen' needs the permission loosen_policy, which you do not have"
+        raise InvalidRequest((Problem("scopes", "may_not_loosen", message),))
     return [scope for scope in SCOPES if scope in given]
 
 
@@ -166,6 +171,7 @@ def usable_token(token_id: int) -> ApiToken | None:
 def _limited(token: ApiToken | None) -> ApiToken | None:
     if token is not None:
         access.limited(token.user, token.only_workflows)
+        access.with_scopes(token.user, token.scopes)
     return token
 
 

@@ -16,7 +16,7 @@ from reviews.masking import Masked
 from reviews.models import ANSWERS, HumanReviewRecord
 from reviews.reveals import record_place, record_views
 from reviews.services import MAX_COMMENT
-from workflows.api.serializers import GivenId, Strict
+from workflows.api.serializers import GivenId, OverrideSerializer, Strict
 from workflows.engine.commands import LONGEST_UNDO
 from workflows.models import ExecutionReceipt, Hold
 
@@ -237,6 +237,7 @@ class ContextSerializer(serializers.Serializer[Any]):
     context = serializers.JSONField()  # type: ignore[assignment]
     created_by = serializers.CharField(allow_null=True)
     created_at = serializers.DateTimeField()
+    policy_overrides = OverrideSerializer(many=True)
     holds = HoldDetailSerializer(many=True)
     tasks = ContextTaskSerializer(many=True)
     messages = serializers.ListField(child=serializers.JSONField())

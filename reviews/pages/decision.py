@@ -36,6 +36,7 @@ from .deadline import deadline_addresses
 from .escalation import NARROWEST, REJECT_PRESETS, Asked, escalation_context
 from .impact import impact_context, takes_edits
 from .masks import masks_context
+from .overrides import overrides_context
 from .plan_review import ALL_KEPT, Kept, plan_review_context
 from .plan_review import REJECT_PRESETS as PLAN_PRESETS
 from .rounds import rounds_context
@@ -108,6 +109,7 @@ def decision_context(user: User, hold: Hold, answer: Answer | None = None) -> di
         "masks": masks_context(view, hold_place(hold), may=around.may_reveal),
         "undo": undo_context(user, hold),
         **rounds_context(hold, view),
+        "overrides": overrides_context(hold.execution),
         "escalation": escalation_context(shown, answer.asked if answer else NARROWEST),
         "plan_review": _plan_review(hold, view, mine, answer),
         **effects(around),

@@ -28,6 +28,7 @@ from workflows.models import Workflow
 from workflows.numbers import natural
 from workflows.planning import predict_next
 
+from .overrides import floor_json
 from .workflows import plan_picture
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def planner_context(user: User, draft: Draft, checked: tuple[Problem, ...]) -> d
         "inputs_text": draft.inputs_text if _unreadable(draft) else _inputs(draft),
         "may_save": may_save(user),
         "workflow": workflow,
+        "floor_json": floor_json(),
         "url": reverse("reviews:planner"),
     }
 

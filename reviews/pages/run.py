@@ -28,6 +28,7 @@ from .ahead import WorkAhead, work_ahead
 from .capabilities import offer
 from .lineage import fork_urls, lineage
 from .masks import masks_context
+from .overrides import overrides_context
 from .revisions import plan_links
 from .story import Group, Hidden, timeline
 from .watching import as_seen, queued
@@ -76,6 +77,7 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
         else "",
         "error": _error(execution),
         "holds": tuple(_hold(hold) for hold in open_holds(execution).defer("payload")),
+        "overrides": overrides_context(execution),
         "ahead": ahead,
         "picture": _picture(execution, tasks, ahead),
         "tasks": tuple(

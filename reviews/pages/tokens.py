@@ -27,6 +27,7 @@ _MEANS = {
     "read": N_("See runs, reviews and the catalogue."),
     "run": N_("Start runs and command them."),
     "decide": N_("Approve and reject as you. Never give this one to an agent."),
+    "loosen": N_("Loosen policies when starting runs. Never give this one to an agent."),
     "admin": N_("Keep workflows and make tokens."),
 }
 #: Value of the choice → words; days, and "" for no end.
@@ -91,7 +92,8 @@ def _form(user: User, sent: Mapping[str, Any]) -> dict[str, Any]:
         "scopes": tuple(
             {"value": scope, "means": _(means), "checked": scope in scopes}
             for scope, means in _MEANS.items()
-            if scope != "admin" or is_admin
+            if (scope != "admin" or is_admin)
+            and (scope != access.LOOSEN or user.has_perm(access.LOOSEN_POLICY))
         ),
         "lasts": tuple(
             {"value": value, "words": _(text), "selected": value == sent.get("lasts", "90")}

@@ -23,6 +23,7 @@ from workflows.engine.structure import PlanInvalid, parse_plan
 from workflows.models import Workflow
 
 from . import words
+from .overrides import floor_json
 from .plan_diff import short
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def workflows_context(user: User) -> dict[str, Any]:
         "rows": tuple(_row(each) for each in rows.order_by("title")[:_LIMIT]),
         "admin_url": reverse("admin:workflows_workflow_changelist") if _may_edit(user) else "",
         "planner_url": reverse("reviews:planner") if may_start(user) else "",
+        "floor_json": floor_json(),
         "next_url": "",
         "previous_url": "",
         "page_words": "",

@@ -122,7 +122,7 @@ def _faults(draft: Draft) -> tuple[Problem, ...]:
     """What keeps the plan from starting, as the same check as everywhere finds it."""
     found: list[Problem] = []
     if draft.tasks:
-        for check in (lambda: check_plan(draft.plan), lambda: check_policy({}, draft.policy)):
+        for check in (lambda: check_plan(draft.plan), lambda: check_policy(draft.policy)):
             try:
                 check()
             except InvalidRequest as invalid:

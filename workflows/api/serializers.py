@@ -230,18 +230,34 @@ class ExecutionRowSerializer(ExecutionModel):
         return getattr(execution, "oldest_phase", None) or None
 
 
+class OverrideSerializer(Plain):
+    """A field of the policy that the starter set to another value than the workflow does."""
+
+    field = serializers.CharField()
+    to = serializers.JSONField(allow_null=True)
+    loosens = serializers.BooleanField()
+    by = serializers.CharField()
+
+    def get_fields(self) -> dict[str, Any]:
+        # `from` is a word of Python.
+        value = serializers.JSONField(allow_null=True)
+        return {"field": self._declared_fields["field"], "from": value, **super().get_fields()}
+
+
 class ExecutionSerializer(ExecutionRowSerializer):
     """An execution with its tasks, in the order of their layers, and its holds, oldest first."""
 
     inputs = serializers.DictField()
     context = serializers.DictField()  # type: ignore[assignment]
     policy = serializers.DictField()
+    policy_overrides = OverrideSerializer(many=True)
     tasks = TaskSerializer(many=True, source="task_views")
     holds = HoldSerializer(many=True, source="all_holds")
 
     class Meta(ExecutionRowSerializer.Meta):
         fields = (  # type: ignore[assignment]
-            *ExecutionRowSerializer.Meta.fields, "inputs", "context", "policy", "tasks", "holds",
+            *ExecutionRowSerializer.Meta.fields, "inputs", "context", "policy", "policy_overrides",
+            "tasks", "holds",
         )  # fmt: skip
         read_only_fields = fields
 

@@ -38,9 +38,16 @@ def ensure_roles() -> None:
         Q(content_type__model__in=("workflow", "mcpserver", "tool", "apitoken", "capability"))
         & ~Q(codename__startswith="delete_")
     )
+    loosen = Permission.objects.filter(
+        content_type__app_label="workflows", codename="loosen_policy"
+    )
     for name in ROLES:
         group, _ = Group.objects.get_or_create(name=name)
-        wanted = {ADMIN: views | edits, AUDITOR: views, OPERATOR: views}.get(name)
+        wanted = {
+            ADMIN: views | edits | loosen,
+            AUDITOR: views,
+            OPERATOR: views | loosen,
+        }.get(name)
         if wanted is not None:
             group.permissions.add(*wanted.distinct())
 

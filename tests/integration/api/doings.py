@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from django.utils import timezone
 
 from reviews.models import Backtest, HumanReviewRecord, ReviewClaim
 from reviews.services import decide
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from tests.integration.api.test_access import delivered, granted
+from tests.roles import group_of
 from workflows import services
 from workflows.jobs import run_to_rest
 from workflows.models import ApiToken, Capability, Execution, Grant, Hold, Workflow
@@ -40,7 +41,7 @@ class World:
 
     def _person(self, name: str, *roles: str) -> User:
         user = User.objects.create_user(name)
-        user.groups.set([Group.objects.get_or_create(name=role)[0] for role in roles])
+        user.groups.set([group_of(role) for role in roles])
         return user
 
     def run(self, plan: dict[str, Any]) -> Execution:

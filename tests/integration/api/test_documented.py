@@ -13,11 +13,12 @@ from typing import Any
 import httpx
 import pytest
 from deno import find_deno_bin
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 
 from tests.catalogue import stock_catalogue
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from tests.processes import ROOT, end, engine_processes, environment, wait_for
+from tests.roles import group_of
 from workflows.api.client import Client, Problem
 from workflows.models import Execution
 from workflows.tokens import create_token
@@ -29,10 +30,12 @@ FENCED = re.compile(r"^```(sh|js|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 @pytest.fixture
 def token(transactional_db: None) -> str:
+    """For somebody who starts runs and approves them: that takes the permission to loosen."""
     user = User.objects.create_user("reviewer")
-    user.groups.add(Group.objects.get_or_create(name="reviewer")[0])
+    user.groups.add(group_of("reviewer"), group_of("admin"))
     stock_catalogue()
-    return create_token(user=user, name="t", scopes=["read", "run", "decide"])[1]
+    scopes = ["read", "run", "decide", "loosen"]
+    return create_token(user=user, name="t", scopes=scopes)[1]
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from django.utils import timezone
 from rest_framework.test import APIClient
 
@@ -12,6 +12,7 @@ from tests.catalogue import stock_catalogue
 from tests.integration.api import repeating
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from tests.integration.api.repeating import at_once
+from tests.roles import group_of
 from workflows import idempotency, services
 from workflows.jobs import run_to_rest
 from workflows.models import CommandLog, Execution, IdempotencyKey
@@ -102,7 +103,7 @@ def test_after_a_day_the_key_is_new(bearer, catalogue) -> None:
 @pytest.fixture
 def operator(transactional_db: None) -> tuple[User, str]:
     user = User.objects.create_user("operator")
-    user.groups.add(Group.objects.get_or_create(name="operator")[0])
+    user.groups.add(group_of("operator"))
     stock_catalogue()
     return user, create_token(user=user, name="t", scopes=["run"])[1]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import schemathesis
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from django.core import signals
 from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections, transaction
@@ -32,6 +32,7 @@ from tests.catalogue import stock_catalogue
 from tests.counts import often
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from tests.integration.api.test_access import delivered, granted
+from tests.roles import group_of
 from workflows import services
 from workflows.jobs import run_to_rest
 from workflows.models import Capability, Workflow
@@ -86,7 +87,7 @@ def credentials(db: None) -> dict[str, list[dict[str, str]]]:
     made = {"anonymous": [{}], "hostile": [{"Authorization": text} for text in HOSTILE]}
     for role in ("reviewer", "auditor", "integrator"):
         user = User.objects.create_user(role)
-        user.groups.add(Group.objects.get_or_create(name=role)[0])
+        user.groups.add(group_of(role))
         _, text = create_token(user=user, name="t", scopes=["read", "run", "decide"])
         made[role] = [{"Authorization": f"Bearer {text}"}]
     return made

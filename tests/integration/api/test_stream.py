@@ -9,12 +9,13 @@ import pytest
 from channels.db import database_sync_to_async
 from channels.layers import get_channel_layer
 from channels_redis.pubsub import RedisPubSubLoopLayer
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from django.test import AsyncClient
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from tests.catalogue import stock_catalogue
 from tests.integration.api.conftest import plain_plan, reviewed_plan
+from tests.roles import group_of
 from workflows import services, tokens
 from workflows.api import stream
 from workflows.connections import open_now
@@ -28,7 +29,7 @@ SOON = 10
 @pytest.fixture
 def operator(transactional_db: None) -> User:
     user = User.objects.create_user("operator")
-    user.groups.add(Group.objects.get_or_create(name="operator")[0])
+    user.groups.add(group_of("operator"))
     stock_catalogue()
     return user
 

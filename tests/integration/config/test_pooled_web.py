@@ -12,11 +12,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from django.db import connection, transaction
 
 from tests.e2e.product import free_port
 from tests.processes import ROOT, database_url, end, environment, wait_for
+from tests.roles import group_of
 from workflows.tokens import create_token
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -30,7 +31,7 @@ class Web:
         self.name = f"pool of {most}"
         self.port = free_port()
         operator = User.objects.create_user(f"operator{most}")
-        operator.groups.add(Group.objects.get_or_create(name="operator")[0])
+        operator.groups.add(group_of("operator"))
         _, self.token = create_token(user=operator, name="t", scopes=["read"])
         self.output = output
         self._most = most

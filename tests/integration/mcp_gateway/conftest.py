@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from mcp import Client
 
 from tests import toolkit
@@ -16,6 +16,7 @@ from tests.catalogue import stock_catalogue
 from tests.integration.api.people import ROLES
 from tests.integration.mcp_gateway.web import Agent, Web
 from tests.processes import engine_processes, wait_for
+from tests.roles import group_of
 from workflows.jobs import run_to_rest
 from workflows.mcp.gateway.callers import caller_with
 from workflows.mcp.gateway.server import build_server
@@ -39,7 +40,7 @@ def people(transactional_db: None) -> dict[str, User]:
     for role in (*ROLES, "nobody"):
         found[role] = User.objects.create_user(role)
         if role != "nobody":
-            found[role].groups.add(Group.objects.get_or_create(name=role)[0])
+            found[role].groups.add(group_of(role))
     return found
 
 

@@ -11,6 +11,7 @@ from tests.integration.mcp_gateway.conftest import VALIDATED, Call, at_rest, cha
 from tests.integration.mcp_gateway.web import refused
 from workflows import services
 from workflows.mcp.gateway.tools import TOOLS
+from workflows.models import Execution, Workflow
 from workflows.tokens import SCOPES
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def test_each_role_gets_its_answer(call: Call, people: dict[str, User], tool: st
         found = []
         for role in ROLES:
             owner = people["nobody"] if whose == "others" else people[role]
-            scopes = tuple(scope for scope in SCOPES if scope != "admin")
+            scopes = tuple(scope for scope in SCOPES if scope not in ("admin", "loosen"))
             found.append(outcome(call(role, tool, scopes=scopes, **arguments(tool, owner))))
         assert tuple(found) == expected, whose
 
@@ -144,3 +145,25 @@ def test_pages_of_what_waits_follow_each_other(call: Call, people: dict[str, Use
     assert cursor is None
     assert len(set(found)) == 3
     assert found == sorted(found)
+
+
+@pytest.mark.parametrize(
+    "config", [{"policy": {"four_eyes": False}}, {"per_layer_validation": False}]
+)
+def test_an_agent_loosens_nothing(
+    call: Call, people: dict[str, User], config: dict[str, Any]
+) -> None:
+    policy = {"four_eyes": True, "per_layer_validation": True}
+    Workflow.objects.create(name="w", title="W", plan=chain("a", "b"), policy=policy)
+    arguments = {"workflow": "w", "config": {**config, "wait_seconds": 0}}
+    path = "policy.four_eyes" if "policy" in config else "policy.per_layer_validation"
+    for role, scopes in (("integrator", ()), ("operator", ("read", "run", "decide"))):
+        told = refused(call(role, "execute", scopes=scopes, **arguments))
+        assert [(each["path"], each["code"]) for each in told["errors"]] == [
+            (path, "policy_loosened")
+        ]
+    assert not Execution.objects.exists()
+    started = call("operator", "execute", scopes=("read", "run", "loosen"), **arguments)
+    execution = Execution.objects.get(pk=started.structured_content["workflow_id"])
+    (override,) = execution.policy_overrides
+    assert (override["field"], override["by"]) == (path.removeprefix("policy."), "operator")

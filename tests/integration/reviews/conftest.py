@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group
 
 from tests.catalogue import stock_catalogue
+from tests.roles import group_of
 from workflows.jobs import run_to_rest
 from workflows.models import Execution, Hold
 from workflows.services import start_execution
@@ -28,7 +28,7 @@ def make_user(db: None) -> MakeUser:
     def make(name: str, *groups: str, **fields: Any) -> User:
         user = get_user_model().objects.create_user(name, password="secret", **fields)
         for group in groups:
-            user.groups.add(Group.objects.get_or_create(name=group)[0])
+            user.groups.add(group_of(group))
         return user
 
     return make

@@ -374,9 +374,10 @@ def test_who_started_a_run_may_reject_and_not_approve(start: Start, reviewer: Us
     assert decide(hold, reviewer, "REJECT").status == "ABORTED"
 
 
-def test_four_eyes_can_be_switched_off(start: Start, reviewer: User) -> None:
-    execution = start(echo("a", phase=BEFORE), actor=reviewer, policy={"four_eyes": False})
-    assert decide(only_hold(execution), reviewer).complete
+def test_four_eyes_can_be_switched_off(start: Start, make_user: MakeUser) -> None:
+    both = make_user("both", "reviewer", "operator")
+    execution = start(echo("a", phase=BEFORE), actor=both, policy={"four_eyes": False})
+    assert decide(only_hold(execution), both).complete
 
 
 class _Token:

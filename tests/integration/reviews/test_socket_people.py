@@ -6,12 +6,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.contrib.auth.models import Group
 from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
 
 from reviews.sockets import UNAUTHENTICATED, Credentials, Refusal
+from tests.roles import group_of
 from workflows.access import groups_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def test_session_person_and_groups_are_one_statement(
 ) -> None:
     with django_assert_num_queries(1):
         assert groups_of(who.user()) == {"reviewer"}
-    reviewer.groups.add(Group.objects.get_or_create(name="legal")[0])
+    reviewer.groups.add(group_of("legal"))
     assert groups_of(who.user()) == {"reviewer", "legal"}
 
 

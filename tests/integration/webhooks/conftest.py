@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from django.db.models import Max
 
 from tests.catalogue import stock_catalogue
 from tests.integration.workflows.conftest import Engine, value
 from tests.processes import wait_for
 from tests.receiver import Receiver, receiving
+from tests.roles import group_of
 from workflows.models import Execution, ExecutionEvent
 from workflows.models_ops import WebhookDelivery, WebhookEndpoint
 from workflows.services import start_execution
@@ -50,7 +51,7 @@ def owner(engine: Engine) -> User:
 
 def person(role: str) -> User:
     user = User.objects.create_user(role)
-    user.groups.add(Group.objects.get_or_create(name=role)[0])
+    user.groups.add(group_of(role))
     return user
 
 

@@ -18,7 +18,6 @@ from typing import Any
 import django_rq
 import pytest
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +28,7 @@ from tests.counts import often
 from tests.integration.workflows import crash_driver
 from tests.integration.workflows.conftest import Engine
 from tests.processes import ROOT, environment
+from tests.roles import group_of
 from workflows import crashpoints
 from workflows.crashpoints import EXIT_CODE, POINTS
 from workflows.models import Execution
@@ -120,7 +120,7 @@ def recover(driver: Driver) -> int:
 @pytest.fixture
 def reviewer(transactional_db: None) -> None:
     user = get_user_model().objects.create_user("reviewer")
-    user.groups.add(Group.objects.get_or_create(name="reviewer")[0])
+    user.groups.add(group_of("reviewer"))
 
 
 #: No life of an execution gets there; see tests/integration/notices/test_messages.py.

@@ -45,3 +45,18 @@ def test_an_in_memory_layer_is_refused(given, layers: dict) -> None:
 def test_pickled_jobs_are_refused(given, queue: dict) -> None:
     given(RQ_QUEUES={"default": queue})
     assert [message.id for message in checks.queue_serializer(None)] == ["holdpoint.E004"]
+
+
+@pytest.mark.parametrize(
+    ("floor", "faults"),
+    [
+        ({}, 0),
+        ({"four_eyes": True, "hil": {"enabled": True}}, 0),
+        ({"nonsense": 1}, 1),
+        ({"permission_ceiling": "everything"}, 1),
+    ],
+)
+def test_the_policy_floor_is_a_policy(settings, floor: dict, faults: int) -> None:
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "policy_floor": floor}
+    found = checks.policy_floor(None)
+    assert [message.id for message in found] == ["holdpoint.E007"] * faults

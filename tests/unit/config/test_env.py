@@ -77,6 +77,16 @@ def test_list_trims_and_drops_empty_words(monkeypatch) -> None:
     assert env.env_list("HOSTS") == ["a.example", "b.example"]
 
 
+def test_json_is_an_object(monkeypatch) -> None:
+    assert env.env_json("FLOOR", {"a": 1}) == {"a": 1}
+    monkeypatch.setenv("FLOOR", '{"b": 2}')
+    assert env.env_json("FLOOR", {"a": 1}) == {"b": 2}
+    for text in ("[1]", "{", "null"):
+        monkeypatch.setenv("FLOOR", text)
+        with pytest.raises(ImproperlyConfigured, match="FLOOR is not"):
+            env.env_json("FLOOR", {})
+
+
 def test_choice_names_what_is_possible(monkeypatch) -> None:
     monkeypatch.setenv("ROLE", "boss")
     with pytest.raises(ImproperlyConfigured, match="web, worker"):

@@ -1,0 +1,286 @@
+"""A policy as a floor: an override may make a run stricter, never looser.
+
+`RULES` has one rule for each field of `Policy`, by its path.  A rule compares two whole policies,
+because what a field means often depends on its neighbours: `hil.groups` binds nobody while `hil` is
+off.  Together the rules are a preorder: each policy is as strict as itself, and a policy that is as
+strict as a second one is as strict as everything the second one is as strict as.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .permissions import NAMED
+from .policy import LayerApproval, PlanReview, Policy
+from .waiting import EscalationStep, Reminder
+
+#: Whether the second policy is at least as strict as the first one, in one respect.
+Rule = Callable[[Policy, Policy], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One field that an override sets to another value than the floor has; both as JSON."""
+
+    path: str
+    floor: Any
+    sent: Any
+    loosens: bool
+
+
+def laid_over(
+    floor: Policy,
+    override: Mapping[str, Any],
+    *,
+    installation_undo_seconds: float,
+    bound: Collection[str] | None = None,
+) -> tuple[Policy, tuple[Change, ...]]:
+    """Return the policy with the override laid over the floor, and what that changes.
+
+    `bound` names the top-level fields that may not be loosened, each with all below it; None binds
+    every field.  Raises pydantic's ValidationError for an override that does not make a policy.
+    """
+    merged = floor.overridden_by(override)
+    return merged, changes(
+        floor, merged, installation_undo_seconds=installation_undo_seconds, bound=bound
+    )
+
+
+def changes(
+    floor: Policy,
+    wanted: Policy,
+    *,
+    installation_undo_seconds: float,
+    bound: Collection[str] | None = None,
+) -> tuple[Change, ...]:
+    """Return the fields in which `wanted` differs from `floor`, each with its verdict.
+
+    `installation_undo_seconds` stands for `undo_seconds` where a policy leaves it open.
+    """
+    before, after = floor.model_dump(mode="json"), wanted.model_dump(mode="json")
+    compared = [_with_undo(each, installation_undo_seconds) for each in (floor, wanted)]
+    found = []
+    for path, rule in RULES.items():
+        is_bound = bound is None or path.partition(".")[0] in bound
+        loosens = is_bound and not rule(compared[0], compared[1])
+        old, new = _at(before, path), _at(after, path)
+        if loosens or old != new:
+            found.append(Change(path, old, new, loosens))
+    return tuple(found)
+
+
+def _with_undo(policy: Policy, seconds: float) -> Policy:
+    if policy.undo_seconds is not None:
+        return policy
+    return policy.model_copy(update={"undo_seconds": seconds})
+
+
+def _at(policy: Any, path: str) -> Any:
+    for key in path.split("."):
+        policy = policy[key]
+    return policy
+
+
+# --- comparing ------------------------------------------------------------------------------------
+
+
+def _signs_layers(policy: Policy) -> bool:
+    """Whether people approve layers at all."""
+    return policy.hil.enabled and policy.hil.approval_required != "never"
+
+
+def _while(is_on: Callable[[Policy], bool], rule: Rule) -> Rule:
+    """The rule, which binds only while the floor has its section switched on."""
+    return lambda floor, wanted: not is_on(floor) or rule(floor, wanted)
+
+
+def _rank(value: str, order: Sequence[str]) -> int:
+    """The place of a value in an order from loose to strict."""
+    return order.index(value)
+
+
+def _approves_after(section: LayerApproval | PlanReview) -> float:
+    """Seconds after which time approves instead of a person; infinite when it never does."""
+    if section.on_timeout != "approve" or section.timeout_seconds is None:
+        return math.inf
+    return section.timeout_seconds
+
+
+def _fewer_groups(floor: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Whether nobody new may decide, and somebody still may."""
+    return set(wanted) == set(floor) or (bool(wanted) and set(wanted) <= set(floor))
+
+
+def _keeps_text(floor: str, wanted: str) -> bool:
+    """Whether reviewers still read what the floor tells them; more may follow."""
+    return wanted.startswith(floor)
+
+
+def _keeps_reminders(floor: Sequence[Reminder], wanted: Sequence[Reminder]) -> bool:
+    return all(each in wanted for each in floor)
+
+
+def _keeps_escalation(floor: Sequence[EscalationStep], wanted: Sequence[EscalationStep]) -> bool:
+    """Whether each step is kept, and a new one lets nobody new decide."""
+    return all(each in wanted for each in floor) and all(
+        each in floor or not each.groups for each in wanted
+    )
+
+
+def _confidence(policy: Policy) -> tuple[float, float]:
+    """The lowest and the highest share that counts as sure enough."""
+    value = policy.speculation.confidence
+    return (0.70, 0.95) if isinstance(value, str) else (value, value)
+
+
+def _surer(floor: Policy, wanted: Policy) -> bool:
+    same = floor.speculation.confidence == wanted.speculation.confidence
+    return same or _confidence(wanted)[0] >= _confidence(floor)[1]
+
+
+def _narrower(floor: str, wanted: str) -> bool:
+    """Whether a permission set allows nothing that the floor's does not; unknown ones allow all."""
+    if floor == wanted:
+        return True
+    return floor in NAMED and wanted in NAMED and NAMED[floor].covers(NAMED[wanted])
+
+
+def _either(floor: Policy, wanted: Policy) -> bool:
+    """No value of the field is looser than another one."""
+    return True
+
+
+def _has_plan_review(policy: Policy) -> bool:
+    return policy.replan_review.enabled
+
+
+def _has_agent(policy: Policy) -> bool:
+    return policy.ail.enabled
+
+
+def _hil_waits(policy: Policy) -> tuple[Sequence[Reminder], Sequence[EscalationStep]]:
+    return policy.waits(policy.hil)
+
+
+def _plan_waits(policy: Policy) -> tuple[Sequence[Reminder], Sequence[EscalationStep]]:
+    return policy.waits(policy.replan_review)
+
+
+def _speculates(policy: Policy) -> bool:
+    return policy.speculation.enabled
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+_REQUIRED: Final = ("never", "critical_only", "always")
+_POINTS: Final = ("manual", "on_error", "per_layer")
+
+_HIL: Final[dict[str, Rule]] = {
+    # A required approval cannot be switched off.
+    "enabled": lambda floor, wanted: wanted.hil.enabled,
+    # never < critical_only < always
+    "approval_required": lambda floor, wanted: (
+        _rank(wanted.hil.approval_required, _REQUIRED)
+        >= _rank(floor.hil.approval_required, _REQUIRED)
+    ),
+    # Time approves not at all, or not earlier. When it only ends the run, its length is free.
+    "timeout_seconds": lambda floor, wanted: (
+        _approves_after(wanted.hil) >= _approves_after(floor.hil)
+    ),
+    "on_timeout": lambda floor, wanted: _approves_after(wanted.hil) >= _approves_after(floor.hil),
+    # The same groups, or some of them.
+    "groups": lambda floor, wanted: _fewer_groups(floor.hil.groups, wanted.hil.groups),
+    # Each reminder is kept; more may be added.
+    "reminders": lambda floor, wanted: _keeps_reminders(
+        _hil_waits(floor)[0], _hil_waits(wanted)[0]
+    ),
+    # Each step is kept; steps that only notify may be added.
+    "escalation": lambda floor, wanted: _keeps_escalation(
+        _hil_waits(floor)[1], _hil_waits(wanted)[1]
+    ),
+}
+_AIL: Final[dict[str, Rule]] = {
+    "enabled": lambda floor, wanted: wanted.ail.enabled,
+    # manual < on_error < per_layer
+    "decision_points": lambda floor, wanted: (
+        _rank(wanted.ail.decision_points, _POINTS) >= _rank(floor.ail.decision_points, _POINTS)
+    ),
+    # Another agent, or other settings, is another check: no order between them.
+    "agent": lambda floor, wanted: wanted.ail.agent == floor.ail.agent,
+    "settings": lambda floor, wanted: wanted.ail.settings == floor.ail.settings,
+    # A run goes on without an agent that is late, so the agent may only get more time.
+    "timeout_seconds": lambda floor, wanted: (
+        wanted.ail.timeout_seconds >= floor.ail.timeout_seconds
+    ),
+}
+_REPLAN: Final[dict[str, Rule]] = {
+    "enabled": lambda floor, wanted: wanted.replan_review.enabled,
+    "groups": lambda floor, wanted: _fewer_groups(
+        floor.replan_review.groups, wanted.replan_review.groups
+    ),
+    "quorum": lambda floor, wanted: wanted.replan_review.quorum >= floor.replan_review.quorum,
+    # Reviewers still read the instructions; more may follow.
+    "instructions": lambda floor, wanted: _keeps_text(
+        floor.replan_review.instructions, wanted.replan_review.instructions
+    ),
+    "timeout_seconds": lambda floor, wanted: (
+        _approves_after(wanted.replan_review) >= _approves_after(floor.replan_review)
+    ),
+    "on_timeout": lambda floor, wanted: (
+        _approves_after(wanted.replan_review) >= _approves_after(floor.replan_review)
+    ),
+    "reminders": lambda floor, wanted: _keeps_reminders(
+        _plan_waits(floor)[0], _plan_waits(wanted)[0]
+    ),
+    "escalation": lambda floor, wanted: _keeps_escalation(
+        _plan_waits(floor)[1], _plan_waits(wanted)[1]
+    ),
+}
+_SPECULATION: Final[dict[str, Rule]] = {
+    # Speculation runs tasks before a person has decided: it can be switched off, not on.
+    "enabled": lambda floor, wanted: floor.speculation.enabled,
+    "confidence": _surer,
+    "max_tasks": lambda floor, wanted: wanted.speculation.max_tasks <= floor.speculation.max_tasks,
+}
+
+
+def _section(name: str, is_on: Callable[[Policy], bool], rules: dict[str, Rule]) -> dict[str, Rule]:
+    return {f"{name}.{key}": _while(is_on, rule) for key, rule in rules.items()}
+
+
+def _while_speculating(rule: Rule) -> Rule:
+    return lambda floor, wanted: not _speculates(wanted) or rule(floor, wanted)
+
+
+#: Path of each field of a policy -> when an override of it is at least as strict.
+RULES: Final[Mapping[str, Rule]] = {
+    **_section("hil", _signs_layers, _HIL),
+    **_section("ail", _has_agent, _AIL),
+    "per_layer_validation": lambda floor, wanted: (
+        wanted.per_layer_validation or not floor.per_layer_validation
+    ),
+    # A validation that nobody answers ends the run: nothing passes, whenever that is.
+    "validation_timeout_seconds": _either,
+    **{f"speculation.{key}": _while_speculating(rule) for key, rule in _SPECULATION.items()},
+    **_section("replan_review", _has_plan_review, _REPLAN),
+    "four_eyes": lambda floor, wanted: wanted.four_eyes or not floor.four_eyes,
+    "reminders": lambda floor, wanted: _keeps_reminders(floor.reminders, wanted.reminders),
+    "escalation": lambda floor, wanted: _keeps_escalation(floor.escalation, wanted.escalation),
+    # A decision can be taken back for at least as long.
+    "undo_seconds": lambda floor, wanted: (wanted.undo_seconds or 0) >= (floor.undo_seconds or 0),
+    "permission_ceiling": lambda floor, wanted: _narrower(
+        floor.permission_ceiling, wanted.permission_ceiling
+    ),
+    # Rules that skip reviews are published for a workflow; no override has any.
+    "review_rules.version": lambda floor, wanted: (
+        wanted.review_rules.version == floor.review_rules.version
+    ),
+    "review_rules.rules": lambda floor, wanted: (
+        wanted.review_rules.rules == floor.review_rules.rules
+    ),
+    # Each listed value stays masked; more may be.
+    "secrets": lambda floor, wanted: set(floor.secrets) <= set(wanted.secrets),
+}
