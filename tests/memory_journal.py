@@ -14,6 +14,7 @@ from typing import Any
 
 from workflows.engine import events as ev
 from workflows.engine.dag import Plan, Revision
+from workflows.engine.decisions import decision_of, is_decision
 from workflows.engine.evolve import evolve
 from workflows.engine.policy import Policy
 from workflows.engine.ports import LeaseLost, QueuedCommand, Settled, StaleVersion
@@ -191,6 +192,17 @@ class MemoryRun:
         said = [each for each in self._stored.events if isinstance(each, ev.MessageAdded)]
         return tuple(each.model_dump() for each in said)
 
+    def decisions(self) -> tuple[Mapping[str, Any], ...]:
+        stored = [
+            (each.kind, each.model_dump(mode="json", exclude={"kind"}))
+            for each in self._stored.events
+        ]
+        return tuple(
+            {"seq": seq, **decision_of(kind, payload, "")}
+            for seq, (kind, payload) in enumerate(stored, 1)
+            if is_decision(kind, payload)
+        )
+
     def now(self) -> float:
         return self._journal.now
 
@@ -349,9 +361,8 @@ def _decided(
             if (is_output and event.edited)
             else {}
         )
-    output = known[task_id].output if is_output else None
     if event.reason is HoldReason.ESCALATION:
         return {task_id: Settled(TaskStatus.FAILED)}
     if event.on_reject == "skip":
-        return {task_id: Settled(TaskStatus.SKIPPED, output, SkipReason.REVIEWER)}
-    return {task_id: Settled(TaskStatus.REJECTED, output)}
+        return {task_id: Settled(TaskStatus.SKIPPED, skip=SkipReason.REVIEWER)}
+    return {task_id: Settled(TaskStatus.REJECTED)}

@@ -21,6 +21,7 @@ from . import journal_sql as sql
 from .crashpoints import crashpoint
 from .engine.commands import load_command
 from .engine.dag import Plan, Revision
+from .engine.decisions import DECISIVE, decision_of, is_decision
 from .engine.events import ContextUpdated, Event, ExecutionForked, MessageAdded, PlanRevised
 from .engine.evolve import evolve
 from .engine.policy import Policy
@@ -286,6 +287,16 @@ class JournalRun:
             execution_id=int(self.execution_id), kind="message_added"
         ).values_list("payload", flat=True)
         return tuple(rows)
+
+    def decisions(self) -> tuple[Mapping[str, Any], ...]:
+        rows = ExecutionEvent.objects.filter(
+            execution_id=int(self.execution_id), kind__in=DECISIVE
+        ).order_by("seq")
+        return tuple(
+            {"seq": row.seq, **decision_of(row.kind, row.payload, row.actor)}
+            for row in rows
+            if is_decision(row.kind, row.payload)
+        )
 
     # --- time and lease -------------------------------------------------------------------------
 

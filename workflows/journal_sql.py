@@ -314,7 +314,9 @@ SELECT %(child)s, task_id, attempt, layer, 1, status, skip_reason, settled, inpu
 """
 
 SETTLED = """
-SELECT task_id, status, skip_reason, CASE WHEN is_edited THEN edited_output ELSE output END,
+SELECT task_id, status, skip_reason,
+       CASE WHEN status <> 'SUCCEEDED' THEN NULL -- an output that was rejected is nobody's input
+            WHEN is_edited THEN edited_output ELSE output END,
        CASE WHEN layer = %(layer)s THEN inputs END -- of the present layer, for its AFTER gates
   FROM workflows_taskattempt
  WHERE execution_id = %(id)s AND settled AND task_id = ANY(%(tasks)s::text[])

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery, Sum
 
 from . import aside
 from .engine.dag import CapabilityTask, CodeTask, Revision, ToolTask
+from .engine.decisions import DECISIVE, ENDING, reviewer_of
+from .engine.state import SkipReason
 from .engine.status import ExecutionStatus, TaskStatus
 from .journal import load_revision
 from .models import Execution, ExecutionEvent, Hold, Speculation, TaskAttempt
@@ -21,8 +23,9 @@ from .odds import Stopped
 class TaskView:
     """A task with what has become of it.
 
-    `status` is a TaskStatus word; `held` names the open hold that stops it; `output` is what later
-    tasks read (a reviewer's edit, if there is one).
+    `status` is a TaskStatus word; `held` names the open hold that stops it.  `output` is what later
+    tasks read: a reviewer's edit, if there is one, and None where the output was rejected or sent
+    back.  `original_output` is what the task gave, whatever became of it.
     """
 
     id: str
@@ -44,6 +47,7 @@ class TaskView:
     duration_ms: float = 0
     held: str = ""
     attempts: tuple[TaskAttempt, ...] = field(default=())
+    is_rejected: bool = False
 
 
 def revision_of(execution: Execution) -> Revision:
@@ -105,13 +109,26 @@ def _with_result(view: TaskView, last: TaskAttempt) -> TaskView:
         view,
         when=last.created_at,
         skip_reason=last.skip_reason,
-        output=last.edited_output if last.is_edited else last.output,
+        output=_read_by_others(last),
         original_output=last.output,
+        is_rejected=_is_rejected(last),
         is_edited=last.is_edited,
         error=last.error,
         logs=last.logs,
         duration_ms=last.duration_ms,
     )
+
+
+def _read_by_others(last: TaskAttempt) -> Any:
+    if not last.settled or last.status != TaskStatus.SUCCEEDED:
+        return None
+    return last.edited_output if last.is_edited else last.output
+
+
+def _is_rejected(last: TaskAttempt) -> bool:
+    """Whether a reviewer rejected the task, whatever follows from that in this run."""
+    by_reviewer = last.skip_reason == SkipReason.REVIEWER
+    return last.settled and (last.status == TaskStatus.REJECTED or by_reviewer)
 
 
 def _status(execution: Execution, layer: int, last: TaskAttempt | None, held: str) -> str:
@@ -133,6 +150,40 @@ def messages_of(execution: Execution) -> list[dict[str, Any]]:
         {**row.payload, "seq": row.seq, "created_at": row.created_at}
         for row in rows.order_by("seq")
     ]
+
+
+def decisions_of(execution: Execution) -> QuerySet[ExecutionEvent]:
+    """Events that are decisions of people and agents, each with what `decision_of` asks for."""
+    before = ExecutionEvent.objects.filter(execution=OuterRef("execution"), seq=OuterRef("seq") - 1)
+    waits = Hold.objects.filter(execution=execution, decider="agent", status=Hold.Status.CLOSED)
+    rows = ExecutionEvent.objects.filter(execution=execution, kind__in=DECISIVE)
+    carried_out = Q(kind="hold_decided", payload__answered=True)
+    told_of_hold = Q(kind="agent_failed") & ~Q(payload__hold_id=None)
+    rows = rows.exclude(carried_out).exclude(told_of_hold)
+    return rows.annotate(
+        before=Subquery(before.values("kind")[:1]), for_agent=Exists(waits)
+    ).exclude(kind="execution_aborted", before__in=ENDING)
+
+
+def holds_of(execution: Execution) -> list[Hold]:
+    """Every hold of an execution, oldest first, with `comment`, `edited` and `reviewer`.
+
+    These belong to the standing decision; they are empty while the hold is open.
+    """
+    events = ExecutionEvent.objects.filter(
+        execution=execution, kind__in=("hold_answered", "hold_decided")
+    )
+    newest = {row.payload["hold_id"]: row for row in events.order_by("seq")}
+    holds = list(execution.holds.order_by("opened_seq"))
+    for hold in holds:
+        row = newest.get(hold.id) if hold.decision else None
+        payload = row.payload if row else {}
+        hold.comment = payload.get("comment", "")  # type: ignore[attr-defined]
+        hold.edited = bool(payload.get("edited"))  # type: ignore[attr-defined]
+        hold.reviewer = (  # type: ignore[attr-defined]
+            reviewer_of(row.kind, payload, row.actor) if row else None
+        )
+    return holds
 
 
 def open_holds(execution: Execution) -> QuerySet[Hold]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from .engine.decisions import reviewer_of
 from .models import Checkpoint, ExecutionEvent
 from .redaction import redact_text
 
@@ -96,8 +97,8 @@ _FINAL = {"execution_completed": "COMPLETED", "execution_failed": "FAILED"}
 _DECISION_TYPES: Final = {"human": "HIL", "agent": "AIL"}
 #: What the run did about a failure; `default` and `on_timeout` of the event say it for the rest.
 _ACTIONS: Final = {"replan_failed": "keep_plan", "graph_update_failed": "skip_learning"}
-#: Characters of an error that travel with an event.
-_LONGEST_ERROR: Final = 500
+#: Characters of an error or a comment that travel with an event.
+_LONGEST_TEXT: Final = 500
 
 
 def wire_events(execution_id: int, *, after: int, limit: int = 500) -> list[dict[str, Any]]:
@@ -161,13 +162,16 @@ def _more(row: ExecutionEvent, checkpoints: Mapping[int, int]) -> dict[str, Any]
     match row.kind:
         case "hold_opened":
             return {"decisionType": _DECISION_TYPES[payload["decider"]]}
+        case "hold_answered" | "hold_decided":
+            reviewer = reviewer_of(row.kind, payload, row.actor)
+            return {"comment": _short(payload["comment"]), "reviewer": reviewer}
         case "hold_expired":
             return {"actionTaken": payload["on_timeout"]}
         case "agent_failed":
             action = payload.get("default", "continue")
-            return {"error": _error(payload), "actionTaken": action}
+            return {"error": _short(payload["error"]), "actionTaken": action}
         case "replan_failed" | "graph_update_failed":
-            return {"error": _error(payload), "actionTaken": _ACTIONS[row.kind]}
+            return {"error": _short(payload["error"]), "actionTaken": _ACTIONS[row.kind]}
         case "task_errored" if payload.get("retry_at") is not None:
             return {"retryAt": int(payload["retry_at"] * 1000)}
         case "layer_closed":
@@ -178,9 +182,9 @@ def _more(row: ExecutionEvent, checkpoints: Mapping[int, int]) -> dict[str, Any]
     return {}
 
 
-def _error(payload: Mapping[str, Any]) -> str:
-    """What went wrong, in short and without what looks like a secret."""
-    return redact_text(payload["error"][: 2 * _LONGEST_ERROR])[:_LONGEST_ERROR]
+def _short(text: str) -> str:
+    """The beginning of an error or a comment, without what looks like a secret."""
+    return redact_text(text[: 2 * _LONGEST_TEXT])[:_LONGEST_TEXT]
 
 
 def _checkpoints(rows: Sequence[ExecutionEvent]) -> dict[int, int]:

@@ -116,7 +116,7 @@ def _task(task: Any) -> dict[str, Any]:
         "attempts": len(task.attempts),
         "inputs": pretty(task.inputs),
         "output": pretty(task.output),
-        "original": pretty(task.original_output) if task.is_edited else "",
+        "original": pretty(task.original_output) if task.is_edited or task.is_rejected else "",
     }
 
 

@@ -1,8 +1,8 @@
 """The LLM agent: a model behind an OpenAI-compatible or Anthropic endpoint decides.
 
-It sees every result, unfiltered, and one continuing conversation: what people wrote, what it was
-told after earlier layers, what it answered.  The conversation lives in the execution's messages, so
-it goes on over pauses, restarts and forks.
+It sees every result, unfiltered, what people and agents have decided, and one continuing
+conversation: what people wrote, what it was told after earlier layers, what it answered.  The
+conversation lives in the execution's messages, so it goes on over pauses, restarts and forks.
 
 Settings: HOLDPOINT["llm_model"] ("openai:gpt-5" or "anthropic:claude-…"), "llm_base_url",
 "llm_api_key"; a workflow may give its own `instructions` in `ail.settings`.  Needs the extra `llm`.
@@ -86,6 +86,7 @@ def _report(question: AgentQuestion) -> str:
         "next_layer": list(question.next_layer),
         "inputs": dict(question.inputs),
         "context": dict(question.context),
+        "decisions": [dict(each) for each in question.decisions],
     }
     return json.dumps(facts, ensure_ascii=False)
 

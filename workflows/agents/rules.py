@@ -12,9 +12,11 @@ from workflows.engine.ports import AgentAnswer, AgentQuestion
 
 
 class Rule(BaseModel):
-    """`when` is JMESPath over {results, layer, total_layers, next_layer, context, inputs}.
+    """`when` is JMESPath over facts about the run.
 
-    `results` maps a task id to {status, output}.
+    These are results, layer, total_layers, next_layer, context, inputs and decisions.  `results`
+    maps a task id to {status, output}; `decisions` are those of people and agents so far, as
+    `GET executions/<id>/decisions/` lists them.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -72,4 +74,5 @@ def _facts(question: AgentQuestion) -> dict[str, Any]:
         "next_layer": list(question.next_layer),
         "context": dict(question.context),
         "inputs": dict(question.inputs),
+        "decisions": [dict(each) for each in question.decisions],
     }

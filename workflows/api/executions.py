@@ -20,7 +20,7 @@ from workflows.engine.commands import AddMessage
 from workflows.engine.structure import Problem
 from workflows.idempotency import Answer, json_text
 from workflows.models import Checkpoint, Execution, ExecutionEvent, Hold, Workflow
-from workflows.selectors import tasks_of
+from workflows.selectors import decisions_of, holds_of, tasks_of
 
 from . import examples
 from .etags import execution_etag, unless_known
@@ -31,6 +31,7 @@ from .permissions import HasRole, HasScope, caller, require
 from .schema import BODY, ETAG, EXECUTION_ID, IDEMPOTENCY_KEY, IF_NONE_MATCH, problems
 from .serializers import (
     CheckpointSerializer,
+    DecisionSerializer,
     ExecutionRowSerializer,
     ExecutionSerializer,
     FilterSerializer,
@@ -81,7 +82,7 @@ def visible_rows(request: Request) -> QuerySet[Execution]:
 def body_of(execution: Execution) -> dict[str, Any]:
     """The execution as the API shows it, tasks and holds included."""
     execution.task_views = tasks_of(execution)  # type: ignore[attr-defined]
-    execution.all_holds = execution.holds.order_by("opened_seq")  # type: ignore[attr-defined]
+    execution.all_holds = holds_of(execution)  # type: ignore[attr-defined]
     return dict(ExecutionSerializer(execution).data)
 
 
@@ -227,6 +228,27 @@ class CheckpointsView(ListAPIView[Checkpoint]):
         summary="Checkpoints, newest first",
         parameters=[EXECUTION_ID],
         responses={200: CheckpointSerializer(many=True), **problems(403, 404)},
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
+
+
+class DecisionsView(ListAPIView[ExecutionEvent]):
+    """What people and agents decided in an execution."""
+
+    permission_classes = (HasRole, HasScope("read"))
+    orderings = {"seq": ("seq",), "-seq": ("-seq",)}
+    serializer_class = DecisionSerializer
+
+    def get_queryset(self) -> QuerySet[ExecutionEvent]:
+        asked_for(self.request)
+        return decisions_of(visible_execution(self.request, self.kwargs["execution_id"]))
+
+    @extend_schema(
+        operation_id="executions_decisions",
+        summary="Decisions of people and agents, oldest first",
+        parameters=[EXECUTION_ID],
+        responses={200: DecisionSerializer(many=True), **problems(403, 404)},
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         return super().get(request, *args, **kwargs)

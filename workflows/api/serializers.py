@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from workflows.engine.decisions import decision_of
 from workflows.engine.status import ExecutionStatus
-from workflows.models import Checkpoint, Execution, Hold
+from workflows.models import Checkpoint, Execution, ExecutionEvent, Hold
 from workflows.selectors import TaskView
 
 if TYPE_CHECKING:
@@ -141,8 +142,9 @@ class TrySerializer(Plain):
 class TaskSerializer(Plain):
     """A task and what has become of it.
 
-    `output` is what later tasks read: a reviewer's edit, if there is one; `attempts` counts the
-    recorded tries.
+    `output` is what later tasks read: a reviewer's edit, if there is one; null where a reviewer
+    rejected it (`is_rejected`) or sent it back.  `original_output` is what the task gave.
+    `attempts` counts the recorded tries.
     """
 
     id = serializers.CharField()
@@ -159,6 +161,7 @@ class TaskSerializer(Plain):
     output = serializers.JSONField(allow_null=True)
     original_output = serializers.JSONField(allow_null=True)
     is_edited = serializers.BooleanField()
+    is_rejected = serializers.BooleanField()
     error = serializers.CharField(allow_blank=True)
     logs = serializers.CharField(allow_blank=True)
     duration_ms = serializers.FloatField()
@@ -173,10 +176,16 @@ class TaskSerializer(Plain):
 
 
 class HoldSerializer(HoldModel):
-    """A decision point, open or decided."""
+    """A decision point, open or decided.
+
+    `reviewer` is the person who decided it; null while it is open, and for agents and timeouts.
+    """
 
     node_id = serializers.SerializerMethodField()
     trigger_phase = serializers.SerializerMethodField()
+    comment = serializers.CharField(allow_blank=True)
+    reviewer = serializers.CharField(allow_null=True)
+    edited = serializers.BooleanField()
 
     class Meta:
         model = Hold
@@ -184,7 +193,8 @@ class HoldSerializer(HoldModel):
             "id", "node_id", "trigger_phase", "reason", "decider", "status", "layer", "target",
             "payload", "groups", "why", "instructions", "critical", "quorum", "approvals",
             "on_reject", "on_timeout", "opened_at", "expires_at", "decided_at", "decided_by",
-            "decision", "reminds_at", "escalation", "escalated", "escalates_at",
+            "decision", "comment", "reviewer", "edited", "reminds_at", "escalation", "escalated",
+            "escalates_at",
         )  # fmt: skip
         read_only_fields = fields
 
@@ -271,6 +281,47 @@ class CheckpointSerializer(CheckpointModel):
         model = Checkpoint
         fields = ("id", "layer", "version", "revision", "context", "created_at")
         read_only_fields = fields
+
+
+class DecisionSerializer(Plain):
+    """A decision of a person (HIL) or an agent (AIL).
+
+    `decision` is APPROVE, REJECT, REQUEST_CHANGES, WITHDRAW or ABORT of people, CONTINUE, REPLAN or
+    ABORT of agents.  `is_vote`: one approval of a quorum; `failed`: the agent did not answer in
+    time or in the agreed form, and the decision is the default.
+    """
+
+    seq = serializers.IntegerField()
+    timestamp = serializers.IntegerField(help_text="ms since the epoch")
+    type = serializers.ChoiceField(choices=["HIL", "AIL"])
+    decision = serializers.ChoiceField(
+        choices=[
+            "APPROVE", "REJECT", "REQUEST_CHANGES", "WITHDRAW", "ABORT", "CONTINUE", "REPLAN",
+        ]
+    )  # fmt: skip
+    actor = serializers.CharField(allow_blank=True)
+    reviewer = serializers.CharField(allow_null=True)
+    hold_id = serializers.CharField(allow_null=True)
+    node_id = serializers.CharField(allow_null=True)
+    trigger_phase = serializers.CharField(allow_null=True)
+    reason = serializers.CharField(allow_blank=True, help_text="Why the hold was opened.")
+    comment = serializers.CharField(allow_blank=True)
+    edited = serializers.BooleanField()
+    is_vote = serializers.BooleanField()
+    failed = serializers.BooleanField()
+
+    def to_representation(self, instance: ExecutionEvent) -> dict[str, Any]:
+        return decision_row(instance)
+
+
+def decision_row(event: ExecutionEvent) -> dict[str, Any]:
+    """A row of `selectors.decisions_of` as the API shows it."""
+    for_agent = bool(getattr(event, "for_agent", False))
+    return {
+        "seq": event.seq,
+        "timestamp": int(event.created_at.timestamp() * 1000),
+        **decision_of(event.kind, event.payload, event.actor, for_agent=for_agent),
+    }
 
 
 class SaidSerializer(Plain):

@@ -9,6 +9,7 @@ from .deliveries import DeliveriesView, DeliveryView, PingView, RedeliverView
 from .events import EventsView
 from .executions import (
     CheckpointsView,
+    DecisionsView,
     ExecutionsView,
     ExecutionView,
     ForkView,
@@ -26,6 +27,7 @@ urlpatterns = [
     path("executions/", ExecutionsView.as_view(), name="executions"),
     path(_ONE, ExecutionView.as_view(), name="execution"),
     path(f"{_ONE}checkpoints/", CheckpointsView.as_view(), name="execution-checkpoints"),
+    path(f"{_ONE}decisions/", DecisionsView.as_view(), name="execution-decisions"),
     path(f"{_ONE}messages/", MessagesView.as_view(), name="execution-messages"),
     path(f"{_ONE}events/", EventsView.as_view(), name="execution-events"),
     path(f"{_ONE}commands/", CommandsView.as_view(), name="execution-commands"),

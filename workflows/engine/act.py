@@ -48,6 +48,9 @@ from .structure import validation_problems
 #: An answer may carry what the agent was told, which is all results of a layer.
 _ANSWER = Limits(nodes=100_000, string_length=2_000_000)
 
+#: How much of earlier decisions an agent is shown: the newest, and the beginning of comments.
+_MOST_DECISIONS, _LONGEST_COMMENT = 100, 1_000
+
 
 def act(run: Run, move: Move, ports: Ports) -> None:
     """Make the move."""
@@ -319,6 +322,10 @@ def question(run: Run, agent: str) -> AgentQuestion:
         context=run.context,
         inputs=run.inputs,
         conversation=run.conversation(),
+        decisions=tuple(
+            {**each, "comment": str(each["comment"])[:_LONGEST_COMMENT]}
+            for each in run.decisions()[-_MOST_DECISIONS:]
+        ),
         settings=run.policy.ail.settings,
         timeout_seconds=run.policy.ail.timeout_seconds,
     )

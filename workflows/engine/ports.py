@@ -159,6 +159,7 @@ class AgentQuestion:
     context: Mapping[str, Any]
     inputs: Mapping[str, Any]
     conversation: tuple[Mapping[str, Any], ...]
+    decisions: tuple[Mapping[str, Any], ...]
     settings: Mapping[str, Any]
     timeout_seconds: float
 
@@ -272,6 +273,9 @@ class Run(Protocol):
 
     def conversation(self) -> tuple[Mapping[str, Any], ...]:
         """Messages so far, oldest first."""
+
+    def decisions(self) -> tuple[Mapping[str, Any], ...]:
+        """What people and agents have decided so far, oldest first; see `decisions.decision_of`."""
 
     def now(self) -> float:
         """Seconds since the epoch by the database's clock."""

@@ -108,6 +108,7 @@ class Story:
         self.decided(number, edits=edits, comment="A typo.")
         record = self.told.tell(self.reviewer, "reviews_history")["results"][0]
         self.told.tell(self.reviewer, "reviews_record", id=record["id"])
+        self.told.tell(self.reviewer, "executions_decisions", execution_id=number)
 
     def one_execution(self) -> None:
         draft = task("draft", {"text": "hello"}, **AFTER)
@@ -119,7 +120,12 @@ class Story:
         with busy(number):
             tell(self.operator, "executions_say", say, execution_id=number)
             tell(self.operator, "executions_command", command, execution_id=number)
-        for name in ("executions_get", "executions_events", "executions_messages"):
+        for name in (
+            "executions_get",
+            "executions_events",
+            "executions_messages",
+            "executions_decisions",
+        ):
             tell(self.operator, name, execution_id=number)
         tell(self.operator, "executions_list", query="page_size=1")
 

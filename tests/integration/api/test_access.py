@@ -26,6 +26,7 @@ TABLE: dict[tuple[str, str], dict[str, tuple[int, ...]]] = {
     ("POST", "executions/"): {"any": (422, 403, 422, 422, 422)},
     ("GET", ONE): {"others": (404, 200, 200, 404, 200), "own": (200,) * 5},
     ("GET", f"{ONE}checkpoints/"): {"others": (404, 200, 200, 404, 200), "own": (200,) * 5},
+    ("GET", f"{ONE}decisions/"): {"others": (404, 200, 200, 404, 200), "own": (200,) * 5},
     ("GET", f"{ONE}messages/"): {"others": (404, 200, 200, 404, 200), "own": (200,) * 5},
     ("POST", f"{ONE}messages/"): {
         "others": (404, 403, 422, 404, 422),
@@ -252,7 +253,7 @@ def test_a_lost_role_counts_at_once(session, people, start) -> None:
 )
 def test_an_impossible_id_is_404(session, text) -> None:
     client = session("admin")
-    for path in ("", "events/", "checkpoints/", "messages/"):
+    for path in ("", "events/", "checkpoints/", "decisions/", "messages/"):
         response = client.get(f"/api/v1/executions/{text}/{path}")
         assert response.status_code == 404
         assert response.json()["code"] == "not_found"

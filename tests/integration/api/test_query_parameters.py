@@ -191,7 +191,8 @@ def paths(catalogue: None, people: Any, settings: Any, tmp_path: Any) -> dict[st
     def run(actor: Any = operator, **what: Any) -> Execution:
         return run_to_rest(services.start_execution(actor=actor, **what).pk)
 
-    old = run(plan=plain_plan(2), title="Old")
+    agent = {"ail": {"enabled": True, "agent": "rules", "settings": {"rules": []}}}
+    old = run(plan=plain_plan(3), title="Old", policy=agent)
     Execution.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(days=2))
     decided = run(workflow=alpha, title="Alpha")
     decide(
@@ -281,7 +282,7 @@ def ask(bearer: Any, paths: dict[str, str]) -> Callable[..., Any]:
 
     def send(path: str, **query: str) -> Any:
         names = {**paths, "name": NAMES.get(path.split("/")[0], "")}
-        if path.endswith("checkpoints/"):
+        if path.endswith(("checkpoints/", "decisions/")):
             names["execution_id"] = paths["old"]
         given = {name: value.format(**paths) for name, value in query.items()}
         return client.get(PREFIX + path.format(**names), given)

@@ -51,7 +51,7 @@ def test_a_limited_token_sees_and_starts_these_workflows_alone(people, runs) -> 
     assert [each["id"] for each in listed] == [str(echo.pk)]
     assert [w["name"] for w in client.get("/api/v1/workflows/").json()["results"]] == ["echo"]
     assert client.get(f"/api/v1/executions/{echo.pk}/").status_code == 200
-    for path in ("", "events/", "checkpoints/", "messages/"):
+    for path in ("", "events/", "checkpoints/", "decisions/", "messages/"):
         assert client.get(f"/api/v1/executions/{other.pk}/{path}").status_code == 404
     command = {"kind": "abort"}
     assert client.post(f"/api/v1/executions/{other.pk}/commands/", command).status_code == 404

@@ -199,6 +199,7 @@ def test_a_rule_agent_over_its_budget_fails() -> None:
         context={},
         inputs={},
         conversation=(),
+        decisions=(),
         settings={"rules": [{"when": BOMB, "decision": "abort"}]},
         timeout_seconds=5,
     )

@@ -21,7 +21,10 @@ class TaskResult(_Output):
     id: str
     layer: int
     status: str = Field(description="PENDING, RUNNING, SUCCEEDED, FAILED, SKIPPED or REJECTED.")
-    output: Any = Field(description="What later tasks read; text if it was cut.")
+    output: Any = Field(
+        description="What later tasks read; text if it was cut, null if it was rejected."
+    )
+    is_rejected: bool = Field(default=False, description="A reviewer rejected the task.")
     output_truncated: bool = False
     error: str = ""
     skip_reason: str = ""
@@ -71,6 +74,20 @@ class Replanned(_Output):
     changed: list[str]
 
 
+class Decision(_Output):
+    """What a person (HIL) or an agent (AIL) decided."""
+
+    type: DecisionType
+    decision: str = Field(
+        description="APPROVE, REJECT, REQUEST_CHANGES, WITHDRAW, ABORT, CONTINUE or REPLAN."
+    )
+    actor: str
+    hold_id: str | None
+    node_id: str | None
+    comment: str
+    edited: bool = Field(description="The reviewer changed what was shown.")
+
+
 class Answer(_Output):
     """Where a run stands.  `options` are the tools that make sense next."""
 
@@ -86,6 +103,7 @@ class Answer(_Output):
     next_layer_preview: list[NextTask]
     options: list[str]
     approvals: list[Approval]
+    decisions: list[Decision] = Field(description="The newest twenty, oldest first.")
     answer_by: str | None = Field(description="When time decides for the agent, if it does.")
     replanned: Replanned | None = None
     reason: str = Field(description="Why the run failed or was aborted.")

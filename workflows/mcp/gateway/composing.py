@@ -9,13 +9,22 @@ from typing import Any
 from django.urls import reverse
 
 from workflows import conf
+from workflows.api.serializers import decision_row
 from workflows.engine.dag import CapabilityTask, CodeTask, Revision, ToolTask
 from workflows.engine.status import ExecutionStatus
 from workflows.idempotency import json_text
 from workflows.models import Execution, ExecutionEvent, Hold
-from workflows.selectors import TaskView, open_holds, revision_of, tasks_of
+from workflows.selectors import TaskView, decisions_of, open_holds, revision_of, tasks_of
 
-from .answers import Answer, AnswerStatus, Approval, NextTask, Replanned, TaskResult
+from .answers import (
+    Answer,
+    AnswerStatus,
+    Approval,
+    Decision,
+    NextTask,
+    Replanned,
+    TaskResult,
+)
 from .callers import Acting
 
 _STATUS: Mapping[str, AnswerStatus] = {
@@ -29,6 +38,7 @@ _STATUS: Mapping[str, AnswerStatus] = {
 }
 _FOR_AGENTS = ("continue", "replan", "abort")
 _CHARS = 20_000
+_DECISIONS = 20
 
 
 def answer_of(
@@ -62,6 +72,7 @@ def answer_of(
         next_layer_preview=[] if _is_over(status) else _upcoming(revision, execution.layer + 1),
         options=_options(acting, execution, status),
         approvals=[_approval(hold, max_chars) for hold in people],
+        decisions=_decisions(execution),
         answer_by=answer_by,
         replanned=_replanned(revision, replanned),
         reason=execution.error,
@@ -137,6 +148,7 @@ def _result(task: TaskView, max_chars: int) -> TaskResult:
         status=task.status,
         output=output,
         output_truncated=cut,
+        is_rejected=task.is_rejected,
         error=task.error[:max_chars],
         skip_reason=task.skip_reason,
     )
@@ -175,6 +187,11 @@ def _approval(hold: Hold, max_chars: int) -> Approval:
         on_timeout=hold.on_timeout,
         review_url=review_url(hold),
     )
+
+
+def _decisions(execution: Execution) -> list[Decision]:
+    newest = decisions_of(execution).order_by("-seq")[:_DECISIONS]
+    return [Decision.model_validate(decision_row(row)) for row in reversed(newest)]
 
 
 def _replanned(revision: Revision, event: ExecutionEvent | None) -> Replanned | None:
