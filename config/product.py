@@ -163,6 +163,10 @@ def _graph() -> dict[str, Any]:
         "embedder_timeout_seconds": env_float(
             "HOLDPOINT_EMBEDDER_TIMEOUT_SECONDS", 10.0, minimum=0.1
         ),
+        "learn_statement_seconds": env_float(
+            "HOLDPOINT_LEARN_STATEMENT_SECONDS", 10.0, minimum=0.01
+        ),
+        "learn_rank_seconds": env_float("HOLDPOINT_LEARN_RANK_SECONDS", 10.0, minimum=0),
         "suggest_threshold": env_float("HOLDPOINT_SUGGEST_THRESHOLD", 0.45, minimum=0, maximum=1),
         "suggest_max_tasks": env_int("HOLDPOINT_SUGGEST_MAX_TASKS", 8, minimum=1),
         "replan_max_tasks": env_int("HOLDPOINT_REPLAN_MAX_TASKS", 3, minimum=1),

@@ -11,6 +11,8 @@ Keys, all optional:
 - ``replan_max_tasks`` (3): tasks one replan may add
 - ``predict_threshold`` (0.7): confidence a prediction must exceed
 - ``search_candidates`` (50): rows each half of a hybrid search contributes
+- ``learn_statement_seconds`` (10.0): one statement of learning, waiting for locks included
+- ``learn_rank_seconds`` (10.0): working out PageRank after a run was learned
 - ``permission_sets`` (the six named sets): what a person may choose for a tool
 """
 
@@ -68,6 +70,16 @@ def predict_threshold() -> float:
 def search_candidates() -> int:
     """Rows the vector half and the text half of a search contribute before fusion."""
     return int(_value("search_candidates", 50))
+
+
+def learn_statement_seconds() -> float:
+    """Seconds one statement of learning may take; waiting for locks counts."""
+    return float(_value("learn_statement_seconds", 10.0))
+
+
+def learn_rank_seconds() -> float:
+    """Seconds that working out PageRank may take after a run was learned."""
+    return float(_value("learn_rank_seconds", 10.0))
 
 
 def permission_sets() -> tuple[str, ...]:

@@ -5,6 +5,7 @@ alone; when the catalogue changed as well, it reads everything again.
 """
 
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -130,12 +131,17 @@ class ToolGraph:
         scaled = sparse.csr_array(sparse.diags_array(shares) @ self._weights)
         return scaled.T.tocsr(), (totals <= 0).astype(np.float64)
 
-    def pagerank(self, restart: Mapping[str, float] | None = None) -> Ranks:
+    def pagerank(
+        self, restart: Mapping[str, float] | None = None, *, within: float | None = None
+    ) -> Ranks:
         """PageRank of every tool, in the order of ``names``, in multiples of the average tool's.
 
         ``restart`` (tool name -> weight) makes it personal: how close a tool is to those. Names
         the graph does not know are left out; with none left it is the plain PageRank.
+
+        Raises TimeoutError when it takes longer than ``within`` seconds.
         """
+        deadline = None if within is None else time.monotonic() + within
         size = len(self.names)
         if not size:
             return np.zeros(0)
@@ -143,6 +149,8 @@ class ToolGraph:
         matrix, dangling = self._transitions
         ranks = start
         for _ in range(_MAX_ROUNDS):
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"PageRank took longer than {within:g} s")
             lost = float(dangling @ ranks)
             new = DAMPING * (matrix @ ranks + lost * start) + (1.0 - DAMPING) * start
             if float(np.abs(new - ranks).sum()) < _TOLERANCE:
@@ -164,6 +172,12 @@ class ToolGraph:
     def ranks(self) -> Ranks:
         """The plain PageRank, worked out once."""
         return self.pagerank()
+
+    def ranks_within(self, seconds: float) -> Ranks:
+        """``ranks``; raises TimeoutError when working it out takes longer."""
+        if "ranks" not in vars(self):
+            self.ranks = self.pagerank(within=seconds)
+        return self.ranks
 
     def ranks_near(self, names: Sequence[str]) -> Ranks:
         """PageRank personal to these tools; the last is kept, each step of a plan asks it again."""

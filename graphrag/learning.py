@@ -1,13 +1,14 @@
 """Learning from finished executions: edges, their weights, PageRank. Idempotent by execution."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
 
 from django.db import connection, transaction
 
-from graphrag import graph, revisions
+from graphrag import conf, graph, revisions
 from graphrag.models import LearnedExecution, Tool
 
 _STEP = 0.1
@@ -54,20 +55,26 @@ def learn(
     every tool of the next. ``edges`` are further pairs, such as real data flow. A pair counts once
     per execution: observed_count + 1, confidence 0.5 at first and 0.1 more each time, at most 1.
     A second call with the same key changes nothing.
+
+    Raises DatabaseError when a statement takes longer than ``learn_statement_seconds``, and
+    TimeoutError when PageRank takes longer than ``learn_rank_seconds``: the edges are counted then.
     """
     pairs = _pairs(layers, edges)
     named = {name for pair in pairs for name in pair} | {n for layer in layers for n in layer}
-    keys = dict(Tool.objects.filter(name__in=named).values_list("name", "pk"))
-    known = sorted(pair for pair in pairs if set(pair) <= keys.keys())
-    tools = sorted(named & keys.keys())
-    with transaction.atomic():
+    with _timed():
+        keys = dict(Tool.objects.filter(name__in=named).values_list("name", "pk"))
+        known = sorted(pair for pair in pairs if set(pair) <= keys.keys())
+        tools = sorted(named & keys.keys())
         row = _first_time(execution_key, tools, known)
         if row is None:
             return Learned(known=True)
         counted = _count(known, keys)
         row.outcome = {"edges": counted}
         row.save(update_fields=["outcome", "graph_number", "graph_before"])
-    moved = _rank(row, tools) if known else 0
+    moved = 0
+    if known:
+        with _timed():
+            moved = _rank(row, tools)
     created = sum(count == 1 for _, _, count, _ in counted)
     return Learned(
         edges_created=created,
@@ -76,6 +83,19 @@ def learn(
         unknown_tools=tuple(sorted(named - keys.keys())),
         ranks_moved=moved,
     )
+
+
+@contextmanager
+def _timed() -> Iterator[None]:
+    """A transaction none of whose statements may take longer than the setting says."""
+    most = f"{max(1, round(conf.learn_statement_seconds() * 1000))}ms"
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('statement_timeout')")
+        (before,) = cursor.fetchone()
+        cursor.execute("SELECT set_config('statement_timeout', %s, true)", [most])
+        yield
+        # A transaction around this one goes on as it was.
+        cursor.execute("SELECT set_config('statement_timeout', %s, true)", [before])
 
 
 def _rank(row: LearnedExecution, tools: Sequence[str]) -> int:
@@ -142,7 +162,7 @@ def store_ranks() -> int:
     present = graph.current()
     parameters: dict[str, Any] = {
         "keys": present.keys,
-        "ranks": present.ranks.tolist(),
+        "ranks": present.ranks_within(conf.learn_rank_seconds()).tolist(),
         "moved": _MOVED,
     }
     with connection.cursor() as cursor:

@@ -9,14 +9,14 @@ from datetime import datetime, timedelta
 from typing import cast
 
 from django.db import connection
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
 from graphrag.learning import learn, learned_keys
 
 from . import journal
 from .engine.dag import CapabilityTask, Revision, ToolTask
 from .engine.events import GraphUpdateFailed
-from .engine.status import ExecutionStatus, TaskStatus
+from .engine.status import TaskStatus
 from .models import Execution, ExecutionEvent, TaskAttempt
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,10 @@ def learn_from(execution_id: int) -> None:
 
 
 def unlearned(limit: int = 200) -> list[int]:
-    """Completed executions from which the graph has not learned yet, those that ended first first.
+    """Ended executions from which the graph has not learned yet, those that ended first first.
+
+    A run teaches when at least one of its tasks succeeded, whether it completed, failed or was
+    aborted.
 
     Every one of the last days is found, however late or in how large a number they ended.  What
     was given three times and is still not learned is given no more by this process.
@@ -107,12 +110,13 @@ def _database_time() -> datetime:
 
 
 def _ended_after(moment: tuple[datetime, int]) -> list[tuple[datetime, int]]:
-    """One page of completed executions by (end, id)."""
+    """One page of ended executions with a task that succeeded, by (end, id)."""
     when, pk = moment
     later = Q(finished_at__gt=when) | Q(finished_at=when, pk__gt=pk)
-    rows = Execution.objects.filter(
-        later, status=ExecutionStatus.COMPLETED.value, finished_at__gte=when
+    succeeded = TaskAttempt.objects.filter(
+        execution=OuterRef("pk"), settled=True, status=TaskStatus.SUCCEEDED.value
     )
+    rows = Execution.objects.filter(later, Exists(succeeded), finished_at__gte=when)
     pairs = rows.order_by("finished_at", "id").values_list("finished_at", "pk")[:_PAGE]
     return [(ended, pk) for ended, pk in pairs if ended is not None]
 

@@ -79,7 +79,7 @@ def seconds_to_next() -> float:
 
 
 def send_learning() -> int:
-    """Have the tool graph learn from completed executions, when the low queue has room.
+    """Have the tool graph learn from ended executions, when the low queue has room.
 
     Not sent by the run itself: a job per execution would cost as much as a short execution.
     """

@@ -1,10 +1,13 @@
 """The tool graph from the executions' side: replans that are found or not, and what runs teach."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import django_rq
 import pytest
 from django.core.management import call_command
+from django.db import connection
 
 from graphrag.models import LearnedExecution, ToolDependency
 from tests.integration.workflows.conftest import Engine, review, source, value
@@ -127,3 +130,76 @@ def test_a_graph_that_cannot_learn_leaves_the_run_alone(
     told = execution.events.get(kind="graph_update_failed")
     assert "the graph is away" in told.payload["error"]
     assert unlearned() == []
+
+
+@pytest.mark.parametrize("status", ["FAILED", "ABORTED"])
+def test_a_run_that_did_not_complete_teaches_what_succeeded_in_it(
+    engine: Engine, status: str
+) -> None:
+    effect = {"id": "b", "type": "tool", "tool": "testkit.effect"} | {
+        "arguments": {"value": source("a")}
+    }
+    if status == "FAILED":
+        fails = {"id": "c", "type": "tool", "tool": "testkit.fail"} | {
+            "arguments": {"message": "no"},
+            "depends_on": ["b"],
+        }
+        execution = engine.run(value("a", 1), effect, fails)
+    else:
+        execution = engine.run(value("a", 1), effect, value("c", source("b"), **review("BEFORE")))
+        engine.command(execution, {"kind": "abort", "reason": "enough"})
+        execution = engine.drive(execution)
+    assert execution.status == status
+    assert unlearned() == [execution.pk]
+    learn(execution.pk)
+    found = ToolDependency.objects.values_list("from_tool__name", "to_tool__name")
+    assert list(found) == [("testkit.value", "testkit.effect")]
+    assert unlearned() == []
+
+
+def test_a_run_in_which_nothing_succeeded_teaches_nothing(engine: Engine) -> None:
+    fails = {"id": "a", "type": "tool", "tool": "testkit.fail", "arguments": {"message": "no"}}
+    assert engine.run(fails).status == "FAILED"
+    assert unlearned() == []
+
+
+@contextmanager
+def locked(table: str) -> Iterator[None]:
+    """Another session holds the table."""
+    other = connection.copy()
+    other.set_autocommit(False)
+    try:
+        with other.cursor() as cursor:
+            cursor.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+            yield
+    finally:
+        other.rollback()
+        other.close()
+
+
+def test_a_statement_of_learning_that_takes_too_long_is_an_event(
+    engine: Engine, settings: Any
+) -> None:
+    """Somebody else holds the edges locked for longer than learning may wait."""
+    learn(two_tools(engine).pk)
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "learn_statement_seconds": 0.1}
+    execution = two_tools(engine)
+    with locked("graphrag_tooldependency"):
+        learn(execution.pk)
+    error = execution.events.get(kind="graph_update_failed").payload["error"]
+    assert "statement timeout" in error
+    execution.refresh_from_db()
+    assert execution.status == "COMPLETED"
+    assert ToolDependency.objects.get().observed_count == 1
+
+
+def test_a_pagerank_that_takes_too_long_is_an_event(engine: Engine, settings: Any) -> None:
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "learn_rank_seconds": 0}
+    execution = two_tools(engine)
+    learn(execution.pk)
+    error = execution.events.get(kind="graph_update_failed").payload["error"]
+    assert error == "TimeoutError: PageRank took longer than 0 s"
+    assert ToolDependency.objects.get().observed_count == 1
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('statement_timeout')")
+        assert cursor.fetchone() == ("0",)
