@@ -61,6 +61,9 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
             "reviews.backtest_work.resend",
             "workflows.webhooks.keeping.forget_old",
             "workflows.measuring.count_events",
+            "workflows.token_guesses.forget_old",
+            "config.sign_in_limits.mail_alerts",
+            "config.sign_in_limits.forget_old",
         ],
         # What goes on in the sweeper's process beside its rounds; an event ends it.
         "sweep_threads": [
@@ -211,6 +214,19 @@ def _limits() -> dict[str, Any]:
         "decisions_per_minute": env_int("HOLDPOINT_DECISIONS_PER_MINUTE", 300, minimum=0),
         # Open streams and sockets, in each web process.
         "connections_each": env_int("HOLDPOINT_CONNECTIONS_EACH", 50, minimum=0),
+        "behind_proxy": env_bool("HOLDPOINT_BEHIND_PROXY", default=False),
+        # Failed sign-ins within the lock's time; see config.sign_in_limits.
+        "sign_in_lock_seconds": env_int("HOLDPOINT_SIGN_IN_LOCK_SECONDS", 900, minimum=1),
+        "sign_in_failures": env_int("HOLDPOINT_SIGN_IN_FAILURES", 5, minimum=1),
+        "sign_in_failures_per_address": env_int(
+            "HOLDPOINT_SIGN_IN_FAILURES_PER_ADDRESS", 50, minimum=1
+        ),
+        "sign_in_failures_per_account": env_int(
+            "HOLDPOINT_SIGN_IN_FAILURES_PER_ACCOUNT", 100, minimum=1
+        ),
+        "unknown_tokens_per_address": env_int(
+            "HOLDPOINT_UNKNOWN_TOKENS_PER_ADDRESS", 50, minimum=1
+        ),
     }
 
 

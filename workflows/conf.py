@@ -123,6 +123,36 @@ def site_url() -> str:
     return str(_value("site_url"))
 
 
+def behind_proxy() -> bool:
+    """Whether a proxy of ours sets X-Forwarded-Proto and X-Forwarded-For on every request."""
+    return bool(_value("behind_proxy"))
+
+
+def sign_in_lock_seconds() -> int:
+    """How long a failed sign-in counts, and so how long a lock lasts at most."""
+    return int(_value("sign_in_lock_seconds"))
+
+
+def sign_in_failures() -> int:
+    """Failures of one account from one address before that combination is locked."""
+    return int(_value("sign_in_failures"))
+
+
+def sign_in_failures_per_address() -> int:
+    """Failures from one address, for all accounts, before the address is locked."""
+    return int(_value("sign_in_failures_per_address"))
+
+
+def sign_in_failures_per_account() -> int:
+    """Failures of one account from all addresses before unknown addresses are refused."""
+    return int(_value("sign_in_failures_per_account"))
+
+
+def unknown_tokens_per_address() -> int:
+    """Unknown API tokens from one address before the answer is 429."""
+    return int(_value("unknown_tokens_per_address"))
+
+
 def requests_per_minute(kind: str) -> int:
     """Limit of one token or person for "any", "start" or "decide"; 0 is none."""
     names = {"start": "starts_per_minute", "decide": "decisions_per_minute"}

@@ -26,6 +26,8 @@ from .models_ops import ApiToken as ApiToken
 from .models_ops import CommandLog as CommandLog
 from .models_ops import IdempotencyKey as IdempotencyKey
 from .models_ops import QueuedCommand as QueuedCommand
+from .models_ops import SignInAlert as SignInAlert
+from .models_ops import UnknownTokens as UnknownTokens
 
 #: Django finds an app's rows through this module.
 ALSO_HERE = (models_ops, models_rules)

@@ -214,3 +214,42 @@ class ApiToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.prefix}… ({self.user})"
+
+
+class SignInAlert(models.Model):
+    """A limit on sign-ins was reached: admins find it here, and the sweeper mails it to them."""
+
+    class Kind(models.TextChoices):
+        ACCOUNT_AND_ADDRESS = "account_and_address", "account from one address"
+        ADDRESS = "address", "address"
+        ACCOUNT = "account", "account"
+        TOKENS = "tokens", "unknown API tokens"
+
+    kind = models.CharField(max_length=20, choices=Kind.choices)
+    # What was typed: there need not be an account of this name.
+    account = models.CharField(max_length=255, blank=True, default="")
+    address = models.CharField(max_length=45)
+    failures = models.IntegerField()
+    locked_until = models.DateTimeField()
+    created_at = models.DateTimeField(db_default=Now())
+    mailed_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = [
+            models.Index(fields=["id"], condition=Q(mailed_at=None), name="sign_in_alert_unmailed")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.get_kind_display()}: {self.account or self.address}"
+
+
+class UnknownTokens(models.Model):
+    """How many unknown API tokens an address sent since the start of its window."""
+
+    address = models.CharField(max_length=45, primary_key=True)
+    failures = models.IntegerField()
+    since = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.address}: {self.failures}"

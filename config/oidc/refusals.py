@@ -9,6 +9,8 @@ from django.shortcuts import render
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from config.sign_in_limits import note_failure
+
 from .conf import options
 
 logger = structlog.get_logger(__name__)
@@ -41,6 +43,8 @@ _WORDS: dict[str, tuple[str | Promise, str | Promise]] = {
     ),
 }
 _STATUS = {"provider": 502}
+#: Codes that an attacker could cause by guessing; the others are the issuer's or the person's.
+_COUNTED = ("state", "token", "email", "inactive")
 
 
 class Refused(OAuth2Error):
@@ -54,6 +58,9 @@ class Refused(OAuth2Error):
 def page(request: HttpRequest, code: str, why: str) -> HttpResponse:
     """The page for a person; the reason goes into the log with the request's id."""
     logger.warning("sign-in refused", code=code, why=why)
+    if code in _COUNTED:
+        # Against the limit of the address: nobody is known yet.
+        note_failure(request)
     happened, advice = _WORDS[code]
     about = {
         "happened": happened,

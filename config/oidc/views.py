@@ -14,6 +14,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 from requests import RequestException
 
+from config.sign_in_limits import is_locked, locked_page
+
 from .conf import options
 from .options import PROVIDER
 from .provider import Issuer
@@ -28,6 +30,8 @@ def start(request: HttpRequest) -> HttpResponse:
     The way out is a page that goes on by itself: our content security policy lets a form lead to
     this site alone, redirects included, and issuers redirect to yet others.
     """
+    if is_locked(request):
+        return locked_page(request)
     wanted = request.POST.get("next", "")
     safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, request.is_secure())
     provider = get_adapter(request).get_provider(request, PROVIDER)
@@ -45,6 +49,8 @@ def start(request: HttpRequest) -> HttpResponse:
 @require_GET
 def callback(request: HttpRequest) -> HttpResponse:
     """Come back from the issuer, with a code or an error."""
+    if is_locked(request):
+        return locked_page(request)
     view = OAuth2CallbackView.adapter_view(Issuer(request, options().provider_id))
     answer: HttpResponse
     try:

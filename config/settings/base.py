@@ -65,6 +65,7 @@ INSTALLED_APPS = [
     "django_htmx",
     "django_json_widget",
     "csp",
+    "axes",
     "graphrag.apps.GraphragConfig",
     "workflows.apps.WorkflowsConfig",
     "reviews.apps.ReviewsConfig",
@@ -85,6 +86,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "axes.middleware.AxesMiddleware",  # last: answers for a sign-in that was refused
 ]
 
 ROOT_URLCONF = "config.urls"
@@ -161,7 +163,20 @@ PASSWORD_HASHERS = [
 PASSWORD_LOGIN = env_bool("HOLDPOINT_PASSWORD_LOGIN", default=True)
 # Sessions of the one end when the other is set.
 _BACKENDS = ("config.passwords.NoPasswords", "django.contrib.auth.backends.ModelBackend")
-AUTHENTICATION_BACKENDS = [_BACKENDS[PASSWORD_LOGIN]]
+AUTHENTICATION_BACKENDS = ["config.sign_in_limits.SignInLimits", _BACKENDS[PASSWORD_LOGIN]]
+# Failed sign-ins are kept by django-axes, and limited as config.sign_in_limits says.
+AXES_HANDLER = "config.sign_in_limits.SignInHandler"
+AXES_FAILURE_LIMIT = 100  # percent of the nearest limit
+AXES_COOLOFF_TIME = "config.sign_in_limits.window_of"
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address", "username"]
+AXES_LOCKOUT_CALLABLE = "config.sign_in_limits.locked_page"
+AXES_CLIENT_IP_CALLABLE = "workflows.client_address.address_of"
+AXES_USERNAME_CALLABLE = "config.sign_in_limits.account_of"
+AXES_RESET_ON_SUCCESS = True
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "csrfmiddlewaretoken", "code", "state"]
+AXES_VERBOSE = False
+AXES_ENABLE_ADMIN = False  # config.admin shows the alerts, with the action that unlocks
 # An issuer of OpenID Connect to sign in with; None, and nothing of it is loaded, unless it is set.
 OIDC = oidc.from_environment(passwords=PASSWORD_LOGIN)
 if OIDC:
@@ -272,6 +287,8 @@ EMAIL_HOST_USER = env_str("EMAIL_HOST_USER", "")
 EMAIL_HOST_PASSWORD = env_secret("EMAIL_HOST_PASSWORD", "")
 EMAIL_USE_SSL = env_bool("EMAIL_USE_SSL", default=False)
 EMAIL_USE_TLS = env_bool("EMAIL_USE_TLS", default=not EMAIL_USE_SSL)
+# Who is mailed when a limit on sign-ins is reached.
+ADMINS = [(address, address) for address in env_list("HOLDPOINT_ADMINS")]
 EMAIL_TIMEOUT = env_int("EMAIL_TIMEOUT", 10, minimum=1)
 EMAIL_FILE_PATH = str(env_path("EMAIL_FILE_PATH", HOLDPOINT_HOME / "mail"))
 DEFAULT_FROM_EMAIL = env_str("DEFAULT_FROM_EMAIL", "holdpoint@localhost")

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
-from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.exceptions import AuthenticationFailed, Throttled
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from structlog.contextvars import bind_contextvars
 
+from workflows.client_address import address_of
 from workflows.models import ApiToken
+from workflows.token_guesses import note_unknown_token
 from workflows.tokens import authenticate_token
 
 if TYPE_CHECKING:
@@ -22,7 +24,8 @@ __all__ = ["TokenAuthentication", "authenticate_token"]
 class TokenAuthentication(BaseAuthentication):
     """API tokens.  `request.auth` is the ApiToken; other schemes are left to others.
 
-    Whatever stands behind Bearer and is no usable token is 401, without a word about why.
+    Whatever stands behind Bearer and is no usable token is 401, without a word about why, and 429
+    once an address sent too many of them.
     """
 
     def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
@@ -35,6 +38,9 @@ class TokenAuthentication(BaseAuthentication):
         except UnicodeDecodeError:
             token = None
         if token is None:
+            over = note_unknown_token(address_of(request))
+            if over:
+                raise Throttled(wait=over, detail="Too many unknown tokens from this address.")
             raise AuthenticationFailed("This token is not valid; it may be expired or revoked.")
         bind_contextvars(user=token.user.get_username(), token=token.prefix)
         return token.user, token

@@ -27,6 +27,8 @@ DEMO_USERS = {
     "integrator": INTEGRATOR,
 }
 _APPS = ("workflows", "reviews", "graphrag")
+#: What admins change in the administration, or act on there.
+_EDITED = ("workflow", "mcpserver", "tool", "apitoken", "capability", "signinalert")
 
 
 def ensure_roles() -> None:
@@ -35,8 +37,7 @@ def ensure_roles() -> None:
         content_type__app_label__in=_APPS, codename__startswith="view_"
     )
     edits = Permission.objects.filter(content_type__app_label__in=_APPS).filter(
-        Q(content_type__model__in=("workflow", "mcpserver", "tool", "apitoken", "capability"))
-        & ~Q(codename__startswith="delete_")
+        Q(content_type__model__in=_EDITED) & ~Q(codename__startswith="delete_")
     )
     loosen = Permission.objects.filter(
         content_type__app_label="workflows", codename="loosen_policy"

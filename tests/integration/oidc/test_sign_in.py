@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -323,3 +324,26 @@ def test_the_way_back_stays_on_this_site(site, clean, there) -> None:
 def test_the_documents_of_the_issuer_are_asked_for(site, clean: Issuer) -> None:
     Person(site).sign_in()
     assert {"/.well-known/openid-configuration", "/keys", "/userinfo"} <= set(clean.asked)
+
+
+def test_refused_sign_ins_count_against_the_address(site, clean) -> None:
+    site.rows("DELETE FROM axes_accessattempt")
+    mine = Person(site)
+    back = mine.approve(mine.begin())
+    refused(site, mine.http.get(back.replace("state=", "state=x")))
+    ((address, failures),) = site.rows(
+        "SELECT host(ip_address), failures_since_start FROM axes_accessattempt"
+    )
+    assert (address, failures) == ("127.0.0.1", 1)
+    form = mine.http.get("/login/").text
+    token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', form)
+    assert token
+    site.rows("UPDATE axes_accessattempt SET failures_since_start = 50")
+    try:
+        data = {"csrfmiddlewaretoken": token[1]}
+        assert mine.http.post("/login/oidc/", data=data).status_code == 429
+        assert mine.http.get(back).status_code == 429
+        data |= {"username": "anna", "password": "x"}
+        assert mine.http.post("/login/", data=data).status_code == 429
+    finally:
+        site.rows("DELETE FROM axes_accessattempt")

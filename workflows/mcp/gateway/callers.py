@@ -13,6 +13,7 @@ from workflows import access
 from workflows.api.executions import number_of
 from workflows.api.throttling import seconds_over, token_name
 from workflows.models import ApiToken, Checkpoint, Execution
+from workflows.token_guesses import note_unknown_token
 from workflows.tokens import authenticate_token, usable_token
 
 if TYPE_CHECKING:
@@ -48,12 +49,19 @@ class Caller:
         return Acting(token)
 
 
-def counted_caller(text: str) -> Caller | None:
-    """Whoever holds this token, with one more request counted; raises Throttled."""
+def counted_caller(text: str, address: str) -> Caller | None:
+    """The holder of this token, with one more request counted; None for an unknown token.
+
+    Raises Throttled beyond a limit: of the token's requests, or of unknown tokens per address.
+    """
     caller = caller_with(text)
     if caller is not None:
         caller.count("any")
-    return caller
+        return caller
+    over = note_unknown_token(address)
+    if over:
+        raise Throttled(wait=over, detail="Too many unknown tokens from this address.")
+    return None
 
 
 def caller_with(text: str) -> Caller | None:

@@ -22,6 +22,7 @@ from mcp_types import INVALID_REQUEST, PARSE_ERROR
 from rest_framework.exceptions import Throttled
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from workflows.client_address import client_address
 from workflows.engine.bounded_json import DEFAULT, BoundedJSONError
 
 from .callers import NOT_VALID, Caller, counted_caller
@@ -60,7 +61,7 @@ class Door:
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
                 _check_way(scope, headers)
-                caller = await _caller(headers)
+                caller = await _caller(scope, headers)
                 body = await _body(headers, receive)
             except _Refused as refused:
                 logger.info("refused at /mcp: %s %s", refused.status, refused.message)
@@ -99,12 +100,14 @@ def _is_secure(scope: Scope, headers: Mapping[str, str]) -> bool:
     return bool(scope.get("scheme") == "https")
 
 
-async def _caller(headers: Mapping[str, str]) -> Caller:
+async def _caller(scope: Scope, headers: Mapping[str, str]) -> Caller:
     scheme, _, text = headers.get("authorization", "").strip().partition(" ")
     if scheme.lower() != "bearer" or not text:
         raise _unauthorized("Send an API token: Authorization: Bearer hp_…", b"")
     try:
-        caller = await in_thread(counted_caller, text.strip())
+        remote = (scope.get("client") or ("",))[0]
+        address = client_address(remote or "", headers.get("x-forwarded-for", ""))
+        caller = await in_thread(counted_caller, text.strip(), address)
     except Throttled as throttled:
         after = str(math.ceil(getattr(throttled, "wait", 0))).encode()
         raise _Refused(429, str(throttled.detail), headers=((b"retry-after", after),)) from None

@@ -1,0 +1,48 @@
+"""Sign-in alerts: which limits were reached, and ending a lock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from config.sign_in_limits import unlock
+from workflows.models import SignInAlert
+
+if TYPE_CHECKING:
+    Base = admin.ModelAdmin[SignInAlert]
+else:
+    Base = admin.ModelAdmin
+
+
+@admin.register(SignInAlert)
+class SignInAlertAdmin(Base):
+    """Nobody writes alerts here; unlocking needs the permission to change them."""
+
+    list_display = ("created_at", "kind", "account", "address", "failures", "locked_until")
+    list_filter = ("kind", "created_at")
+    search_fields = ("account", "address")
+    readonly_fields = (*list_display, "mailed_at")
+    fields = readonly_fields
+    actions = ("unlock_chosen",)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: SignInAlert | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: SignInAlert | None = None) -> bool:
+        return False
+
+    def has_unlock_permission(self, request: HttpRequest) -> bool:
+        """Asked by the action."""
+        return super().has_change_permission(request)
+
+    @admin.action(description="Unlock", permissions=["unlock"])
+    def unlock_chosen(self, request: HttpRequest, queryset: QuerySet[SignInAlert]) -> None:
+        """Sign-ins of these accounts and from these addresses are accepted again."""
+        unlock(alerts=queryset)
+        self.message_user(request, "Unlocked: sign-ins are accepted again.")
