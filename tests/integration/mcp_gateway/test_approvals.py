@@ -153,6 +153,107 @@ def test_a_hold_has_to_be_named_when_there_are_two(call: Call, people: dict[str,
     )
 
 
+# --- the ids that answers carry -------------------------------------------------------------------
+
+
+def held_behind_a_layer(owner: User, **review: Any) -> Execution:
+    """A run with one settled layer, then a task that waits for a person before it runs."""
+    before = {"trigger_phase": "BEFORE_EXECUTION", "on_timeout": "keep_waiting", **review}
+    plan = {"tasks": [value("first", 1), value("b", {"$from": "first"}, human_review=before)]}
+    return at_rest(start_execution(actor=owner, plan=plan))
+
+
+def decided_with(call: Call, execution: Execution, **ids: Any) -> Any:
+    return call(
+        "reviewer",
+        "approval_response",
+        scopes=DECIDES,
+        workflow_id=str(execution.pk),
+        approved=True,
+        wait_seconds=0,
+        **ids,
+    )
+
+
+def test_every_id_that_an_answer_carries_decides(call: Call, people: dict[str, User]) -> None:
+    for pick in (
+        lambda answer: {"checkpoint_id": answer["checkpoint_id"]},
+        lambda answer: {"checkpoint_id": int(answer["checkpoint_id"])},
+        lambda answer: {"checkpoint_id": answer["approvals"][0]["checkpoint_id"]},
+        lambda answer: {"checkpoint_id": answer["approvals"][0]["hold_id"]},
+        lambda answer: {"hold_id": answer["approvals"][0]["hold_id"]},
+        lambda answer: {
+            "hold_id": answer["approvals"][0]["hold_id"],
+            "checkpoint_id": answer["checkpoint_id"],
+        },
+        lambda answer: {"checkpoint_id": None},
+    ):
+        execution = held_behind_a_layer(people["integrator"])
+        told = call("integrator", "get_execution", workflow_id=str(execution.pk))
+        assert told.structured_content["checkpoint_id"]
+        answer = decided_with(call, execution, **pick(told.structured_content))
+        assert not answer.is_error, words(answer)
+        assert HumanReviewRecord.objects.get(execution=execution).decision == "APPROVE"
+        assert at_rest(execution).status == "COMPLETED"
+
+
+def test_a_checkpoint_that_is_not_the_present_one_decides_nothing(
+    call: Call, people: dict[str, User]
+) -> None:
+    execution = held_behind_a_layer(people["integrator"])
+    other = held_behind_a_layer(people["integrator"])
+    foreign = other.checkpoints.latest("version").pk
+    for wrong in (str(foreign), other.holds.get().pk, "1", "x"):
+        told = refused(decided_with(call, execution, checkpoint_id=wrong))
+        assert [each["path"] for each in told["errors"]] == ["checkpoint_id"]
+    mine = {"checkpoint_id": execution.holds.get().pk, "hold_id": other.holds.get().pk}
+    told = refused(decided_with(call, execution, **mine))
+    assert told["errors"][0]["code"] == "another_hold"
+    assert not HumanReviewRecord.objects.exists()
+
+
+def test_a_checkpoint_never_approves_a_hold_that_opened_later(
+    call: Call, people: dict[str, User]
+) -> None:
+    """The hold that was shown is decided by somebody else; another one opened since."""
+    before = {"trigger_phase": "BEFORE_EXECUTION", "on_timeout": "keep_waiting"}
+    after = {"trigger_phase": "AFTER_EXECUTION", "on_timeout": "keep_waiting"}
+    plan = {
+        "tasks": [
+            value("first", 1),
+            value("b", {"$from": "first"}, human_review=before),
+            value("c", {"$from": "first"}, human_review=after),
+        ]
+    }
+    execution = at_rest(start_execution(actor=people["integrator"], plan=plan))
+    checkpoint = str(execution.checkpoints.get().pk)
+    for hold in execution.holds.filter(task_id="b", status="OPEN"):
+        approve(f"/{hold.pk}/", people["reviewer"])
+    execution = at_rest(execution)
+    assert execution.holds.filter(status="OPEN").count() == 1
+    told = refused(decided_with(call, execution, checkpoint_id=checkpoint))
+    assert told["errors"][0]["code"] == "ambiguous"
+    assert execution.holds.filter(status="OPEN").count() == 1
+
+
+def test_results_and_previews_name_what_ran_and_what_will(
+    call: Call, people: dict[str, User]
+) -> None:
+    execution = held_behind_a_layer(people["integrator"])
+    answer = call("integrator", "get_execution", workflow_id=str(execution.pk), all_layers=True)
+    first = answer.structured_content["layer_results"][0]
+    assert (first["task_id"], first["target"]) == ("first", "builtin.echo")
+    assert (first["attempts"], first["is_edited"]) == (1, False)
+    assert first["duration_ms"] >= 0
+    plan = {"tasks": [value("a", 1), value("b", {"$from": "a"})]}
+    stops = start_execution(
+        actor=people["integrator"], plan=plan, policy={"per_layer_validation": True}
+    )
+    answer = call("integrator", "get_execution", workflow_id=str(at_rest(stops).pk))
+    (following,) = answer.structured_content["next_layer_preview"]
+    assert (following["task_id"], following["depends_on"]) == ("b", ["a"])
+
+
 # --- pages opened by the client -----------------------------------------------------------------
 
 

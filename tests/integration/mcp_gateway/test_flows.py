@@ -56,6 +56,7 @@ def test_a_replan_in_the_middle_returns_new_tasks(web: Web, agent: Agents) -> No
     assert changed["revision"] == 2
     (added,) = changed["added"]
     assert added["target"] == "builtin.parse_xml"
+    assert second["new_tasks"] == changed["added"]
     assert set(ids(second["layer_results"])) == {"last", added["id"]}
     last = one.answer("get_execution", workflow_id=first["workflow_id"], wait_seconds=20)
     assert last["status"] == "complete"

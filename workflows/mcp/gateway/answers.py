@@ -19,6 +19,8 @@ class TaskResult(_Output):
     """A task and what has become of it."""
 
     id: str
+    task_id: str = Field(description="The same as `id`.")
+    target: str = Field(description="The tool, capability or language that ran.")
     layer: int
     status: str = Field(description="PENDING, RUNNING, SUCCEEDED, FAILED, SKIPPED or REJECTED.")
     output: Any = Field(
@@ -28,14 +30,19 @@ class TaskResult(_Output):
     output_truncated: bool = False
     error: str = ""
     skip_reason: str = ""
+    is_edited: bool = Field(default=False, description="A reviewer changed the output.")
+    attempts: int = Field(description="How many tries are recorded.")
+    duration_ms: float
 
 
 class NextTask(_Output):
     """A task that has not begun, as it stands in the plan."""
 
     id: str
+    task_id: str = Field(description="The same as `id`.")
     target: str
     inputs: dict[str, Any]
+    depends_on: list[str]
     permission_set: str | None
 
 
@@ -47,6 +54,7 @@ class Approval(_Output):
     """Something a person has to decide."""
 
     hold_id: str
+    checkpoint_id: str = Field(description="The same as `hold_id`.")
     decision_type: DecisionType = "HIL"
     workflow_id: str
     node_id: str | None
@@ -106,6 +114,9 @@ class Answer(_Output):
     decisions: list[Decision] = Field(description="The newest twenty, oldest first.")
     answer_by: str | None = Field(description="When time decides for the agent, if it does.")
     replanned: Replanned | None = None
+    new_tasks: list[NextTask] | None = Field(
+        default=None, description="What a replan added, as in `replanned.added`."
+    )
     reason: str = Field(description="Why the run failed or was aborted.")
     run_url: str
 

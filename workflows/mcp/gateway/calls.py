@@ -143,7 +143,7 @@ def approval_response(caller: Caller, wanted: given.ApprovalResponse) -> Acted:
     command = services.parse_command(
         {
             "kind": "approval_response",
-            "hold": wanted.hold_id or _only_hold(execution),
+            "hold": _meant_hold(execution, wanted),
             "approved": wanted.approved,
             "request_changes": wanted.request_changes,
             "edits": wanted.edits,
@@ -167,6 +167,35 @@ def approval_response(caller: Caller, wanted: given.ApprovalResponse) -> Acted:
 
     _once(acting, wanted, f"approval_response {execution.pk}", decide)
     return Acted(str(execution.pk), since=execution.version)
+
+
+def _meant_hold(execution: Execution, wanted: given.ApprovalResponse) -> str:
+    """The hold that is decided; raises InvalidRequest when the ids do not name one."""
+    named = wanted.checkpoint_id
+    if named is None:
+        return wanted.hold_id or _only_hold(execution)
+    if not execution.holds.filter(pk=named).exists():
+        named = _hold_behind(execution, named)
+    if wanted.hold_id not in (None, named):
+        message = "names another hold than hold_id"
+        raise services.InvalidRequest((Problem("checkpoint_id", "another_hold", message),))
+    return named
+
+
+def _hold_behind(execution: Execution, checkpoint_id: str) -> str:
+    """The only hold that opened since the newest checkpoint; raises InvalidRequest.
+
+    With several of them the caller may have seen another one than is open now.
+    """
+    newest = execution.checkpoints.order_by("-version").first()
+    if newest is None or checkpoint_id != str(newest.pk):
+        message = "is no hold of this run, and not its present checkpoint"
+        raise services.InvalidRequest((Problem("checkpoint_id", "not_present", message),))
+    since = execution.holds.filter(decider="human", opened_seq__gt=newest.version)
+    if since.count() > 1:
+        message = "several holds opened since this checkpoint; name one with hold_id"
+        raise services.InvalidRequest((Problem("checkpoint_id", "ambiguous", message),))
+    return _only_hold(execution)
 
 
 def _only_hold(execution: Execution) -> str:

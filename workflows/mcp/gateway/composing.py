@@ -59,6 +59,7 @@ def answer_of(
     tasks = [] if shown is not None and shown < 0 else tasks_of(execution, layer=shown)
     checkpoint = getattr(execution, "newest_checkpoint", None)
     answer_by = moment(agents[0].expires_at) if agents else None
+    changes = _replanned(revision, replanned)
     return Answer(
         status=status,
         message=_message(status, execution, people, len(revision.layers)) + _deadline(agents),
@@ -74,7 +75,8 @@ def answer_of(
         approvals=[_approval(hold, max_chars) for hold in people],
         decisions=_decisions(execution),
         answer_by=answer_by,
-        replanned=_replanned(revision, replanned),
+        replanned=changes,
+        new_tasks=changes.added if changes else None,
         reason=execution.error,
         run_url=absolute(reverse("reviews:run", args=[execution.pk])),
     )
@@ -144,6 +146,8 @@ def _result(task: TaskView, max_chars: int) -> TaskResult:
     output, cut = clipped(task.output, max_chars)
     return TaskResult(
         id=task.id,
+        task_id=task.id,
+        target=task.target,
         layer=task.layer,
         status=task.status,
         output=output,
@@ -151,6 +155,9 @@ def _result(task: TaskView, max_chars: int) -> TaskResult:
         is_rejected=task.is_rejected,
         error=task.error[:max_chars],
         skip_reason=task.skip_reason,
+        is_edited=task.is_edited,
+        attempts=len(task.attempts),
+        duration_ms=task.duration_ms,
     )
 
 
@@ -161,8 +168,10 @@ def _upcoming(revision: Revision, layer: int) -> list[NextTask]:
 def _next(task: ToolTask | CodeTask | CapabilityTask) -> NextTask:
     return NextTask(
         id=task.id,
+        task_id=task.id,
         target=task.target,
         inputs=dict(task.values),
+        depends_on=sorted(task.needs),
         permission_set=task.permission_set,
     )
 
@@ -171,6 +180,7 @@ def _approval(hold: Hold, max_chars: int) -> Approval:
     payload, cut = clipped(hold.payload, max_chars)
     return Approval(
         hold_id=hold.id,
+        checkpoint_id=hold.id,
         workflow_id=str(hold.execution_id),
         node_id=hold.task_id or None,
         trigger_phase=hold.phase or None,

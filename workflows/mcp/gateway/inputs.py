@@ -25,6 +25,7 @@ WorkflowId = Annotated[
     BeforeValidator(_as_text),
     Field(max_length=40, description="The workflow_id of an earlier answer."),
 ]
+CheckpointId = Annotated[str, BeforeValidator(_as_text), Field(min_length=1, max_length=100)]
 Version = Annotated[
     int | None,
     Field(
@@ -133,6 +134,11 @@ class ApprovalResponse(_OnWorkflow):
         min_length=1,
         max_length=100,
         description="May be left out while a single hold is open.",
+    )
+    checkpoint_id: CheckpointId | None = Field(
+        default=None,
+        description="Instead of hold_id: the checkpoint_id of an answer or of one of its "
+        "approvals. When the run has gone on since, nothing is done.",
     )
     approved: bool = Field(strict=True)
     request_changes: bool = Field(
