@@ -72,6 +72,10 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
             "reviews.notices.sender.run_chat",
         ],
         "decision_service": "reviews.services.decide_command",
+        # How the API of executions shows payloads: masked, revealed, and a checkpoint's context.
+        "execution_view": "reviews.execution_view.shown_execution",
+        "execution_revealed": "reviews.execution_view.revealed_execution",
+        "context_view": "reviews.execution_view.shown_context",
     }
 
 

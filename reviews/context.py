@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from workflows.access import visible_to
 from workflows.models import Execution, Hold
+from workflows.redaction import text_masked
 from workflows.selectors import TaskView, messages_of, tasks_of
 
 from .conflicts import decided
 from .edits import inputs_schema, payload_schema, secret_rules, shown_payload
-from .masking import Masked, masked, text_masked
+from .masking import Masked, masked
 from .models import HumanReviewRecord
 from .reveals import hold_place, task_views
 from .rights import four_eyes, group_names, last_editor, right_of, tasks_decided

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from workflows.engine.bounded_json import JSON, canonical, path_text
-from workflows.redaction import joined_spans, names_secret, secret_spans
+from workflows.redaction import DOTS, joined_spans, names_secret, secret_spans
 from workflows.schemas.fields import usable_schema
 from workflows.schemas.shapes import Shape, fitting_shape, item_schema, parts_of, shape_of
 
-DOTS: Final = "•" * 8
 _MARK: Final = re.compile(rf"\[{DOTS} ([1-9][0-9]{{0,5}})\]")
 
 _Path = tuple[str | int, ...]
@@ -93,13 +92,6 @@ def masked(value: JSON, rules: Rules = NO_RULES, *, after: Masked | None = None)
         for number, paths in sorted(work.places.items())
     )
     return Masked(shown, found, work.known, rules)
-
-
-def text_masked(text: str) -> str:
-    """A text whose secrets are dots, for where nothing can be revealed."""
-    for start, end in reversed(secret_spans(text)):
-        text = f"{text[:start]}{DOTS}{text[end:]}"
-    return text
 
 
 def restored(edited: JSON, view: Masked) -> JSON:

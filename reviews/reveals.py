@@ -17,7 +17,7 @@ from workflows.numbers import natural
 from workflows.planning import tool_schemas
 from workflows.selectors import TaskView, tasks_of
 
-from .edits import payload_schema, schema_of, secret_rules, shown_payload
+from .edits import inputs_schema, payload_schema, schema_of, secret_rules, shown_payload
 from .history import executed
 from .masking import Masked, Rules, Secret, masked
 from .models import HumanReviewRecord, SecretReveal
@@ -117,6 +117,11 @@ def task_place(execution_id: int, task_id: str, side: str) -> str:
     return f"task:{execution_id}:{task_id}:{side}"
 
 
+def execution_place(execution_id: int, part: str) -> str:
+    """The name of a run's own `inputs` or `context`."""
+    return f"execution:{execution_id}:{part}"
+
+
 def record_place(record_id: int, column: str) -> str:
     """The name of a column of a record; see COLUMNS."""
     return f"record:{record_id}:{column}"
@@ -125,7 +130,12 @@ def record_place(record_id: int, column: str) -> str:
 def place_named(user: User, name: str) -> Place:
     """The place of that name, if the user may see its run; raises NothingMasked."""
     kind, _, rest = name.replace("\0", "").partition(":")
-    finders = {"hold": _in_hold, "task": _in_task, "record": _in_record}
+    finders = {
+        "hold": _in_hold,
+        "task": _in_task,
+        "record": _in_record,
+        "execution": _in_execution,
+    }
     found = finders[kind](user, rest) if kind in finders else None
     if found is None:
         raise NothingMasked
@@ -152,6 +162,16 @@ def _in_task(user: User, rest: str) -> Place | None:
         return None
     view = masked(getattr(task, side), task_rules(execution, [task])[task_id, side])
     return Place(task_place(execution.pk, task_id, side), execution, None, view)
+
+
+def _in_execution(user: User, rest: str) -> Place | None:
+    number, _, part = rest.partition(":")
+    execution = _execution(user, number)
+    if execution is None or part not in ("inputs", "context"):
+        return None
+    schema = inputs_schema(execution) if part == "inputs" else None
+    view = masked(getattr(execution, part), secret_rules(execution, schema))
+    return Place(execution_place(execution.pk, part), execution, None, view)
 
 
 def _execution(user: User, number: str) -> Execution | None:

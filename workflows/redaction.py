@@ -14,6 +14,8 @@ from typing import Any, Final
 from workflows.engine.bounded_json import JSON
 
 SECRET: Final = "[secret]"  # noqa: S105
+#: What stands in place of a secret that people may have shown.
+DOTS: Final = "•" * 8
 
 _SECRET_KEY: Final = re.compile(
     r"passw|passphrase|secret|token|authori[sz]ation|credential|cookie|bearer"
@@ -70,6 +72,13 @@ def secret_spans(text: str) -> list[tuple[int, int]]:
     if len(text) < 8:
         return []
     return list(_long_text_spans(text)) if len(text) > _LONG_TEXT else _looked_for(text)
+
+
+def text_masked(text: str) -> str:
+    """A text whose secrets are dots, for where nothing can be revealed."""
+    for start, end in reversed(secret_spans(text)):
+        text = f"{text[:start]}{DOTS}{text[end:]}"
+    return text
 
 
 @lru_cache(maxsize=16)

@@ -8,10 +8,10 @@ from django.urls import reverse
 from django.utils.translation import ngettext
 
 from reviews.highlighting import lines_of
-from reviews.masking import text_masked
 from reviews.sentences import in_language
 from workflows.capabilities import raised_sets
 from workflows.models import Capability, Execution
+from workflows.redaction import text_masked
 from workflows.selectors import TaskView
 
 _LISTED = 500

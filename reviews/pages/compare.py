@@ -13,11 +13,12 @@ from django.utils.translation import ngettext
 from reviews.comparison import Difference, Pair, PlanDifference, difference, pairs, plan_difference
 from reviews.diffs import same
 from reviews.edits import inputs_schema, secret_rules
-from reviews.masking import Rules, masked, text_masked
+from reviews.masking import Rules, masked
 from reviews.reveals import task_rules
 from reviews.sentences import in_language
 from reviews.templatetags.desk import seconds_words
 from workflows.models import Execution
+from workflows.redaction import text_masked
 from workflows.selectors import TaskView, revision_of, tasks_of
 
 from . import words

@@ -94,7 +94,7 @@ def reveal_sentence(shown: SecretReveal, *, short: bool = False) -> str:
 
 def _where(place: str) -> str:
     kind, _colon, rest = place.partition(":")
-    if kind == "hold":
+    if kind in ("hold", "execution"):
         return _("the payload")
     if kind == "task":
         task_id, _colon, side = rest.partition(":")[2].rpartition(":")

@@ -9,10 +9,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 
 from reviews.edits import secret_rules
-from reviews.masking import masked, text_masked
+from reviews.masking import masked
 from workflows.engine.changes import change_between
 from workflows.journal import load_revision
 from workflows.models import Execution, ExecutionEvent, Hold, PlanRevision
+from workflows.redaction import text_masked
 from workflows.selectors import settled_ids
 
 from . import words

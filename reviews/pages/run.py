@@ -14,13 +14,14 @@ from django.utils.translation import gettext as _
 
 from reviews.dag_svg import DagTask, Picture, layout, with_links
 from reviews.edits import secret_rules
-from reviews.masking import Masked, text_masked
+from reviews.masking import Masked
 from reviews.reveals import SIDES, may_reveal, task_place, task_views
 from reviews.sentences import in_language
 from reviews.templatetags.desk import look_of, seconds_words
 from workflows.access import may_operate, may_start
 from workflows.engine.status import ExecutionStatus
 from workflows.models import Execution, ExecutionEvent, Hold
+from workflows.redaction import text_masked
 from workflows.selectors import TaskView, events_of, open_holds, revision_of, tasks_of
 
 from . import words

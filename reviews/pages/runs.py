@@ -14,7 +14,6 @@ from django.utils.translation import ngettext
 from reviews import conf, selectors
 from reviews.counting import counted
 from reviews.forms import payload_fields
-from reviews.masking import text_masked
 from reviews.sentences import in_language
 from reviews.summaries import one_line
 from reviews.templatetags.desk import look_of
@@ -23,6 +22,7 @@ from workflows.engine.status import ExecutionStatus
 from workflows.full_text import matching
 from workflows.models import Execution, ExecutionWords, Hold, Workflow
 from workflows.numbers import natural
+from workflows.redaction import text_masked
 from workflows.schemas import FieldError
 
 from . import words

@@ -12,12 +12,13 @@ from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
 from reviews.counting import counted
-from reviews.masking import NO_RULES, Rules, masked, text_masked
+from reviews.masking import NO_RULES, Rules, masked
 from reviews.sentences import in_language
 from reviews.templatetags.desk import duration_words, seconds_words
 from workflows.engine.faults import attempt_words
 from workflows.engine.policy import TriggerPhase
 from workflows.models import ExecutionEvent
+from workflows.redaction import text_masked
 
 from . import words
 

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
 from reviews.counting import counted
-from reviews.masking import Rules, masked, text_masked
+from reviews.masking import Rules, masked
 from reviews.models import HumanReviewRecord, SecretReveal
 from reviews.reveals import task_place, task_rules
 from reviews.summaries import approved, one_line, rejected
@@ -20,6 +20,7 @@ from reviews.templatetags.desk import look_of
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
 from workflows.models import Hold
+from workflows.redaction import text_masked
 from workflows.selectors import TaskView, messages_of, revision_of, tasks_of
 
 from . import words

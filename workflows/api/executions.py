@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.db.models import F, OuterRef, QuerySet, Subquery
 from django.http import Http404
 from django.urls import reverse
+from django.utils.module_loading import import_string
 from drf_spectacular.utils import extend_schema
 from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
@@ -26,8 +28,8 @@ from . import examples
 from .etags import execution_etag, unless_known
 from .once import once
 from .pagination import Merged
-from .parsers import asked_for, no_parameters, object_body
-from .permissions import HasRole, HasScope, caller, require
+from .parsers import asked_for, object_body
+from .permissions import HasRole, HasScope, caller, require, token_of
 from .schema import BODY, ETAG, EXECUTION_ID, IDEMPOTENCY_KEY, IF_NONE_MATCH, problems
 from .serializers import (
     CheckpointSerializer,
@@ -38,6 +40,7 @@ from .serializers import (
     ForkSerializer,
     MessageSerializer,
     OutcomeSerializer,
+    RevealQuery,
     SaidSerializer,
     StartSerializer,
 )
@@ -80,10 +83,32 @@ def visible_rows(request: Request) -> QuerySet[Execution]:
 
 
 def body_of(execution: Execution) -> dict[str, Any]:
-    """The execution as the API shows it, tasks and holds included."""
+    """The execution as the API shows it, tasks and holds included, secrets behind marks."""
+    shown: dict[str, Any] = _view("execution_view")(execution=execution, body=_true_body(execution))
+    return shown
+
+
+def _true_body(execution: Execution) -> dict[str, Any]:
     execution.task_views = tasks_of(execution)  # type: ignore[attr-defined]
     execution.all_holds = holds_of(execution)  # type: ignore[attr-defined]
+    execution.masked = ()  # type: ignore[attr-defined]
     return dict(ExecutionSerializer(execution).data)
+
+
+def _view(name: str) -> Any:
+    """How payloads are shown: the app above this one knows who may see masked values."""
+    return import_string(settings.HOLDPOINT[name])
+
+
+def _revealed(request: Request, execution: Execution) -> Response:
+    """With its true values, for those who may have masked values shown; recorded first."""
+    body = _view("execution_revealed")(
+        execution=execution,
+        body=_true_body(execution),
+        user=caller(request),
+        token=token_of(request),
+    )
+    return Response(body, headers={"ETag": execution_etag(execution.version)})
 
 
 def _answer(request: Request, started: Execution) -> Answer:
@@ -200,12 +225,18 @@ class ExecutionView(APIView):
     @extend_schema(
         operation_id="executions_get",
         summary="One execution with tasks and holds",
-        parameters=[EXECUTION_ID, IF_NONE_MATCH, ETAG],
+        description=(
+            "Passwords, tokens and keys are marks, listed in `masked`. With `reveal=true` auditors "
+            "and those who decide holds of the execution get the true values; each is recorded."
+        ),
+        parameters=[EXECUTION_ID, RevealQuery, IF_NONE_MATCH, ETAG],
         responses={200: ExecutionSerializer, 304: None, **problems(403, 404)},
     )
     def get(self, request: Request, execution_id: str) -> Response:
-        no_parameters(request)
+        reveal = asked_for(request, RevealQuery, also=frozenset())["reveal"]
         execution = visible_execution(request, execution_id)
+        if reveal:
+            return _revealed(request, execution)
         etag = execution_etag(execution.version)
         known = unless_known(request, etag)
         return known or Response(body_of(execution), headers={"ETag": etag})
@@ -221,7 +252,8 @@ class CheckpointsView(ListAPIView[Checkpoint]):
     def get_queryset(self) -> QuerySet[Checkpoint]:
         asked_for(self.request)
         execution = visible_execution(self.request, self.kwargs["execution_id"])
-        return Checkpoint.objects.filter(execution=execution)
+        rows = Checkpoint.objects.filter(execution=execution)
+        return rows.select_related("execution__workflow")
 
     @extend_schema(
         operation_id="executions_checkpoints",

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
+from django.utils.module_loading import import_string
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from workflows.engine.decisions import decision_of
 from workflows.engine.status import ExecutionStatus
 from workflows.models import Checkpoint, Execution, ExecutionEvent, Hold
+from workflows.redaction import text_masked
 from workflows.selectors import TaskView
 
 if TYPE_CHECKING:
@@ -97,6 +100,22 @@ class FilterSerializer(Plain):
     )
     created_from = serializers.DateTimeField(required=False, help_text="Inclusive.")
     created_to = serializers.DateTimeField(required=False, help_text="Exclusive.")
+
+
+class RevealQuery(Plain):
+    """Whether masked values are to be shown."""
+
+    reveal = serializers.BooleanField(
+        default=False, help_text="Show the true values of what is masked, and record that."
+    )
+
+
+class MaskedValueSerializer(Plain):
+    """A masked value: its number stands in its mark, `[•••••••• 3]`; `paths` are its places."""
+
+    place = serializers.CharField()
+    number = serializers.IntegerField()
+    paths = serializers.ListField(child=serializers.CharField(allow_blank=True))
 
 
 class MessageSerializer(Strict):
@@ -209,6 +228,7 @@ class ExecutionRowSerializer(ExecutionModel):
     """An execution in a list.  `paused_*` are those of the oldest open hold."""
 
     id = serializers.CharField()
+    error = serializers.SerializerMethodField()
     workflow = serializers.SerializerMethodField()
     created_by = serializers.SerializerMethodField()
     parent = serializers.SerializerMethodField()  # type: ignore[assignment]
@@ -229,6 +249,9 @@ class ExecutionRowSerializer(ExecutionModel):
 
     def get_created_by(self, execution: Execution) -> str | None:
         return execution.created_by.get_username() if execution.created_by else None
+
+    def get_error(self, execution: Execution) -> str:
+        return text_masked(execution.error)
 
     def get_parent(self, execution: Execution) -> str | None:
         return str(execution.parent_id) if execution.parent_id else None
@@ -263,11 +286,12 @@ class ExecutionSerializer(ExecutionRowSerializer):
     policy_overrides = OverrideSerializer(many=True)
     tasks = TaskSerializer(many=True, source="task_views")
     holds = HoldSerializer(many=True, source="all_holds")
+    masked = MaskedValueSerializer(many=True)
 
     class Meta(ExecutionRowSerializer.Meta):
         fields = (  # type: ignore[assignment]
             *ExecutionRowSerializer.Meta.fields, "inputs", "context", "policy", "policy_overrides",
-            "tasks", "holds",
+            "tasks", "holds", "masked",
         )  # fmt: skip
         read_only_fields = fields
 
@@ -276,11 +300,17 @@ class CheckpointSerializer(CheckpointModel):
     """A bookmark at the end of a layer."""
 
     id = serializers.CharField()
+    context = serializers.SerializerMethodField()  # type: ignore[assignment]
 
     class Meta:
         model = Checkpoint
         fields = ("id", "layer", "version", "revision", "context", "created_at")
         read_only_fields = fields
+
+    def get_context(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        view = import_string(settings.HOLDPOINT["context_view"])
+        shown: dict[str, Any] = view(execution=checkpoint.execution, context=checkpoint.context)
+        return shown
 
 
 class DecisionSerializer(Plain):
@@ -329,9 +359,12 @@ class SaidSerializer(Plain):
 
     seq = serializers.IntegerField()
     role = serializers.CharField(source="payload.role")
-    content = serializers.CharField(source="payload.content")
+    content = serializers.SerializerMethodField()
     author = serializers.CharField(source="payload.author")
     created_at = serializers.DateTimeField()
+
+    def get_content(self, event: ExecutionEvent) -> str:
+        return text_masked(event.payload["content"])
 
 
 class OutcomeSerializer(Plain):
