@@ -19,6 +19,7 @@ PACKAGES := config workflows reviews graphrag
 # For checks that load production settings without being in production.
 DEPLOY_ENV := SECRET_KEY=$$($(PY) -c 'import secrets; print(secrets.token_urlsafe(60))') \
 	ALLOWED_HOSTS=holdpoint.example HOLDPOINT_SITE_URL=https://holdpoint.example \
+	HOLDPOINT_AUDIT_KEY=$$($(PY) -c 'import secrets; print(secrets.token_urlsafe(60))') \
 	DATABASE_URL=postgres://app@localhost/holdpoint REDIS_URL=redis://localhost/0 \
 	DJANGO_SETTINGS_MODULE=config.settings.base
 

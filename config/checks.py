@@ -5,7 +5,7 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Tags, register
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.db import connections
 
 IN_MEMORY_LAYER = "channels.layers.InMemoryChannelLayer"
@@ -120,5 +120,19 @@ def vector_extension(
             hint="Install pgvector 0.8 or newer; CREATE or ALTER EXTENSION vector UPDATE; then"
             " `manage.py migrate` and `manage.py reembed`.",
             id="holdpoint.E005",
+        )
+    ]
+
+
+@register(Tags.security, deploy=True)
+def audit_key(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Without a key outside the database, its owner can rewrite the whole audit log unnoticed."""
+    if settings.HOLDPOINT["audit_key"]:
+        return []
+    return [
+        Warning(
+            "Decisions and heads of the audit log are not signed.",
+            hint="Set HOLDPOINT_AUDIT_KEY (or HOLDPOINT_AUDIT_KEY_FILE) to 50 random characters.",
+            id="holdpoint.W001",
         )
     ]

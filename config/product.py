@@ -3,6 +3,7 @@
 The apps read them through their `conf.py` at access time, so a test can override one.
 """
 
+import base64
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from config.env import (
 )
 from config.paths import BASE_DIR
 
+AUDIT_KEY_LENGTH = 32
+PUBLIC_KEY_BYTES = 32
 PERMISSION_SETS = ("minimal", "readonly", "filesystem", "network-api", "mcp-standard", "trusted")
 
 #: Up to which set the members of a group may grant; `*` is every group that is not named.
@@ -40,7 +43,8 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
         **_tools(home),
         **_sandbox(home),
         **_graph(),
-        **_desk(home),
+        **_desk(),
+        **_audit(home),
         **_notices(),
         **_limits(),
         **_demo(),
@@ -57,7 +61,6 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
             "reviews.notices.timers.remind_due",
             "reviews.notices.timers.claims_ended",
             "reviews.notices.timers.forget_old",
-            "reviews.heads.note_head",
             "reviews.backtest_work.resend",
             "workflows.webhooks.keeping.forget_old",
             "workflows.measuring.count_events",
@@ -70,6 +73,7 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
             "reviews.notices.feed.run",
             "reviews.notices.sender.run_mail",
             "reviews.notices.sender.run_chat",
+            "reviews.heads.run",
         ],
         "decision_service": "reviews.services.decide_command",
         # How the API of executions shows payloads: masked, revealed, and a checkpoint's context.
@@ -183,10 +187,38 @@ def _graph() -> dict[str, Any]:
     }
 
 
-def _desk(home: Path) -> dict[str, Any]:
+def _audit(home: Path) -> dict[str, Any]:
+    key = env_secret("HOLDPOINT_AUDIT_KEY", "")
+    if key and len(key) < AUDIT_KEY_LENGTH:
+        raise ImproperlyConfigured(
+            f"HOLDPOINT_AUDIT_KEY must have at least {AUDIT_KEY_LENGTH} characters."
+        )
+    retired = env_list("HOLDPOINT_AUDIT_RETIRED_KEYS")
+    for text in retired:
+        if not _is_public_key(text):
+            raise ImproperlyConfigured(
+                f"HOLDPOINT_AUDIT_RETIRED_KEYS: {text!r} is not a public key of 32 bytes in base64."
+            )
     return {
+        "audit_key": key,
+        "audit_retired_keys": retired,
         "audit_heads_file": env_path("HOLDPOINT_AUDIT_HEADS_FILE", home / "audit-heads.jsonl"),
-        "audit_heads_seconds": env_int("HOLDPOINT_AUDIT_HEADS_SECONDS", 3600, minimum=1),
+        # A little less than a minute: a head at least every minute, however long one takes.
+        "audit_heads_seconds": env_int("HOLDPOINT_AUDIT_HEADS_SECONDS", 55, minimum=1),
+        "audit_heads_log": env_bool("HOLDPOINT_AUDIT_HEADS_LOG", default=False),
+        "audit_heads_url": env_str("HOLDPOINT_AUDIT_HEADS_URL", ""),
+    }
+
+
+def _is_public_key(text: str) -> bool:
+    try:
+        return len(base64.b64decode(text, validate=True)) == PUBLIC_KEY_BYTES
+    except ValueError:
+        return False
+
+
+def _desk() -> dict[str, Any]:
+    return {
         # For how long a decision made on a page can be undone before the run goes on.
         "undo_seconds": env_float("HOLDPOINT_UNDO_SECONDS", 5.0, minimum=0, maximum=600),
         "claim_seconds": env_int("HOLDPOINT_CLAIM_SECONDS", 300, minimum=5),

@@ -1,4 +1,4 @@
-"""The SECRET_KEY of a home folder: made once, readable by its owner alone."""
+"""The secrets of a home folder, SECRET_KEY and the audit key: made once, readable by its owner."""
 
 import os
 import secrets
@@ -9,11 +9,14 @@ from django.core.exceptions import ImproperlyConfigured
 BYTES = 48
 
 
-def home_secret(home: Path) -> str:
-    """The key in `home/secret_key`; two processes that start at once end up with the same one."""
-    path = home / "secret_key"
+def home_secret(home: Path, name: str = "secret_key") -> str:
+    """The key in the file `name` of the home, made where there is none.
+
+    Two processes that start at once end up with the same one.
+    """
+    path = home / name
     home.mkdir(parents=True, exist_ok=True)
-    half = home / f".secret_key.{secrets.token_hex(8)}"
+    half = home / f".{name}.{secrets.token_hex(8)}"
     if not path.exists():
         descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:

@@ -68,11 +68,31 @@ def notice_keep_days() -> int:
 
 
 def heads_file() -> Path | None:
-    """Where heads of the chain of records are noted; None for nowhere."""
+    """The file that signed heads of the audit log are added to; None for none."""
     path = _value("audit_heads_file", None)
     return Path(path) if path else None
 
 
 def heads_seconds() -> float:
-    """The least time between two of them."""
-    return float(_value("audit_heads_seconds", 3600))
+    """The time between two of them."""
+    return float(_value("audit_heads_seconds", 55))
+
+
+def heads_to_log() -> bool:
+    """Whether heads are written to the log, too."""
+    return bool(_value("audit_heads_log", default=False))
+
+
+def heads_url() -> str:
+    """The address that heads are posted to; "" for none."""
+    return str(_value("audit_heads_url", ""))
+
+
+def audit_key() -> str:
+    """The secret that the key of the audit log is derived from; "" where nothing is signed."""
+    return str(_value("audit_key", ""))
+
+
+def audit_retired_keys() -> tuple[str, ...]:
+    """Public keys that were in use before."""
+    return tuple(_value("audit_retired_keys", ()))

@@ -2,12 +2,13 @@
 
 Both say first what was filtered, how many rows follow and where the chains ended, so that a file
 that travels explains itself.  JSON Lines have the records first, then the receipts of what ran
-after them.
+after them; the last line signs the file.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,7 +23,9 @@ from workflows.models import ExecutionReceipt
 from .history import with_executed_digest
 from .models import HumanReviewRecord
 from .receipts import GENESIS
+from .records import text_of
 from .reveals import record_views
+from .signing import sign
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 #: Endings of the files, and what they are.
 FORMATS: Final = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
 KIND: Final = "holdpoint.history"
+#: The kind of the last line, which signs the file.
+END: Final = "holdpoint.history.end"
 _BATCH = 500
 #: What a row brings along of its run and what nobody reads here.
 _HEAVY = ("execution__state", "execution__context", "execution__inputs")
@@ -37,7 +42,7 @@ _COLUMNS: Final = (
     "id", "reviewed_at", "actor", "decision", "execution_id", "workflow_title", "node_id", "target",
     "trigger_phase", "reason", "hold_id", "source", "is_edited", "change_count", "comment",
     "version", "waited_seconds", "shown_digest", "decided_digest", "executed_digest",
-    "previous_hash", "hash", "withdraws_id",
+    "previous_hash", "hash", "signature", "withdraws_id",
 )  # fmt: skip
 #: A line of this kind is a receipt; a line without a kind is a record.
 RECEIPT: Final = "receipt"
@@ -95,10 +100,12 @@ class Export:
             return _csv(self.header, rows.iterator(chunk_size=_BATCH))
         rows = rows.select_related("execution").defer(*_HEAVY)
         receipts = self.receipts.order_by("sequence")
-        return _jsonl(
-            self.header,
-            rows.iterator(chunk_size=_BATCH),
-            receipts.iterator(chunk_size=_BATCH),
+        return _signed(
+            _jsonl(
+                self.header,
+                rows.iterator(chunk_size=_BATCH),
+                receipts.iterator(chunk_size=_BATCH),
+            )
         )
 
 
@@ -142,12 +149,24 @@ def _jsonl(
             "original_data": views["original"].value,
             "modified_data": views["edited"].value,
             "masked": sum(len(views[name].secrets) for name in ("original", "edited")),
+            # A reader of masked data cannot compare it with the digests.
+            "data_is_signed": text_of(record) == record.canonical,
             "canonical": record.canonical,
         }
         yield _line(told)
     for receipt in receipts:
         columns = {name: _plain(getattr(receipt, name)) for name in _RECEIPT_COLUMNS}
         yield _line({"kind": RECEIPT, **columns})
+
+
+def _signed(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, and one behind them with the digest of all bytes before it, signed."""
+    text = hashlib.sha256()
+    for line in lines:
+        text.update(line.encode())
+        yield line
+    digest = text.hexdigest()
+    yield _line({"kind": END, "digest": digest, "signature": sign("export", digest)})
 
 
 def _csv(header: Header, rows: Iterable[HumanReviewRecord]) -> Iterator[str]:

@@ -1,80 +1,139 @@
-"""Heads of the chain of records, noted outside the database: what was cut off later shows.
+"""Signed heads of the audit log, kept outside the database.
 
-Every line of the file is `{"at", "sequence", "hash"}`.  Put it where the database's administrator
-cannot write, or ship it away; `manage.py verify_audit --heads FILE` compares.
+A head says where both chains ended at a moment: `{"at", "sequence", "hash", "receipts_sequence",
+"receipts_hash", "signature"}`.  The sweeper's process signs one at least every minute and when it
+stops, and ships it to a file, the log and a webhook, as configured.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
+import threading
+from collections.abc import Callable
+from datetime import UTC
+from typing import Any, BinaryIO, Final
 
-from . import conf
-from .models import HumanReviewRecord
+from django.db import Error, close_old_connections, connection, transaction
 
-_TAIL_BYTES = 4096
+from workflows import net
+from workflows.engine.bounded_json import canonical
+from workflows.webhooks.addresses import grants_for
+
+from . import conf, signing
+from .receipts import GENESIS
+from .records import CHAIN_LOCK
+
+logger = logging.getLogger(__name__)
+#: The log that heads are shipped to.
+heads_logger = logging.getLogger("holdpoint.audit.heads")
+
+#: Key of the lock that the database takes when it chains a receipt (migration 0013).
+RECEIPTS_LOCK = 0x486F6C65
+_LONGEST_LINE: Final = 4096
+
+# Whoever adds to a chain keeps its lock until the commit, so nothing earlier is under way.
+_LOCK = "SELECT pg_advisory_xact_lock(%s), pg_advisory_xact_lock(%s)"
+_ENDS = """
+SELECT clock_timestamp(), record.sequence, record.hash, receipt.sequence, receipt.hash
+  FROM (VALUES (1)) AS one
+  LEFT JOIN LATERAL (
+      SELECT (canonical::json ->> 'sequence')::bigint AS sequence, hash
+        FROM reviews_humanreviewrecord ORDER BY id DESC LIMIT 1) AS record ON true
+  LEFT JOIN LATERAL (
+      SELECT sequence, hash
+        FROM workflows_executionreceipt ORDER BY sequence DESC LIMIT 1) AS receipt ON true
+"""
 
 
-def note_head() -> int:
-    """Append the present head when it is news and the last one is old enough; 1 when it did.
+def run(stop: threading.Event) -> None:
+    """Sign and ship a head every so often until stopped, and once more then.  A sweep thread."""
+    try:
+        while True:
+            _ship_one()
+            if stop.wait(conf.heads_seconds()):
+                break
+        _ship_one()
+    finally:
+        connection.close()
 
-    The sweeper's.  A file that cannot be written is the operator's to mend: it raises OSError,
-    which the sweeper logs.
-    """
+
+def sign_head() -> dict[str, Any]:
+    """The ends of both chains now, signed; "signature" is "" where no key is configured."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_LOCK, [CHAIN_LOCK, RECEIPTS_LOCK])
+        cursor.execute(_ENDS)
+        moment, sequence, record_hash, receipts_sequence, receipts_hash = cursor.fetchone()
+    head = {
+        "at": moment.astimezone(UTC).isoformat(timespec="microseconds"),
+        "sequence": sequence or 0,
+        "hash": record_hash or GENESIS,
+        "receipts_sequence": receipts_sequence or 0,
+        "receipts_hash": receipts_hash or GENESIS,
+    }
+    return {**head, "signature": signing.sign("head", canonical(head))}
+
+
+def ship(head: dict[str, Any]) -> None:
+    """Send a head everywhere it is kept; one place that fails does not keep it from the others."""
+    line = json.dumps(head)
+    _try("file", lambda: _to_file(line))
+    if conf.heads_to_log():
+        heads_logger.info("audit head %s", line)
+    _try("webhook", lambda: _to_webhook(line))
+
+
+def _ship_one() -> None:
+    try:
+        close_old_connections()
+        ship(sign_head())
+    except Error as error:
+        logger.warning("no head of the audit log could be read: %s", error)
+        connection.close()
+
+
+def _try(place: str, send: Callable[[], None]) -> None:
+    try:
+        send()
+    except (OSError, net.NetworkDenied, net.NetworkFailed) as error:
+        logger.error("a head of the audit log did not reach its %s: %s", place, error)
+
+
+def _to_file(line: str) -> None:
     path = conf.heads_file()
-    newest = HumanReviewRecord.objects.order_by("-id").values_list("hash", "canonical").first()
-    if path is None or newest is None:
-        return 0
-    head, text = newest
-    last = _last(path)
-    now = datetime.now(UTC)
-    if last and (last["hash"] == head or now - _moment(last) < _apart()):
-        return 0
-    line = {"at": now.isoformat(), "sequence": json.loads(text).get("sequence"), "hash": head}
+    if path is None:
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        file.write(json.dumps(line) + "\n")
+    with path.open("a+b") as file:
+        _drop_torn_line(file)
+        file.write(line.encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
-    return 1
 
 
-def noted(path: Path) -> list[str]:
-    """The hashes of a file of heads; raises ValueError naming the line that is none."""
-    found = []
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
-        try:
-            found.append(str(json.loads(line)["hash"]))
-        except (ValueError, KeyError, TypeError):
-            raise ValueError(f"line {number} of {path} is no head") from None
-    return found
+def _drop_torn_line(file: BinaryIO) -> None:
+    """Cut off what a crash left of a line, so that the file stays one of whole lines."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _LONGEST_LINE))
+    tail = file.read()
+    if tail and not tail.endswith(b"\n"):
+        file.truncate(size - len(tail) + tail.rfind(b"\n") + 1)
 
 
-def _apart() -> timedelta:
-    return timedelta(seconds=conf.heads_seconds())
-
-
-def _moment(line: dict[str, Any]) -> datetime:
-    return datetime.fromisoformat(line["at"])
-
-
-def _last(path: Path) -> dict[str, Any] | None:
-    """The last whole line; None where there is none (a torn one is written anew)."""
-    try:
-        with path.open("rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - _TAIL_BYTES))
-            rows = file.read().decode(errors="replace").splitlines()
-    except FileNotFoundError:
-        return None
-    for row in reversed(rows):
-        try:
-            line: dict[str, Any] = json.loads(row)
-            _moment(line)
-        except (ValueError, KeyError, TypeError):
-            continue
-        return line
-    return None
+def _to_webhook(line: str) -> None:
+    url = conf.heads_url()
+    if not url:
+        return
+    answer = net.request(
+        "POST",
+        url,
+        grants=grants_for(url),
+        headers={"Content-Type": "application/json"},
+        body=line.encode(),
+        limits=net.NetLimits(
+            connect_seconds=5.0, total_seconds=10.0, max_response_bytes=65_536, max_redirects=0
+        ),
+    )
+    if not 200 <= answer.status < 300:
+        raise net.NetworkFailed(f"HTTP {answer.status}")

@@ -204,6 +204,8 @@ class HumanReviewRecord(models.Model):
     canonical = models.TextField()
     previous_hash = models.CharField(max_length=64)
     hash = models.CharField(max_length=64, unique=True)
+    # Over the hash, with a key that is not in the database; "" where none was configured.
+    signature = models.CharField(max_length=120, blank=True, default="", db_default="")
 
     objects = RecordSet.as_manager()
 

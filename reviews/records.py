@@ -14,6 +14,7 @@ from workflows.models import Hold
 from .diffs import diff
 from .models import HumanReviewRecord
 from .receipts import GENESIS, digests, record_hash, record_text
+from .signing import sign
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -72,6 +73,7 @@ def write_record(hold: Hold, verdict: Verdict) -> HumanReviewRecord:
     )
     record.canonical = record_text(content(record, head.sequence + 1))
     record.hash = record_hash(head.hash, record.canonical)
+    record.signature = sign("record", record.hash)
     record.save(force_insert=True)
     return record
 

@@ -85,6 +85,7 @@ urlpatterns = [
     path("grants/<int:grant_id>/revoke/", grants.revoke_grant, name="revoke_grant"),
     path("history/", history.history, name="history"),
     path("history/export/", exports.export, name="export_history"),
+    path("history/audit-key/", exports.audit_key, name="audit_key"),
     path("history/denied/", exports.denied, name="denied"),
     path("history/reveals/", reveals.reveals, name="reveals"),
     path("reveal/", reveals.show, name="reveal"),

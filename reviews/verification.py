@@ -1,10 +1,17 @@
-"""Checks the audit log where it is kept: both chains, and that what ran is what was approved."""
+"""Checks the audit log where it is kept: chains, signatures, heads, and what ran."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import json
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
 
+from django.db import connection
 from django.db.models import F, OuterRef, Q, Subquery
 
 from workflows.engine.bounded_json import digest
@@ -20,22 +27,53 @@ _BATCH = 1000
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """What was checked, the heads of both chains, and a line for each problem."""
+    """What was checked, the heads of both chains, and a line for each problem.
+
+    `signed` counts the records whose signature was checked, None where there is no key to check by.
+    """
 
     records: int
     receipts: int
     head: str
     receipts_head: str
+    signed: int | None
     problems: tuple[str, ...]
 
 
-def verify_audit(*, published: Collection[str] = ()) -> AuditReport:
-    """Check every record and receipt; `published` are record hashes known from elsewhere."""
-    rows = HumanReviewRecord.objects.order_by("id").iterator(chunk_size=_BATCH)
-    records = verify_chain(rows, text_of=text_of, published=published)
-    receipts = verify_chain(_receipts(), text_of=receipt_text, noun="receipt")
+class CannotCheck(Exception):
+    """Heads were given that cannot be checked; the text says why."""
+
+
+def verify_audit(
+    *,
+    published: Collection[str] = (),
+    keys: Collection[str] = (),
+    heads: Collection[str] | None = None,
+    max_age: timedelta = timedelta(minutes=10),
+) -> AuditReport:
+    """Check every record and receipt, and signatures by the public `keys`.
+
+    `published` are record hashes known from elsewhere; `heads` the lines of signed heads, of which
+    the newest may be `max_age` old.  Raises CannotCheck when heads are asked for in vain.
+    """
+    signatures = _Signatures(keys, heads)
+    # The end first: what is added while this walks is not compared with the heads.
+    now, last_receipt, last_record = _ends()
+    rows = HumanReviewRecord.objects.filter(pk__lte=last_record).order_by("id")
+    kept = ExecutionReceipt.objects.filter(sequence__lte=last_receipt).order_by("sequence")
+    records = verify_chain(
+        signatures.of_records(rows.iterator(chunk_size=_BATCH)),
+        text_of=text_of,
+        published=published,
+    )
+    receipts = verify_chain(
+        signatures.of_receipts(kept.iterator(chunk_size=_BATCH)),
+        text_of=receipt_text,
+        noun="receipt",
+    )
     problems = [
         *(f"{each.kind}: {each.message}" for each in (*records.problems, *receipts.problems)),
+        *signatures.end(now, max_age),
         *_other_than_approved(),
         *_other_than_stored(),
     ]
@@ -44,8 +82,89 @@ def verify_audit(*, published: Collection[str] = ()) -> AuditReport:
         receipts=receipts.checked,
         head=records.head,
         receipts_head=receipts.head,
+        signed=signatures.signed if keys else None,
         problems=tuple(problems),
     )
+
+
+def _ends() -> tuple[datetime, int, int]:
+    """The database's time, the newest receipt's number and the newest record's id."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT clock_timestamp(),"
+            " (SELECT coalesce(max(sequence), 0) FROM workflows_executionreceipt),"
+            " (SELECT coalesce(max(id), 0) FROM reviews_humanreviewrecord)"
+        )
+        now, receipt, record = cursor.fetchone()
+    return now, receipt, record
+
+
+class _Signatures:
+    """Checks signatures and heads along the way, as the standalone verifier does: by its code."""
+
+    def __init__(self, keys: Collection[str], heads: Collection[str] | None) -> None:
+        standalone = _standalone()
+        self.signed = 0
+        self._problems: list[str] = []
+        self._numbers = [0, 0]
+        try:
+            self._keys = standalone.Keys(keys) if keys else None
+            if heads is not None and self._keys is None:
+                raise CannotCheck("heads are checked by their signatures, and there is no key")
+            self._heads = None if heads is None else standalone.Heads(heads, self._keys)
+        except standalone.CannotCheck as reason:
+            raise CannotCheck(str(reason)) from None
+
+    def of_records(self, rows: Iterable[HumanReviewRecord]) -> Iterator[HumanReviewRecord]:
+        for row in rows:
+            self._check_signature(row)
+            self._meet(0, f"record {row.pk}", row.canonical, row.hash, row.reviewed_at)
+            yield row
+
+    def of_receipts(self, rows: Iterable[ExecutionReceipt]) -> Iterator[ExecutionReceipt]:
+        for row in rows:
+            self._meet(1, f"receipt {row.pk}", row.canonical, row.hash, row.executed_at)
+            yield row
+
+    def end(self, now: datetime, max_age: timedelta) -> list[str]:
+        if self._keys and self._numbers[0] and not self.signed:
+            self._problems.append("unsigned: no record is signed")
+        if self._heads is not None:
+            self._heads.end(tuple(self._numbers), now, max_age)
+            self._problems += [f"heads: {each}" for each in self._heads.problems]
+        return self._problems
+
+    def _check_signature(self, row: HumanReviewRecord) -> None:
+        if self._keys is None:
+            return
+        if row.signature:
+            self.signed += 1
+            if not self._keys.has_signed("record", row.hash, row.signature):
+                self._problems.append(f"unsigned: record {row.pk} was not signed by a known key")
+        elif self.signed:
+            message = f"unsigned: record {row.pk} is not signed, though records before it are"
+            self._problems.append(message)
+
+    def _meet(self, index: int, name: str, text: str, row_hash: str, at: datetime) -> None:
+        try:
+            number = int(json.loads(text)["sequence"])
+        except (ValueError, KeyError, TypeError):
+            number = self._numbers[index] + 1  # the chain's own check names this row
+        self._numbers[index] = number
+        if self._heads is not None:
+            self._heads.add(index, name, number, row_hash, at)
+
+
+@lru_cache(maxsize=1)
+def _standalone() -> ModuleType:
+    """The verifier that auditors download, as a module."""
+    path = Path(__file__).parent / "static/reviews/verify_history.py"
+    spec = spec_from_file_location("holdpoint_verify_history", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} cannot be loaded")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def receipt_text(receipt: ExecutionReceipt) -> str:
@@ -63,10 +182,6 @@ def receipt_text(receipt: ExecutionReceipt) -> str:
             "sequence": receipt.sequence,
         }
     )
-
-
-def _receipts() -> Iterator[ExecutionReceipt]:
-    return ExecutionReceipt.objects.order_by("sequence").iterator(chunk_size=_BATCH)
 
 
 def _other_than_approved() -> Iterator[str]:

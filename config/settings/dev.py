@@ -36,6 +36,8 @@ if "REDIS_URL_FILE" not in os.environ:
     os.environ.setdefault("REDIS_URL", _SERVERS.redis)
 if "SECRET_KEY_FILE" not in os.environ:
     os.environ.setdefault("SECRET_KEY", home_secret(_HOME))
+if "HOLDPOINT_AUDIT_KEY_FILE" not in os.environ:
+    os.environ.setdefault("HOLDPOINT_AUDIT_KEY", home_secret(_HOME, "audit_key"))
 
 from config.csp import policy  # noqa: E402
 from config.origins import origins_of, websocket_origins  # noqa: E402

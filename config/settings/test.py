@@ -16,6 +16,7 @@ _SERVERS = Layout.of(os.environ["HOLDPOINT_TEST_HOME"]).urls
 _WORKER = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
 
 os.environ.setdefault("SECRET_KEY", "only-for-the-tests-" + "x" * 50)
+os.environ.setdefault("HOLDPOINT_AUDIT_KEY", "only-for-the-tests-" + "y" * 50)
 os.environ.setdefault("ALLOWED_HOSTS", "localhost,127.0.0.1,testserver")
 os.environ.setdefault("HOLDPOINT_SITE_URL", "http://testserver")
 os.environ.setdefault("HOLDPOINT_HOME", os.environ["HOLDPOINT_TEST_HOME"])

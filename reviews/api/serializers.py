@@ -340,7 +340,7 @@ class RecordSerializer(RecordRowSerializer):
     class Meta(RecordRowSerializer.Meta):
         fields = (  # type: ignore[assignment]
             *RecordRowSerializer.Meta.fields, "original_data", "modified_data", "masked",
-            "canonical", "previous_hash", "hash", "receipts",
+            "canonical", "previous_hash", "hash", "signature", "receipts",
         )  # fmt: skip
 
     @extend_schema_field(ReceiptSerializer(many=True))

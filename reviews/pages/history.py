@@ -31,6 +31,7 @@ from reviews.receipts import record_hash
 from reviews.records import text_of
 from reviews.reveals import COLUMNS, may_reveal, record_place, record_views
 from reviews.sentences import in_language
+from reviews.signing import public_key
 from workflows.engine.bounded_json import digest
 from workflows.engine.policy import TriggerPhase
 from workflows.models import ExecutionReceipt, Workflow
@@ -73,6 +74,8 @@ def history_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
         "also": tuple((name, _(label), asked[name]) for name, label in _ALSO if asked[name]),
         "exports": _exports(kept, count),
         "verifier_url": static("reviews/verify_history.py"),
+        "audit_key": public_key(),
+        "audit_key_url": reverse("reviews:audit_key"),
         "filtered": bool(kept),
         "filter_errors": tuple(
             f"{each.path} {in_language(each.message)}" for each in filters.errors

@@ -10,6 +10,7 @@ from reviews.exports import FORMATS, export_of
 from reviews.history import filtered, parse_filters, records
 from reviews.pages.denied import denied_context
 from reviews.pages.kept import TEMPLATE
+from reviews.signing import public_keys
 
 from .common import good_cursor, page, person
 
@@ -38,6 +39,16 @@ def export(request: HttpRequest) -> HttpResponseBase:
     name = f"history-{made.header.exported_at:%Y-%m-%d-%H%M}.{kind}"
     answer["Content-Disposition"] = f'attachment; filename="{name}"'
     answer["Cache-Control"] = "no-store"
+    return answer
+
+
+@login_required
+@require_safe
+def audit_key(request: HttpRequest) -> HttpResponse:
+    """The public keys of the audit log as a file, one a line; empty where nothing is signed."""
+    lines = "".join(f"{key}\n" for key in public_keys())
+    answer = HttpResponse(lines, content_type="text/plain")
+    answer["Content-Disposition"] = 'attachment; filename="audit-key.txt"'
     return answer
 
 

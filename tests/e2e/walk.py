@@ -40,6 +40,7 @@ SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clie
 #: Routes that answer a GET with something else than a page.
 NOT_PAGES = {
     "bell": "a part of every page, measured open on the page of notices",
+    "audit_key": "a file",
     "backtest_progress": "a part of the backtest's page",
     "decision_status": "a part of the decision page",
     "extend": "a part of the decision page",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from reviews.heads import noted
-from reviews.verification import verify_audit
+from reviews.signing import public_keys
+from reviews.verification import CannotCheck, verify_audit
 
 
 class Command(BaseCommand):
@@ -28,27 +29,51 @@ class Command(BaseCommand):
         parser.add_argument(
             "--heads",
             type=Path,
+            action="append",
             metavar="FILE",
-            help="A file of heads that the sweeper noted (HOLDPOINT_AUDIT_HEADS_FILE).",
+            help="A file of signed heads that was kept elsewhere; may be given several times.",
+        )
+        parser.add_argument(
+            "--key",
+            action="append",
+            default=[],
+            metavar="KEY",
+            help="A public key beside those of the settings.",
+        )
+        parser.add_argument(
+            "--max-age",
+            type=float,
+            default=600,
+            metavar="SECONDS",
+            help="How old the newest head may be (600).",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        published = [*options["published"], *_noted(options["heads"])]
-        report = verify_audit(published=published)
+        try:
+            report = verify_audit(
+                published=options["published"],
+                keys=(*public_keys(), *options["key"]),
+                heads=_lines(options["heads"]),
+                max_age=timedelta(seconds=options["max_age"]),
+            )
+        except (OSError, ValueError, CannotCheck) as error:
+            raise CommandError(f"This cannot be checked: {error}") from None
         for problem in report.problems:
             self.stderr.write(problem)
         if report.problems:
             checked = f"{report.records} records and {report.receipts} receipts"
             raise CommandError(f"{len(report.problems)} problems in {checked}.")
+        signed = "signatures were not checked: there is no key"
+        if report.signed is not None:
+            signed = f"{report.signed} of them are signed"
         self.stdout.write(
-            f"{report.records} records are whole; the head is {report.head}\n"
+            f"{report.records} records are whole; {signed}; the head is {report.head}\n"
             f"{report.receipts} receipts are whole, and what ran is what was approved;"
             f" the head is {report.receipts_head}"
         )
 
 
-def _noted(path: Path | None) -> list[str]:
-    try:
-        return noted(path) if path else []
-    except (OSError, ValueError) as error:
-        raise CommandError(f"The heads cannot be read: {error}") from None
+def _lines(paths: list[Path] | None) -> list[str] | None:
+    if paths is None:
+        return None
+    return [line for path in paths for line in path.read_text(encoding="utf-8").splitlines()]

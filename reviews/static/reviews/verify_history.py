@@ -1,30 +1,37 @@
 #!/usr/bin/env python3
-"""Checks a history that was exported from Holdpoint as JSON Lines.  Needs Python 3.9, nothing else.
+"""Checks a history that was exported from Holdpoint as JSON Lines.
 
-    python3 verify_history.py history.jsonl [--heads audit-heads.jsonl]
+    python3 verify_history.py history.jsonl --key audit-key.txt --heads audit-heads.jsonl
+
+`--key` is Holdpoint's public key: the text, or a file with one key per line (retired keys too).
+With it every signature is checked: of each record, of the file as a whole, and of the heads.
+`--heads` are heads that Holdpoint signed and that were kept elsewhere; they show what was cut off,
+rewritten or backdated later.  Checking signatures needs the package `cryptography`; the rest needs
+Python 3.9 and nothing else.
 
 Each record's hash covers the hash before it and the record's signed text; the text has to say what
 the record's columns say.  The receipts of what ran are a second chain of the same kind: each names
-the decision that let it run by that record's hash, and what ran has to be what was decided.  Where
-an export leaves records out (a filter, or what its reader may not
-see) the chain is checked wherever two neighbours are there.
+the decision that let it run by that record's hash, and what ran has to be what was decided.
 
-Ends with 0 when all is whole, with 1 when it is not, and with 2 when the file cannot be read.
+Ends with 0 when all that was asked for was checked and is whole, with 1 when something is wrong,
+and with 2 when something cannot be checked.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import hashlib
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 KIND = "holdpoint.history"
+END = "holdpoint.history.end"
 RECEIPT = "receipt"
 GENESIS = "0" * 64
 #: Keys of the signed text, and the columns that say the same.
@@ -47,8 +54,6 @@ SIGNED = {
     "waited_seconds": "waited_seconds",
     "workflow": "workflow_title",
 }
-
-
 #: The same for receipts.
 RECEIPT_SIGNED = {
     "attempt": "attempt",
@@ -60,6 +65,23 @@ RECEIPT_SIGNED = {
     "phase": "phase",
     "sequence": "sequence",
 }
+_CHAINED = {"id", "canonical", "previous_hash", "hash"}
+#: Every field that is checked in some way; a row with any other is refused.
+FIELDS = {
+    *SIGNED.values(), *_CHAINED, "reviewed_at", "withdraws_id", "original_data", "modified_data",
+    "masked", "data_is_signed", "executed_digest", "signature",
+}  # fmt: skip
+RECEIPT_FIELDS = {*RECEIPT_SIGNED.values(), *_CHAINED, "executed_at", "kind"}
+HEADER_FIELDS = {
+    "kind", "filters", "rows", "receipts", "complete", "exported_at", "exported_by", "head",
+    "receipts_head",
+}  # fmt: skip
+#: A clock may be set back by so much without a record counting as backdated.
+CLOCK_STEP = timedelta(seconds=1)
+
+
+class CannotCheck(Exception):
+    """What was asked for cannot be checked; the text says why."""
 
 
 def canonical(value: Any) -> str:
@@ -83,8 +105,169 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode("ascii")).hexdigest()
 
 
-def chain_problems(row: dict[str, Any], columns: dict[str, str], time: str) -> Iterator[str]:
+def _utc(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(timezone.utc)  # noqa: UP017
+
+
+# --- signatures -----------------------------------------------------------------------------------
+
+
+class Keys:
+    """Public keys, and the check of a signature `KEY ID:BASE64` by the key of that id."""
+
+    def __init__(self, given: Iterable[str]) -> None:
+        """Raise CannotCheck for a key that is none, and where `cryptography` is missing."""
+        try:
+            from cryptography.exceptions import InvalidSignature
+            from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+        except ImportError:
+            raise CannotCheck(
+                "Signatures are checked with the Python package `cryptography`, which is not"
+                " installed here: pip install cryptography"
+            ) from None
+        self._invalid = InvalidSignature
+        self._keys: dict[str, Ed25519PublicKey] = {}
+        for text in given:
+            try:
+                raw = base64.b64decode(text, validate=True)
+                self._keys[hashlib.sha256(raw).hexdigest()[:16]] = (
+                    Ed25519PublicKey.from_public_bytes(raw)
+                )
+            except ValueError:
+                raise CannotCheck(f"{text!r} is no public key") from None
+        if not self._keys:
+            raise CannotCheck("There is no public key in what --key names")
+
+    def has_signed(self, purpose: str, text: str, signature: str) -> bool:
+        name, _, encoded = signature.partition(":")
+        key = self._keys.get(name)
+        if key is None:
+            return False
+        try:
+            key.verify(base64.b64decode(encoded), f"holdpoint.{purpose}\n{text}".encode())
+        except (self._invalid, ValueError):
+            return False
+        return True
+
+
+def keys_in(named: Iterable[str]) -> list[str]:
+    """The keys that --key names: each a key, or a file with one per line (`#` begins a comment)."""
+    found = []
+    for name in named:
+        lines = (
+            Path(name).read_text(encoding="utf-8").splitlines() if Path(name).exists() else [name]
+        )
+        found += [text for line in lines if (text := line.partition("#")[0].strip())]
+    return found
+
+
+# --- heads ----------------------------------------------------------------------------------------
+
+
+class Heads:
+    """Signed heads, and what they say about the records and receipts of a history.
+
+    A head says: at this time the chain of records ended with this number and hash, and so did the
+    chain of receipts.  Heads are signed while nobody can add to the chain, so a record with a
+    greater number was made later.
+    """
+
+    def __init__(self, lines: Iterable[str], keys: Keys) -> None:
+        """Raise CannotCheck for lines that are no heads, or where there are none."""
+        self.problems: list[str] = []
+        self.heads: list[dict[str, Any]] = []
+        for number, line in enumerate(lines, 1):
+            try:
+                head = json.loads(line)
+                signature = head.pop("signature")
+                at = _utc(head["at"])
+                numbers = (int(head["sequence"]), int(head["receipts_sequence"]))
+                hashes = (str(head["hash"]), str(head["receipts_hash"]))
+            except (ValueError, KeyError, TypeError, AttributeError):
+                raise CannotCheck(f"line {number} of the heads is no signed head") from None
+            if keys.has_signed("head", canonical(head), signature):
+                self.heads.append({"at": at, "numbers": numbers, "hashes": hashes})
+            else:
+                self.problems.append(f"line {number} of the heads was not signed by a given key")
+        if not self.heads and not self.problems:
+            raise CannotCheck("There are no heads in what --heads names")
+        self.heads.sort(key=lambda head: (head["at"], head["numbers"]))
+        self._look_back()
+        #: For records and for receipts: the heads by their number, ascending.
+        self._waiting = [
+            sorted(self.heads, key=lambda head, i=index: (head["numbers"][i], head["at"]))  # type: ignore[misc]
+            for index in (0, 1)
+        ]
+        self._next = [0, 0]
+        self._passed: list[datetime | None] = [None, None]
+
+    def _look_back(self) -> None:
+        """A chain only grows: no later head may name fewer records than an earlier one."""
+        for index, noun in enumerate(("records", "receipts")):
+            most = 0
+            for head in self.heads:
+                number = head["numbers"][index]
+                if number < most:
+                    self.problems.append(
+                        f"at {head['at'].isoformat()} there were {number} {noun}, and {most}"
+                        " before: some were taken away"
+                    )
+                most = max(most, number)
+
+    def add(self, index: int, name: str, number: int, row_hash: str, at: datetime) -> None:
+        """Compare the next row of records (index 0) or receipts (1), in the order of its chain."""
+        waiting = self._waiting[index]
+        while (
+            self._next[index] < len(waiting)
+            and waiting[self._next[index]]["numbers"][index] < number
+        ):
+            earlier = waiting[self._next[index]]["at"]
+            passed = self._passed[index]
+            self._passed[index] = max(earlier, passed) if passed else earlier
+            self._next[index] += 1
+        passed = self._passed[index]
+        if passed is not None and at < passed - CLOCK_STEP:
+            self.problems.append(
+                f"{name} was backdated: it says {at.isoformat()}, and a head of"
+                f" {passed.isoformat()} does not have it"
+            )
+        position = self._next[index]
+        while position < len(waiting) and waiting[position]["numbers"][index] == number:
+            if waiting[position]["hashes"][index] != row_hash:
+                self.problems.append(
+                    f"{name} was rewritten: a head of {waiting[position]['at'].isoformat()} names"
+                    " another"
+                )
+                break
+            position += 1
+
+    def end(self, counts: tuple[int, int], checked_at: datetime, max_age: timedelta) -> None:
+        """Compare with the last numbers of both chains, as they were at `checked_at`."""
+        for index, noun in enumerate(("records", "receipts")):
+            known = [head for head in self.heads if head["at"] <= checked_at]
+            most = max((head["numbers"][index] for head in known), default=0)
+            if most > counts[index]:
+                self.problems.append(
+                    f"the newest {noun} are missing: a head names {most}, the last one here is"
+                    f" number {counts[index]}"
+                )
+        newest = max((head["at"] for head in self.heads), default=None)
+        if newest is not None and checked_at - newest > max_age:
+            self.problems.append(
+                f"the newest head is of {newest.isoformat()}, more than"
+                f" {max_age.total_seconds():.0f} s before the history: newer heads are missing"
+            )
+
+
+# --- chains ---------------------------------------------------------------------------------------
+
+
+def chain_problems(
+    row: dict[str, Any], columns: dict[str, str], time: str, fields: set[str]
+) -> Iterator[str]:
     """What is wrong with one row by itself; `time` is its column (and key) of when it was made."""
+    for name in sorted(row.keys() - fields):
+        yield f"has a field that nothing signs: {name}"
     text = row["canonical"]
     found = hashlib.sha256(f"{row['previous_hash']}\n{text}".encode()).hexdigest()
     if found != row["hash"]:
@@ -99,21 +282,20 @@ def chain_problems(row: dict[str, Any], columns: dict[str, str], time: str) -> I
 
 def problems_of(row: dict[str, Any]) -> Iterator[str]:
     """What is wrong with one record by itself."""
-    yield from chain_problems(row, SIGNED, "reviewed_at")
+    yield from chain_problems(row, SIGNED, "reviewed_at", FIELDS)
     signed = json.loads(row["canonical"])
     if canonical(signed.get("withdraws")) != canonical(row.get("withdraws_id")):
         yield "takes back another record than it was signed with"
     if row.get("masked"):
-        return  # the data has marks in place of secrets: the signed digests stand for it
+        # The data has marks in place of secrets: Holdpoint compared it when it wrote the file.
+        if row.get("data_is_signed") is not True:
+            yield "has masked data that Holdpoint itself found to differ from what was signed"
+        return
     if digest(row["original_data"]) != row["shown_digest"]:
         yield "shows other original data than it was signed with"
     decided = row["modified_data"] if row["is_edited"] else row["original_data"]
     if digest(decided) != row["decided_digest"]:
         yield "shows other decided data than it was signed with"
-
-
-def _utc(text: str) -> datetime:
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(timezone.utc)  # noqa: UP017
 
 
 class Chain:
@@ -123,14 +305,13 @@ class Chain:
         self.noun = noun
         self.is_part = is_part
         self.sequence, self.head, self.count, self.gaps = 0, GENESIS, 0, 0
-        self.hashes: set[str] = set()
         self.problems: list[str] = []
 
-    def add(self, row: dict[str, Any], wrong: Iterable[str]) -> None:
-        """Take the next row; `wrong` is what is wrong with it by itself."""
+    def add(self, row: dict[str, Any], wrong: Iterable[str]) -> int:
+        """Take the next row; `wrong` is what is wrong with it by itself.  Returns its number."""
         name = f"{self.noun} {row['id']}"
         self.problems += [f"{name} {each}" for each in wrong]
-        sequence = json.loads(row["canonical"])["sequence"]
+        sequence: int = json.loads(row["canonical"])["sequence"]
         if sequence == self.sequence + 1:
             if row["previous_hash"] != self.head:
                 self.problems.append(f"{name} does not follow the {self.noun} before it")
@@ -141,7 +322,7 @@ class Chain:
         else:
             self.problems.append(f"before {name} {self.noun}s are missing")
         self.sequence, self.head, self.count = sequence, row["hash"], self.count + 1
-        self.hashes.add(row["hash"])
+        return sequence
 
     def end(self, rows: int, head: str) -> None:
         """Compare with the number of rows and the head that the export's header names."""
@@ -152,31 +333,60 @@ class Chain:
 
 
 class History:
-    """Both chains of an export, and what ties the second to the first."""
+    """Both chains of an export, what ties the second to the first, and what was signed."""
 
-    def __init__(self, *, is_part: bool) -> None:
-        self.records = Chain("record", is_part=is_part)
-        self.receipts = Chain("receipt", is_part=is_part)
-        self.masked = 0
+    def __init__(
+        self, header: dict[str, Any], keys: Keys | None = None, heads: Heads | None = None
+    ) -> None:
+        self.header, self.keys, self.heads = header, keys, heads
+        self.is_part = not header["complete"]
+        self.records = Chain("record", is_part=self.is_part)
+        self.receipts = Chain("receipt", is_part=self.is_part)
+        self.masked = self.signed = self.unsigned = 0
         #: Hash of each approval → (run, hold, task, phase, digest of what was decided).
         self.approved: dict[str, tuple[Any, ...]] = {}
+        self.file_problems = [
+            f"the first line has a field that nothing checks: {name}"
+            for name in sorted(header.keys() - HEADER_FIELDS)
+        ]
 
     @property
     def problems(self) -> list[str]:
-        return [*self.records.problems, *self.receipts.problems]
+        heads = self.heads.problems if self.heads else []
+        return [*self.file_problems, *self.records.problems, *self.receipts.problems, *heads]
 
     def add(self, row: dict[str, Any]) -> None:
+        """Take the next row of the file: records first, then receipts."""
         if row.get("kind") == RECEIPT:
-            self.receipts.add(row, self._receipt_problems(row))
+            number = self.receipts.add(row, self._receipt_problems(row))
+            if self.heads:
+                name, at = f"receipt {row['id']}", _utc(row["executed_at"])
+                self.heads.add(1, name, number, row["hash"], at)
             return
         self.masked += bool(row.get("masked"))
-        self.records.add(row, problems_of(row))
+        number = self.records.add(row, [*problems_of(row), *self._signature_problems(row)])
+        if self.heads:
+            self.heads.add(0, f"record {row['id']}", number, row["hash"], _utc(row["reviewed_at"]))
         if row["decision"] == "APPROVE":
             names = ("execution_id", "hold_id", "node_id", "trigger_phase", "decided_digest")
             self.approved[row["hash"]] = tuple(row[name] for name in names)
 
+    def _signature_problems(self, row: dict[str, Any]) -> Iterator[str]:
+        """Records from before there was a key have no signature; none may follow a signed one."""
+        if self.keys is None:
+            return
+        signature = row.get("signature") or ""
+        if signature:
+            self.signed += 1
+            if not self.keys.has_signed("record", row["hash"], signature):
+                yield "was not signed by a given key"
+        else:
+            self.unsigned += 1
+            if self.signed:
+                yield "is not signed, though records before it are"
+
     def _receipt_problems(self, row: dict[str, Any]) -> Iterator[str]:
-        yield from chain_problems(row, RECEIPT_SIGNED, "executed_at")
+        yield from chain_problems(row, RECEIPT_SIGNED, "executed_at", RECEIPT_FIELDS)
         decision = self.approved.get(row["decision_hash"])
         ran = tuple(row[name] for name in ("execution_id", "hold_id", "task_id", "phase"))
         if decision is None or decision[:-1] != ran:
@@ -184,55 +394,137 @@ class History:
         elif decision[-1] != row["digest"]:
             yield "says that something else ran than was approved"
 
-    def end(self, header: dict[str, Any], heads: Iterable[str]) -> None:
+    def end(self, *, text_digest: str, trailer: dict[str, Any] | None, max_age: timedelta) -> None:
+        """Compare with what the first and the last line say about the whole file."""
+        header = self.header
         self.records.end(header["rows"], header["head"])
         self.receipts.end(header["receipts"], header["receipts_head"])
-        is_part, hashes = self.records.is_part, self.records.hashes
-        gone = [] if is_part else [each for each in heads if each not in hashes]
-        if gone:
-            self.records.problems.append(
-                f"{len(gone)} heads noted earlier are no longer in the chain"
-            )
+        self._check_trailer(text_digest, trailer)
+        if self.keys and self.records.count and not self.signed:
+            self.file_problems.append("no record is signed, and a key was given to check them by")
+        if self.heads:
+            counts = (self.records.sequence, self.receipts.sequence)
+            self.heads.end(counts, _utc(header["exported_at"]), max_age)
+
+    def _check_trailer(self, text_digest: str, trailer: dict[str, Any] | None) -> None:
+        if trailer is None:
+            self.file_problems.append("the last line is missing")
+        elif trailer.get("digest") != text_digest or trailer.keys() - {
+            "kind",
+            "digest",
+            "signature",
+        }:
+            self.file_problems.append("the file was changed after it was exported")
+        elif self.keys and not self.keys.has_signed("export", text_digest, trailer["signature"]):
+            self.file_problems.append("the file was not signed by a given key")
 
 
-def verify(lines: Iterable[str], heads: Iterable[str] = ()) -> History:
-    """The walked History; raises ValueError (or KeyError) for what is no export."""
+def verify(
+    lines: Iterable[bytes],
+    *,
+    keys: Keys | None = None,
+    heads: Heads | None = None,
+    max_age: timedelta = timedelta(minutes=10),
+) -> History:
+    """The walked History; raises CannotCheck, or ValueError (KeyError) for what is no export."""
     rows = iter(lines)
-    header = json.loads(next(rows, "null"))
+    first = next(rows, b"null")
+    header = json.loads(first)
     if not isinstance(header, dict) or header.get("kind") != KIND:
         raise ValueError("the first line is not the header of an exported history")
-    history = History(is_part=not header["complete"])
+    history = History(header, keys, heads)
+    if heads and history.is_part:
+        raise CannotCheck("Heads speak of the whole history, and this file is a part of it.")
+    text, trailer = hashlib.sha256(first), None
     for line in rows:
-        history.add(json.loads(line))
-    history.end(header, heads)
+        if trailer is not None:
+            raise ValueError("there are lines after the last one")
+        row = json.loads(line)
+        if row.get("kind") == END:
+            trailer = row
+            continue
+        text.update(line)
+        history.add(row)
+    history.end(text_digest=text.hexdigest(), trailer=trailer, max_age=max_age)
+    if keys is None and not history.problems and (history.is_part or history.masked):
+        what = "a part of the history" if history.is_part else "a history with masked data"
+        raise CannotCheck(
+            f"This is {what}, so its chain alone does not show what was rewritten: give the public"
+            " key with --key."
+        )
     return history
+
+
+def guarantees(history: History) -> Iterator[str]:
+    """What was found to be whole, a line each, and what was not checked."""
+    chain, receipts = history.records, history.receipts
+    left_out = f"; {chain.gaps} places where records were left out" if chain.gaps else ""
+    yield f"{chain.count} records are whole{left_out}; the last hash is {chain.head}"
+    yield f"{receipts.count} receipts are whole: what ran is what was approved"
+    if history.masked:
+        yield (
+            f"{history.masked} records show marks in place of secrets. Decision, person, time,"
+            " comment and digests of these are checked like all others. What they show is not"
+            " compared with the digests here: Holdpoint did so when it signed this file."
+        )
+    if history.is_part:
+        yield (
+            "This file is a part of the history: each record is the one that was signed; records"
+            " that were deleted do not show."
+        )
+    if history.keys:
+        yield f"{history.signed} records and the file itself are signed by a given key"
+        if history.unsigned:
+            yield f"NOT CHECKED: {history.unsigned} records from before there was a key"
+    else:
+        yield "NOT CHECKED without --key: who wrote the records, and who wrote this file"
+    if history.heads:
+        count = len(history.heads.heads)
+        yield f"{count} signed heads fit: nothing was cut off, rewritten or backdated"
+    else:
+        yield "NOT CHECKED without --heads: whether the newest records were cut off"
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Check an exported history.")
     parser.add_argument("file")
-    parser.add_argument("--heads", help="heads that were noted outside the database")
+    parser.add_argument(
+        "--key", action="append", default=[], help="a public key, or a file of them"
+    )
+    parser.add_argument(
+        "--heads", action="append", default=[], help="a file of heads that were kept elsewhere"
+    )
+    parser.add_argument(
+        "--max-age",
+        type=float,
+        default=600,
+        metavar="SECONDS",
+        help="how much older than the history the newest head may be (600)",
+    )
     asked = parser.parse_args(arguments)
     try:
-        heads = []
-        if asked.heads:
-            with Path(asked.heads).open(encoding="utf-8") as noted:
-                heads = [json.loads(line)["hash"] for line in noted]
-        with Path(asked.file).open(encoding="utf-8") as exported:
-            history = verify(exported, heads)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        if asked.heads and not asked.key:
+            raise CannotCheck("Heads are checked by their signatures: give the public key, --key.")
+        keys = Keys(keys_in(asked.key)) if asked.key else None
+        heads = None
+        if keys and asked.heads:
+            texts = [Path(name).read_text(encoding="utf-8") for name in asked.heads]
+            heads = Heads([line for text in texts for line in text.splitlines()], keys)
+        with Path(asked.file).open("rb") as exported:
+            age = timedelta(seconds=asked.max_age)
+            history = verify(exported, keys=keys, heads=heads, max_age=age)
+    except CannotCheck as reason:
+        print(f"This cannot be checked: {reason}", file=sys.stderr)
+        return 2
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         print(f"This cannot be checked: {error!r}", file=sys.stderr)
         return 2
     for problem in history.problems:
         print(problem, file=sys.stderr)
     if history.problems:
         return 1
-    chain, receipts = history.records, history.receipts
-    left_out = f"; {chain.gaps} places where records were left out" if chain.gaps else ""
-    if history.masked:
-        left_out += f"; {history.masked} with masked data, checked by their signed digests alone"
-    print(f"{chain.count} records are whole{left_out}; the last hash is {chain.head}")
-    print(f"{receipts.count} receipts are whole: what ran is what was approved")
+    for line in guarantees(history):
+        print(line)
     return 0
 
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from reviews.receipts import record_hash
+from reviews.signing import sign
 from workflows.engine.bounded_json import canonical, digest
 
 BEGIN = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -138,6 +139,7 @@ def _sealed(value: Any) -> Any:
         for receipt in new["receipts"]:
             receipt["decision_hash"] = new["hash"]
             _rehash(receipt, "executed_at", {"decision_hash": new["hash"]})
+        new["signature"] = sign("record", new["hash"])
     if new.get("report") and new.get("digest"):
         new["digest"] = digest(new["report"])
     return new

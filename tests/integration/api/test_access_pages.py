@@ -37,7 +37,8 @@ ROWS = {
     **dict.fromkeys(("queue", "bulk", "save_view", "runs", "start_demo", "planner"), "all"),
     **dict.fromkeys(("workflows", "workflow", "start", "capabilities", "grants"), "all"),
     **dict.fromkeys(
-        ("history", "export_history", "denied", "reveals", "tokens", "tools", "tool"), "all"
+        ("history", "export_history", "audit_key", "denied", "reveals", "tokens", "tools", "tool"),
+        "all",
     ),
     **dict.fromkeys(("insights", "webhooks"), "all"),
     **dict.fromkeys(("notices", "bell", "notices_read", "notice_preferences"), "all"),

@@ -1,4 +1,4 @@
-"""The auditor's room: full text, exports that verify anywhere, noted heads, denied attempts."""
+"""The auditor's room: full text, exports that verify anywhere, denied attempts."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.contrib.staticfiles import finders
-from django.core.management import CommandError, call_command
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, transaction
 from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reviews import heads, services
+from reviews import services
 from reviews.counting import up_to
 from reviews.history import records
 from reviews.models import DeniedAttempt, HumanReviewRecord
 from reviews.rights import NotAllowed
+from reviews.signing import public_key
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from workflows.engine.bounded_json import canonical
 from workflows.models import Hold
@@ -124,7 +124,7 @@ def test_an_export_repeats_its_filter_and_honours_it(decide: Decide, auditor: Us
         json.loads(line)
         for line in body(browser(auditor).get(links["Export 1 as JSON Lines"])).splitlines()
     ]
-    header, (row,) = told[0], told[1:]
+    header, row, _ = told
     assert header["filters"] == {"decision": "APPROVE"}
     assert (header["rows"], header["complete"], header["exported_by"]) == (1, False, "auditor")
     assert (row["node_id"], row["original_data"]) == ("kept", {"value": "text"})
@@ -139,10 +139,10 @@ def test_an_export_has_what_its_reader_may_see(
 ) -> None:
     decide()
     stranger = make_user("stranger", "legal")
-    header, *rows = export(stranger).splitlines()
-    assert rows == []
+    header, end = export(stranger).splitlines()
+    assert json.loads(end)["kind"] == "holdpoint.history.end"
     assert json.loads(header)["complete"] is False
-    assert len(export(auditor).splitlines()) == 2
+    assert len(export(auditor).splitlines()) == 3
     assert Client().get("/history/export/").status_code == 302
 
 
@@ -172,7 +172,7 @@ def test_a_whole_export_verifies_without_the_product(
     done = verify(export(auditor), tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("3 records are whole; the last hash is")
-    part = verify(export(auditor, decision="APPROVE"), tmp_path)
+    part = verify(export(auditor, decision="APPROVE"), tmp_path, "--key", public_key())
     assert (part.returncode, part.stderr) == (0, "")
     assert "2 records are whole; 1 places" in part.stdout
 
@@ -181,9 +181,10 @@ def _without(index: int) -> Callable[[list[str]], list[str]]:
     return lambda rows: [*rows[:index], *rows[index + 1 :]]
 
 
-def _changed(column: str, value: Any) -> Callable[[list[str]], list[str]]:
+def _changed(column: str, value: Any, at: int = 1) -> Callable[[list[str]], list[str]]:
     def change(rows: list[str]) -> list[str]:
-        return [rows[0], json.dumps({**json.loads(rows[1]), column: value}), *rows[2:]]
+        rows[at] = json.dumps({**json.loads(rows[at]), column: value})
+        return rows
 
     return change
 
@@ -197,7 +198,11 @@ def _changed(column: str, value: Any) -> Callable[[list[str]], list[str]]:
         (_changed("original_data", {"value": "other"}), "shows other original data"),
         (_changed("comment", "x"), "shows another comment"),
         (_changed("hash", "0" * 64), "does not have the hash of its text"),
-        (lambda rows: [*rows, rows[-1]], "out of order or there twice"),
+        (lambda rows: [*rows[:-1], rows[-2], rows[-1]], "out of order or there twice"),
+        (lambda rows: rows[:-1], "the last line is missing"),
+        (_changed("target", "builtin.echo", 0), "a field that nothing checks: target"),
+        (_changed("note", "x"), "a field that nothing signs: note"),
+        (_changed("id", 99_999), "the file was changed"),
     ],
 )
 def test_a_tampered_export_is_named(
@@ -236,50 +241,6 @@ _verifier = runpy.run_path(str(VERIFIER))
 @given(_json)
 def test_the_verifier_writes_json_as_the_product_does(value: Any) -> None:
     assert _verifier["canonical"](value) == canonical(value)
-
-
-# --- noted heads ----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def noted(settings: Any, tmp_path: Path) -> Path:
-    path = tmp_path / "kept" / "heads.jsonl"
-    settings.HOLDPOINT = {**settings.HOLDPOINT, "audit_heads_file": path, "audit_heads_seconds": 0}
-    return path
-
-
-def test_heads_are_noted_once_each(decide: Decide, noted: Path) -> None:
-    assert heads.note_head() == 0
-    first = decide("a")
-    assert [heads.note_head(), heads.note_head()] == [1, 0]
-    second = decide("b")
-    assert heads.note_head() == 1
-    assert heads.noted(noted) == [first.hash, second.hash]
-    noted.write_text(noted.read_text() + '{"torn')
-    decide("c")
-    assert heads.note_head() == 1
-
-
-def test_what_was_cut_off_shows_against_noted_heads(
-    decide: Decide, auditor: User, noted: Path, tmp_path: Path
-) -> None:
-    decide("a")
-    decide("b")
-    heads.note_head()
-    call_command("verify_audit", heads=noted, verbosity=0, stdout=io.StringIO())
-    with connection.cursor() as cursor:
-        cursor.execute("SET session_replication_role = replica")
-        cursor.execute("DELETE FROM reviews_humanreviewrecord WHERE node_id = 'b'")
-        cursor.execute("SET session_replication_role = origin")
-    errors = io.StringIO()
-    with pytest.raises(CommandError, match="1 problems"):
-        call_command("verify_audit", heads=noted, stderr=errors, stdout=io.StringIO())
-    assert "published hashes are no longer" in errors.getvalue()
-    done = verify(export(auditor), tmp_path, "--heads", str(noted))
-    assert (done.returncode, "1 heads noted earlier" in done.stderr) == (1, True)
-    (tmp_path / "bad").write_text("x")
-    with pytest.raises(CommandError, match="line 1"):
-        call_command("verify_audit", heads=tmp_path / "bad", stdout=io.StringIO())
 
 
 # --- denied attempts ------------------------------------------------------------------------------

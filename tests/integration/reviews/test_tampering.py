@@ -50,7 +50,7 @@ def product(heads: tuple[str, ...] = ()) -> str:
     return ""
 
 
-def standalone(auditor: User, tmp_path: Path) -> str:
+def standalone(auditor: User, tmp_path: Path, *more: str) -> str:
     """What the verifier that travels with an export says is wrong."""
     client = Client()
     client.force_login(auditor)
@@ -58,7 +58,7 @@ def standalone(auditor: User, tmp_path: Path) -> str:
     file = tmp_path / "history.jsonl"
     file.write_bytes(b"".join(answer.streaming_content))  # type: ignore[arg-type]
     done = subprocess.run(
-        [sys.executable, "-I", str(VERIFIER), str(file)],
+        [sys.executable, "-I", str(VERIFIER), str(file), *more],
         capture_output=True,
         text=True,
         timeout=60,

@@ -32,7 +32,7 @@ def test_the_export_says_so_and_the_verifier_checks_it(
     record = take_back(hold, reviewer).record
     found = exports.export_of(history.records(reviewer), filters={}, user=reviewer)
     lines = list(found.lines("jsonl"))
-    assert json.loads(lines[-1])["withdraws_id"] == record.withdraws_id
+    assert json.loads(lines[-2])["withdraws_id"] == record.withdraws_id
     file = tmp_path / "history.jsonl"
     script = settings.BASE_DIR / "reviews/static/reviews/verify_history.py"
 
@@ -44,8 +44,8 @@ def test_the_export_says_so_and_the_verifier_checks_it(
         return done.returncode, done.stderr
 
     assert verdict("".join(lines)) == (0, "")
-    forged = {**json.loads(lines[-1]), "withdraws_id": None}
-    code, said = verdict("".join([*lines[:-1], json.dumps(forged) + "\n"]))
+    forged = {**json.loads(lines[-2]), "withdraws_id": None}
+    code, said = verdict("".join([*lines[:-2], json.dumps(forged) + "\n", lines[-1]]))
     assert code == 1
     assert "takes back another record" in said
     assert "withdraws_id" in next(line for line in found.lines("csv") if line.startswith("id,"))
