@@ -138,7 +138,6 @@ class DatabaseWorld(World):
             if kind:
                 self._command_decision(hold, answer, kind, user)
                 return True
-            edits = {"edits": answer.edits} if answer.edited else {}
             more: dict[str, Any] = {} if undo_seconds is None else {"undo_seconds": undo_seconds}
             decide(
                 hold_id=hold.pk,
@@ -148,15 +147,14 @@ class DatabaseWorld(World):
                 comment=answer.changes,
                 source="test",
                 **more,
-                **edits,
+                **answer.given,
             )
         except Conflict:
             return False
         return True
 
     def _command_decision(self, hold: Hold, answer: Answer, kind: str, user: User) -> None:
-        edits = {"edits": answer.edits} if answer.edited else {}
-        command = {"kind": kind, "hold": hold.pk, "approved": answer.approved, **edits}
+        command = {"kind": kind, "hold": hold.pk, "approved": answer.approved, **answer.given}
         decide_command(
             execution=hold.execution,
             command=parse_command(command),

@@ -191,7 +191,6 @@ class MemoryWorld(World):
         kind: str,
         undo_seconds: float | None,
     ) -> bool:
-        edits = {"edits": answer.edits} if answer.edited else {}
         response = cmd.CheckpointResponse if kind else cmd.ApprovalResponse
         command = response(
             hold=hold.pk,
@@ -199,7 +198,7 @@ class MemoryWorld(World):
             request_changes=bool(answer.changes),
             feedback=answer.changes,
             undo_seconds=undo_seconds or 0,
-            **edits,
+            **answer.given,
         )
         if answer.actor in model.open[hold.pk].voters:
             return False  # refused by reviews.rights, whatever the answer is

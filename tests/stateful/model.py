@@ -31,6 +31,13 @@ class Answer:
     changes: str = ""
 
     @property
+    def given(self) -> dict[str, Any]:
+        """How the answer says what it changes; an output becomes null by a field of its own."""
+        if not self.edited:
+            return {}
+        return {"set_output_null": True} if self.edits is None else {"edits": self.edits}
+
+    @property
     def decision(self) -> str:
         if self.changes:
             return "REQUEST_CHANGES"
@@ -48,7 +55,7 @@ class ModelHold:
     quorum: int
     on_timeout: str
     voters: set[str] = field(default_factory=set)
-    #: The plan has changed since it was opened.
+    #: The plan has changed since it was opened, or the context that its layer reads.
     outdated: bool = False
     #: Who decided it, while that can be taken back.
     resting: str = ""
@@ -88,6 +95,10 @@ class Model:
     signed: bool = False
     records: int = 0
     final: str = ""
+    #: Whether a plan change waits for people, and the hold with which they have just accepted one.
+    proposal: bool = False
+    accepted: str = ""
+    spared: int = 0
 
     def __post_init__(self) -> None:
         self.plans.append(self.plan)
@@ -172,6 +183,8 @@ class Model:
         if event["decision"] == "REQUEST_CHANGES":
             self._sent_back(event["task_id"])
             return
+        if hold.reason == "replan_review" and approved:
+            self.accepted = event["hold_id"]
         self._decided(hold, Verdict(approved, event["edits"], event["edited"]))
 
     def _sent_back(self, name: str) -> None:
@@ -189,6 +202,9 @@ class Model:
             self.told.verdicts[hold.task_id, hold.phase or ESCALATION] = verdict
         elif hold.reason == "layer_approval":
             self.signed = verdict.approved and not hold.outdated
+        elif hold.reason == "replan_review":
+            assert self.proposal
+            self.proposal = False
 
     def _hold_expired(self, event: Event, actor: str) -> None:
         assert event["hold_id"] in self.expiring
@@ -197,10 +213,24 @@ class Model:
             self.open[event["hold_id"]].decider == "human"
         )
 
+    def _review_spared(self, event: Event, actor: str) -> None:
+        """A rule decides in a person's stead, only where the plan says so and it is safe."""
+        task = self.plan.by_id[event["task_id"]]
+        review = task.human_review
+        assert review is not None
+        assert review.skip_when == "`true`", "nobody said that this review may be spared"
+        before = event["phase"] == "BEFORE_EXECUTION"
+        assert not (before and goes_beyond_reading(task)), "an effect is never spared its review"
+        assert not self.sent_back[task.id], "what was sent back is always reviewed"
+        assert (task.id, event["phase"]) not in self.told.verdicts, "spared what was decided"
+        self.told.verdicts[task.id, event["phase"]] = Verdict(approved=True)
+        self.spared += 1
+
     def _layer_started(self, event: Event, actor: str) -> None:
         assert not self.open, "a layer starts past an open hold"
+        assert not self.proposal, "a layer starts past a plan change that nobody decided"
         assert event["layer"] == self.layer + 1
-        if self.policy.get("hil", {}).get("enabled"):
+        if self.needs_signature(event["tasks"]):
             assert self.signed, "a layer starts without its signature"
         self.layer, self.signed = event["layer"], False
         for name in event["skips"]:
@@ -208,8 +238,12 @@ class Model:
 
     def _layer_skipped(self, event: Event, actor: str) -> None:
         assert not self.open
+        assert not self.proposal
         assert self.sent["skip_layer"]
         assert event["layer"] == self.layer + 1
+        reviewed = [name for name in event["tasks"] if _phase(self.plan.by_id[name])]
+        assert not reviewed, "a layer with reviews is skipped"
+        assert not self.needs_signature(event["tasks"]), "a layer that people sign is skipped"
         self.layer, self.signed = event["layer"], False
         self.told.passed_over |= set(event["tasks"])
         for name in event["tasks"]:
@@ -240,9 +274,18 @@ class Model:
         assert self.sent[event["cause"]]
         assert set(event["added"]) <= self.tried_tasks
         assert not event["removed"]
+        if self.policy.get("replan_review", {}).get("enabled"):
+            assert event["hold_id"] == self.accepted, "the plan changes past its review"
+        self.accepted = ""
         self.signed = False
         for hold in self.open.values():
             hold.outdated = True
+
+    def _plan_proposed(self, event: Event, actor: str) -> None:
+        assert self.sent[event["cause"]]
+        assert not self.proposal, "one plan change at a time"
+        assert self.policy["replan_review"]["enabled"]
+        self.proposal = True
 
     def _context_updated(self, event: Event, actor: str) -> None:
         for key, value in event["updates"].items():
@@ -264,6 +307,15 @@ class Model:
         self.final, self.open = status, {}
         self.told.aborted = status == "ABORTED"
 
+    def needs_signature(self, names: list[str]) -> bool:
+        """Whether the policy asks people before a layer of these tasks."""
+        hil = self.policy.get("hil", {})
+        if not hil.get("enabled"):
+            return False
+        if hil.get("approval_required", "always") == "always":
+            return True
+        return any(goes_beyond_reading(self.plan.by_id[name]) for name in names)
+
     # --- what a task may do ---------------------------------------------------------------------
 
     def may_run(self, name: str) -> None:
@@ -282,6 +334,10 @@ class Model:
         """The plan as it is now."""
         self.plan = plan
         self.plans.append(plan)
+
+
+def goes_beyond_reading(task: Any) -> bool:
+    return str(task.target).endswith(".effect")
 
 
 def _phase(task: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 INPUTS = {"yes": True, "no": False}
-KINDS = ("value", "value", "look", "look", "flaky", "fail", "ask")
+KINDS = ("value", "value", "look", "look", "effect", "flaky", "fail", "ask")
 
 
 @st.composite
@@ -53,6 +53,8 @@ def reviews(draw: st.DrawFn) -> dict[str, Any]:
     }
     if draw(st.booleans()):
         review["timeout_seconds"] = 600
+    more = [{}, {}, {"always": True}, {"skip_when": "`true`"}, {"skip_when": "`false`"}]
+    review.update(draw(st.sampled_from(more)))
     return review
 
 
@@ -84,11 +86,25 @@ def policies() -> st.SearchStrategy[dict[str, Any]]:
             {},
             {},
             {"hil": {"enabled": True}},
+            {"hil": {"enabled": True, "approval_required": "critical_only"}},
             {"per_layer_validation": True},
             {"ail": {"enabled": True, "agent": "external"}},
             {"ail": {"enabled": True, "agent": "rules", "settings": calm}},
+            {"ail": {"enabled": True, "agent": "external", "decision_points": "on_error"}},
+            {"ail": {"enabled": True, "agent": "external", "decision_points": "manual"}},
             {"per_layer_validation": True, "hil": {"enabled": True, "on_timeout": "approve"}},
         ]
     )
     ahead = st.sampled_from([{}, {"speculation": {"enabled": True}}])
-    return st.builds(lambda policy, more: {**policy, **more}, asking, ahead)
+    changes = st.sampled_from(
+        [
+            {},
+            {},
+            {"replan_review": True},
+            {"replan_review": {"enabled": True, "quorum": 2}},
+            {"replan_review": {"enabled": True, "timeout_seconds": 600, "on_timeout": "approve"}},
+        ]
+    )
+    return st.builds(
+        lambda *parts: {k: v for part in parts for k, v in part.items()}, asking, ahead, changes
+    )

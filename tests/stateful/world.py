@@ -172,9 +172,9 @@ class World(ABC):
     ) -> None:
         """A reviewer answers; whatever happens, only one answer can be recorded.
 
-        With `edits=...` the answer changes what was shown, with `changes` it is sent back with
-        these words, with `undo_seconds` it rests first.  With `nth` the process that serves it dies
-        at that crash point.
+        With `edits=...` or `set_output_null` the answer changes what was shown, with `changes` it
+        is sent back with these words, with `undo_seconds` it rests first.  With `nth` the process
+        that serves it dies at that crash point.
         """
         self.sync(model)
         answer = Answer(approved, who, edits.get("edits"), bool(edits), changes)

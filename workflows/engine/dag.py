@@ -196,6 +196,11 @@ def references(value: Any) -> Iterator[str]:
             stack.extend(item)
 
 
+def reads_context(task: ToolTask | CodeTask | CapabilityTask) -> bool:
+    """Whether the execution's context decides what a task works on, or whether it runs."""
+    return "context" in references(task.values) or "context" in (task.when or "")
+
+
 def is_reference(value: Any) -> bool:
     """Whether `value` is `{"$from": name}` or `{"$from": name, "select": expression}`."""
     return isinstance(value, dict) and "$from" in value and isinstance(value["$from"], str)

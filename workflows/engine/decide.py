@@ -9,14 +9,18 @@ from typing import Any, Literal
 
 from . import commands as cmd
 from . import events as ev
-from .dag import CapabilityTask, CodeTask, Plan, ToolTask
+from .changes import change_between
+from .dag import CapabilityTask, Plan, reads_context
 from .facts import Facts, Refused
 from .permissions import PermissionSet
+from .plan_gates import gates_of_layer, with_values
 from .policy import TriggerPhase
-from .revising import accepted, check_replan, joined, proposed, revise
+from .revising import OPEN_PROPOSAL, accepted, check_replan, joined, proposed, revise
 from .state import ExecutionState, Hold, HoldAnswer, HoldReason
 from .status import ExecutionStatus
 from .structure import Problem
+
+NOTHING_NEW = "The planner found nothing to change in the plan."
 
 __all__ = ["Facts", "Refused", "check_replan", "decide"]
 
@@ -70,7 +74,11 @@ def _given_up(command: cmd.FailExecution, state: ExecutionState) -> str:
 
 @_decide.register
 def _(command: cmd.UpdateState, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
-    return [ev.ContextUpdated(updates=command.updates)]
+    following = state.layer + 1
+    reads = following < len(facts.revision.layers) and any(
+        reads_context(task) for task in facts.revision.tasks(following)
+    )
+    return [ev.ContextUpdated(updates=command.updates, unsigns=reads)]
 
 
 @_decide.register
@@ -91,6 +99,12 @@ def _(command: cmd.SkipLayer, state: ExecutionState, facts: Facts) -> Iterable[e
         raise Refused("begun", f"Layer {wanted} has begun or does not exist.")
     if wanted in state.skips:
         raise Refused("skipped", f"Layer {wanted} will be skipped already.")
+    gates = gates_of_layer(facts.revision, wanted, facts.policy)
+    if gates:
+        raise Refused(
+            "gated",
+            f"Layer {wanted} needs {gates}, so it cannot be skipped. Decide it, or abort the run.",
+        )
     return [ev.LayerSkipRequested(layer=wanted)]
 
 
@@ -424,6 +438,8 @@ def _(command: cmd.RevisePlan, state: ExecutionState, facts: Facts) -> Iterable[
     check_replan(state, facts)
     if command.plan is None:
         return [ev.ReplanFailed(requirement=command.requirement, error=command.error)]
+    if change_between(facts.revision.plan, command.plan).is_empty:
+        return [ev.ReplanFailed(requirement=command.requirement, error=NOTHING_NEW)]
     revised = revise(
         state,
         facts,
@@ -434,7 +450,14 @@ def _(command: cmd.RevisePlan, state: ExecutionState, facts: Facts) -> Iterable[
     )
     events: list[ev.Event]
     if facts.policy.replan_review.enabled:
-        events = [proposed(facts, command, revised)]
+        events = [
+            proposed(
+                facts,
+                revised,
+                requirement=command.requirement,
+                context=command.available_context,
+            )
+        ]
     else:
         events = [*joined(command.available_context), revised]
     hold = _agent_hold(state)
@@ -480,11 +503,8 @@ def _(command: cmd.InjectTask, state: ExecutionState, facts: Facts) -> Iterable[
     plan = facts.revision.plan
     if command.task.id in plan.by_id:
         raise Refused("duplicate_task", f"There is a task {command.task.id} already.")
-    if state.proposal and command.task.id in {t["id"] for t in state.proposal.change["added"]}:
-        message = f"The plan change under review adds a task {command.task.id}."
-        raise Refused("duplicate_task", message)
-    grown = plan.model_copy(update={"tasks": (*plan.tasks, command.task)})
-    return [revise(state, facts, Plan(tasks=grown.tasks), cause="inject_task")]
+    grown = Plan(tasks=(*plan.tasks, command.task))
+    return _small_change(state, facts, grown, "inject_task", f"add the task {command.task.id}")
 
 
 @_decide.register
@@ -496,15 +516,30 @@ def _(command: cmd.ModifyArgs, state: ExecutionState, facts: Facts) -> Iterable[
     begun = {name for layer in facts.revision.layers[: state.layer + 1] for name in layer}
     if command.task_id in begun:
         raise Refused("begun", f"{command.task_id} has run, or its layer has begun.")
-    changed = _with_values(task, command.arguments)
+    changed = with_values(
+        plan, task, command.arguments, ended=facts.settled(sorted(task.needs)).keys()
+    )
     tasks = tuple(changed if each.id == task.id else each for each in plan.tasks)
-    return [revise(state, facts, Plan(tasks=tasks), cause="modify_args")]
+    return _small_change(
+        state, facts, Plan(tasks=tasks), "modify_args", f"change the inputs of {task.id}"
+    )
 
 
-def _with_values(
-    task: ToolTask | CodeTask | CapabilityTask, values: dict[str, Any]
-) -> ToolTask | CodeTask | CapabilityTask:
-    name = "arguments" if isinstance(task, ToolTask) else "inputs"
-    data = task.model_dump(mode="json", by_alias=True)
-    data[name] = {**data[name], **values}
-    return type(task).model_validate(data)
+def _small_change(
+    state: ExecutionState,
+    facts: Facts,
+    plan: Plan,
+    cause: Literal["inject_task", "modify_args"],
+    requirement: str,
+) -> list[ev.Event]:
+    """A change of the plan by a command: the next revision, or a proposal where people review it.
+
+    With `replan_review` every change of the plan is reviewed.  Otherwise an agent whose replan has
+    to wait would change the plan with `inject_task` instead.
+    """
+    if state.proposal is not None:
+        raise Refused("replan_open", OPEN_PROPOSAL)
+    revised = revise(state, facts, plan, cause=cause, requirement=requirement)
+    if not facts.policy.replan_review.enabled:
+        return [revised]
+    return [proposed(facts, revised, requirement=requirement, context={})]

@@ -324,10 +324,11 @@ class PlanRevised(_Event):
 
 
 class PlanProposed(_Event):
-    """A planner's answer that a person has to accept first; `proposal` lives in the state."""
+    """A change of the plan that a person has to accept first; `proposal` lives in the state."""
 
     kind: Literal["plan_proposed"] = "plan_proposed"
     requirement: str
+    cause: Literal["replan", "inject_task", "modify_args"] = "replan"
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -351,6 +352,8 @@ class GraphUpdateFailed(_Event):
 class ContextUpdated(_Event):
     kind: Literal["context_updated"] = "context_updated"
     updates: dict[str, Any]
+    # Whether the next layer reads the context, so that a signature for it was given for other data.
+    unsigns: bool = False
 
 
 class MessageAdded(_Event):

@@ -297,23 +297,32 @@ def _(event: ev.AgentFailed, state: ExecutionState) -> ExecutionState:
 def _(event: ev.PlanRevised, state: ExecutionState) -> ExecutionState:
     # One that was reviewed counted when it was proposed.
     replans = state.replans + (event.cause == "replan" and event.hold_id is None)
-    # A new plan has other layers: a wish to skip one by its number no longer means anything, and a
-    # signature was given for what its layer was.
+    # A new plan has other layers: a wish to skip one by its number no longer means anything.
     return changed(
-        state,
+        _unsigned(state),
         revision=event.revision,
         total_layers=event.total_layers,
         failed_leaf=state.failed_leaf or event.failed_leaf,
         replans=replans,
         skips=frozenset(),
-        approved=False,
-        holds=tuple(changed(hold, outdated=True) for hold in state.holds),
     )
 
 
 @_apply.register
+def _(event: ev.ContextUpdated, state: ExecutionState) -> ExecutionState:
+    return _unsigned(state) if event.unsigns else state
+
+
+def _unsigned(state: ExecutionState) -> ExecutionState:
+    """A signature for the next layer, given or under way, was for what is different now."""
+    holds = tuple(changed(hold, outdated=True) for hold in state.holds)
+    return changed(state, approved=False, holds=holds)
+
+
+@_apply.register
 def _(event: ev.PlanProposed, state: ExecutionState) -> ExecutionState:
-    return changed(state, proposal=event.proposal, replans=state.replans + 1)
+    replans = state.replans + (event.cause == "replan")
+    return changed(state, proposal=event.proposal, replans=replans)
 
 
 @_apply.register

@@ -108,6 +108,8 @@ def _escalation(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
         reason=gate.reason,
         task_id=task_id,
         on_reject="fail",
+        # With the permission it runs on what it asked with, whatever the context becomes meanwhile.
+        shown=task_inputs(run, task_id) if "context" in references(task.values) else None,
         opening={
             "payload": payload,
             "groups": list(review.groups),

@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from . import commands as cmd
 from . import events as ev
 from .changes import (
     DROP_WORDS,
@@ -21,14 +20,18 @@ from .changes import (
 )
 from .dag import Plan
 from .facts import Facts, Refused
+from .plan_gates import lost_gate, with_reviews
 from .state import ExecutionState, Proposal
 from .structure import Problem, structure_problems, validation_problems
+
+Cause = Literal["replan", "inject_task", "modify_args"]
+OPEN_PROPOSAL = "A plan change waits for a review; decide it first."
 
 
 def check_replan(state: ExecutionState, facts: Facts) -> None:
     """Raise Refused unless a replan may be tried now."""
     if state.proposal is not None:
-        raise Refused("replan_open", "A plan change waits for a review; decide it first.")
+        raise Refused("replan_open", OPEN_PROPOSAL)
     if state.replans >= facts.max_replans:
         raise Refused("replan_limit", f"A run is replanned at most {facts.max_replans} times.")
     if any(hold.decider == "human" for hold in state.holds):
@@ -45,21 +48,26 @@ def joined(context: dict[str, Any]) -> list[ev.Event]:
     return [ev.ContextUpdated(updates=context)] if context else []
 
 
-def proposed(facts: Facts, command: cmd.RevisePlan, revised: ev.PlanRevised) -> ev.PlanProposed:
+def proposed(
+    facts: Facts, revised: ev.PlanRevised, *, requirement: str, context: dict[str, Any]
+) -> ev.PlanProposed:
+    """The change as a proposal: the plan stays as it is until a person has accepted it."""
     change = change_between(facts.revision.plan, revised.plan)
     proposal = Proposal(
-        requirement=command.requirement,
+        requirement=requirement,
         actor=facts.actor,
         change=written(change),
-        context=command.available_context,
-        why=command.why,
+        context=context,
+        why=revised.why,
+        cause=revised.cause,
     )
     return ev.PlanProposed(
-        requirement=command.requirement,
+        requirement=requirement,
+        cause=revised.cause,
         added=revised.added,
         removed=revised.removed,
         changed=revised.changed,
-        why=command.why,
+        why=revised.why,
         proposal=proposal,
     )
 
@@ -83,7 +91,7 @@ def accepted(
         state,
         facts,
         changed_plan(facts.revision.plan, left),
-        cause="replan",
+        cause=proposal.cause,
         requirement=proposal.requirement,
         why={name: reasons for name, reasons in proposal.why.items() if name not in gone},
         hold_id=hold_id,
@@ -113,11 +121,16 @@ def revise(
     facts: Facts,
     plan: Plan,
     *,
-    cause: Literal["replan", "inject_task", "modify_args"],
+    cause: Cause,
     requirement: str = "",
     why: dict[str, Any] | None = None,
     hold_id: str | None = None,
 ) -> ev.PlanRevised:
+    """The next revision.
+
+    Raises Refused for a plan that changes tasks that have begun, that cannot be run, or that would
+    lose a review.
+    """
     old = facts.revision
     problems = structure_problems(plan)
     begun = [name for layer in old.layers[: state.layer + 1] for name in layer]
@@ -126,6 +139,10 @@ def revise(
         raise Refused("begun", f"A new plan must keep what has begun: {', '.join(lost)}.")
     if problems:
         raise Refused("invalid_plan", problems[0].message, problems)
+    plan = _reviewed(old.plan, plan)
+    gate = lost_gate(old.plan, plan, begun)
+    if gate:
+        raise Refused("gated", gate)
     revised = old.revised(plan, begun=state.layer + 1)
     before, after = old.plan.by_id, plan.by_id
     return ev.PlanRevised(
@@ -142,6 +159,14 @@ def revise(
         plan=plan,
         layers=revised.layers,
     )
+
+
+def _reviewed(old: Plan, plan: Plan) -> Plan:
+    """The plan, with reviews for those of its new and changed tasks that need one."""
+    known = old.by_id
+    fresh = [task for task in plan.tasks if known.get(task.id) != task]
+    becomes = {task.id: task for task in with_reviews(old, fresh)}
+    return Plan(tasks=tuple(becomes.get(task.id, task) for task in plan.tasks))
 
 
 def _uncovers_failure(facts: Facts, plan: Plan, begun: list[str]) -> bool:

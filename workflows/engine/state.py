@@ -146,6 +146,7 @@ class Proposal:
     change: dict[str, Any]
     context: dict[str, Any] = field(default_factory=dict)
     why: dict[str, Any] = field(default_factory=dict)
+    cause: Literal["replan", "inject_task", "modify_args"] = "replan"
 
 
 @dataclass(frozen=True, slots=True)

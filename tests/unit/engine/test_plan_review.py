@@ -14,6 +14,7 @@ from workflows.engine.commands import (
     Continue,
     ExpireHold,
     InjectTask,
+    ModifyArgs,
     Replan,
 )
 from workflows.engine.dag import Plan, ToolTask
@@ -222,12 +223,49 @@ def test_no_other_command_passes_it(command: object) -> None:
     assert world.done == {"a"}
 
 
-def test_a_task_of_the_same_name_is_refused_while_the_change_waits() -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        InjectTask(task=task("x")),
+        InjectTask(task=task("mine", "a")),
+        ModifyArgs(task_id="b", arguments={"value": "other"}),
+    ],
+    ids=["inject the same", "inject another", "modify"],
+)
+def test_no_other_change_of_the_plan_comes_in_while_one_waits(command: object) -> None:
     world = asked()
-    with pytest.raises(Refused, match="adds a task x"):
-        world.tell(InjectTask(task=task("x")))
-    world.tell(InjectTask(task=task("mine", "a"))).answer()
-    assert world.done == {"a", "b", "x", "y", "z", "lone", "mine"}
+    with pytest.raises(Refused) as refused:
+        world.tell(command)
+    assert refused.value.code == "replan_open"
+    assert world.answer().done == {"a", "b", "x", "y", "z", "lone"}
+
+
+@pytest.mark.parametrize(
+    ("command", "plan"),
+    [
+        (InjectTask(task=task("mine", "a")), {"a", "b", "mine"}),
+        (ModifyArgs(task_id="b", arguments={"value": "other"}), {"a", "b"}),
+    ],
+    ids=["inject", "modify"],
+)
+@pytest.mark.parametrize("approved", [True, False])
+def test_a_change_by_a_command_is_reviewed_like_a_replan(
+    command: object, plan: set[str], approved: bool
+) -> None:
+    """Otherwise an agent whose replan has to wait would change the plan by another command."""
+    world = World({"per_layer_validation": True, **REVIEW}).work()
+    world.tell(command).work()
+    (hold,) = world.state.holds
+    assert (hold.reason, world.done) == (HoldReason.LAYER_VALIDATION, {"a"})
+    world.tell(Continue()).work()
+    (hold,) = world.state.holds
+    assert (hold.reason, world.done) == (HoldReason.REPLAN_REVIEW, {"a"})
+    world.answer(approved=approved)
+    assert world.plan == (plan if approved else {"a", "b"})
+    value = world.journal.executions[world.id].settled["b"].output
+    changed = approved and isinstance(command, ModifyArgs)
+    assert value == ("other" if changed else "b")
+    assert world.state.replans == 0
 
 
 def test_an_abort_ends_it() -> None:

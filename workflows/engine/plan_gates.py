@@ -1,0 +1,142 @@
+"""Which reviews a plan asks for, and whether a change of the plan would lose one.
+
+Everything that changes a plan passes `revising.revise`, and everything that skips a layer asks
+`gates_of_layer`.  Both end here, so that no command removes a review, loosens it, or lets a task
+run without a decision that it waits for in the plan as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import networkx as nx
+
+from .dag import CapabilityTask, CodeTask, Plan, Revision, ToolTask, references
+from .moves import approval_due, is_critical
+from .policy import Policy, ReviewPolicy, TriggerPhase
+
+Spec = ToolTask | CodeTask | CapabilityTask
+
+
+def is_reviewed(task: Spec) -> bool:
+    """Whether a person reviews the task, before or after it runs."""
+    return task.human_review is not None and task.human_review.enabled
+
+
+def gates_of_layer(revision: Revision, layer: int, policy: Policy) -> str:
+    """The decisions of people that a layer needs, in words; "" when it needs none."""
+    reviewed = [task.id for task in revision.tasks(layer) if is_reviewed(task)]
+    found = [f"the review of {name}" for name in reviewed]
+    if approval_due(revision, layer, policy):
+        found.insert(0, "an approval of the layer")
+    return " and ".join(found)
+
+
+# --- changes of a plan ----------------------------------------------------------------------------
+
+
+def with_values(plan: Plan, task: Spec, values: dict[str, Any], ended: Collection[str]) -> Spec:
+    """The task with `values` laid over its inputs.
+
+    A value that is replaced may have been the only reference to another task.  The task goes on
+    waiting for that one, unless it is in `ended` and no review decides what happens after it.
+    """
+    name = "arguments" if isinstance(task, ToolTask) else "inputs"
+    data = task.model_dump(mode="json", by_alias=True)
+    data[name] = {**data[name], **values}
+    lost = sorted(task.needs - type(task).model_validate(data).needs)
+    kept = [need for need in lost if need not in ended or reviews_behind(plan, [need])]
+    data["depends_on"] = [*data["depends_on"], *kept]
+    return type(task).model_validate(data)
+
+
+def with_reviews(plan: Plan, tasks: Iterable[Spec]) -> tuple[Spec, ...]:
+    """Tasks that join or change a plan, reviewed as the plan reviews others of their kind.
+
+    A task that goes beyond reading takes over the review of a task of `plan` with the same target.
+    Otherwise a second task would do without a review what the first one needs a review for.
+    """
+    reviewed = [each for each in plan.tasks if is_reviewed(each)]
+    return tuple(_with_review(task, reviewed) for task in tasks)
+
+
+def _with_review(task: Spec, reviewed: list[Spec]) -> Spec:
+    if not (is_critical(task) or isinstance(task, CodeTask)):
+        return task
+    wanted = [
+        each.human_review
+        for each in reviewed
+        if each.target == task.target and each.id != task.id and each.human_review is not None
+    ]
+    if not wanted or task.human_review in wanted:
+        return task
+    return task.model_copy(update={"human_review": max(wanted, key=_strictness)})
+
+
+def _strictness(review: ReviewPolicy) -> tuple[bool, bool, bool, int]:
+    """Orders reviews of one kind of task from the loosest to the strictest."""
+    return review.always, not review.spares, review.on_timeout != "approve", review.quorum
+
+
+def lost_gate(old: Plan, new: Plan, begun: Collection[str]) -> str:
+    """Why the change from `old` to `new` would lose a review, in words; "" when it loses none.
+
+    Tasks in `begun` cannot change; the caller checks that.
+    """
+    for task in old.tasks:
+        after = new.by_id.get(task.id)
+        if task.id in begun or after == task:
+            continue
+        problem = _removed(task) if after is None else _changed(old, new, task, after)
+        if problem:
+            return problem
+    return ""
+
+
+def _removed(task: Spec) -> str:
+    return f"{task.id} has a review, so it cannot be removed." if is_reviewed(task) else ""
+
+
+def _changed(old: Plan, new: Plan, before: Spec, after: Spec) -> str:
+    if is_reviewed(before) and _without_values(before) != _without_values(after):
+        return f"{before.id} has a review, so only its inputs can be changed."
+    lost = reviews_behind(old, before.needs) - reviews_behind(new, after.needs)
+    if lost:
+        names = ", ".join(sorted(lost))
+        return f"{before.id} waits for the review of {names}, and would not wait for it any more."
+    for key, value in before.values.items():
+        source = _approved_source(old, value)
+        if source and after.values.get(key) != value:
+            return (
+                f"{key} of {before.id} is the reviewed output of {source}; it cannot be replaced."
+            )
+    return ""
+
+
+def _without_values(task: Spec) -> dict[str, Any]:
+    data = task.model_dump(mode="json", by_alias=True, exclude={"arguments", "inputs"})
+    return {**data, "depends_on": sorted(data["depends_on"])}
+
+
+def _behind(plan: Plan, names: Iterable[str]) -> set[str]:
+    """These tasks and every task that they wait for, directly or not."""
+    found: set[str] = set()
+    for name in names:
+        if name not in found:
+            found |= {name, *nx.ancestors(plan.graph, name)}
+    return found
+
+
+def reviews_behind(plan: Plan, names: Iterable[str]) -> set[str]:
+    return {name for name in _behind(plan, names) if is_reviewed(plan.by_id[name])}
+
+
+def _approved_source(plan: Plan, value: Any) -> str:
+    """The task whose output a reviewer approves, where `value` is made of it; "" for none."""
+    direct = [name for name in references(value) if name in plan.by_id]
+    for name in sorted(_behind(plan, direct)):
+        review = plan.by_id[name].human_review
+        if review and review.enabled and review.trigger_phase is TriggerPhase.AFTER_EXECUTION:
+            return name
+    return ""
