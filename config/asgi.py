@@ -26,6 +26,7 @@ from config.sockets import BrowserOriginValidator  # noqa: E402
 from reviews.routing import websocket_urlpatterns  # noqa: E402
 from workflows import heap  # noqa: E402
 from workflows.mcp.gateway import http_app  # noqa: E402
+from workflows.parent_death import end_with_starter  # noqa: E402
 
 http = lending(django)
 mcp = http_app()
@@ -54,5 +55,6 @@ if "daphne.server" in sys.modules:
     bound_daphne()
 
 if settings.HOLDPOINT_ROLE == "web":
+    end_with_starter()
     get_resolver().url_patterns  # noqa: B018 - every view is loaded now, not by the first visitor
     heap.settle()

@@ -10,7 +10,6 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import django_rq
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.http import Http404, HttpRequest, HttpResponse
@@ -20,7 +19,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from redis.exceptions import RedisError
-from rq.worker_registration import get_keys
 
 from workflows import dispatch, heartbeat, selectors
 from workflows.measuring import LAYER_BUCKETS, RESUME_BUCKETS
@@ -119,8 +117,8 @@ class Everything:
         if age is not None:
             words = "Seconds since the sweeper's last round."
             yield GaugeMetricFamily("holdpoint_sweeper_age_seconds", words, value=age)
-        workers = len(get_keys(connection=django_rq.get_connection("default")))
-        yield GaugeMetricFamily("holdpoint_workers", "Worker processes.", value=workers)
+        workers = heartbeat.reported("workers", fresh_seconds=30)
+        yield GaugeMetricFamily("holdpoint_workers", "Live worker processes.", value=workers)
         sockets = heartbeat.reported("sockets")
         yield GaugeMetricFamily("holdpoint_sockets", "Open sockets.", value=sockets)
 

@@ -22,6 +22,7 @@ from config.supervision.plan import Plan, read_plan
 from config.supervision.prepare import answers, deadline, prepare
 
 TICK = 0.3  # seconds between two looks at the children
+REMEMBER_SECONDS = 5.0  # between two notes of every process that is ours
 STOP_SECONDS = 10.0
 
 
@@ -33,14 +34,16 @@ class Supervisor:
         self._console = console
         self._stopping = threading.Event()
         self._children: list[Child] = []
+        self._remembered = 0.0
 
     def run(self) -> None:
         """Blocks until SIGINT or SIGTERM; raises `StartRefused` or `EmbeddedError`."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._stop)
         with only_one(self._plan.home):
-            if end_leftovers(self._plan.home):
-                self._console.say("ended the processes of an earlier start that was killed")
+            ended = end_leftovers(self._plan.home)
+            if ended:
+                self._console.say(f"ended what an earlier start that was killed had left: {ended}")
             check_port(self._plan.host, self._plan.port)
             try:
                 self._start()
@@ -95,7 +98,8 @@ class Supervisor:
         before = [child.pid for child in self._children]
         for child in self._children:
             child.keep_alive()
-        if before != [child.pid for child in self._children]:
+        changed = before != [child.pid for child in self._children]
+        if changed or time.monotonic() - self._remembered > REMEMBER_SECONDS:
             self._remember()
 
     def _repair_servers(self) -> None:
@@ -109,7 +113,9 @@ class Supervisor:
             self._stopping.wait(5)
 
     def _remember(self) -> None:
-        remember(self._plan.home, [child.pid for child in self._children if child.pid is not None])
+        """Note every process that is ours, for a start after we were killed."""
+        self._remembered = time.monotonic()
+        remember(self._plan.home, [pid for child in self._children for pid in child.family()])
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         if not self._stopping.is_set():

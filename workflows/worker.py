@@ -6,28 +6,42 @@ it into Redis as well, eight round trips per job; at the length of our jobs that
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import socket
 import sys
 import time
 import traceback
+from contextlib import suppress
 from typing import Any, cast
 
+import psutil
 from django.db import connections
 from django.utils.module_loading import import_string
 from redis import Redis
 from redis.client import Pipeline
+from redis.exceptions import RedisError
 from rq import Queue
 from rq.job import Job
 from rq.utils import now
-from rq.worker import SimpleWorker, WorkerStatus
+from rq.worker import BaseWorker, SimpleWorker, WorkerStatus
+from rq.worker_pool import WorkerData, WorkerPool
 from structlog.contextvars import bound_contextvars
 
 from . import background, dispatch, tracing
 from .catalogue import listen
+from .heartbeat import report
 from .mcp.client import close_pool
+from .parent_death import end_with
+from .programs import clear_sandbox
 
 #: Seconds between two looks at Redis for what only people ask: are workers suspended, what is
 #: this one at, how many jobs has it done.
 NOTED_EVERY = 1.0
+#: Seconds between two reports of a pool about how many workers it has; config.metrics counts those
+#: of the last 30: a look at many workers takes RQ a tenth of a second each.
+REPORTED_EVERY = 5.0
+WORKERS = "workers"
 
 
 class Hint(Job):
@@ -122,9 +136,59 @@ class EngineWorker(SimpleWorker):
             super().check_for_suspension(burst)
 
     def work(self, *args: Any, **options: Any) -> bool:
+        pool = multiprocessing.parent_process()
+        if pool is not None and pool.pid is not None:
+            end_with(pool.pid)
+        # What a killed worker has left is ended by the one that takes its place.
+        clear_sandbox()
+        # Nothing is scheduled through RQ, whose scheduler would be one more process per worker.
+        options["with_scheduler"] = False
         listen()
         try:
             return super().work(*args, **options)
         finally:
             close_pool()
             background.shutdown()
+
+
+class EnginePool(WorkerPool):
+    """A pool that says how many workers it has, and strikes dead ones off RQ's list."""
+
+    _reported = float("-inf")
+
+    def start(self, *args: Any, **options: Any) -> None:
+        with suppress(RedisError):
+            self._strike_off_earlier()
+        try:
+            super().start(*args, **options)
+        finally:
+            self._report(0)
+
+    def check_workers(self, respawn: bool = True) -> None:  # noqa: FBT001, FBT002 - RQ's
+        """Called by RQ every second."""
+        super().check_workers(respawn)
+        if time.monotonic() - self._reported > REPORTED_EVERY:
+            self._reported = time.monotonic()
+            self._report(self.number_of_active_workers)
+
+    def handle_dead_worker(self, worker_data: WorkerData) -> None:
+        """RQ itself would go on listing a killed worker for eight minutes."""
+        super().handle_dead_worker(worker_data)
+        key = f"{self.worker_class.redis_worker_namespace_prefix}{worker_data.name}"
+        with suppress(RedisError):
+            self._strike_off(self.worker_class.find_by_key(key, connection=self.connection))
+
+    def _strike_off_earlier(self) -> None:
+        """Workers of this machine whose pool was killed with them."""
+        for worker in self.worker_class.all(connection=self.connection):
+            mine = worker.hostname == socket.gethostname()
+            if mine and worker.pid is not None and not psutil.pid_exists(worker.pid):
+                self._strike_off(worker)
+
+    def _strike_off(self, worker: BaseWorker | None) -> None:
+        if worker is not None:
+            worker.register_death()  # type: ignore[no-untyped-call]
+
+    def _report(self, number: int) -> None:
+        with suppress(RedisError):
+            report(WORKERS, f"{socket.gethostname()}:{os.getpid()}", number)

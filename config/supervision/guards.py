@@ -4,7 +4,6 @@ import contextlib
 import fcntl
 import json
 import os
-import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from config.embedded.processes import is_alive, wait_until
+from config.supervision.family import Family, kill_all
 
 
 class StartRefused(RuntimeError):
@@ -58,29 +58,36 @@ def remember(home: Path, pids: list[int]) -> None:
     for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):
             rows.append([pid, psutil.Process(pid).create_time()])
-    (home / "children.json").write_text(json.dumps(rows), encoding="ascii")
+    # Whole or not at all: we may be killed in the middle of it.
+    half = home / "children.json.new"
+    half.write_text(json.dumps(rows), encoding="ascii")
+    half.replace(home / "children.json")
 
 
-def end_leftovers(home: Path) -> int:
-    """Ends children of a supervisor that was killed; how many there were.
+def end_leftovers(home: Path) -> str:
+    """Ends processes of a supervisor that was killed; names those that there were, or "".
 
-    The time of their start is compared, so that a pid given to somebody else is left alone.
+    Those that stay for five seconds after SIGTERM are killed. The time of their start is compared,
+    so that a pid given to another process is left alone.
     """
     path = home / "children.json"
     try:
         rows = json.loads(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
-        return 0
+        return ""
     left = [process for process in (_same_process(*row) for row in rows) if process is not None]
+    families = [Family(process.pid) for process in left]
+    for family in families:
+        family.look()
     for process in left:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.terminate()
     wait_until(lambda: not any(is_alive(process) for process in left), 5)
-    for process in left:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+    killed = kill_all(process for process in left if is_alive(process))
+    killed = ", ".join(filter(None, [killed, *(family.end(0) for family in families)]))
     path.unlink()
-    return len(left)
+    count = f"{len(left)} processes" if len(left) > 1 else "1 process" if left else ""
+    return f"{count}; had to kill {killed}" if killed else count
 
 
 def _same_process(pid: int, created: float) -> psutil.Process | None:

@@ -9,6 +9,7 @@ from config.embedded import EmbeddedServers
 from config.env import env_int, env_path, env_str
 from config.paths import BASE_DIR, DEFAULT_HOME
 from config.supervision.guards import StartRefused
+from workflows import parent_death
 
 MANAGE = [sys.executable, str(BASE_DIR / "manage.py")]
 
@@ -50,6 +51,8 @@ def read_plan() -> Plan:
     home = env_path("HOLDPOINT_HOME", DEFAULT_HOME)
     env = dict(os.environ) | {"HOLDPOINT_HOME": str(home), "PYTHONUNBUFFERED": "1"}
     env.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.dev")
+    # No process that is started with this environment outlives us.
+    env[parent_death.VARIABLE] = str(os.getpid())
     given = [name for name in ("DATABASE_URL", "REDIS_URL") if _given(name)]
     if len(given) == 1:
         raise StartRefused(

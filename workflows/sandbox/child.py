@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, Literal
 
-from . import landlock
+from . import landlock, reaper
 
 Stream = Literal["stdout", "stderr", "audit"]
 
@@ -87,6 +87,7 @@ class Child:
             self._audit.close()
             self._selector.close()
             raise
+        reaper.watch(self._process.pid, group=True)
         limits.apply(self._process.pid)
         self._watch()
 
@@ -166,7 +167,10 @@ class Child:
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
+            reaper.forget(self._process.pid)
             self._process.wait()
+        else:
+            reaper.forget(self._process.pid)
         self._selector.close()
         for stream in (*self._pipes(), self._audit):
             with contextlib.suppress(OSError):

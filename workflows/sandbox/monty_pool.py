@@ -17,7 +17,7 @@ from typing import Final
 from pydantic_monty import Monty, MontySession, ResourceLimits
 from pydantic_monty._binary import find_monty_binary
 
-from . import landlock
+from . import landlock, reaper
 from .denials import failed
 
 _LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/nix/store", "/etc/ld.so.cache")
@@ -82,10 +82,16 @@ def session(limits: ResourceLimits, patience: float) -> Iterator[MontySession]:
         except TimeoutError:
             if time.monotonic() >= waiting_until:
                 raise failed("No sandbox worker became free in time") from None
+    pid = opened.worker_pid
     try:
-        _limit(opened.worker_pid)
+        if pid is not None:
+            # An idle worker ends with the pipe to this process, a busy one does not look at it.
+            reaper.watch(pid, group=False)
+        _limit(pid)
         yield opened
     finally:
+        if pid is not None:
+            reaper.forget(pid)
         opened.__exit__(None, None, None)
 
 

@@ -94,12 +94,45 @@ def test_a_child_told_to_stop_is_gone_with_its_own_children(output: io.StringIO)
     assert child._process.returncode is not None
 
 
+def test_what_a_killed_child_left_is_killed_before_it_is_started_again(
+    output: io.StringIO,
+) -> None:
+    with running(HAS_A_CHILD, output) as child:
+        assert says(output, "child ")
+        grandchild = psutil.Process(int(output.getvalue().split()[-1]))
+        os.kill(child.pid, signal.SIGKILL)
+
+        def noticed() -> bool:
+            child.keep_alive()
+            return "ended with -9" in output.getvalue()
+
+        assert wait_until(noticed, 10)
+        assert not is_alive(grandchild)
+        assert "killed what it had left: python" in output.getvalue()
+        assert child.restarts == 0
+
+
+def test_what_left_the_session_of_a_killed_child_is_killed_too(
+    output: io.StringIO, monkeypatch
+) -> None:
+    monkeypatch.setattr(child_module, "LOOK_SECONDS", 0)
+    code = HAS_A_CHILD.replace("])", "], start_new_session=True)")
+    with running(code, output) as child:
+        assert says(output, "child ")
+        grandchild = psutil.Process(int(output.getvalue().split()[-1]))
+        child.keep_alive()
+        assert set(child.family()) == {child.pid, grandchild.pid}
+        os.kill(child.pid, signal.SIGKILL)
+        assert wait_until(lambda: (child.keep_alive(), not is_alive(grandchild))[1], 10)
+
+
 def test_a_child_that_ignores_sigterm_is_killed_at_the_deadline(output: io.StringIO) -> None:
     with running(IGNORES_SIGTERM, output) as child:
         assert says(output, "up")
         child.ask_to_stop()
         child.wait(time.monotonic() + 0.2)
         assert child._process.returncode == -signal.SIGKILL
+        assert "did not stop in time and was killed" in output.getvalue()
 
 
 def test_one_home_has_one_supervisor(tmp_path: Path) -> None:
@@ -125,14 +158,27 @@ def test_children_of_a_killed_supervisor_are_ended(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", STAYS], start_new_session=True,
                           stdout=subprocess.DEVNULL) as orphan:  # fmt: skip
         remember(tmp_path, [orphan.pid])
-        assert end_leftovers(tmp_path) == 1
+        assert end_leftovers(tmp_path) == "1 process"
         assert orphan.wait(5) < 0
-    assert end_leftovers(tmp_path) == 0
+    assert end_leftovers(tmp_path) == ""
+
+
+def test_an_orphan_that_ignores_sigterm_is_killed_with_its_session(tmp_path: Path) -> None:
+    code = IGNORES_SIGTERM.replace("print(", HAS_A_CHILD.replace("p.wait()", "print("))
+    with subprocess.Popen([sys.executable, "-c", code], start_new_session=True, text=True,
+                          stdout=subprocess.PIPE) as orphan:  # fmt: skip
+        assert orphan.stdout is not None
+        below = psutil.Process(int(orphan.stdout.readline().split()[-1]))
+        assert orphan.stdout.readline() == "up\n"
+        remember(tmp_path, [orphan.pid])
+        assert end_leftovers(tmp_path).startswith("1 process; had to kill python")
+        assert orphan.wait(5) == -signal.SIGKILL
+    assert wait_until(lambda: not is_alive(below), 5)
 
 
 def test_a_pid_given_to_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "children.json").write_text(f"[[{os.getpid()}, 1.0], [99999999, 1.0]]")
-    assert end_leftovers(tmp_path) == 0
+    assert end_leftovers(tmp_path) == ""
 
 
 @pytest.mark.parametrize("name", ["DATABASE_URL", "REDIS_URL"])

@@ -65,6 +65,18 @@ def test_after_kill_9_of_the_owner(journal: Journal, flags: tuple[str, ...]) -> 
     until(_all_gone(journal), "server and helper end with their owner")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's signal at a parent's end")
+def test_after_kill_9_of_the_guard(journal: Journal) -> None:
+    owner = _start(journal, "wait", "--stubborn")
+    [guard] = psutil.Process(owner.pid).children()
+    guard.kill()
+    try:
+        until(_all_gone(journal), "the server ends with its guard")
+    finally:
+        owner.kill()
+        owner.wait()
+
+
 def test_after_kill_9_of_an_owner_whose_child_holds_the_pipe(journal: Journal) -> None:
     owner = _start(journal, "fork")
     owner.send_signal(signal.SIGKILL)

@@ -10,12 +10,11 @@ import django_rq
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection, connections
 from rq.serializers import JSONSerializer
-from rq.worker_pool import WorkerPool
 
 from workflows import conf, heap
 from workflows.dispatch import QUEUES
 from workflows.programs import clear_sandbox
-from workflows.worker import EngineWorker, Hint
+from workflows.worker import EnginePool, EngineWorker, Hint
 
 
 class Command(BaseCommand):
@@ -36,7 +35,7 @@ class Command(BaseCommand):
         connections.close_all()
         clear_sandbox()
         heap.settle()
-        WorkerPool(
+        EnginePool(
             # In this order: work ahead and learning wait while any execution does.
             list(QUEUES),
             connection=django_rq.get_connection("default"),

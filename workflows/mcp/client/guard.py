@@ -8,6 +8,7 @@ whenever the owner closes it or dies, however it dies.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import signal
@@ -27,6 +28,10 @@ LOOK_SECONDS = 1.0
 _HANG_UP = getattr(select, "POLLRDHUP", 0)
 
 
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
+
+
 def main(command: list[str]) -> int:
     """Run `command` until it or its owner ends, then kill the group; 127 if it cannot start."""
     owner = os.getppid()
@@ -37,7 +42,12 @@ def main(command: list[str]) -> int:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     try:
-        server = subprocess.Popen(command, close_fds=True)  # noqa: S603 - that is its purpose
+        server = subprocess.Popen(  # noqa: S603 - that is its purpose
+            command,
+            close_fds=True,
+            # The guard has one thread, so nothing can be locked between fork and exec.
+            preexec_fn=_end_with_guard,
+        )
     except OSError as error:
         sys.stderr.write(f"cannot start {command[0]!r}: {error.strerror}\n")
         return 127
@@ -56,6 +66,12 @@ def main(command: list[str]) -> int:
     finally:
         os.killpg(0, signal.SIGKILL)
     return 0
+
+
+def _end_with_guard() -> None:
+    """In the server, before it begins: have it killed if somebody kills the guard (Linux)."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, *map(ctypes.c_ulong, (signal.SIGKILL, 0, 0, 0)))
 
 
 def _release_stdout() -> None:

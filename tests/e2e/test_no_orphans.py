@@ -1,0 +1,171 @@
+"""`kill -9` of every kind of process of a running product: what is left a few seconds later."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from config.embedded.processes import is_alive, wait_until
+from tests.e2e.product import Product, running_product
+
+DATABASES = {"postgres", "redis-server"}
+GONE_SECONDS = 8
+BACK_SECONDS = 60
+#: A program without end in each language of the sandbox.
+ENDLESS = (
+    ("typescript", "while (true) {}\nreturn 0"),
+    ("python", "while True:\n    pass"),
+)
+
+
+@pytest.fixture(scope="module")
+def product() -> Iterator[Product]:
+    with running_product(HOLDPOINT_WORKERS="2", HOLDPOINT_CATALOGUE_SECONDS="2") as running:
+        yield running
+
+
+def everything(product: Product) -> list[psutil.Process]:
+    """All processes of the product but the databases and the supervisor."""
+    found = psutil.Process(product.process.pid).children(recursive=True)
+    return [each for each in found if name(each) not in DATABASES]
+
+
+def name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def below(process: psutil.Process) -> list[psutil.Process]:
+    return [process, *process.children(recursive=True)]
+
+
+def supervised(product: Product, what: str) -> list[psutil.Process]:
+    """The supervisor's own children whose command names `what`."""
+    found = psutil.Process(product.process.pid).children()
+    return [each for each in found if what in command(each)]
+
+
+def workers(product: Product) -> list[psutil.Process]:
+    return [
+        each
+        for pool in supervised(product, "run_workers")
+        for each in pool.children()
+        if "run_workers" in command(each)
+    ]
+
+
+def busy(product: Product, names: set[str]) -> list[psutil.Process]:
+    """Sandboxed programs that are at work."""
+    return [
+        each
+        for worker in workers(product)
+        for each in worker.children()
+        if name(each) in names and each.cpu_times().user > 0.3
+    ]
+
+
+def run_for_ever(product: Product, seconds: int = 120) -> None:
+    """Start a run with an endless program in each language, and wait until both are at work."""
+    tasks = [
+        {"id": language, "type": "code_execution", "language": language, "code": code,
+         "timeout_seconds": seconds}
+        for language, code in ENDLESS
+    ]  # fmt: skip
+    start = "from workflows.services import start_execution"
+    product.manage(
+        "shell",
+        "-v",
+        "0",
+        "-c",
+        f"{start}; start_execution(actor=None, plan={{'tasks': {tasks!r}}})",
+    )
+    wait(lambda: {name(each) for each in busy(product, {"deno", "monty"})} == {"deno", "monty"})
+
+
+def wait(condition: Callable[[], bool], seconds: float = BACK_SECONDS) -> None:
+    def safely() -> bool:
+        try:
+            return condition()
+        except psutil.NoSuchProcess:
+            return False
+
+    assert wait_until(safely, seconds)
+
+
+def kill(process: psutil.Process) -> list[psutil.Process]:
+    """Kill it; what is left of it and of all that was below it, a few seconds later."""
+    family = below(process)
+    os.kill(process.pid, signal.SIGKILL)
+    wait_until(lambda: not any(map(is_alive, family)), GONE_SECONDS)
+    return [each for each in family if is_alive(each)]
+
+
+def is_whole(product: Product) -> bool:
+    """One of each kind, and two workers: none missing, none too many."""
+    kinds = ("daphne", "run_workers", "run_sweeper")
+    return all(len(supervised(product, kind)) == 1 for kind in kinds) and len(workers(product)) == 2
+
+
+def test_a_killed_worker_takes_its_programs_along(product: Product) -> None:
+    wait(lambda: is_whole(product))
+    run_for_ever(product)
+    programs = busy(product, {"deno", "monty"})
+    for worker in {program.parent().pid for program in programs}:
+        assert kill(psutil.Process(worker)) == []
+    wait(lambda: is_whole(product))
+
+
+def test_a_killed_pool_takes_its_workers_along(product: Product) -> None:
+    run_for_ever(product)
+    [pool] = supervised(product, "run_workers")
+    assert len(below(pool)) > 5
+    assert kill(pool) == []
+    wait(lambda: is_whole(product))
+
+
+@pytest.mark.parametrize("what", ["run_sweeper", "daphne"])
+def test_a_killed_process_takes_its_mcp_servers_along(product: Product, what: str) -> None:
+    [process] = supervised(product, what)
+    assert kill(process) == []
+    wait(lambda: is_whole(product))
+
+
+def test_a_killed_mcp_server_leaves_no_helper_and_a_killed_guard_no_server(
+    product: Product,
+) -> None:
+    def guards() -> list[psutil.Process]:
+        found = [each for each in everything(product) if "guard.py" in command(each)]
+        return [each for each in found if each.children()]
+
+    wait(lambda: len(guards()) >= 1)
+    guard = guards()[0]
+    [server] = guard.children()
+    family = below(guard)
+    os.kill(server.pid, signal.SIGKILL)
+    assert wait_until(lambda: not any(map(is_alive, family)), GONE_SECONDS), family
+    wait(lambda: len(guards()) >= 1)
+    assert kill(guards()[0]) == []
+    wait(lambda: is_whole(product))
+
+
+def test_a_killed_supervisor_takes_everything_but_the_databases_along(product: Product) -> None:
+    run_for_ever(product)
+    family = everything(product)
+    assert len(family) > 8
+    os.kill(product.process.pid, signal.SIGKILL)
+    product.process.wait()
+    wait_until(lambda: not any(map(is_alive, family)), GONE_SECONDS)
+    assert [command(each) for each in family if is_alive(each)] == []
+    assert product.servers.postgres.process() is not None
+    assert product.servers.redis.process() is not None
