@@ -28,6 +28,8 @@ PERMISSION_SETS = ("minimal", "readonly", "filesystem", "network-api", "mcp-stan
 
 #: Up to which set the members of a group may grant; `*` is every group that is not named.
 GRANT_CEILINGS = ("reviewer:mcp-standard", "admin:trusted", "*:mcp-standard")
+#: Up to which set the members of a group may choose a task's permission set in a plan.
+START_CEILINGS = ("admin:trusted", "operator:trusted", "*:mcp-standard")
 
 #: A person who starts a plan of their own does not approve it.
 POLICY_FLOOR = {"four_eyes": True}
@@ -140,6 +142,9 @@ def _sandbox(home: Path) -> dict[str, Any]:
         "sandbox_landlock": _landlock_mode(),
         "sandbox_allow_root": env_bool("HOLDPOINT_SANDBOX_ALLOW_ROOT", default=False),
         "grant_ceilings": grant_ceilings(env_list("HOLDPOINT_GRANT_CEILINGS", GRANT_CEILINGS)),
+        "start_ceilings": grant_ceilings(
+            env_list("HOLDPOINT_START_CEILINGS", START_CEILINGS), "HOLDPOINT_START_CEILINGS"
+        ),
     }
 
 
@@ -151,16 +156,16 @@ def _landlock_mode() -> str:
     return "on" if env_bool(name, default=True) else "off"
 
 
-def grant_ceilings(entries: Sequence[str]) -> dict[str, str]:
+def grant_ceilings(
+    entries: Sequence[str], setting: str = "HOLDPOINT_GRANT_CEILINGS"
+) -> dict[str, str]:
     """`group:set` entries as a table; ImproperlyConfigured for a set that does not exist."""
     table: dict[str, str] = {}
     for entry in entries:
         group, _, ceiling = entry.partition(":")
         if not group or ceiling not in PERMISSION_SETS:
             known = ", ".join(PERMISSION_SETS)
-            message = (
-                f"HOLDPOINT_GRANT_CEILINGS: {entry!r} is not GROUP:SET, the set one of {known}."
-            )
+            message = f"{setting}: {entry!r} is not GROUP:SET, the set one of {known}."
             raise ImproperlyConfigured(message)
         table[group] = ceiling
     return table

@@ -94,6 +94,11 @@ def grant_ceilings() -> dict[str, str]:
     return dict(_value("grant_ceilings"))
 
 
+def start_ceilings() -> dict[str, str]:
+    """Group → the named set up to which its members choose sets in plans; "*" for every other."""
+    return dict(_value("start_ceilings"))
+
+
 def sandbox_memory_mb() -> int:
     """Memory of one run of code, besides what its runtime needs for itself."""
     return int(_value("sandbox_memory_mb"))

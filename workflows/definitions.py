@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 _JSON_FIELDS = ("plan", "policy", "inputs_schema", "default_inputs")
 
 
-def definition_problems(fields: Mapping[str, Any]) -> tuple[Problem, ...]:
+def definition_problems(
+    fields: Mapping[str, Any], *, actor: User | None = None
+) -> tuple[Problem, ...]:
     """What is wrong with `plan, policy, inputs_schema, default_inputs`, as far as they are given.
 
-    Paths begin with the field: `plan.tasks[2].tool`.
+    Paths begin with the field: `plan.tasks[2].tool`. Permission sets in the plan have to lie below
+    a ceiling of `actor`, who saves it.
     """
     checks: dict[str, Callable[[Any], tuple[Problem, ...]]] = {
-        "plan": lambda value: _raised(lambda: check_plan(value)),
+        "plan": lambda value: _raised(lambda: check_plan(value, chosen_by=actor)),
         "policy": lambda value: _raised(lambda: check_policy(value)),
         "inputs_schema": _schema_problems,
         "default_inputs": lambda value: (),
@@ -97,7 +100,7 @@ def save_workflow(
 
     Executions that run keep the plan they started with.  Raises InvalidRequest with paths.
     """
-    problems = definition_problems(fields)
+    problems = definition_problems(fields, actor=actor)
     if problems:
         raise InvalidRequest(problems)
     row = workflow if workflow is not None else Workflow(created_by=actor)

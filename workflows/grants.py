@@ -79,6 +79,20 @@ def ceilings_of(groups: Collection[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ceilings.get(group, other) for group in sorted(groups)))
 
 
+# --- who may choose -------------------------------------------------------------------------------
+
+
+def chosen_up_to(groups: Collection[str]) -> tuple[PermissionSet, ...]:
+    """The sets up to which members of these groups choose a task's permission set in a plan.
+
+    From the setting `start_ceilings`. A name there that no set has lets nothing be chosen.
+    """
+    ceilings = conf.start_ceilings()
+    other = ceilings.get("*", "minimal")
+    names = dict.fromkeys(ceilings.get(group, other) for group in sorted(groups))
+    return tuple(NAMED[name] for name in names if name in NAMED) or (NAMED["minimal"],)
+
+
 # --- taking back ----------------------------------------------------------------------------------
 
 

@@ -117,6 +117,9 @@ def _permit(call: TaskCall, codes: Mapping[str, StoredCode], ledger: Sequence[Gr
         own, ceiling = _own(call, code), _known(call.ceiling, "the ceiling of this run")
     except ValueError as error:
         return Permit(code=code, refusal=f"{error}; the task does not run without it")
+    above = _above_ceiling(call, ceiling)
+    if above:
+        return Permit(code=code, refusal=above)
     own = deny_list.without_denied(own)
     together, counted = own, []
     for grant in ledger:
@@ -126,6 +129,25 @@ def _permit(call: TaskCall, codes: Mapping[str, StoredCode], ledger: Sequence[Gr
         together = together.union(allowed)
         counted.append(grant.pk)
     return Permit(together, tuple(counted), code)
+
+
+def _above_ceiling(call: TaskCall, ceiling: PermissionSet) -> str:
+    """Why the tool of a task cannot run below this ceiling; "" when it can.
+
+    A tool that looks at its context is held to the capped set and asks for more. Every other one,
+    those of MCP servers among them, runs with the permissions it was entered with in the catalogue
+    and can only be refused as a whole.
+    """
+    task = call.task
+    if not isinstance(task, ToolTask) or registry.confines(task.tool):
+        return ""
+    name = _set_name(task)
+    if ceiling.covers(named(name)):
+        return ""
+    return (
+        f"{task.tool} runs with the permission set {name}, which is above the ceiling of this run "
+        f"({call.ceiling})"
+    )
 
 
 def reaches(grant: Grant, call: TaskCall) -> bool:
@@ -175,11 +197,17 @@ def _granted(grant: Grant) -> PermissionSet:
 
 
 def _set_name(task: ToolTask | CodeTask) -> str:
-    """The set a task names; a tool task that names none has its tool's."""
+    """The set a task names; a tool task that names none has its tool's.
+
+    A plan that was accepted names a set for each tool. For a tool of an MCP server without one the
+    widest set that such tools get stands in.
+    """
     if task.permission_set is not None:
         return task.permission_set
-    tool = registry.get(task.tool) if isinstance(task, ToolTask) else None
-    return tool.permission_set if tool else "minimal"
+    if not isinstance(task, ToolTask):
+        return "minimal"
+    tool = registry.get(task.tool)
+    return tool.permission_set if tool else "mcp-standard"
 
 
 @lru_cache(maxsize=256)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied
 from django.db import connection, transaction
 from pydantic import ValidationError
 from structlog.contextvars import bound_contextvars
 
-from . import access, aside, capabilities, conf, journal, rulebook
+from . import access, aside, capabilities, conf, grants, journal, rulebook
 from .agents import RegisteredAgents, agent_names
 from .crashpoints import crashpoint
 from .dispatch import send_speculation, send_worker
@@ -34,7 +35,7 @@ from .runners import LayerRunner
 from .schemas import schema_errors
 from .speculation import AheadRunner, send_if_worthwhile
 from .summaries import summarise
-from .validation import checked_plan, checked_task
+from .validation import above_ceiling, checked_plan, checked_task
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -103,7 +104,7 @@ def start_execution(
     _check_limit(actor, workflow)
     values = {**(workflow.default_inputs if workflow else {}), **(inputs or {})}
     _check_inputs(workflow, values)
-    checked = check_plan(workflow.plan if workflow else plan)
+    checked = check_plan(workflow.plan) if workflow else check_plan(plan, chosen_by=actor)
     floor, override = _Floor.of(workflow), dict(policy or {})
     merged = _usable(override, lambda: floor.policy.overridden_by(override))
     changes = floor.changes(merged)
@@ -134,12 +135,26 @@ def _check_limit(actor: User | None, workflow: Workflow | None) -> None:
         raise PermissionDenied("This token is for certain workflows alone, and not for this.")
 
 
-def check_plan(data: Any) -> Plan:
-    """The plan, checked against the catalogue; raises InvalidRequest with paths below "plan"."""
+def check_plan(data: Any, *, chosen_by: User | None = None) -> Plan:
+    """The plan, checked against the catalogue; raises InvalidRequest with paths below "plan".
+
+    Permission sets that the plan itself chooses have to lie below a ceiling of the person who
+    brings it (`chosen_by`), if one does.
+    """
     try:
-        return checked_plan(data, tool_schemas, capabilities.known)
+        plan = checked_plan(data, tool_schemas, capabilities.known)
     except PlanInvalid as invalid:
         raise InvalidRequest(_below("plan", invalid.problems)) from invalid
+    if chosen_by is not None:
+        named = [(f"tasks[{index}]", task) for index, task in enumerate(plan.tasks)]
+        problems = _chosen_above(named, access.roles_of(chosen_by))
+        if problems:
+            raise InvalidRequest(_below("plan", problems))
+    return plan
+
+
+def _chosen_above(tasks: Sequence[tuple[str, Any]], roles: Collection[str]) -> tuple[Problem, ...]:
+    return above_ceiling(tasks, grants.chosen_up_to(roles), tool_schemas)
 
 
 def check_policy(data: Mapping[str, Any]) -> Policy:
@@ -334,7 +349,7 @@ def submit_command(
     """
     try:
         with bound_contextvars(execution_id=str(execution_id)):
-            command = _checked(execution_id, command)
+            command = _checked(execution_id, command, actor)
             return _apply_or_queue(execution_id, command, actor, source, version)
     except (Refused, StaleVersion, InvalidRequest) as error:
         log_refusal(
@@ -348,11 +363,20 @@ def submit_command(
         raise
 
 
-def _checked(execution_id: int, command: Any) -> Any:
+def _roles_of_name(actor: str) -> frozenset[str]:
+    """Roles of the person who gives a command; none for an agent or somebody unknown."""
+    person = get_user_model().objects.filter(username=actor).first()
+    return access.roles_of(person) if person is not None else frozenset()
+
+
+def _checked(execution_id: int, command: Any, actor: str) -> Any:
     """Tasks and arguments that come with a command meet the catalogue before anything else."""
     try:
         if isinstance(command, InjectTask):
             task = checked_task(command.task, tool_schemas, capabilities.known, "task")
+            problems = _chosen_above([("task", task)], _roles_of_name(actor))
+            if problems:
+                raise InvalidRequest(problems)
             return command.model_copy(update={"task": task})
         if isinstance(command, ModifyArgs):
             _check_arguments(execution_id, command)

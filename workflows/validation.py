@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .engine.dag import CapabilityTask, CodeTask, Plan, ToolTask, is_reference
-from .engine.permissions import NAMED
+from .engine.permissions import NAMED, PermissionSet
 from .engine.policy import ReviewPolicy
 from .engine.structure import PlanInvalid, Problem, parse_plan
 from .schemas import schema_errors
+from .tools import registry
 
 
 class KnownTool(Protocol):
@@ -116,7 +117,47 @@ def _tool_problems(task: ToolTask, path: str, known: _Known) -> list[Problem]:
     if tool is None:
         message = f"there is no tool {task.tool!r} in the catalogue, or it is disabled"
         return [Problem(_join(path, "tool"), "unknown_tool", message)]
-    return _mismatches(tool.input_schema, task.arguments, _join(path, "arguments"))
+    problems = _mismatches(tool.input_schema, task.arguments, _join(path, "arguments"))
+    chosen, own = NAMED.get(task.permission_set or ""), NAMED.get(tool.permission_set)
+    if chosen and own and not (chosen.covers(own) or registry.confines(task.tool)):
+        message = (
+            f"{task.tool} runs with the permission set {tool.permission_set} and cannot be held "
+            "to a smaller one"
+        )
+        problems.append(Problem(_join(path, "permission_set"), "not_confined", message))
+    return problems
+
+
+def above_ceiling(
+    tasks: Iterable[tuple[str, Any]], ceilings: Collection[PermissionSet], catalogue: Catalogue
+) -> tuple[Problem, ...]:
+    """What tasks choose beyond every one of `ceilings`, by the path of each task.
+
+    A tool's own set is not chosen by the plan, and a capability's set can only be made smaller.
+    """
+    chosen = [
+        (path, task)
+        for path, task in tasks
+        if not isinstance(task, CapabilityTask)
+        and task.permission_set in NAMED
+        and not any(each.covers(NAMED[task.permission_set]) for each in ceilings)
+    ]
+    known = catalogue([task.tool for _, task in chosen if isinstance(task, ToolTask)])
+    return tuple(
+        Problem(
+            _join(path, "permission_set"),
+            "above_ceiling",
+            f"your role does not let you choose {task.permission_set!r} for a task",
+        )
+        for path, task in chosen
+        if not (isinstance(task, ToolTask) and _is_own(task, known))
+    )
+
+
+def _is_own(task: ToolTask, known: Mapping[str, KnownTool]) -> bool:
+    tool = known.get(task.tool)
+    own = NAMED.get(tool.permission_set) if tool else None
+    return own is not None and own.covers(NAMED[task.permission_set or "minimal"])
 
 
 def _capability_problems(task: CapabilityTask, path: str, known: _Known) -> list[Problem]:

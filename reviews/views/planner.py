@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth.mixins import LoginRequiredMixin
 from django.core.exceptions import PermissionDenied
@@ -24,6 +25,9 @@ from workflows.numbers import natural
 from workflows.services import InvalidRequest, check_plan, check_policy, start_execution
 
 from .common import SeeOther, page, person
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
 
 _UNTITLED = "A plan from words"
 
@@ -86,7 +90,7 @@ class PlannerView(LoginRequiredMixin, View):
         return self._show(request, draft, status=422)
 
     def _show(self, request: HttpRequest, draft: Draft, status: int = 200) -> HttpResponse:
-        checked = _faults(draft)
+        checked = _faults(draft, person(request))
         kept = tuple(each for each in draft.problems if each not in checked)
         draft = replace(draft, problems=kept)
         context = {"p": planner_context(person(request), draft, checked)}
@@ -118,11 +122,15 @@ def _of_workflow(workflow: Workflow) -> Draft:
     )
 
 
-def _faults(draft: Draft) -> tuple[Problem, ...]:
+def _faults(draft: Draft, user: User) -> tuple[Problem, ...]:
     """What keeps the plan from starting, as the same check as everywhere finds it."""
     found: list[Problem] = []
     if draft.tasks:
-        for check in (lambda: check_plan(draft.plan), lambda: check_policy(draft.policy)):
+        checks: tuple[Callable[[], object], ...] = (
+            lambda: check_plan(draft.plan, chosen_by=user),
+            lambda: check_policy(draft.policy),
+        )
+        for check in checks:
             try:
                 check()
             except InvalidRequest as invalid:

@@ -40,6 +40,9 @@ class WorkflowForm(FormBase):
     default_inputs = BoundedJSONField(required=False)
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
+    actor: Any = None
+    """Who saves; set for each request."""
+
     class Meta:
         model = Workflow
         fields = _FIELDS
@@ -51,7 +54,7 @@ class WorkflowForm(FormBase):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
-        for problem in definition_problems(cleaned):
+        for problem in definition_problems(cleaned, actor=self.actor):
             head = _HEAD.fullmatch(problem.path)
             field, rest = (head[1], head[2]) if head else ("", problem.path)
             text = f"{rest}: {problem.message}" if rest else problem.message
@@ -84,6 +87,12 @@ class WorkflowAdmin(Base):
         ("Definition", {"fields": ("plan", "policy", "inputs_schema", "default_inputs")}),
         ("History", {"fields": ("created_by", "created_at", "updated_at")}),
     )
+
+    def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """The form, which knows who saves: roles limit the permission sets of a plan."""
+        form: Any = super().get_form(request, *args, **kwargs)
+        form.actor = request.user
+        return form
 
     def save_model(self, request: HttpRequest, obj: Workflow, form: Any, change: Any) -> None:
         """Through the use case that REST goes through, too."""

@@ -52,12 +52,13 @@ def _ceilings() -> list[CheckMessage]:
     """A ceiling that no set has the name of lets nothing pass; somebody should be told."""
     return [
         Error(
-            f"The grant ceiling of {group!r} is {name!r}, and there is no such permission set: "
-            "its members can grant nothing.",
+            f"The {what} ceiling of {group!r} is {name!r}, and there is no such permission set: "
+            f"its members can {what} nothing.",
             hint=f"Make it one of {', '.join(NAMED)}.",
             id="workflows.E104",
         )
-        for group, name in settings.HOLDPOINT["grant_ceilings"].items()
+        for what in ("grant", "start")
+        for group, name in settings.HOLDPOINT[f"{what}_ceilings"].items()
         if name not in NAMED
     ]
 

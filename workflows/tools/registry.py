@@ -174,6 +174,15 @@ def get(name: str) -> PythonTool | None:
     return _registry.get(name)
 
 
+def confines(name: str) -> bool:
+    """Whether the tool called `name` can be held to a smaller permission set than its own.
+
+    That takes a Python tool that looks at its context; a tool of an MCP server never does.
+    """
+    found = get(name)
+    return found is not None and found.asks
+
+
 def argument_errors(name: str, arguments: Any) -> tuple[FieldError, ...]:
     """What the Python tool called `name` would refuse of these arguments; () for other tools.
 
