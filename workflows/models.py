@@ -28,6 +28,7 @@ from .models_ops import IdempotencyKey as IdempotencyKey
 from .models_ops import QueuedCommand as QueuedCommand
 from .models_ops import SignInAlert as SignInAlert
 from .models_ops import UnknownTokens as UnknownTokens
+from .sealing import SealedTexts
 
 #: Django finds an app's rows through this module.
 ALSO_HERE = (models_ops, models_rules)
@@ -82,9 +83,9 @@ class McpServer(models.Model):
     transport = models.CharField(max_length=10, choices=Transport.choices, default=Transport.STDIO)
     command = models.CharField(max_length=500, blank=True, default="")
     args = models.JSONField(blank=True, default=list)
-    env = models.JSONField(blank=True, default=dict)
+    env = SealedTexts(blank=True, default=dict)
     url = models.URLField(max_length=500, blank=True, default="")
-    headers = models.JSONField(blank=True, default=dict)
+    headers = SealedTexts(blank=True, default=dict)
     enabled = models.BooleanField(default=True)
     synced_at = models.DateTimeField(null=True, blank=True, editable=False)
     sync_error = models.TextField(blank=True, default="", editable=False)

@@ -40,6 +40,7 @@ from .models import McpServer
 from .permits import LedgerWatch, Permit, permits_for
 from .programs import run_program
 from .sandbox import CodeResult
+from .sealing import LostText
 from .tools import registry
 from .tools.context import ToolContext
 from .tools.invocation import call as call_async
@@ -273,11 +274,21 @@ def server_spec(name: str) -> McpServerSpec:
     if row is None:
         message = f"there is no tool server {name!r}, or it is disabled"
         raise TaskFailed(message, retryable=False)
-    return spec_of(row)
+    try:
+        return spec_of(row)
+    except ValueError as error:
+        raise TaskFailed(str(error), retryable=False) from None
 
 
 def spec_of(row: McpServer) -> McpServerSpec:
-    """A server's row as the client's spec."""
+    """A server's row as the client's spec; ValueError when a part is malformed or lost."""
+    for what, texts in (("variable", row.env), ("header", row.headers)):
+        lost = sorted(name for name, text in texts.items() if isinstance(text, LostText))
+        if lost:
+            raise ValueError(
+                f"the {what} {', '.join(lost)} of {row.name} was sealed with a SECRET_KEY that is "
+                "gone; an admin has to enter it again"
+            )
     return McpServerSpec(
         name=row.name,
         transport="stdio" if row.transport == McpServer.Transport.STDIO else "http",

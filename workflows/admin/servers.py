@@ -24,16 +24,35 @@ else:
     Base = admin.ModelAdmin
 
 
+#: Stands for a value that is stored and never shown.
+STORED = "(stored)"
+_KEEPS = f'Values are encrypted and never shown again; "{STORED}" keeps the one that is stored.'
+_SECRETS = ("env", "headers")
+_FIELDS = ("name", "enabled", "transport", "command", "args", "env", "url", "headers")
+
+
 class McpServerForm(FormBase):
     """How to reach a server; what the client would refuse is refused here."""
 
     args = BoundedJSONField(required=False, empty=[], help_text='A list: ["--repository", "."]')
-    env = BoundedJSONField(required=False, help_text="Environment of the process, name to value.")
-    headers = BoundedJSONField(required=False, help_text="Sent with every request over HTTP.")
+    env = BoundedJSONField(
+        required=False, help_text=f"Environment of the process, name to value. {_KEEPS}"
+    )
+    headers = BoundedJSONField(
+        required=False, help_text=f"Sent with every request over HTTP. {_KEEPS}"
+    )
 
     class Meta:
         model = McpServer
-        fields = ("name", "enabled", "transport", "command", "args", "env", "url", "headers")
+        fields = _FIELDS
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._stored: dict[str, dict[str, str]] = {}
+        if self.instance.pk:
+            for name in _SECRETS:
+                self._stored[name] = dict(getattr(self.instance, name))
+                self.initial[name] = dict.fromkeys(self._stored[name], STORED)
 
     def clean_args(self) -> Any:
         args = self.cleaned_data["args"]
@@ -42,10 +61,19 @@ class McpServerForm(FormBase):
         return args
 
     def clean_env(self) -> Any:
-        return _texts(self.cleaned_data["env"])
+        return self._with_stored("env")
+
+    def _with_stored(self, field: str) -> Any:
+        """What was entered, with the stored values where the placeholder stands."""
+        entered = _texts(self.cleaned_data[field])
+        stored = self._stored.get(field, {})
+        unknown = [name for name, text in entered.items() if text == STORED and name not in stored]
+        if unknown:
+            raise forms.ValidationError(f"{', '.join(unknown)} has no stored value: enter one")
+        return {name: stored[name] if text == STORED else text for name, text in entered.items()}
 
     def clean_headers(self) -> Any:
-        headers = _texts(self.cleaned_data["headers"])
+        headers = self._with_stored("headers")
         problem = headers_problem(headers)
         if problem:
             raise forms.ValidationError(problem)
@@ -55,7 +83,7 @@ class McpServerForm(FormBase):
         cleaned = super().clean() or {}
         if not self.errors:
             try:
-                spec_of(McpServer(**{name: cleaned[name] for name in self.Meta.fields}))
+                spec_of(McpServer(**{name: cleaned[name] for name in _FIELDS}))
             except ValueError as error:
                 stdio = cleaned["transport"] == McpServer.Transport.STDIO
                 self.add_error("command" if stdio else "url", str(error))

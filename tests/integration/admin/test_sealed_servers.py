@@ -1,0 +1,131 @@
+"""Environment and headers of MCP servers: encrypted in the database, never shown back."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
+from django.urls import reverse
+
+from workflows import catalogue
+from workflows.admin.servers import STORED
+from workflows.engine.ports import TaskFailed
+from workflows.models import McpServer
+from workflows.runners import server_spec, spec_of
+from workflows.sealing import LostText, unseal
+
+from .test_keeping import errors, server
+
+pytestmark = pytest.mark.django_db
+
+SECRETS = {"env": {"KEY": "s3cret é"}, "headers": {"Authorization": "Bearer h1dden"}}
+
+
+def at_rest() -> str:
+    """Everything the table holds, as a copy of the database would show it."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT env::text || headers::text FROM workflows_mcpserver")
+        return "".join(row[0] for row in cursor.fetchall())
+
+
+@pytest.fixture
+def row() -> McpServer:
+    return McpServer.objects.create(name="s", command="x", **SECRETS)
+
+
+def change_url(row: McpServer) -> str:
+    return reverse("admin:workflows_mcpserver_change", args=[row.pk])
+
+
+def test_values_are_encrypted_in_the_database_and_plain_for_the_client(row: McpServer) -> None:
+    stored = at_rest()
+    assert "KEY" in stored
+    assert "s3cret" not in stored
+    assert "h1dden" not in stored
+    row.refresh_from_db()
+    assert (row.env, row.headers) == (SECRETS["env"], SECRETS["headers"])
+    assert dict(spec_of(row).env) == SECRETS["env"]
+    McpServer.objects.filter(pk=row.pk).update(env={"KEY": "an0ther"})
+    assert "an0ther" not in at_rest()
+    assert McpServer.objects.values_list("env", flat=True).get() == {"KEY": "an0ther"}
+
+
+def test_nobody_sees_a_value_again(staff: Any, row: McpServer) -> None:
+    for role in ("admin", "auditor"):
+        text = staff(role).get(change_url(row)).content.decode()
+        assert "KEY" in text
+        assert "s3cret" not in text
+        assert "h1dden" not in text
+
+
+def test_a_saved_form_keeps_replaces_adds_and_removes(staff: Any, row: McpServer) -> None:
+    client = staff("admin")
+    kept = server(name="s", command="y", env={"KEY": STORED, "NEW": "more"}, headers={})
+    response = client.post(change_url(row), kept)
+    assert response.status_code == 302, errors(response)
+    row.refresh_from_db()
+    assert row.command == "y"
+    assert row.env == {"KEY": "s3cret é", "NEW": "more"}
+    assert row.headers == {}
+    response = client.post(change_url(row), server(name="s", env={"KEY": "an0ther"}))
+    assert response.status_code == 302, errors(response)
+    row.refresh_from_db()
+    assert row.env == {"KEY": "an0ther"}
+
+
+@pytest.mark.parametrize("field", ["env", "headers"])
+def test_the_placeholder_stands_for_nothing_where_nothing_is_stored(
+    staff: Any, row: McpServer, field: str
+) -> None:
+    client = staff("admin")
+    for url in (change_url(row), reverse("admin:workflows_mcpserver_add")):
+        sent = server(name="t", **{field: {"OTHER": STORED}})
+        assert set(errors(client.post(url, sent))) == {field}
+
+
+def test_a_lost_key_is_said_and_loses_nothing(staff: Any, row: McpServer, settings: Any) -> None:
+    before = json.dumps(at_rest())
+    settings.SECRET_KEY = "another-" + "x" * 60
+    row.refresh_from_db()
+    assert isinstance(row.env["KEY"], LostText)
+    with pytest.raises(TaskFailed, match="variable KEY of s was sealed"):
+        server_spec("s")
+    assert "enter it again" in catalogue.sync_server(row).error
+    assert staff("admin").get(change_url(row)).status_code == 200
+    row.save()
+    assert json.dumps(at_rest()) == before
+    settings.SECRET_KEY_FALLBACKS = ["only-for-the-tests-" + "x" * 50]
+    row.refresh_from_db()
+    assert row.env == SECRETS["env"]
+
+
+def test_the_migration_seals_what_is_stored_and_opens_it_again(row: McpServer) -> None:
+    with connection.cursor() as cursor:
+        plain = [json.dumps(SECRETS[field]) for field in ("env", "headers")]
+        cursor.execute("UPDATE workflows_mcpserver SET env = %s, headers = %s", plain)
+    assert "h1dden" in at_rest()
+    migration = import_module("workflows.migrations.0021_sealed_servers")
+    before = ("workflows", "0020_sign_in_alerts")
+    apps = MigrationLoader(connection).project_state(before).apps
+    editor = SimpleNamespace(connection=connection)
+    migration.seal_stored(apps, editor)
+    assert "h1dden" not in at_rest()
+    row.refresh_from_db()
+    assert row.headers == SECRETS["headers"]
+    migration.open_stored(apps, editor)
+    assert "h1dden" in at_rest()
+
+
+def test_a_value_is_sealed_anew_each_time(row: McpServer) -> None:
+    """Equal secrets do not look equal in the database."""
+    first = at_rest()
+    row.save()
+    assert at_rest() != first
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT env->>'KEY' FROM workflows_mcpserver")
+        assert unseal(cursor.fetchone()[0]) == "s3cret é"

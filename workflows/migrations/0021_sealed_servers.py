@@ -1,0 +1,37 @@
+"""Environment and headers of MCP servers are encrypted with SECRET_KEY, value by value."""
+
+from django.db import migrations
+
+from workflows.sealing import SealedTexts, seal, unseal
+
+_FIELDS = ("env", "headers")
+
+
+def seal_stored(apps, schema_editor):
+    _rewrite(apps, schema_editor, seal)
+
+
+def open_stored(apps, schema_editor):
+    _rewrite(apps, schema_editor, unseal)
+
+
+def _rewrite(apps, schema_editor, change):
+    servers = apps.get_model("workflows", "McpServer").objects.using(
+        schema_editor.connection.alias
+    )
+    for server in servers.all():
+        for field in _FIELDS:
+            stored = getattr(server, field) or {}
+            setattr(server, field, {name: change(str(text)) for name, text in stored.items()})
+        server.save(update_fields=_FIELDS)
+
+
+class Migration(migrations.Migration):
+    dependencies = [("workflows", "0020_sign_in_alerts")]
+
+    operations = [
+        # First, while the fields are still plain JSON here: the sealed field changes no column.
+        migrations.RunPython(seal_stored, open_stored),
+        migrations.AlterField("mcpserver", "env", SealedTexts(blank=True, default=dict)),
+        migrations.AlterField("mcpserver", "headers", SealedTexts(blank=True, default=dict)),
+    ]
