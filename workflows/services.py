@@ -35,6 +35,7 @@ from .runners import LayerRunner
 from .schemas import schema_errors
 from .speculation import AheadRunner, send_if_worthwhile
 from .summaries import summarise
+from .tools import registry
 from .validation import above_ceiling, checked_plan, checked_task
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def check_plan(data: Any, *, chosen_by: User | None = None) -> Plan:
     brings it (`chosen_by`), if one does.
     """
     try:
-        plan = checked_plan(data, tool_schemas, capabilities.known)
+        plan = checked_plan(data, tool_schemas, capabilities.known, registry.confines)
     except PlanInvalid as invalid:
         raise InvalidRequest(_below("plan", invalid.problems)) from invalid
     if chosen_by is not None:
@@ -373,7 +374,9 @@ def _checked(execution_id: int, command: Any, actor: str) -> Any:
     """Tasks and arguments that come with a command meet the catalogue before anything else."""
     try:
         if isinstance(command, InjectTask):
-            task = checked_task(command.task, tool_schemas, capabilities.known, "task")
+            task = checked_task(
+                command.task, tool_schemas, capabilities.known, "task", registry.confines
+            )
             problems = _chosen_above([("task", task)], _roles_of_name(actor))
             if problems:
                 raise InvalidRequest(problems)

@@ -11,7 +11,6 @@ from .engine.permissions import NAMED, PermissionSet
 from .engine.policy import ReviewPolicy
 from .engine.structure import PlanInvalid, Problem, parse_plan
 from .schemas import schema_errors
-from .tools import registry
 
 
 class KnownTool(Protocol):
@@ -39,6 +38,8 @@ class KnownCapability(Protocol):
 
 Catalogue = Callable[[Iterable[str]], Mapping[str, KnownTool]]
 Capabilities = Callable[[Iterable[str]], Mapping[str, KnownCapability]]
+Confines = Callable[[str], bool]
+"""Whether the tool of this name can be held to a smaller permission set than its own."""
 
 #: How a capability whose approval mode is "ask" stops before each use.
 _EACH_USE = ReviewPolicy(
@@ -47,6 +48,10 @@ _EACH_USE = ReviewPolicy(
     instructions="This capability asks before each use.",
     always=True,
 )
+
+
+def _every_tool(name: str) -> bool:
+    return True
 
 
 def no_capabilities(names: Iterable[str]) -> Mapping[str, KnownCapability]:
@@ -60,18 +65,29 @@ class _Known:
 
     tools: Mapping[str, KnownTool]
     capabilities: Mapping[str, KnownCapability]
+    confines: Confines
 
     @classmethod
-    def of(cls, tasks: Iterable[Any], catalogue: Catalogue, capabilities: Capabilities) -> _Known:
+    def of(
+        cls,
+        tasks: Iterable[Any],
+        catalogue: Catalogue,
+        capabilities: Capabilities,
+        confines: Confines,
+    ) -> _Known:
         listed = list(tasks)
         return cls(
             catalogue([task.tool for task in listed if isinstance(task, ToolTask)]),
             capabilities([task.capability for task in listed if isinstance(task, CapabilityTask)]),
+            confines,
         )
 
 
 def checked_plan(
-    data: Any, catalogue: Catalogue, capabilities: Capabilities = no_capabilities
+    data: Any,
+    catalogue: Catalogue,
+    capabilities: Capabilities = no_capabilities,
+    confines: Confines = _every_tool,
 ) -> Plan:
     """A plan that can be run, its tasks carrying the permission set of their tool or capability.
 
@@ -79,7 +95,7 @@ def checked_plan(
     Raises PlanInvalid with every fault: structure first, then tools, capabilities, schemas.
     """
     plan = data if isinstance(data, Plan) else parse_plan(data)
-    known = _Known.of(plan.tasks, catalogue, capabilities)
+    known = _Known.of(plan.tasks, catalogue, capabilities, confines)
     problems = [
         problem
         for index, task in enumerate(plan.tasks)
@@ -90,9 +106,15 @@ def checked_plan(
     return Plan(tasks=tuple(_completed(task, known) for task in plan.tasks))
 
 
-def checked_task(task: Any, catalogue: Catalogue, capabilities: Capabilities, path: str) -> Any:
+def checked_task(
+    task: Any,
+    catalogue: Catalogue,
+    capabilities: Capabilities,
+    path: str,
+    confines: Confines = _every_tool,
+) -> Any:
     """One task that is to join a plan, checked like those of a plan; raises PlanInvalid."""
-    known = _Known.of([task], catalogue, capabilities)
+    known = _Known.of([task], catalogue, capabilities, confines)
     problems = _task_problems(task, path, known)
     if problems:
         raise PlanInvalid(tuple(problems))
@@ -119,7 +141,7 @@ def _tool_problems(task: ToolTask, path: str, known: _Known) -> list[Problem]:
         return [Problem(_join(path, "tool"), "unknown_tool", message)]
     problems = _mismatches(tool.input_schema, task.arguments, _join(path, "arguments"))
     chosen, own = NAMED.get(task.permission_set or ""), NAMED.get(tool.permission_set)
-    if chosen and own and not (chosen.covers(own) or registry.confines(task.tool)):
+    if chosen and own and not (chosen.covers(own) or known.confines(task.tool)):
         message = (
             f"{task.tool} runs with the permission set {tool.permission_set} and cannot be held "
             "to a smaller one"
