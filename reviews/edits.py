@@ -20,7 +20,7 @@ from workflows.engine.state import HoldReason
 from workflows.engine.structure import Problem, validation_problems
 from workflows.models import Execution, Hold
 from workflows.planning import tool_schemas
-from workflows.schemas import FieldError, schema_errors
+from workflows.schemas import FieldError, schema_errors, unnamed_keys
 from workflows.selectors import task_spec
 from workflows.tools.registry import argument_errors
 
@@ -69,10 +69,14 @@ NO_CHANGE = Change()
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A checked change: `sent` goes to the engine, `whole` is the payload as it will then be."""
+    """A checked change: `sent` goes to the engine, `whole` is the payload as it will then be.
+
+    `warnings` name what is allowed and may still be a mistake.
+    """
 
     sent: Change
     whole: Any
+    warnings: tuple[FieldError, ...] = ()
 
 
 def payload_schema(hold: Hold) -> Any:
@@ -134,7 +138,16 @@ def checked_edit(hold: Hold, change: Change, schema: Any) -> Edit | None:
     errors = schema_errors(schema, whole) or _tool_errors(hold, whole)
     if errors:
         raise ReviewInvalid(FieldError(below("edits", each.path), each.message) for each in errors)
-    return Edit(sent=Change(edits), whole=whole)
+    warnings = edit_warnings(schema, hold.payload, whole)
+    return Edit(sent=Change(edits), whole=whole, warnings=warnings)
+
+
+def edit_warnings(schema: Any, before: Any, after: Any) -> tuple[FieldError, ...]:
+    """The keys an edit adds that the tool's schema does not name: the tool may ignore them."""
+    return tuple(
+        FieldError(below("edits", path), "is not named by the tool's schema")
+        for path in unnamed_keys(schema, before, after)
+    )
 
 
 def _checked_null(hold: Hold, edits: Any, schema: Any) -> Edit | None:

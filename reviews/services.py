@@ -72,6 +72,8 @@ class DecisionResult:
     complete: bool
     #: Until when it can at least be taken back; None when it is carried out already.
     undo_until: datetime | None = None
+    #: What the edit does that is allowed and may still be a mistake.
+    warnings: tuple[FieldError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,6 +289,7 @@ def _recorded(
         version=result.version,
         status=result.status,
         complete=complete,
+        warnings=edit.warnings if edit else (),
     )
 
 

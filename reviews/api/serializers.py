@@ -11,12 +11,13 @@ from rest_framework import serializers
 
 from reviews import extending
 from reviews.context import masks_of
+from reviews.edits import edit_warnings, schema_of
 from reviews.history import receipts_of
 from reviews.masking import Masked
 from reviews.models import ANSWERS, HumanReviewRecord
 from reviews.reveals import record_place, record_views
 from reviews.services import MAX_COMMENT
-from workflows.api.serializers import GivenId, OverrideSerializer, Strict
+from workflows.api.serializers import GivenId, OverrideSerializer, Strict, WarningSerializer
 from workflows.engine.commands import LONGEST_UNDO
 from workflows.models import ExecutionReceipt, Hold
 
@@ -253,7 +254,10 @@ class OpenHoldSerializer(serializers.Serializer[Any]):
 
 
 class ResumedSerializer(serializers.Serializer[Any]):
-    """The state a decision led to.  `complete` is false for one approval of a quorum."""
+    """The state a decision led to.  `complete` is false for one approval of a quorum.
+
+    `warnings` names the keys that an edit added and the tool's schema does not name.
+    """
 
     execution_id = serializers.CharField()
     hold_id = serializers.CharField()
@@ -262,6 +266,7 @@ class ResumedSerializer(serializers.Serializer[Any]):
     complete = serializers.BooleanField()
     undo_until = serializers.DateTimeField(allow_null=True)
     record_id = serializers.CharField()
+    warnings = WarningSerializer(many=True)
     status = serializers.CharField()
     version = serializers.IntegerField()
     holds = OpenHoldSerializer(many=True)
@@ -328,7 +333,8 @@ class ReceiptSerializer(serializers.ModelSerializer[ExecutionReceipt]):
 class RecordSerializer(RecordRowSerializer):
     """One decision as it was taken: what was shown, decided and executed, its place in the chain.
 
-    Secrets are marks, listed in `masked`; the digests are of the true values.
+    Secrets are marks, listed in `masked`; the digests are of the true values.  `warnings` names
+    the keys that the edit added and the tool's schema, as it is now, does not name.
     """
 
     receipts = serializers.SerializerMethodField()
@@ -336,11 +342,12 @@ class RecordSerializer(RecordRowSerializer):
     original_data = serializers.SerializerMethodField()
     modified_data = serializers.SerializerMethodField()
     masked = serializers.SerializerMethodField()
+    warnings = serializers.SerializerMethodField()
 
     class Meta(RecordRowSerializer.Meta):
         fields = (  # type: ignore[assignment]
             *RecordRowSerializer.Meta.fields, "original_data", "modified_data", "masked",
-            "canonical", "previous_hash", "hash", "signature", "receipts",
+            "warnings", "canonical", "previous_hash", "hash", "signature", "receipts",
         )  # fmt: skip
 
     @extend_schema_field(ReceiptSerializer(many=True))
@@ -354,6 +361,14 @@ class RecordSerializer(RecordRowSerializer):
     @extend_schema_field(OpenApiTypes.ANY)
     def get_modified_data(self, record: HumanReviewRecord) -> Any:
         return _views(record)["edited"].value
+
+    @extend_schema_field(WarningSerializer(many=True))
+    def get_warnings(self, record: HumanReviewRecord) -> list[dict[str, str]]:
+        if not record.is_edited or record.reason != "node_review":
+            return []
+        schema = schema_of(record.target, record.trigger_phase)
+        found = edit_warnings(schema, record.original_data, record.modified_data)
+        return [{"path": each.path, "message": each.message} for each in found]
 
     @extend_schema_field(MaskSerializer(many=True))
     def get_masked(self, record: HumanReviewRecord) -> list[dict[str, Any]]:

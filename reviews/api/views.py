@@ -196,6 +196,7 @@ def _resumed(result: services.DecisionResult) -> dict[str, Any]:
         "complete": result.complete,
         "undo_until": result.undo_until,
         "record_id": result.record.pk,
+        "warnings": result.warnings,
         "status": result.status,
         "version": result.version,
         "holds": holds,

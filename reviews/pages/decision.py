@@ -70,7 +70,8 @@ class Answer:
 
     `value` is the whole payload as the person made it; `text` the JSON text in JSON mode; `read`
     how many characters of a long payload they have before them. With `asks_for_more` nothing was
-    answered yet: the next part of such a payload is wanted.
+    answered yet: the next part of such a payload is wanted. `unnamed` are the keys that the edit
+    adds and the tool's schema does not name.
     """
 
     value: Any
@@ -81,6 +82,7 @@ class Answer:
     rejected: dict[str, str] | None = None
     stale: bool = False
     confirm: bool = False
+    unnamed: tuple[str, ...] = ()
     asked: Asked = NARROWEST
     kept: Kept = ALL_KEPT
     read: int = 0
@@ -293,6 +295,7 @@ def _answered(view: Masked, answer: Answer | None) -> dict[str, Any]:
             "comment": "",
             "changes": (),
             "confirm": False,
+            "unnamed": (),
             "stale": False,
             "theirs": (),
         }
@@ -306,6 +309,7 @@ def _answered(view: Masked, answer: Answer | None) -> dict[str, Any]:
         "comment": answer.comment,
         "changes": changes,
         "confirm": answer.confirm,
+        "unnamed": answer.unnamed,
         "stale": answer.stale,
         # A hold's payload never changes: what moved on is the run around it.
         "theirs": (),

@@ -33,7 +33,7 @@ from reviews.rights import NotAllowed
 from workflows.engine.bounded_json import digest
 from workflows.models import Hold
 from workflows.numbers import natural
-from workflows.schemas import FieldError, FormValue
+from workflows.schemas import FieldError, FormValue, unnamed_keys
 
 from .common import SeeOther, fragment, hold_or_404, is_htmx, page, person
 
@@ -170,6 +170,7 @@ class _Posted:
         self.change = NO_CHANGE
         self.asked = self._asked()
         self.errors = (*found, *self._value.errors, *self._decide())
+        self.unnamed = self._unnamed()
 
     def _version(self) -> tuple[int, list[FieldError]]:
         version = natural(self._data.get("version", ""))
@@ -209,11 +210,19 @@ class _Posted:
             return _unprefixed(invalid)
         return ()
 
+    def _unnamed(self) -> tuple[str, ...]:
+        """Keys that the edit adds and the tool's schema does not name."""
+        if self.change.is_empty or self.errors or is_plan_review(self._hold):
+            return ()
+        return unnamed_keys(self._schema, self._seen.payload, self._value.value)
+
     @property
     def wants_confirmation(self) -> bool:
-        """An edit that its author has not seen as a diff yet (a page without scripts)."""
+        """An edit that its author has not seen as a diff yet, or not with its warnings."""
         if self.change.is_empty:
             return False
+        if tuple(self._data.getlist("confirmed_unnamed")) != self.unnamed:
+            return True
         if is_plan_review(self._hold):
             return not self.kept.confirmed
         return self._data.get("confirmed") != "yes"
@@ -237,6 +246,7 @@ class _Posted:
             rejected=self._value.rejected,
             stale=stale,
             confirm=confirm,
+            unnamed=self.unnamed,
             asked=self.asked,
             kept=self.kept,
             read=self._shown + (LONGEST if self.wants_more else 0),

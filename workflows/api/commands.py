@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from django.conf import settings
@@ -114,9 +115,11 @@ class CommandsView(APIView):
 
 
 def _perform(request: Request, execution: Execution, command: Any, version: int | None) -> Answer:
+    more: dict[str, Any] = {}
     if command.kind in DECISIONS:
         result = _decision(request, execution, command, version)
         outcome = "applied"
+        more["warnings"] = [asdict(each) for each in result.warnings]
     else:
         result = services.submit_command(
             execution_id=execution.pk,
@@ -126,15 +129,15 @@ def _perform(request: Request, execution: Execution, command: Any, version: int 
             version=version,
         )
         outcome = result.outcome
-    text = json_text({"outcome": outcome, "version": result.version, "status": result.status})
-    return Answer(status=200 if outcome == "applied" else 202, text=text)
+    told = {"outcome": outcome, "version": result.version, "status": result.status, **more}
+    return Answer(status=200 if outcome == "applied" else 202, text=json_text(told))
 
 
 def _decision(request: Request, execution: Execution, command: Any, version: int | None) -> Any:
     """Have the app above decide: rights, edits and the record are its business.
 
     It is named in settings (`HOLDPOINT["decision_service"]`), takes these keyword arguments and
-    returns something with the `version` and `status` the decision led to.
+    returns something with the `version` and `status` the decision led to, and its `warnings`.
     """
     decide = import_string(settings.HOLDPOINT["decision_service"])
     return decide(

@@ -367,9 +367,20 @@ class SaidSerializer(Plain):
         return text_masked(event.payload["content"])
 
 
+class WarningSerializer(Plain):
+    """Something about an edit that is allowed and may still be a mistake."""
+
+    path = serializers.CharField()
+    message = serializers.CharField()
+
+
 class OutcomeSerializer(Plain):
-    """`applied`, or `queued` while a worker runs a layer and applies it at the next boundary."""
+    """`applied`, or `queued` while a worker runs a layer and applies it at the next boundary.
+
+    A decision has `warnings`: keys that its edit added and the tool's schema does not name.
+    """
 
     outcome = serializers.ChoiceField(choices=["applied", "queued"])
     version = serializers.IntegerField()
     status = serializers.ChoiceField(choices=[s.value for s in ExecutionStatus])
+    warnings = WarningSerializer(many=True, required=False)

@@ -7,6 +7,7 @@ from .checks import FieldError, schema_errors, schema_problem
 from .fields import FormField, Option, form_fields
 from .inference import kind_of, schema_of
 from .submitted import FormValue, value_from_form
+from .unnamed import unnamed_keys
 
 __all__ = [
     "FieldError",
@@ -19,5 +20,6 @@ __all__ = [
     "schema_from_callable",
     "schema_of",
     "schema_problem",
+    "unnamed_keys",
     "value_from_form",
 ]

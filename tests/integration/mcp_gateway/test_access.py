@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from reviews.models import HumanReviewRecord
 from tests.integration.api.people import ROLES
 from tests.integration.mcp_gateway.conftest import VALIDATED, Call, at_rest, chain, reviewed
 from tests.integration.mcp_gateway.web import refused
 from workflows import services
 from workflows.mcp.gateway.tools import TOOLS
-from workflows.models import Execution, Workflow
+from workflows.models import Execution, Hold, Workflow
 from workflows.tokens import SCOPES
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-#: Answers for reviewer, auditor, operator, integrator, admin.  `others` is a run that nobody of
-#: them started and that stops for nobody.
+#: Answers for reviewer, auditor, operator, integrator, admin.  `others` is a run that somebody else
+#: started; for `approval_response` it waits for a reviewer, for every other tool for an agent.
 TABLE: dict[str, dict[str, tuple[str, ...]]] = {
     "execute": {"any": ("ok", "forbidden", "ok", "ok", "ok")},
     "continue": {
@@ -36,8 +37,8 @@ TABLE: dict[str, dict[str, tuple[str, ...]]] = {
         "own": ("not_done", "forbidden", "not_done", "not_done", "not_done"),
     },
     "approval_response": {
-        "others": ("not_found", "invalid", "invalid", "not_found", "invalid"),
-        "own": ("invalid",) * 5,
+        "others": ("ok", "forbidden", "forbidden", "not_found", "forbidden"),
+        "own": ("forbidden",) * 5,
     },
     "get_execution": {"others": ("not_found", "ok", "ok", "not_found", "ok"), "own": ("ok",) * 5},
     "list_pending": {
@@ -60,10 +61,12 @@ def test_every_tool_has_a_row() -> None:
 
 
 def arguments(tool: str, owner: User) -> dict[str, Any]:
-    """What the tool takes, about a run of `owner` that waits for an agent."""
+    """What the tool takes, about a run of `owner` that waits; see TABLE."""
     given = dict(ARGUMENTS.get(tool, {}))
     if "any" not in TABLE[tool]:
-        execution = services.start_execution(actor=owner, plan=chain("a", "b"), policy=VALIDATED)
+        decides = tool == "approval_response"
+        plan, policy = (reviewed(), {}) if decides else (chain("a", "b"), VALIDATED)
+        execution = services.start_execution(actor=owner, plan=plan, policy=policy)
         given["workflow_id"] = str(at_rest(execution).pk)
     if tool in ("continue", "abort", "approval_response"):
         given["wait_seconds"] = 0
@@ -83,6 +86,26 @@ def test_each_role_gets_its_answer(call: Call, people: dict[str, User], tool: st
             scopes = tuple(scope for scope in SCOPES if scope not in ("admin", "loosen"))
             found.append(outcome(call(role, tool, scopes=scopes, **arguments(tool, owner))))
         assert tuple(found) == expected, whose
+
+
+@pytest.mark.parametrize("whose", ["others", "own"])
+@pytest.mark.parametrize("role", ROLES)
+def test_only_an_answer_that_is_ok_leaves_a_decision(
+    call: Call, people: dict[str, User], role: str, whose: str
+) -> None:
+    """What the table says is what happened: one record and a closed hold, or nothing at all."""
+    owner = people["nobody"] if whose == "others" else people[role]
+    given = arguments("approval_response", owner)
+    hold = Hold.objects.get(execution=given["workflow_id"])
+    found = outcome(call(role, "approval_response", scopes=("read", "run", "decide"), **given))
+    assert found == TABLE["approval_response"][whose][ROLES.index(role)]
+    records = HumanReviewRecord.objects.filter(hold=hold).values_list("actor", "decision")
+    hold.refresh_from_db()
+    if found == "ok":
+        assert (hold.status, list(records)) == ("APPROVED", [(role, "APPROVE")])
+        assert at_rest(hold.execution).status == "COMPLETED"
+    else:
+        assert (hold.status, list(records)) == ("OPEN", [])
 
 
 @pytest.mark.parametrize("tool", TABLE)

@@ -155,7 +155,7 @@ def approval_response(caller: Caller, wanted: given.ApprovalResponse) -> Acted:
     )
 
     def decide() -> str:
-        import_string(settings.HOLDPOINT["decision_service"])(
+        decided = import_string(settings.HOLDPOINT["decision_service"])(
             execution=execution,
             command=command,
             user=acting.user,
@@ -163,10 +163,11 @@ def approval_response(caller: Caller, wanted: given.ApprovalResponse) -> Acted:
             source=SOURCE,
             version=wanted.version,
         )
-        return "{}"
+        return json_text({"warnings": [f"{each.path} {each.message}" for each in decided.warnings]})
 
-    _once(acting, wanted, f"approval_response {execution.pk}", decide)
-    return Acted(str(execution.pk), since=execution.version)
+    told = json.loads(_once(acting, wanted, f"approval_response {execution.pk}", decide))
+    news = f"Decided, but {'; '.join(told['warnings'])}." if told.get("warnings") else ""
+    return Acted(str(execution.pk), since=execution.version, news=news)
 
 
 def _meant_hold(execution: Execution, wanted: given.ApprovalResponse) -> str:
