@@ -19,7 +19,15 @@ from .conflicts import conflict
 from .edits import ReviewInvalid
 from .models import ReviewClaim
 from .notices import claimed as told
-from .rights import NotAllowed, deciding_groups, fresh_user, group_names, right_now
+from .rights import (
+    NotAllowed,
+    deciding_groups,
+    four_eyes,
+    fresh_user,
+    group_names,
+    right_now,
+    shapers_of,
+)
 from .services import HoldNotFound, Token, check_token, visible_hold
 
 if TYPE_CHECKING:
@@ -98,7 +106,8 @@ def release(*, hold_id: str, user: User, token: Token | None = None) -> bool:
 def candidates(hold: Hold) -> list[str]:
     """Names of people who could be given the hold, in their order; at most a hundred."""
     people = get_user_model().objects.filter(is_active=True, groups__name__in=hold.groups)
-    names = people.exclude(username__in=hold.approvals).order_by("username").distinct()
+    barred = shapers_of(hold) if four_eyes(hold.execution) else frozenset()
+    names = people.exclude(username__in={*hold.approvals, *barred}).order_by("username").distinct()
     return [
         person.get_username()
         for person in names.prefetch_related("groups")[:_MOST_CANDIDATES]

@@ -15,7 +15,7 @@ from .edits import inputs_schema, payload_schema, secret_rules, shown_payload
 from .masking import Masked, masked
 from .models import HumanReviewRecord
 from .reveals import hold_place, task_views
-from .rights import four_eyes, group_names, last_editor, right_of, tasks_decided
+from .rights import four_eyes, group_names, right_of, ways_of
 from .selectors import pending_of
 from .services import HoldNotFound
 
@@ -81,7 +81,7 @@ def _holds(user: User, execution_id: int) -> list[Hold]:
             user,
             hold,
             groups=groups,
-            editor=last_editor(hold, tasks_decided(hold)),
+            shaped=ways_of(user, hold),
             four_eyes=four_eyes(hold.execution),
         )
         hold.schema = payload_schema(hold)  # type: ignore[attr-defined]

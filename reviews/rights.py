@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from django.contrib.auth import get_user_model
+from django.db.models import Exists, OuterRef
 
 from workflows import access, deny_list, grants
 from workflows.engine.permissions import NAMED
 from workflows.engine.state import HoldReason
-from workflows.models import Execution, ExecutionEvent, Hold
+from workflows.models import Execution, Hold, Shaper
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -44,16 +46,16 @@ class Right:
 
 
 def right_of(
-    user: User, hold: Hold, *, groups: Collection[str], editor: str, four_eyes: bool
+    user: User, hold: Hold, *, groups: Collection[str], shaped: Collection[str], four_eyes: bool
 ) -> Right:
     """The right of an active user whose groups are `groups`.
 
-    `editor` is who last changed what is decided ("" for nobody); `hold.execution` is loaded.
+    `shaped` are the ways in which the user shaped what is asked; `hold.execution` is loaded.
     """
     refusal = _refusal(user, hold, groups)
     if refusal is not None:
         return Right(approve=False, reject=False, reason=refusal[1], code=refusal[0])
-    own = _own_work(user, hold, editor) if four_eyes else ""
+    own = _own_work(user, hold, shaped) if four_eyes else ""
     if own:
         return Right(approve=False, reject=True, reason=own, code="four_eyes")
     above = _above_role(hold, groups)
@@ -87,17 +89,25 @@ def _outside(wanted: Collection[str]) -> str:
     return f"The group {names} decides this, and you are not in it."
 
 
-def _own_work(user: User, hold: Hold, editor: str) -> str:
-    if hold.execution.created_by_id == user.pk:
-        return "You started this run, so somebody else has to approve it."
-    if editor == user.get_username():
-        return f"You {_edited(hold)}, so somebody else has to approve it."
-    return ""
+#: Ways of shaping a run, the plainest first, and what a person is told who did so.
+_WAYS = {
+    Shaper.Way.START: "You started this run, so somebody else has to approve it.",
+    Shaper.Way.REPLAN: "You asked for this change of the plan, so somebody else has to approve it.",
+    Shaper.Way.PLAN: "You changed the plan of this run, so somebody else has to approve it.",
+    Shaper.Way.CONTEXT: "You changed the context of this run, so somebody else has to approve it.",
+    Shaper.Way.SKIP: "You skipped a layer of this run, so somebody else has to approve it.",
+    Shaper.Way.EDIT: "You edited a step of this run, so somebody else has to approve it.",
+    Shaper.Way.ORIGIN: (
+        "You started or changed the run that this one is a fork of, so somebody else has to"
+        " approve it."
+    ),
+}
 
 
-def _edited(hold: Hold) -> str:
-    replan = hold.reason == HoldReason.REPLAN_REVIEW
-    return "asked for this change" if replan else "changed this task last"
+def _own_work(user: User, hold: Hold, shaped: Collection[str]) -> str:
+    """Why the user would approve work of their own; "" when they would not."""
+    ways = {*shaped, *([Shaper.Way.START] if hold.execution.created_by_id == user.pk else ())}
+    return next((words for way, words in _WAYS.items() if way in ways), "")
 
 
 def _above_role(hold: Hold, groups: Collection[str]) -> str:
@@ -146,35 +156,47 @@ def group_names(user: User) -> frozenset[str]:
 
 
 def four_eyes(execution: Execution) -> bool:
-    """Whether starter and last editor are barred from approving."""
+    """Whether those who shaped a run are barred from approving in it."""
     return bool(execution.policy.get("four_eyes", True))
 
 
-def last_editor(hold: Hold, tasks: Collection[str]) -> str:
-    """Who last changed one of `tasks` in the plan of the hold's execution; "" for nobody.
+def shapers_of(hold: Hold) -> frozenset[str]:
+    """Names of everybody who shaped what a hold asks about; see Shaper.Way for how."""
+    return shapers_of_each([hold])[hold.pk]
 
-    Of a plan review it is who asked for the change.
+
+def shapers_of_each(holds: Iterable[Hold]) -> dict[str, frozenset[str]]:
+    """The same for several holds, by their ids, in one query."""
+    asked = list(holds)
+    found = defaultdict(list)
+    rows = Shaper.objects.filter(execution_id__in={each.execution_id for each in asked})
+    for execution_id, name, since in rows.values_list("execution_id", "name", "since"):
+        found[execution_id].append((name, since))
+    return {
+        hold.pk: frozenset(
+            name for name, since in found[hold.execution_id] if since < hold.opened_seq
+        )
+        for hold in asked
+    }
+
+
+def ways_of(user: User, hold: Hold) -> frozenset[str]:
+    """The ways in which the user shaped what a hold asks about."""
+    rows = Shaper.objects.filter(execution_id=hold.execution_id, since__lt=hold.opened_seq)
+    return frozenset(rows.filter(name=user.get_username()).values_list("way", flat=True))
+
+
+def shaped_by(user: User, *, execution: str, opened_seq: str) -> Exists:
+    """Whether the user may not approve a hold because of four eyes, as `right_of` says it.
+
+    For lists: the columns that name the hold's run, and the event that opened it.
     """
-    if hold.reason == HoldReason.REPLAN_REVIEW:
-        return str(hold.payload.get("asked_by", "")) if isinstance(hold.payload, dict) else ""
-    if hold.execution.revision == 1:
-        return ""
-    rows = ExecutionEvent.objects.filter(execution_id=hold.execution_id, kind="plan_revised")
-    for payload, actor in rows.order_by("-seq").values_list("payload", "actor"):
-        if not {*payload.get("added", ()), *payload.get("changed", ())}.isdisjoint(tasks):
-            return str(actor)
-    return ""
-
-
-def tasks_decided(hold: Hold) -> tuple[str, ...]:
-    """Ids of the tasks that a hold is about: its own, or those of the layer to be signed."""
-    if hold.task_id:
-        return (hold.task_id,)
-    payload = hold.payload if isinstance(hold.payload, dict) else {}
-    upcoming = payload.get("next_layer")
-    return tuple(
-        str(task["id"]) for task in upcoming or () if isinstance(task, dict) and "id" in task
+    mine = Shaper.objects.filter(
+        execution_id=OuterRef(execution),
+        name=user.get_username(),
+        since__lt=OuterRef(opened_seq),
     )
+    return Exists(mine.exclude(execution__policy__four_eyes=False))
 
 
 def right_now(user: User, hold: Hold) -> Right:
@@ -183,6 +205,6 @@ def right_now(user: User, hold: Hold) -> Right:
         user,
         hold,
         groups=group_names(user),
-        editor=last_editor(hold, tasks_decided(hold)),
+        shaped=ways_of(user, hold),
         four_eyes=four_eyes(hold.execution),
     )

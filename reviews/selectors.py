@@ -12,18 +12,18 @@ from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from django.db.models import F, Model, Q, QuerySet
+from django.db.models import Exists, F, Model, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils.dateparse import parse_datetime
 
 from workflows import access
 from workflows.lookups import AnyOf
-from workflows.models import UNDER_WAY, Execution, Hold, Waiting
+from workflows.models import Hold, Waiting
 
 from .counting import each_up_to, up_to
 from .filters import QueueFilters, narrowed, ordered
 from .models import ReviewClaim
-from .rights import deciding_groups, group_names
+from .rights import deciding_groups, group_names, shaped_by
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -84,7 +84,7 @@ class Viewer:
             mine = mine.filter(execution__workflow__in=only)
         if tab == "me":
             busy = ReviewClaim.objects.filter(expires_at__gt=Now()).exclude(user=self.user)
-            mine = mine.exclude(execution_id__in=self._barred).exclude(
+            mine = mine.exclude(self._shaped("hold__opened_seq")).exclude(
                 hold_id__in=self._approved.union(busy.values("hold_id"), all=True)
             )
         return mine.values("hold_id").distinct()
@@ -106,13 +106,10 @@ class Viewer:
     # Each subquery is small, answered by an index, and asked once for all rows.
 
     def _open_to_me(self) -> Q:
-        return ~Q(pk__in=self._approved) & ~Q(execution_id__in=self._barred)
+        return ~Q(pk__in=self._approved) & ~Q(self._shaped("opened_seq"))
 
-    @property
-    def _barred(self) -> QuerySet[Execution, Any]:
-        """One's own runs under way, of which somebody else has to approve."""
-        own = Execution.objects.filter(created_by=self.user, status__in=UNDER_WAY)
-        return own.exclude(policy__four_eyes=False).values("pk")
+    def _shaped(self, opened_seq: str) -> Exists:
+        return shaped_by(self.user, execution="execution_id", opened_seq=opened_seq)
 
     @property
     def _approved(self) -> QuerySet[Hold, Any]:

@@ -83,8 +83,15 @@ _RIGHTS: Final = (
     N_("No group can decide this. An operator can abort the run."),
     N_("The group %(names)s decides this, and you are not in it."),
     N_("You started this run, so somebody else has to approve it."),
-    N_("You asked for this change, so somebody else has to approve it."),
-    N_("You changed this task last, so somebody else has to approve it."),
+    N_("You asked for this change of the plan, so somebody else has to approve it."),
+    N_("You changed the plan of this run, so somebody else has to approve it."),
+    N_("You changed the context of this run, so somebody else has to approve it."),
+    N_("You skipped a layer of this run, so somebody else has to approve it."),
+    N_("You edited a step of this run, so somebody else has to approve it."),
+    N_(
+        "You started or changed the run that this one is a fork of, so somebody else has to "
+        "approve it."
+    ),
     N_(
         "Your group's ceiling %(names)s is no permission set and lets nothing pass. "
         "The setting grant_ceilings has to be corrected, or somebody else has to approve it."

@@ -21,6 +21,7 @@ from .engine.status import ExecutionStatus, TaskStatus
 from .models_ahead import Speculation as Speculation
 from .models_audience import Audience as Audience
 from .models_audience import ExecutionWords as ExecutionWords
+from .models_audience import Shaper as Shaper
 from .models_audience import Waiting as Waiting
 from .models_ops import ApiToken as ApiToken
 from .models_ops import CommandLog as CommandLog

@@ -27,6 +27,40 @@ class Audience(models.Model):
         return f"{self.member} of {self.execution_id}"
 
 
+class Shaper(models.Model):
+    """Somebody who shaped what a run does: who `name` is, and in which way.
+
+    Four eyes means that none of them approves.  Written by triggers on executions and events
+    (migration "shapers"), so that no writer can forget it; rows are never changed.  A fork takes
+    over the starter and the shapers of the run it comes from.
+    """
+
+    class Way(models.TextChoices):
+        START = "start", "started the run"
+        PLAN = "plan", "changed the plan"
+        REPLAN = "replan", "asked for a plan change"
+        SKIP = "skip", "skipped a layer"
+        CONTEXT = "context", "changed the context"
+        EDIT = "edit", "edited what a task works with"
+        ORIGIN = "origin", "started or shaped a run that this one is a fork of"
+
+    execution = models.ForeignKey(
+        "workflows.Execution", on_delete=models.CASCADE, related_name="shapers", db_index=False
+    )
+    name = models.CharField(max_length=150)
+    way = models.CharField(max_length=10, choices=Way.choices)
+    # An edit shapes the holds that open after it, which is after this event's seq.
+    since = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["execution", "name", "way"], name="shaper_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.way} of {self.execution_id}"
+
+
 class ExecutionWords(models.Model):
     """The words of an execution's title, for full text.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from django.contrib.auth import get_user_model
 
-from reviews.rights import deciding_groups, four_eyes
+from reviews.rights import deciding_groups, four_eyes, shapers_of_each
 from workflows import access
 from workflows.models import Hold
 
@@ -16,9 +16,13 @@ if TYPE_CHECKING:
 
 
 class Members:
-    """The active members of some groups, with all their groups; read once."""
+    """The active members of some groups, with all their groups, and who shaped the holds' runs.
 
-    def __init__(self, groups: Iterable[str]) -> None:
+    Read once for all `holds` that are asked about.
+    """
+
+    def __init__(self, groups: Iterable[str], holds: Iterable[Hold]) -> None:
+        self._shapers = shapers_of_each(holds)
         wanted = sorted(set(groups))
         people = get_user_model().objects.filter(is_active=True, groups__name__in=wanted)
         ids = people.values("pk")
@@ -28,14 +32,16 @@ class Members:
     def who_may_decide(self, hold: Hold, groups: Collection[str] = ()) -> list[User]:
         """Those who may approve the hold through `groups`, or through any of its own."""
         through = groups or hold.groups
-        return [person for person in self._people if _may_help(person, hold, through)]
+        barred = self._shapers[hold.pk] if four_eyes(hold.execution) else frozenset()
+        return [
+            person
+            for person in self._people
+            if person.get_username() not in barred and _may_help(person, hold, through)
+        ]
 
 
 def _may_help(person: User, hold: Hold, through: Collection[str]) -> bool:
     groups = access.groups_of(person)
     if access.AUDITOR in groups or not deciding_groups(through, groups):
         return False
-    if person.get_username() in hold.approvals:
-        return False
-    own = hold.execution.created_by_id == person.pk
-    return not (own and four_eyes(hold.execution))
+    return person.get_username() not in hold.approvals

@@ -58,7 +58,7 @@ def read_new(horizon: Horizon | None = None) -> int:
 
 def _tell(events: Sequence[ExecutionEvent]) -> None:
     holds = _holds(events)
-    members = Members(_groups(events, holds))
+    members = Members(_groups(events, holds), holds.values())
     named = _named(events)
     settle(hold_ids=[e.payload["hold_id"] for e in events if _answers(e)])
     tell(list(_tellings(events, holds, members, named)))

@@ -44,7 +44,7 @@ def remind_due() -> int:
 def _remind(due: dict[str, int]) -> None:
     rows = Hold.objects.filter(pk__in=due).select_related("execution", "claim__user")
     holds = list(rows.defer("payload", "execution__state", "execution__context"))
-    members = Members(group for hold in holds for group in hold.groups)
+    members = Members((group for hold in holds for group in hold.groups), holds)
     claimed = dict(
         ReviewClaim.objects.filter(hold__in=due, expires_at__gt=Now()).values_list(
             "hold_id", "user_id"
