@@ -146,7 +146,7 @@ def fresh_user(user: User) -> User:
         person: User = access.with_groups(get_user_model().objects.all()).get(pk=user.pk)
     except get_user_model().DoesNotExist:
         raise NotAllowed("Your account no longer exists.", "inactive") from None
-    access.with_scopes(person, access.scopes_of(user))
+    access.with_credential(person, access.credential_of(user))
     return access.limited(person, access.limit_of(user))
 
 

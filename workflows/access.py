@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.contrib.postgres.aggregates import ArrayAgg
@@ -128,16 +129,24 @@ def limit_of(user: User | AnonymousUser | Any) -> frozenset[int] | None:
     return getattr(user, "_only_workflows", None)
 
 
-def with_scopes(user: User, scopes: Iterable[str] | None) -> User:
-    """The same user, who from now on acts with a token of these scopes; None is no token."""
-    if scopes is not None:
-        user._token_scopes = frozenset(scopes)  # type: ignore[attr-defined]
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """The token that a user acts with."""
+
+    token_id: int
+    scopes: frozenset[str]
+
+
+def with_credential(user: User, credential: Credential | None) -> User:
+    """The same user, who from now on acts with this token; None is a session."""
+    if credential is not None:
+        user._credential = credential  # type: ignore[attr-defined]
     return user
 
 
-def scopes_of(user: User | AnonymousUser | Any) -> frozenset[str] | None:
-    """Scopes of the token that the user acts with; None for a session."""
-    return getattr(user, "_token_scopes", None)
+def credential_of(user: User | AnonymousUser | Any) -> Credential | None:
+    """The token that the user acts with; None for a session."""
+    return getattr(user, "_credential", None)
 
 
 def may_loosen(user: User | AnonymousUser | Any) -> bool:
@@ -145,8 +154,8 @@ def may_loosen(user: User | AnonymousUser | Any) -> bool:
 
     That is a permission of its own, and for a token a scope of its own as well.
     """
-    scopes = scopes_of(user)
-    return (scopes is None or LOOSEN in scopes) and bool(user.has_perm(LOOSEN_POLICY))
+    token = credential_of(user)
+    return (token is None or LOOSEN in token.scopes) and bool(user.has_perm(LOOSEN_POLICY))
 
 
 def sees(user: Any, execution: Execution, addressed: Collection[str]) -> bool:

@@ -20,6 +20,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
+from . import access
 from .engine.bounded_json import digest
 from .engine.decide import Refused
 from .engine.ports import StaleVersion
@@ -70,13 +71,16 @@ def answer_once(
 ) -> Answer:
     """The answer to (user, key, route): `perform()` at the first time, its memory for 24 hours.
 
+    The memory is for the same session or token alone: an answer may show what another token of the
+    same person may not see.
+
     An exception of `perform` is raised and not remembered: nothing was done, so that the same
     request may be tried again.  Raises KeyReused when `body` is another one, and SecretLost when
     the answer had a secret and SECRET_KEY was changed without keeping the old one.
     """
     wanted = digest(body)
     with transaction.atomic():
-        mine = {"user": user, "key": key, "route": route}
+        mine = {"user": user, "credential": _credential(user), "key": key, "route": route}
         IdempotencyKey.objects.filter(**mine, created_at__lt=Now() - KEPT).delete()
         # Two at once meet at the unique constraint: the second waits until the first has committed.
         row, first = IdempotencyKey.objects.get_or_create(**mine, defaults={"body_digest": wanted})
@@ -102,7 +106,7 @@ def answer_in_parts(
     time: a request that is sent again after a crash, or meanwhile, does only what is left.
     """
     wanted = digest(body)
-    mine = {"user": user, "key": key, "route": route}
+    mine = {"user": user, "credential": _credential(user), "key": key, "route": route}
     IdempotencyKey.objects.filter(**mine, created_at__lt=Now() - KEPT).delete()
     row, _ = IdempotencyKey.objects.get_or_create(**mine, defaults={"body_digest": wanted})
     if row.answer is not None or row.body_digest != wanted:
@@ -115,6 +119,15 @@ def answer_in_parts(
     answer = perform(part)
     _keep(row, answer)
     return answer
+
+
+def _credential(user: User) -> str:
+    """What the user calls with: "" for a session, else their token with its present limit."""
+    token = access.credential_of(user)
+    if token is None:
+        return ""
+    only = access.limit_of(user)
+    return digest([token.token_id, None if only is None else sorted(only), sorted(token.scopes)])
 
 
 def _given(row: IdempotencyKey, wanted: str) -> Answer:

@@ -17,6 +17,15 @@ class WebhookEndpoint(models.Model):
     """
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    #: The token that last set the address: the endpoint has its limit and ends with it.
+    token = models.ForeignKey(
+        "workflows.ApiToken",
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="endpoints",
+        editable=False,
+    )
     name = models.CharField(max_length=100)
     url = models.CharField(max_length=2000)
     # Wire types; an empty list stands for all of them.
@@ -178,6 +187,8 @@ class IdempotencyKey(models.Model):
     """The answer given to a request, so that its repetition gets the same one."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    # Of the caller: another token, or the same one with another limit, is never given its answers.
+    credential = models.CharField(max_length=64, default="", db_default="")
     key = models.CharField(max_length=200)
     route = models.CharField(max_length=200)
     body_digest = models.CharField(max_length=64)
@@ -187,7 +198,9 @@ class IdempotencyKey(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["user", "key", "route"], name="idempotency_key_once"),
+            models.UniqueConstraint(
+                fields=["user", "credential", "key", "route"], name="idempotency_key_once"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -206,6 +219,10 @@ class ApiToken(models.Model):
     only_workflows = ArrayField(models.BigIntegerField(), null=True, blank=True)
     created_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField(null=True, blank=True)
+    #: The token that made this one, which is revoked with it.
+    made_by = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.CASCADE, related_name="+", editable=False
+    )
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.contrib.postgres.expressions import ArraySubquery
-from django.db import DEFAULT_DB_ALIAS
+from django.db import DEFAULT_DB_ALIAS, transaction
 from django.db.models import Model, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -53,7 +53,8 @@ def create_token(
 ) -> tuple[ApiToken, str]:
     """A new token and its text, which is nowhere to be had again.
 
-    `workflows` names those it is for; None is all that its user may see.
+    `workflows` names those it is for; None is all that its user may see.  A token that a token
+    makes ends no later than that one, and is revoked with it.
 
     Raises InvalidRequest for unknown or missing scopes, `admin` for somebody who is no admin,
     `loosen` for somebody without the permission `loosen_policy`, unknown workflows, a name of more
@@ -65,6 +66,9 @@ def create_token(
     if expires_at is not None and expires_at <= timezone.now():
         raise InvalidRequest((Problem("expires_at", "past", "this moment has passed"),))
     only = _checked_workflows(user, workflows)
+    maker = _maker(user)
+    if maker is not None and maker.expires_at is not None:
+        expires_at = min(expires_at or maker.expires_at, maker.expires_at)
     prefix = "hp_" + "".join(secrets.choice(_ALPHABET) for _ in range(8))
     text = f"{prefix}_{secrets.token_urlsafe(32)}"
     token = ApiToken.objects.create(
@@ -75,8 +79,15 @@ def create_token(
         scopes=wanted,
         only_workflows=only,
         expires_at=expires_at,
+        made_by=maker,
     )
     return token, text
+
+
+def _maker(user: User) -> ApiToken | None:
+    """The token that the user acts with, if it is one."""
+    credential = access.credential_of(user)
+    return None if credential is None else ApiToken.objects.get(pk=credential.token_id)
 
 
 def _checked_scopes(user: User, scopes: Iterable[str]) -> list[str]:
@@ -171,7 +182,8 @@ def usable_token(token_id: int) -> ApiToken | None:
 def _limited(token: ApiToken | None) -> ApiToken | None:
     if token is not None:
         access.limited(token.user, token.only_workflows)
-        access.with_scopes(token.user, token.scopes)
+        credential = access.Credential(token.pk, frozenset(token.scopes))
+        access.with_credential(token.user, credential)
     return token
 
 
@@ -181,8 +193,24 @@ def _is_stale(noted: datetime | None) -> bool:
 
 
 def revoke(*, tokens: QuerySet[ApiToken]) -> int:
-    """Switch tokens off for good; how many were on."""
-    return tokens.filter(revoked_at__isnull=True).update(revoked_at=Now())
+    """Switch tokens off for good, with the tokens that they made; how many of `tokens` were on."""
+    with transaction.atomic():
+        ids = set(tokens.values_list("pk", flat=True))
+        switched_off = ApiToken.objects.filter(pk__in=ids, revoked_at=None).update(revoked_at=Now())
+        known = set(ids)
+        while ids:
+            made = ApiToken.objects.filter(made_by__in=ids).exclude(pk__in=known)
+            ids = set(made.values_list("pk", flat=True))
+            known |= ids
+            ApiToken.objects.filter(pk__in=ids, revoked_at=None).update(revoked_at=Now())
+    return switched_off
+
+
+def is_over(token: ApiToken) -> bool:
+    """Whether a token opens nothing any more; its user is loaded."""
+    if token.revoked_at is not None or not token.user.is_active:
+        return True
+    return token.expires_at is not None and token.expires_at <= timezone.now()
 
 
 def workflow_names(token: ApiToken) -> list[str] | None:

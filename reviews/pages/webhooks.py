@@ -18,7 +18,7 @@ from reviews.sentences import in_language
 from workflows.access import ADMIN, roles_of, visible_to
 from workflows.models_ops import WebhookDelivery, WebhookEndpoint
 from workflows.sealing import SecretLost, unseal
-from workflows.webhooks.endpoints import endpoints_of, standing
+from workflows.webhooks.endpoints import endpoints_of, standing, viewer_of
 from workflows.webhooks.payload import body_of
 from workflows.webhooks.signing import headers
 from workflows.wire import WIRE_TYPES
@@ -128,7 +128,7 @@ def _tabs(base: str, status: str) -> list[dict[str, Any]]:
 
 def _deliveries(endpoint: WebhookEndpoint, rows: Any) -> list[dict[str, Any]]:
     runs = [row.execution_id for row in rows if row.execution_id is not None]
-    visible = set(visible_to(endpoint.owner).filter(pk__in=runs).values_list("pk", flat=True))
+    visible = set(visible_to(viewer_of(endpoint)).filter(pk__in=runs).values_list("pk", flat=True))
     return [
         _delivery(endpoint, row, shown=row.execution_id is None or row.execution_id in visible)
         for row in rows

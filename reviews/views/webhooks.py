@@ -127,12 +127,12 @@ def _ping(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
 
 
 def _save(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
-    endpoints.update_endpoint(endpoint=endpoint, fields=_fields(request))
+    endpoints.update_endpoint(endpoint=endpoint, fields=_fields(request), actor=person(request))
     return _("Saved.")
 
 
 def _switch_off(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
-    endpoints.update_endpoint(endpoint=endpoint, fields={"enabled": False})
+    endpoints.update_endpoint(endpoint=endpoint, fields={"enabled": False}, actor=person(request))
     return _("Switched off. What happens now is sent when it is on again.")
 
 

@@ -71,8 +71,8 @@ class WholeDeliverySerializer(DeliverySerializer):
         read_only_fields = fields
 
     def get_payload(self, delivery: WebhookDelivery) -> dict[str, Any] | None:
-        run, owner = delivery.execution_id, delivery.endpoint.owner
-        if run is not None and not visible_to(owner).filter(pk=run).exists():
+        run, viewer = delivery.execution_id, endpoints.viewer_of(delivery.endpoint)
+        if run is not None and not visible_to(viewer).filter(pk=run).exists():
             return None
         found: dict[str, Any] = json.loads(body_of(delivery))
         return found

@@ -177,7 +177,9 @@ class WebhookView(WebhookBase):
         endpoint = self.endpoint(request, webhook_id)
         asked = WebhookChangeSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
-        changed = endpoints.update_endpoint(endpoint=endpoint, fields=asked.validated_data)
+        changed = endpoints.update_endpoint(
+            endpoint=endpoint, fields=asked.validated_data, actor=caller(request)
+        )
         return Response(WebhookSerializer(changed).data)
 
     @extend_schema(

@@ -15,7 +15,7 @@ from workflows.models_ops import WebhookDelivery, WebhookEndpoint
 from workflows.sealing import SecretLost, unseal
 
 from .attempts import Message
-from .endpoints import standing
+from .endpoints import standing, viewer_of
 from .outcomes import withhold
 from .payload import body_of
 
@@ -54,7 +54,7 @@ def claim_endpoints(sender: str) -> list[WebhookEndpoint]:
 
 def held_endpoints(sender: str, ids: Collection[int]) -> list[WebhookEndpoint]:
     """Those of `ids` that `sender` still holds and that are sent something, read anew."""
-    rows = WebhookEndpoint.objects.select_related("owner").filter(
+    rows = WebhookEndpoint.objects.select_related("owner", "token__user").filter(
         pk__in=ids, lease_owner=sender, lease_until__gt=Now(), enabled=True, parked_at=None
     )
     return [row for row in rows.order_by("pk") if not standing(row)]
@@ -81,7 +81,9 @@ def next_messages(endpoint: WebhookEndpoint, *, busy: Collection[int], limit: in
         .order_by("pk")
     )
     executions = [row.execution_id for row in rows if row.execution_id is not None]
-    visible = set(visible_to(endpoint.owner).filter(pk__in=executions).values_list("pk", flat=True))
+    visible = set(
+        visible_to(viewer_of(endpoint)).filter(pk__in=executions).values_list("pk", flat=True)
+    )
     secrets = _secrets(endpoint)
     return [_message(endpoint, row, secrets) for row in rows if _may_go(row, visible) and secrets]
 

@@ -9,6 +9,7 @@ from workflows.models import ExecutionEvent
 from workflows.models_ops import WebhookDelivery, WebhookEndpoint
 from workflows.wire import kinds_of, types_of
 
+from .endpoints import viewer_of
 from .payload import message_id
 
 #: Entries read at a time, and deliveries that wait before no more are read.
@@ -57,7 +58,9 @@ def _wanted(
     endpoint: WebhookEndpoint, rows: list[ExecutionEvent]
 ) -> list[tuple[ExecutionEvent, str]]:
     executions = {row.execution_id for row in rows}
-    visible = set(visible_to(endpoint.owner).filter(pk__in=executions).values_list("pk", flat=True))
+    visible = set(
+        visible_to(viewer_of(endpoint)).filter(pk__in=executions).values_list("pk", flat=True)
+    )
     seen = (row for row in rows if row.execution_id in visible)
     typed = [(row, _type_for(endpoint, types_of(row))) for row in seen]
     return [(row, name) for row, name in typed if name]

@@ -19,6 +19,7 @@ from workflows.models import ExecutionEvent
 from workflows.models_ops import WebhookDelivery, WebhookEndpoint
 from workflows.sealing import seal
 from workflows.services import InvalidRequest
+from workflows.tokens import is_over
 from workflows.wire import WIRE_TYPES
 
 from .addresses import problem_of
@@ -34,8 +35,19 @@ SKIPPED = "skipped when the endpoint was resumed"
 
 def endpoints_of(user: User) -> QuerySet[WebhookEndpoint]:
     """The endpoints this user may see and change: their own; an admin everybody's."""
-    rows = WebhookEndpoint.objects.select_related("owner")
+    rows = WebhookEndpoint.objects.select_related("owner", "token__user")
+    only = access.limit_of(user)
+    if only is not None:
+        # What a limited token may read and change tells of its own workflows only.
+        rows = rows.filter(token__only_workflows__contained_by=sorted(only))
     return rows if access.ADMIN in access.roles_of(user) else rows.filter(owner=user)
+
+
+def viewer_of(endpoint: WebhookEndpoint) -> User:
+    """The owner with the limit of the endpoint's token: sees what the endpoint may tell of."""
+    if endpoint.token is None:
+        return endpoint.owner
+    return access.limited(endpoint.owner, endpoint.token.only_workflows)
 
 
 def create_endpoint(*, owner: User, fields: Mapping[str, Any]) -> tuple[WebhookEndpoint, str]:
@@ -53,7 +65,11 @@ def create_endpoint(*, owner: User, fields: Mapping[str, Any]) -> tuple[WebhookE
             message = f"you have {most} endpoints, which is the most; delete one first"
             raise InvalidRequest((Problem("name", "too_many", message),))
         endpoint = WebhookEndpoint.objects.create(
-            owner=owner, secret=seal(secret), cursor=_newest(), **wanted
+            owner=owner,
+            token_id=_token_id(owner),
+            secret=seal(secret),
+            cursor=_newest(),
+            **wanted,
         )
     endpoint.refresh_from_db()
     return endpoint, secret
@@ -64,9 +80,22 @@ def _lock(owner: User) -> None:
     list(get_user_model().objects.select_for_update().filter(pk=owner.pk).values_list("pk"))
 
 
-def update_endpoint(*, endpoint: WebhookEndpoint, fields: Mapping[str, Any]) -> WebhookEndpoint:
-    """Change some of name, url, events, include_data, enabled; raises InvalidRequest."""
+def _token_id(user: User) -> int | None:
+    credential = access.credential_of(user)
+    return None if credential is None else credential.token_id
+
+
+def update_endpoint(
+    *, endpoint: WebhookEndpoint, fields: Mapping[str, Any], actor: User
+) -> WebhookEndpoint:
+    """Change some of name, url, events, include_data, enabled; raises InvalidRequest.
+
+    Who sets the address answers for it: the endpoint then lasts as long as the actor's token, or
+    has no such end when the actor came without one.
+    """
     wanted = _checked(fields)
+    if "url" in wanted:
+        wanted["token_id"] = _token_id(actor)
     if wanted:
         WebhookEndpoint.objects.filter(pk=endpoint.pk).update(**wanted)
     endpoint.refresh_from_db()
@@ -157,6 +186,8 @@ def standing(endpoint: WebhookEndpoint) -> str:
         return "its owner's account is switched off"
     if not access.may_subscribe(endpoint.owner):
         return "its owner's roles no longer allow webhooks"
+    if endpoint.token is not None and is_over(endpoint.token):
+        return "the token that set its address has ended; set the address again"
     return ""
 
 

@@ -20,7 +20,7 @@ from workflows.jobs import run_to_rest
 from workflows.mcp.gateway.callers import caller_with
 from workflows.models import ApiToken, Execution, IdempotencyKey, Workflow
 from workflows.services import InvalidRequest
-from workflows.tokens import authenticate_token, create_token
+from workflows.tokens import authenticate_token, create_token, revoke
 
 pytestmark = pytest.mark.django_db
 
@@ -187,3 +187,53 @@ def test_a_token_is_revoked_by_its_owner_alone(browser, people) -> None:
     assert "was revoked before" in again.content.decode()
     theirs.refresh_from_db()
     assert theirs.revoked_at is None
+
+
+# --- what a token leaves behind -------------------------------------------------------------------
+
+
+def client_of(text: str) -> APIClient:
+    return APIClient(headers={"Authorization": f"Bearer {text}"})
+
+
+def test_an_answer_is_not_repeated_for_another_credential(people, runs) -> None:
+    """It may show what the other one may not see: each has its own memory of a key."""
+    _, whole = create_token(user=people["operator"], name="t", scopes=["read", "run"])
+    narrow = limited(people)
+    session = APIClient()
+    session.force_login(people["operator"])
+    body, key = {"workflow": "echo", "title": "kept"}, {"Idempotency-Key": "k"}
+    first = client_of(whole).post("/api/v1/executions/", body, headers=key)
+    again = client_of(whole).post("/api/v1/executions/", body, headers=key)
+    assert again.json() == first.json()
+    assert again.headers["Idempotent-Replayed"] == "true"
+    for client in (client_of(narrow), session):
+        other = client.post("/api/v1/executions/", body, headers=key, format="json")
+        assert other.status_code == 201
+        assert other.json()["id"] != first.json()["id"]
+        assert "Idempotent-Replayed" not in other.headers
+
+
+def test_an_answer_is_not_repeated_after_the_limit_changed(people, runs) -> None:
+    text = create_token(user=people["operator"], name="t", scopes=["read", "run"])[1]
+    body, key = {"workflow": "other"}, {"Idempotency-Key": "k"}
+    assert client_of(text).post("/api/v1/executions/", body, headers=key).status_code == 201
+    echo = Workflow.objects.get(name="echo")
+    ApiToken.objects.filter(name="t").update(only_workflows=[echo.pk])
+    refused = client_of(text).post("/api/v1/executions/", body, headers=key)
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["code"] == "unknown_workflow"
+
+
+def test_a_token_ends_with_the_token_that_made_it(people) -> None:
+    end = timezone.now() + timedelta(days=1)
+    maker, text = create_token(
+        user=people["admin"], name="maker", scopes=["read", "admin"], expires_at=end
+    )
+    made = client_of(text).post("/api/v1/tokens/", {"name": "made", "scopes": ["read", "admin"]})
+    child = made.json()["token"]
+    assert ApiToken.objects.get(name="made").expires_at == end
+    grown = client_of(child).post("/api/v1/tokens/", {"name": "grown", "scopes": ["read"]})
+    revoke(tokens=ApiToken.objects.filter(pk=maker.pk))
+    for each in (text, child, grown.json()["token"]):
+        assert client_of(each).get("/api/v1/executions/").status_code == 401

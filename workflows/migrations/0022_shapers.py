@@ -100,7 +100,7 @@ DROP FUNCTION holdpoint_way_of(workflows_executionevent);
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('workflows', '0019_policy_floor'),
+        ('workflows', '0021_sealed_servers'),
     ]
 
     operations = [

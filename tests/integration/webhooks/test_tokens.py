@@ -1,0 +1,122 @@
+"""An endpoint that a token made has the token's limit, and ends with it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from tests.integration.webhooks.conftest import run, send_all
+from tests.integration.workflows.conftest import Engine, value
+from tests.receiver import Receiver
+from workflows import tokens
+from workflows.jobs import run_to_rest
+from workflows.models import ApiToken, Execution, Workflow
+from workflows.models_ops import WebhookEndpoint
+from workflows.services import start_execution
+from workflows.webhooks.endpoints import (
+    create_endpoint,
+    endpoints_of,
+    standing,
+    update_endpoint,
+    viewer_of,
+)
+from workflows.webhooks.sender import Sender
+
+
+def acting(owner: User, **fields: Any) -> User:
+    """The owner as somebody who calls with a new token."""
+    _, text = tokens.create_token(user=owner, name="t", scopes=["read", "run"], **fields)
+    token = tokens.authenticate_token(text)
+    assert token is not None
+    return token.user
+
+
+def endpoint_of(user: User, receiver: Receiver) -> WebhookEndpoint:
+    endpoint, _ = create_endpoint(owner=user, fields={"name": "e", "url": receiver.url})
+    return endpoint
+
+
+@pytest.fixture
+def workflow(engine: Engine) -> Workflow:
+    plan = {"tasks": [value("a")]}
+    return Workflow.objects.create(name="mine", title="Mine", plan=plan)
+
+
+def run_of(workflow: Workflow, owner: User) -> Execution:
+    return run_to_rest(start_execution(actor=owner, workflow=workflow).pk)
+
+
+def test_it_is_told_of_the_tokens_workflows_only(
+    engine: Engine, owner: User, receiver: Receiver, sender: Sender, workflow: Workflow
+) -> None:
+    endpoint_of(acting(owner, workflows=["mine"]), receiver)
+    other, mine = run(engine, owner), run_of(workflow, owner)
+    send_all(sender)
+    assert receiver.order(other.pk) == []
+    assert len(receiver.order(mine.pk)) == mine.version
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"revoked_at": timezone.now()},
+        {"expires_at": timezone.now() - timedelta(seconds=1)},
+    ],
+    ids=["revoked", "expired"],
+)
+def test_it_ends_with_the_token(
+    engine: Engine, owner: User, receiver: Receiver, sender: Sender, change: dict[str, Any]
+) -> None:
+    endpoint = endpoint_of(acting(owner), receiver)
+    first = run(engine, owner)
+    send_all(sender)
+    assert len(receiver.order(first.pk)) == first.version
+    ApiToken.objects.update(**change)
+    second = run(engine, owner)
+    send_all(sender)
+    assert receiver.order(second.pk) == []
+    assert "token" in standing(WebhookEndpoint.objects.get(pk=endpoint.pk))
+
+
+def test_a_person_who_sets_the_address_again_takes_it_over(
+    engine: Engine, owner: User, receiver: Receiver, sender: Sender
+) -> None:
+    endpoint = endpoint_of(acting(owner), receiver)
+    tokens.revoke(tokens=ApiToken.objects.all())
+    session = User.objects.get(pk=owner.pk)
+    update_endpoint(endpoint=endpoint, fields={"url": receiver.url}, actor=session)
+    assert standing(endpoint) == ""
+    again = run(engine, owner)
+    send_all(sender)
+    assert receiver.order(again.pk)
+
+
+def test_a_token_that_sets_the_address_binds_it(
+    engine: Engine, owner: User, receiver: Receiver, workflow: Workflow
+) -> None:
+    """Else a token could send everything its owner sees to an address of its own, for ever."""
+    endpoint = endpoint_of(owner, receiver)
+    user = acting(owner)
+    update_endpoint(endpoint=endpoint, fields={"name": "renamed"}, actor=user)
+    assert endpoint.token is None
+    update_endpoint(endpoint=endpoint, fields={"url": receiver.url}, actor=user)
+    endpoint = WebhookEndpoint.objects.get(pk=endpoint.pk)
+    tokens.revoke(tokens=ApiToken.objects.all())
+    assert standing(WebhookEndpoint.objects.get(pk=endpoint.pk)) != ""
+
+
+def test_a_limited_token_finds_no_endpoint_that_tells_more(
+    engine: Engine, owner: User, receiver: Receiver, workflow: Workflow
+) -> None:
+    endpoint_of(owner, receiver)
+    endpoint_of(acting(owner), receiver)
+    narrow = acting(owner, workflows=["mine"])
+    assert not endpoints_of(narrow).exists()
+    mine = endpoint_of(narrow, receiver)
+    assert [each.pk for each in endpoints_of(narrow)] == [mine.pk]
+    assert endpoints_of(owner).count() == 3
+    assert viewer_of(mine).pk == owner.pk
