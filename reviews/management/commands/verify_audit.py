@@ -67,7 +67,7 @@ class Command(BaseCommand):
         if report.signed is not None:
             signed = f"{report.signed} of them are signed"
         self.stdout.write(
-            f"{report.records} records are whole; {signed}; the head is {report.head}\n"
+            f"{report.records} records are whole; the head is {report.head}; {signed}\n"
             f"{report.receipts} receipts are whole, and what ran is what was approved;"
             f" the head is {report.receipts_head}"
         )
