@@ -202,7 +202,7 @@ class HoldSerializer(HoldModel):
 
     node_id = serializers.SerializerMethodField()
     trigger_phase = serializers.SerializerMethodField()
-    comment = serializers.CharField(allow_blank=True)
+    comment = serializers.SerializerMethodField()
     reviewer = serializers.CharField(allow_null=True)
     edited = serializers.BooleanField()
 
@@ -216,6 +216,9 @@ class HoldSerializer(HoldModel):
             "escalates_at",
         )  # fmt: skip
         read_only_fields = fields
+
+    def get_comment(self, hold: Hold) -> str:
+        return text_masked(getattr(hold, "comment", ""))
 
     def get_node_id(self, hold: Hold) -> str | None:
         return hold.task_id or None
@@ -347,10 +350,12 @@ class DecisionSerializer(Plain):
 def decision_row(event: ExecutionEvent) -> dict[str, Any]:
     """A row of `selectors.decisions_of` as the API shows it."""
     for_agent = bool(getattr(event, "for_agent", False))
+    row = decision_of(event.kind, event.payload, event.actor, for_agent=for_agent)
     return {
         "seq": event.seq,
         "timestamp": int(event.created_at.timestamp() * 1000),
-        **decision_of(event.kind, event.payload, event.actor, for_agent=for_agent),
+        **row,
+        "comment": text_masked(row["comment"]),
     }
 
 

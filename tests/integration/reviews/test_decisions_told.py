@@ -74,6 +74,16 @@ def test_a_hold_says_how_it_was_decided(start: Start, reviewer: User) -> None:
     assert told(hold, *names) == ("APPROVE", "shorter", "reviewer", True, "reviewer")
 
 
+def test_a_secret_in_a_comment_is_masked(start: Start, reviewer: User) -> None:
+    execution = start(echo("a", "draft", phase=AFTER))
+    decide(execution, reviewer, comment="use password=hunter2hunter2 instead")
+    (hold,) = body(reviewer, execution)["holds"]
+    (row,) = decisions(reviewer, execution)
+    for comment in (hold["comment"], row["comment"]):
+        assert comment.startswith("use password=")
+        assert "hunter2" not in comment
+
+
 def test_a_decision_taken_back_is_no_decision_of_the_hold(start: Start, reviewer: User) -> None:
     execution = start(echo("a", "draft", phase=AFTER))
     decide(execution, reviewer, comment="yes", undo_seconds=60)
