@@ -69,6 +69,17 @@ def slow(seconds: float, ctx: ToolContext) -> str:
     return "done"
 
 
+@tool(server="testkit", permission_set="readonly")
+def meets(others: int, ctx: ToolContext) -> str:
+    """Work until so many calls of the execution run at the same time, and fail without them."""
+    note(ctx, "begin")
+    until = time.monotonic() + 30
+    while len([each for each in calls(ctx.execution_id) if each["what"] == "begin"]) < others:
+        if time.monotonic() > until or ctx.cancelled.wait(0.01):
+            raise TaskFailed("the others do not run beside this one", retryable=False)
+    return "met"
+
+
 @tool(server="testkit", permission_set="readonly", read_only=True)
 def first_is_slow(ctx: ToolContext) -> str:
     """Read; the first call of a task takes for ever, or until it is cancelled."""

@@ -86,6 +86,12 @@ def start(folder: Path, actor: User, **policy: Any) -> Execution:
     return run_to_rest(execution.pk)
 
 
+def started_with(execution: Execution, layer: int) -> set[str]:
+    """The tasks that a layer began side by side."""
+    event = execution.events.get(kind="layer_started", payload__layer=layer)
+    return set(event.payload["tasks"])
+
+
 def page(user: User, path: str) -> str:
     client = Client()
     client.force_login(user)
@@ -105,6 +111,7 @@ def test_the_xml_tool_appears_and_runs_beside_the_json_one(
     assert revised["why"][name]["tool"] == "files.parse_xml_file"
     ran = {row.task_id: row for row in done.attempts.all()}
     assert ran[name].layer == ran["json"].layer == 1
+    assert started_with(done, 1) == {"json", name}
     assert ran[name].output["value"] == {"tag": "notes", "texts": ["first"]}
     assert ran["json"].output["value"] == {"n": 1}
     assert "Files" in str(ran["log"].output)
@@ -127,4 +134,5 @@ def test_the_xml_tool_appears_and_runs_beside_the_json_one(
     )
     done = run_to_rest(held.pk)
     assert done.status == "COMPLETED", done.error
-    assert done.attempts.get(task_id=name).layer == done.attempts.get(task_id="json").layer
+    assert done.attempts.get(task_id=name).layer == done.attempts.get(task_id="json").layer == 1
+    assert started_with(done, 1) == {"json", name}

@@ -59,6 +59,8 @@ def test_the_xml_tool_joins_the_plan_and_runs_beside_the_json_one(discovered: Ex
     # Reading the XML file runs in the layer of its sibling, which reads the JSON file.
     assert discovered.attempts.get(task_id="json").layer == 1
     assert found[0][1] == 1
+    begun = discovered.events.get(kind="layer_started", payload__layer=1).payload["tasks"]
+    assert set(begun) == {"json", found[0][0]}
     outputs = [str(row.output) for row in discovered.attempts.filter(task_id=found[-1][0])]
     assert "first" in outputs[0]
     decided = discovered.events.get(kind="agent_decided", payload__decision="replan")
