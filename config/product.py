@@ -96,6 +96,7 @@ def _engine() -> dict[str, Any]:
         "commit_window_ms": env_int("HOLDPOINT_COMMIT_WINDOW_MS", 50, minimum=0, maximum=10_000),
         "checkpoints_kept": env_int("HOLDPOINT_CHECKPOINTS_KEPT", 5, minimum=1),
         "max_replans": env_int("HOLDPOINT_MAX_REPLANS", 3, minimum=0),
+        "max_failed_replans": env_int("HOLDPOINT_MAX_FAILED_REPLANS", 10, minimum=1),
         "abandoned_ttl_seconds": env_int("HOLDPOINT_ABANDONED_TTL_SECONDS", 3600, minimum=1),
         "sweep_seconds": env_float("HOLDPOINT_SWEEP_SECONDS", 3.0, minimum=0.1),
         "task_timeout_seconds": env_int("HOLDPOINT_TASK_TIMEOUT_SECONDS", 300, minimum=1),

@@ -40,6 +40,11 @@ def max_replans() -> int:
     return int(_value("max_replans"))
 
 
+def max_failed_replans() -> int:
+    """How often a planner may find nothing for one execution before nobody may ask it again."""
+    return int(_value("max_failed_replans"))
+
+
 def abandoned_ttl_seconds() -> float:
     """How long an execution waits for an external agent before it is aborted."""
     return float(_value("abandoned_ttl_seconds"))

@@ -18,7 +18,7 @@ from . import access, aside, capabilities, conf, grants, journal, rulebook
 from .agents import RegisteredAgents, agent_names
 from .crashpoints import crashpoint
 from .dispatch import send_speculation, send_worker
-from .engine.commands import FailExecution, InjectTask, ModifyArgs, load_command
+from .engine.commands import FailExecution, InjectTask, ModifyArgs, Replan, load_command
 from .engine.dag import CapabilityTask, Plan, ToolTask
 from .engine.decide import Refused
 from .engine.loop import submit
@@ -26,10 +26,10 @@ from .engine.permissions import NAMED
 from .engine.policy import Policy, ReviewRules
 from .engine.policy_floor import Change
 from .engine.policy_floor import changes as policy_changes
-from .engine.ports import Ports, StaleVersion
+from .engine.ports import Ports, Run, StaleVersion
 from .engine.structure import PlanInvalid, Problem, validation_problems
 from .idempotency import json_text
-from .models import Checkpoint, CommandLog, Execution, Workflow
+from .models import Checkpoint, CommandLog, Execution, ExecutionEvent, Workflow
 from .planning import CataloguePlanner, tool_schemas
 from .runners import LayerRunner
 from .schemas import schema_errors
@@ -60,6 +60,8 @@ class CommandResult:
     outcome: str
     version: int
     status: str
+    #: Why an applied replan changed nothing: the planner found nothing.
+    failure: str = ""
 
 
 def ports() -> Ports:
@@ -71,6 +73,7 @@ def ports() -> Ports:
         planner=CataloguePlanner(),
         summarise=summarise,
         max_replans=conf.max_replans(),
+        max_failed_replans=conf.max_failed_replans(),
         abandoned_ttl_seconds=conf.abandoned_ttl_seconds(),
         program=capabilities.program,
         at_rest=send_if_worthwhile,
@@ -426,7 +429,8 @@ def _apply_or_queue(
             run.tell(at_once=True)
             # A command may change what lies ahead.
             send_if_worthwhile(run)
-            return CommandResult("applied", run.state.version, run.state.status.value)
+            failure = _replan_failure(run) if isinstance(command, Replan) else ""
+            return CommandResult("applied", run.state.version, run.state.status.value, failure)
     raise StaleVersion
 
 
@@ -450,6 +454,15 @@ def fail_lost(*, execution_id: int, version: int, lost: int, error: str) -> bool
         return False
     run.tell(at_once=True)
     return True
+
+
+def _replan_failure(run: Run) -> str:
+    """Why the replan that was just applied found nothing; "" when it changed the plan."""
+    rows = ExecutionEvent.objects.filter(
+        execution_id=int(run.execution_id), seq=run.state.version, kind="replan_failed"
+    )
+    payload = rows.values_list("payload", flat=True).first()
+    return str(payload["error"]) if payload else ""
 
 
 def _queue(

@@ -17,6 +17,7 @@ from django.conf import settings
 from pydantic import BaseModel, ConfigDict, Field
 
 from workflows import background
+from workflows.engine.commands import shortened
 from workflows.engine.faults import TaskFailed
 from workflows.engine.ports import AgentAnswer, AgentQuestion
 
@@ -30,6 +31,12 @@ INSTRUCTIONS = (
     "requirement in plain words when the results call for work that is not planned, or `abort` "
     "with a reason when going on would do harm. Give a short reason in every case."
 )
+
+
+#: How many characters of a layer's results a model is shown.
+LONGEST_REPORT = 400_000
+#: The key that marks what was cut in a report.
+CUT = "cut_for_length"
 
 
 class LayerDecision(BaseModel):
@@ -75,7 +82,10 @@ async def _ask(question: AgentQuestion) -> AgentAnswer:
 
 
 def _report(question: AgentQuestion) -> str:
-    """The layer's results as JSON text: everything, as it is."""
+    """The layer's results as JSON text of at most `LONGEST_REPORT` characters.
+
+    A report that would be longer shows the beginning of what is long, and says that it was cut.
+    """
     facts: dict[str, Any] = {
         "layer": question.layer + 1,
         "of_layers": question.total_layers,
@@ -88,7 +98,26 @@ def _report(question: AgentQuestion) -> str:
         "context": dict(question.context),
         "decisions": [dict(each) for each in question.decisions],
     }
-    return json.dumps(facts, ensure_ascii=False)
+    report = json.dumps(facts, ensure_ascii=False)
+    if len(report) <= LONGEST_REPORT:
+        return report
+    results = facts.pop("results")
+    # Quotes within what is cut are escaped once more, which at worst doubles its length.
+    share = LONGEST_REPORT // (3 * (len(facts) + max(1, len(results))))
+    shown = {name: _beginning(value, share) for name, value in facts.items()}
+    shown["results"] = {
+        name: {"status": each["status"], "output": _beginning(each["output"], share)}
+        for name, each in results.items()
+    }
+    return shortened(json.dumps({CUT: True, **shown}, ensure_ascii=False), LONGEST_REPORT)
+
+
+def _beginning(value: Any, longest: int) -> Any:
+    """The value, or the beginning of its JSON text where that is longer than `longest`."""
+    text = json.dumps(value, ensure_ascii=False)
+    if len(text) <= longest:
+        return value
+    return {CUT: True, "characters": len(text), "beginning": text[:longest]}
 
 
 def _history(question: AgentQuestion) -> list[ModelMessage]:

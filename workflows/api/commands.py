@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from workflows import access, services
+from workflows.engine.decide import Refused
 from workflows.engine.structure import Problem
 from workflows.idempotency import Answer, json_text
 from workflows.models import Execution
@@ -111,7 +112,11 @@ class CommandsView(APIView):
         except services.InvalidRequest as invalid:
             _log_malformed(request, execution, body, invalid)
             raise
-        return once(request, lambda: _perform(request, execution, command, version))
+        response = once(request, lambda: _perform(request, execution, command, version))
+        if response.status_code == 409:
+            # Outside of the transaction of an idempotent request: the attempt counts.
+            raise Refused("replan_failed", response.data["failure"])
+        return response
 
 
 def _perform(request: Request, execution: Execution, command: Any, version: int | None) -> Answer:
@@ -128,6 +133,8 @@ def _perform(request: Request, execution: Execution, command: Any, version: int 
             source="rest",
             version=version,
         )
+        if result.failure:
+            return Answer(status=409, text=json_text({"failure": result.failure}))
         outcome = result.outcome
     told = {"outcome": outcome, "version": result.version, "status": result.status, **more}
     return Answer(status=200 if outcome == "applied" else 202, text=json_text(told))

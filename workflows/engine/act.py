@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import singledispatch
 
 from pydantic import ValidationError
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from . import events as ev
 from .answer import events_for
 from .bounded_json import digest
-from .commands import Abort, AddMessage, Replan
+from .commands import LONGEST_MESSAGE, Abort, AddMessage, Replan, shortened
 from .decide import Facts, Refused, decide
 from .faults import PermissionEscalationNeeded, TaskFailed, attempt_words
 from .gates import opening
@@ -45,8 +45,9 @@ from .state import SkipReason
 from .status import TaskStatus
 from .structure import validation_problems
 
-#: An answer may carry what the agent was told, which is all results of a layer.
-_ANSWER = Limits(nodes=100_000, string_length=2_000_000)
+#: An answer may carry what the agent was told, which is all results of a layer.  Its messages are
+#: cut to `LONGEST_MESSAGE` characters together, of which each takes at most six bytes as JSON.
+_ANSWER = Limits(nodes=100_000, string_length=2_000_000, max_bytes=16_000_000)
 
 #: How much of earlier decisions an agent is shown: the newest, and the beginning of comments.
 _MOST_DECISIONS, _LONGEST_COMMENT = 100, 1_000
@@ -303,7 +304,7 @@ def _(move: AskAgent, run: Run, ports: Ports) -> None:
         if command is None:
             return
         try:
-            run.record(*events_for(run, command, ports.planner, actor, ports.max_replans))
+            run.record(*events_for(run, command, ports, actor))
         except Refused as refusal:
             run.record(ev.CommandRefused(command=command.kind, error=refusal.message))
 
@@ -339,11 +340,25 @@ def _understood(
     Nothing of it is recorded before all of it is known to be storable.
     """
     try:
+        answer = _with_short_messages(answer)
         check_value(asdict(answer), _ANSWER)
         decided = ev.AgentDecided(agent=agent, decision=answer.decision, reason=answer.reason)
         return (*_messages(run, answer, actor), decided), _as_command(answer)
     except (ValueError, TypeError) as error:
         raise TaskFailed(f"malformed answer: {_in_short(error)}", retryable=False) from error
+
+
+def _with_short_messages(answer: AgentAnswer) -> AgentAnswer:
+    """The answer, its messages cut to what a message may have: length costs no decision."""
+    share = LONGEST_MESSAGE // max(1, len(answer.messages))
+    messages = tuple(
+        {
+            key: shortened(text, share) if isinstance(text, str) else text
+            for key, text in each.items()
+        }
+        for each in answer.messages
+    )
+    return replace(answer, messages=messages)
 
 
 def _in_short(error: Exception) -> str:

@@ -6,23 +6,22 @@ from . import events as ev
 from .commands import Replan, RevisePlan
 from .decide import Facts, decide
 from .faults import TaskFailed
-from .ports import Planner, Run
+from .ports import Planner, Ports, Run
 
 
-def events_for(
-    run: Run, command: object, planner: Planner, actor: str, max_replans: int
-) -> tuple[ev.Event, ...]:
+def events_for(run: Run, command: object, ports: Ports, actor: str) -> tuple[ev.Event, ...]:
     """What `command` causes; a replan is taken to the planner first."""
     facts = Facts(
         revision=run.revision,
         policy=run.policy,
         actor=actor,
-        max_replans=max_replans,
+        max_replans=ports.max_replans,
+        max_failed_replans=ports.max_failed_replans,
         settled=run.settled,
     )
     if isinstance(command, Replan):
         decide(run.state, command, facts)
-        command = ask_planner(run, planner, command)
+        command = ask_planner(run, ports.planner, command)
     return decide(run.state, command, facts)
 
 

@@ -142,13 +142,25 @@ Command = Annotated[
 ]
 
 
+#: The longest message of a conversation, in characters.
+LONGEST_MESSAGE: Final = 2_000_000
+
+
+def shortened(text: str, longest: int = LONGEST_MESSAGE) -> str:
+    """The text, or its beginning with a note that it was cut, of at most `longest` characters."""
+    if len(text) <= longest:
+        return text
+    note = f" … (cut: {len(text)} characters)"
+    return text[: max(0, longest - len(note))] + note
+
+
 class AddMessage(_Command):
     """Say something in the execution's conversation."""
 
     kind: Literal["add_message"] = "add_message"
     role: Literal["user", "assistant", "system", "tool"] = "user"
     # An agent is told all results of a layer in one message.
-    content: str = Field(min_length=1, max_length=2_000_000)
+    content: str = Field(min_length=1, max_length=LONGEST_MESSAGE)
     author: str = ""
     # Have the run's agent decide at the next boundary, where its policy would not ask it.
     ask_agent: bool = False

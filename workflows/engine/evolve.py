@@ -309,6 +309,11 @@ def _(event: ev.PlanRevised, state: ExecutionState) -> ExecutionState:
 
 
 @_apply.register
+def _(event: ev.ReplanFailed, state: ExecutionState) -> ExecutionState:
+    return changed(state, failed_replans=state.failed_replans + 1)
+
+
+@_apply.register
 def _(event: ev.ContextUpdated, state: ExecutionState) -> ExecutionState:
     return _unsigned(state) if event.unsigns else state
 

@@ -41,4 +41,5 @@ class Facts:
     policy: Policy
     actor: str
     max_replans: int = 3
+    max_failed_replans: int = 10
     settled: Callable[[Sequence[str]], Mapping[str, Settled]] = nothing_settled

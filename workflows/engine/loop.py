@@ -53,7 +53,7 @@ def submit(
     """
     with ports.journal.open(execution_id, expected_version=expected_version) as run:
         with run.speaks_as(actor, source):
-            run.record(*events_for(run, command, ports.planner, actor, ports.max_replans))
+            run.record(*events_for(run, command, ports, actor))
         run.answers(command, actor, source)
         run.commit()
         return run
@@ -70,7 +70,7 @@ def apply_queued(run: Run, ports: Ports) -> None:
 
 def _answer(run: Run, command: object, ports: Ports, actor: str) -> tuple[ev.Event, ...]:
     try:
-        return events_for(run, command, ports.planner, actor, ports.max_replans)
+        return events_for(run, command, ports, actor)
     except Refused as refusal:
         if run.state.status.is_final:
             return ()

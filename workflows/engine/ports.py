@@ -329,6 +329,7 @@ class Ports:
     planner: Planner
     summarise: Callable[[Run], str]
     max_replans: int = 3
+    max_failed_replans: int = 10
     abandoned_ttl_seconds: float = 3600
     program: Callable[[str], Program | None] = no_program
     #: Called when the lease is given back; must not raise, and holds nobody up.

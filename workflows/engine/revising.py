@@ -34,6 +34,10 @@ def check_replan(state: ExecutionState, facts: Facts) -> None:
         raise Refused("replan_open", OPEN_PROPOSAL)
     if state.replans >= facts.max_replans:
         raise Refused("replan_limit", f"A run is replanned at most {facts.max_replans} times.")
+    if state.failed_replans >= facts.max_failed_replans:
+        times = facts.max_failed_replans
+        message = f"The planner found nothing {times} times in this run; it is not asked again."
+        raise Refused("replan_limit", message)
     if any(hold.decider == "human" for hold in state.holds):
         refuse_while_held(state)
 

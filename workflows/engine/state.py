@@ -166,6 +166,7 @@ class ExecutionState:
     failed_leaf: bool = False
     layer_failed: bool = False
     replans: int = 0
+    failed_replans: int = 0
     skips: frozenset[int] = frozenset()
     agent_requested: bool = False
     proposal: Proposal | None = None

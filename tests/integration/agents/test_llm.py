@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.integration.workflows.conftest import Engine, engine, ledger, source, value
+from workflows.agents.llm import LONGEST_REPORT
 from workflows.engine.commands import AddMessage
 from workflows.models import Execution
 from workflows.services import submit_command
@@ -143,6 +144,28 @@ def test_it_aborts_with_its_reason(engine: Engine, model: Endpoint) -> None:
     execution = engine.drive(two_layers(engine))
     assert (execution.status, execution.error) == ("ABORTED", "leaks a password")
     assert engine.called(execution) == ["a"]
+
+
+def test_a_large_layer_is_shown_in_part_and_costs_no_decision(
+    engine: Engine, model: Endpoint
+) -> None:
+    """A report of more than two million characters discarded the answer, `abort` included."""
+    model.answers = [{"decision": "abort", "reason": "too much"}]
+    policy = {"ail": {"enabled": True, "agent": "llm", "timeout_seconds": 60}}
+    large = [value(f"a{number}", ['x"é' * 60_000] * 4) for number in range(4)]
+    execution = engine.start(
+        *large, value("small", "seen"), value("b", source("small")), policy=policy
+    )
+    execution = engine.drive(execution)
+    assert (execution.status, execution.error) == ("ABORTED", "too much")
+    (message, *_) = execution.events.filter(kind="message_added").order_by("seq")
+    report = json.loads(message.payload["content"])
+    assert len(message.payload["content"]) <= LONGEST_REPORT
+    assert report["cut_for_length"]
+    assert report["results"]["small"] == {"status": "SUCCEEDED", "output": "seen"}
+    shown = report["results"]["a0"]["output"]
+    assert shown["characters"] > 700_000
+    assert shown["beginning"].startswith('["x')
 
 
 def test_a_malformed_answer_continues_and_says_so(engine: Engine, model: Endpoint) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.integration.api.conftest import plain_plan, reviewed_plan
+from workflows.engine.ports import TaskFailed
 from workflows.journal import DjangoJournal
 from workflows.models import CommandLog, Execution
 
@@ -174,3 +175,26 @@ def test_an_approval_lets_the_rest_run(bearer, start) -> None:
     hold = execution.holds.get()
     body = {"kind": "approval_response", "hold": hold.id, "approved": True}
     assert bearer("reviewer").post(url(execution), body).json()["status"] == "RUNNING"
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_replan_that_finds_nothing_is_409_and_counts(
+    bearer, start, monkeypatch, settings, keyed
+) -> None:
+    def nothing(*args: object, **kwargs: object) -> None:
+        raise TaskFailed("No tool fits the requirement.")
+
+    monkeypatch.setattr("workflows.planning.CataloguePlanner.replan", nothing)
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "max_failed_replans": 2}
+    execution = start("operator", plain_plan(), run=False)
+    client = bearer("operator")
+    answers = []
+    for number in range(3):
+        headers = {"Idempotency-Key": f"k{number}"} if keyed else {}
+        body = {"kind": "replan", "new_requirement": "parse XML"}
+        response = client.post(url(execution), body, headers=headers)
+        answers.append((response.status_code, response.json()["reason"]))
+    assert answers == [(409, "replan_failed")] * 2 + [(409, "replan_limit")]
+    assert "found nothing 2 times" in response.json()["detail"]
+    kinds = execution.events.values_list("kind", flat=True)
+    assert list(kinds).count("replan_failed") == 2

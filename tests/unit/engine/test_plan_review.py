@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -307,3 +308,23 @@ def test_the_policy_takes_a_flag_or_the_whole(
     assert review.enabled is enabled
     if isinstance(base.get("replan_review"), dict):
         assert review.groups == ("legal",)
+
+
+@pytest.mark.parametrize("decision", ["abort", "continue"])
+def test_a_message_that_is_too_long_costs_no_decision(decision: str) -> None:
+    """A report of a large layer discarded the answer that came with it, `abort` included."""
+
+    class Talks:
+        def ask(self, question: AgentQuestion, watch: Watch) -> AgentAnswer:
+            long = {"role": "tool", "content": "x" * 3_000_000}
+            return AgentAnswer(decision, "because", messages=(long,))  # type: ignore[arg-type]
+
+    world = World(AGENT)
+    world.ports = replace(world.ports, agents=Talks())
+    ended = {"abort": ExecutionStatus.ABORTED, "continue": ExecutionStatus.COMPLETED}
+    assert world.work().state.status is ended[decision]
+    assert "agent_failed" not in world.kinds()
+    events = world.journal.executions[world.id].events
+    (said, *_) = [event.content for event in events if event.kind == "message_added"]
+    assert len(said) == 2_000_000
+    assert said.endswith("(cut: 3000000 characters)")
