@@ -18,8 +18,8 @@ EMITTED: Final = "gen"
 """Where below its own folder Deno keeps the code that it makes of TypeScript."""
 AUDIT_VARIABLE: Final = "DENO_AUDIT_PERMISSIONS"
 
-_LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/nix/store", "/etc/ld.so.cache")
-_DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/urandom")
+_LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/nix/store")
+_DEVICES: Final = ("/dev/null", "/dev/urandom")
 _FLAGS: Final = (
     "--quiet", "--no-prompt", "--no-remote", "--no-npm", "--no-config", "--no-lock", "--no-check",
     "--cached-only", "--no-code-cache", "--deny-import", "--deny-net", "--deny-run", "--deny-ffi",

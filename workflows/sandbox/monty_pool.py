@@ -20,7 +20,7 @@ from pydantic_monty._binary import find_monty_binary
 from . import landlock, reaper
 from .denials import failed
 
-_LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/nix/store", "/etc/ld.so.cache")
+_LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/nix/store")
 _MAX_WORKERS: Final = max(2, os.cpu_count() or 2)
 _DATA_BYTES: Final = 1 << 30
 _POLL_SECONDS: Final = 0.05

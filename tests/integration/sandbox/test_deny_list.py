@@ -288,3 +288,19 @@ def test_a_granted_folder_that_is_swapped_before_the_fence_stands(
         bench.run("typescript", code, permissions=permissions)
     assert SECRET not in str(caught.value)
     assert folder.is_symlink()
+
+
+@pytest.mark.skipif(not landlock.abi(), reason="this kernel has no Landlock")
+def test_the_fence_opens_nothing_of_the_host_beyond_what_deno_needs(bench: Bench) -> None:
+    """Its own executable and harness, system libraries, two devices, the folders of the run."""
+    around = Surroundings.of(
+        bench.request("typescript", "", permissions=everything(str(bench.scratch))), bench.temp
+    )
+    fence = deno_setup.fence(around, bench.temp)
+    assert fence is not None
+    opened = {*fence.execute, *fence.read, *fence.write}
+    needed = {deno_setup.binary(), deno_setup.HARNESS, "/dev/null", "/dev/urandom"}
+    assert needed <= opened
+    for path in opened - needed:
+        assert not around.problem("read", Path(path)), path
+    (around.scratch).rmdir()
