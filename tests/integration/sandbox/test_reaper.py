@@ -21,7 +21,7 @@ WORKER = """
 import pathlib, sys, threading
 from workflows.sandbox import CodeRequest, SandboxConfig, run_code
 
-config = SandboxConfig(temp_root=pathlib.Path(sys.argv[1]))
+config = SandboxConfig(temp_root=pathlib.Path(sys.argv[1]), allow_root=True)
 programs = {"typescript": "while (true) {}\\nreturn 0", "python": "while True:\\n    pass"}
 
 def run(language):
