@@ -12,6 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from config.env import (
     env_bool,
+    env_choice,
     env_float,
     env_int,
     env_json,
@@ -257,6 +258,9 @@ def _limits() -> dict[str, Any]:
         # Open streams and sockets, in each web process.
         "connections_each": env_int("HOLDPOINT_CONNECTIONS_EACH", 50, minimum=0),
         "behind_proxy": env_bool("HOLDPOINT_BEHIND_PROXY", default=False),
+        # Which approvals a person confirms with a code of a second factor, and how long it counts.
+        "step_up": env_choice("HOLDPOINT_STEP_UP", "off", ("off", "high_risk", "all")),
+        "step_up_seconds": env_int("HOLDPOINT_STEP_UP_SECONDS", 600, minimum=30),
         # Failed sign-ins within the lock's time; see config.sign_in_limits.
         "sign_in_lock_seconds": env_int("HOLDPOINT_SIGN_IN_LOCK_SECONDS", 900, minimum=1),
         "sign_in_failures": env_int("HOLDPOINT_SIGN_IN_FAILURES", 5, minimum=1),

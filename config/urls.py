@@ -1,5 +1,6 @@
 """All addresses of the product."""
 
+from django.apps import apps
 from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth.views import LogoutView
@@ -49,3 +50,6 @@ if settings.OIDC:
         path("login/oidc/", oidc.start, name="oidc-start"),
         path("login/oidc/callback/", oidc.callback, name="oidc-callback"),
     ]
+
+if apps.is_installed("allauth.mfa"):
+    urlpatterns += [path("account/", include("config.second_factor.urls"))]

@@ -91,6 +91,7 @@ def apply_to_all(
     request: Request,
     user: User,
     token: Token | None = None,
+    confirmed_at: datetime | None = None,
     remember: Remember = lambda _, step: step(),
 ) -> list[Outcome]:
     """Do it to each hold in turn; an outcome per hold, in their order.
@@ -98,7 +99,7 @@ def apply_to_all(
     Raises ReviewInvalid when the call itself makes no sense, and does nothing then.
     """
     check(chosen, request)
-    bulk = _Bulk(request, user, token, remember)
+    bulk = _Bulk(request, user, token, confirmed_at, remember)
     return [bulk.apply(each) for each in chosen]
 
 
@@ -123,11 +124,17 @@ def check(chosen: Sequence[Chosen], request: Request) -> None:
 
 class _Bulk:
     def __init__(
-        self, request: Request, user: User, token: Token | None, remember: Remember
+        self,
+        request: Request,
+        user: User,
+        token: Token | None,
+        confirmed_at: datetime | None,
+        remember: Remember,
     ) -> None:
         self._request = request
         self._user = user
         self._token = token
+        self._confirmed_at = confirmed_at
         self._remember = remember
         # My own decision moves its run on; the next hold of that run was still seen by me.
         self._moved: dict[int, tuple[int, int]] = {}
@@ -195,6 +202,7 @@ class _Bulk:
             source=BULK,
             undo_seconds=services.undo_seconds_for(hold) if rests is None else rests,
             token=self._token,
+            confirmed_at=self._confirmed_at,
         )
         word = "Approved" if approves else "Rejected"
         message = f"{word}." if result.complete else f"{word}; more approvals are needed."

@@ -36,7 +36,7 @@ from workflows.starts import Starts
 from . import conf, sockets
 from .messages import REVIEWS, Moved, Rang, Touched, execution_group, person_group
 from .notices import inbox
-from .sockets import Credentials, Refusal
+from .sockets import TOO_MANY, Credentials, Refusal
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ BATCH = 200
 INBOUND = Limits(max_bytes=4096, depth=4)
 #: More messages than this within ten seconds end the socket; so does one socket too many.
 INBOUND_RATE = 50
-TOO_BIG, TOO_MANY, BROKEN, TRY_AGAIN = 1009, 4429, 1011, 1013
+TOO_BIG, BROKEN, TRY_AGAIN = 1009, 1011, 1013
 _LARGEST = 2**63 - 1
 
 

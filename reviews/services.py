@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from django.db import transaction
 from django.db.models.functions import Now
 
+from workflows import conf as workflow_conf
+from workflows import step_up
 from workflows.access import sees, visible_to
 from workflows.engine.commands import LONGEST_UNDO, ApprovalResponse, CheckpointResponse, ExpireHold
 from workflows.engine.decide import Refused
@@ -29,6 +31,7 @@ from . import conf
 from .conflicts import Conflict, conflict
 from .denials import denials_noted
 from .edits import Change, Edit, ReviewInvalid, checked_edit, payload_schema
+from .filters import risk_of
 from .models import ANSWERS, Decision, HumanReviewRecord, ReviewClaim
 from .records import Verdict, write_record
 from .rights import NotAllowed, fresh_user, right_now
@@ -88,6 +91,9 @@ class _Answer:
     grant_scope: GrantScope
     grant_seconds: float | None
     undo_seconds: float
+    #: The token that decides, None for a session; when its person last entered a code.
+    token: Token | None
+    confirmed_at: datetime | None
 
 
 class Busy(Exception):
@@ -111,6 +117,7 @@ def decide(
     grant_seconds: float | None = None,
     undo_seconds: float = 0,
     token: Token | None = None,
+    confirmed_at: datetime | None = None,
 ) -> DecisionResult:
     """Decide a hold as `user`, who saw the execution at `version`; all of it or nothing.
 
@@ -118,6 +125,7 @@ def decide(
 
     Without `edits` (see `edits.checked_edit`) an approval changes nothing; `set_output_null` makes
     an output null.  `grant_scope` and `grant_seconds` say how far a grant reaches.
+    `confirmed_at` is when the person of a session last entered a code (`workflows.step_up`).
 
     Raises HoldNotFound, NotAllowed, Conflict with the present state, or ReviewInvalid with field
     errors (the hold stays open); each is in the command log.
@@ -131,6 +139,8 @@ def decide(
         grant_scope=grant_scope,
         grant_seconds=grant_seconds,
         undo_seconds=undo_seconds,
+        token=token,
+        confirmed_at=confirmed_at,
     )
     with (
         refusals_logged(hold_id, "approval_response", user, source),
@@ -188,6 +198,7 @@ def decide_command(
     token: Token | None,
     source: str,
     version: int | None,
+    confirmed_at: datetime | None = None,
 ) -> DecisionResult:
     """An approval_response from any door as a decision of `user`; raises what `decide` raises.
 
@@ -209,6 +220,7 @@ def decide_command(
         grant_seconds=command.grant_seconds,
         undo_seconds=command.undo_seconds,
         token=token,
+        confirmed_at=confirmed_at,
     )
 
 
@@ -224,6 +236,7 @@ def _decide(hold_id: str, user: User, answer: _Answer) -> DecisionResult:
     person = fresh_user(user)
     hold = _hold_to_decide(person, hold_id)
     _check_right(person, hold, answer.decision)
+    _check_confirmed(hold, answer)
     _check_present(hold, answer.version)
     edit = None
     if not answer.change.is_empty:
@@ -271,6 +284,26 @@ def _check_right(person: User, hold: Hold, decision: str) -> None:
     if right.code == "already_voted":
         raise conflict(hold.id, right.code, right.reason)
     raise NotAllowed(right.reason, right.code)
+
+
+def needs_step_up(hold: Hold) -> bool:
+    """Whether approving this hold takes a code of a second factor (HOLDPOINT_STEP_UP)."""
+    mode = workflow_conf.step_up()
+    return mode == "all" or (mode == "high_risk" and risk_of(hold) == "high")
+
+
+def _check_confirmed(hold: Hold, answer: _Answer) -> None:
+    """Raise NotAllowed("step_up") for an approval that is not confirmed as the setting asks."""
+    if answer.decision != Decision.APPROVE or not needs_step_up(hold):
+        return
+    if answer.token is not None:
+        if step_up.SCOPE not in answer.token.scopes:
+            raise NotAllowed(
+                f"This approval takes the scope “{step_up.SCOPE}”, which this token does not have.",
+                "step_up",
+            )
+    elif not step_up.is_recent(answer.confirmed_at):
+        raise NotAllowed("Confirm with your code first.", "step_up")
 
 
 def _recorded(

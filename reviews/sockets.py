@@ -19,7 +19,9 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
 from workflows.access import of_visible, visible_to, with_groups
+from workflows.client_address import client_address
 from workflows.models import QUEUE_KINDS, ExecutionEvent
+from workflows.token_guesses import note_unknown_token
 from workflows.tokens import authenticate_token
 from workflows.wire import wire_event, wire_events
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 #: Close codes, as the pages know them.
-UNAUTHENTICATED, FORBIDDEN, NOT_FOUND = 4401, 4403, 4404
+UNAUTHENTICATED, FORBIDDEN, NOT_FOUND, TOO_MANY = 4401, 4403, 4404, 4429
 
 _MAX_MISSED = 500
 
@@ -49,17 +51,23 @@ class Credentials:
 
     bearer: str = ""
     session_key: str = ""
+    #: Where the connection came from, which unknown tokens count against.
+    address: str = field(default="", compare=False)
     #: [id of whoever this was last]
     _person: list[int] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
     def of(cls, scope: Mapping[str, Any]) -> Credentials:
         """The credentials of a connection; a bearer token goes before a session."""
-        for name, value in scope.get("headers", ()):
-            if name == b"authorization":
-                scheme, _, rest = bytes(value).strip().partition(b" ")
-                if scheme.lower() == b"bearer":
-                    return cls(bearer=rest.strip().decode("ascii", "replace"))
+        headers = {bytes(name): bytes(value) for name, value in scope.get("headers", ())}
+        scheme, _, rest = headers.get(b"authorization", b"").strip().partition(b" ")
+        if scheme.lower() == b"bearer":
+            remote = (scope.get("client") or ("",))[0]
+            forwarded = headers.get(b"x-forwarded-for", b"").decode("latin-1")
+            return cls(
+                bearer=rest.strip().decode("ascii", "replace"),
+                address=client_address(remote or "", forwarded),
+            )
         session = scope.get("session")
         return cls(session_key=getattr(session, "session_key", None) or "")
 
@@ -72,7 +80,7 @@ class Credentials:
         if self.bearer:
             token = authenticate_token(self.bearer, reading=True)
             if token is None:
-                raise Refusal(UNAUTHENTICATED)
+                raise Refusal(TOO_MANY if note_unknown_token(self.address) else UNAUTHENTICATED)
             if "read" not in token.scopes:
                 raise Refusal(FORBIDDEN)
             return token.user

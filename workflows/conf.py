@@ -133,6 +133,16 @@ def site_url() -> str:
     return str(_value("site_url"))
 
 
+def step_up() -> str:
+    """Which approvals a person confirms with a code: "off", "high_risk" or "all"."""
+    return str(_value("step_up"))
+
+
+def step_up_seconds() -> int:
+    """How long a confirmation with a code counts."""
+    return int(_value("step_up_seconds"))
+
+
 def behind_proxy() -> bool:
     """Whether a proxy of ours sets X-Forwarded-Proto and X-Forwarded-For on every request."""
     return bool(_value("behind_proxy"))

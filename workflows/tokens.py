@@ -22,7 +22,7 @@ from django.db.models import Model, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from . import access
+from . import access, conf, step_up
 from .engine.structure import Problem
 from .models import ApiToken, Workflow
 from .services import InvalidRequest
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 #: What a token may be good for.  `admin` is for admins, `loosen` for people with the permission
-#: `loosen_policy`; no agent gets `decide` or `loosen` by default.
-SCOPES = ("read", "run", "decide", access.LOOSEN, "admin")
+#: `loosen_policy`; no agent gets `decide` or `loosen` by default.  `decide_high_risk` approves what
+#: people confirm with a code (HOLDPOINT_STEP_UP).
+SCOPES = ("read", "run", "decide", step_up.SCOPE, access.LOOSEN, "admin")
 _SHAPE = re.compile(r"hp_[A-Za-z0-9]{8}_[A-Za-z0-9_-]{43}")
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 #: `last_used_at` is as exact as this, so that a busy token does not write with every request.
@@ -50,17 +51,21 @@ def create_token(
     scopes: Iterable[str],
     expires_at: datetime | None = None,
     workflows: Iterable[str] | None = None,
+    confirmed: bool = False,
 ) -> tuple[ApiToken, str]:
     """A new token and its text, which is nowhere to be had again.
 
     `workflows` names those it is for; None is all that its user may see.  A token that a token
     makes ends no later than that one, and is revoked with it.
 
+    `confirmed`: whether its maker may stand in for a code of a second factor, which the scope
+    `decide_high_risk` does while HOLDPOINT_STEP_UP is on.
+
     Raises InvalidRequest for unknown or missing scopes, `admin` for somebody who is no admin,
     `loosen` for somebody without the permission `loosen_policy`, unknown workflows, a name of more
     than 100 characters and an end that has passed.
     """
-    wanted = _checked_scopes(user, scopes)
+    wanted = _checked_scopes(user, scopes, confirmed=confirmed)
     if len(name) > _MAX_NAME:
         raise InvalidRequest((Problem("name", "too_long", f"at most {_MAX_NAME} characters"),))
     if expires_at is not None and expires_at <= timezone.now():
@@ -90,7 +95,7 @@ def _maker(user: User) -> ApiToken | None:
     return None if credential is None else ApiToken.objects.get(pk=credential.token_id)
 
 
-def _checked_scopes(user: User, scopes: Iterable[str]) -> list[str]:
+def _checked_scopes(user: User, scopes: Iterable[str], *, confirmed: bool) -> list[str]:
     given = set(scopes)
     unknown = sorted(given.difference(SCOPES))
     if unknown or not given:
@@ -103,6 +108,9 @@ def _checked_scopes(user: User, scopes: Iterable[str]) -> list[str]:
     if access.LOOSEN in given and not user.has_perm(access.LOOSEN_POLICY):
         message = "the scope 'loosen' needs the permission loosen_policy, which you do not have"
         raise InvalidRequest((Problem("scopes", "may_not_loosen", message),))
+    if step_up.SCOPE in given and conf.step_up() != "off" and not confirmed:
+        message = f"confirm with your code first: the scope {step_up.SCOPE!r} stands in for it"
+        raise InvalidRequest((Problem("scopes", "step_up", message),))
     return [scope for scope in SCOPES if scope in given]
 
 

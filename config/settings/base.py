@@ -27,6 +27,7 @@ from config.oidc import options as oidc
 from config.origins import origins_of, websocket_origins
 from config.paths import BASE_DIR, DEFAULT_HOME
 from config.product import product_settings
+from config.second_factor import options as second_factor
 
 HOLDPOINT_HOME = env_path("HOLDPOINT_HOME", DEFAULT_HOME)
 
@@ -303,3 +304,6 @@ LOGGING = logging_config(
 OTLP_ENDPOINT = env_str("HOLDPOINT_OTLP_ENDPOINT", "")
 SENTRY_DSN = env_secret("HOLDPOINT_SENTRY_DSN", "")
 HOLDPOINT = product_settings(home=HOLDPOINT_HOME, site_url=SITE_URL)
+# Second factors; nothing of them is loaded unless HOLDPOINT_STEP_UP asks for them.
+if HOLDPOINT["step_up"] != "off":
+    second_factor.add_to(globals())

@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 from reviews import bulk, claims
 from workflows.api.once import once, once_in_parts
 from workflows.api.parsers import DecisionJSONParser, object_body
-from workflows.api.permissions import HasScope, caller, token_of
+from workflows.api.permissions import HasScope, caller, session_confirmed_at, token_of
 from workflows.api.schema import BODY, IDEMPOTENCY_KEY, problems
 from workflows.api.serializers import Strict
 from workflows.engine.commands import LONGEST_UNDO
@@ -133,6 +133,7 @@ class BulkView(APIView):
             request=task,
             user=caller(request),
             token=token_of(request),
+            confirmed_at=session_confirmed_at(request),
             remember=_remembering(part),
         )
         return Answer(200, json_text(BulkResultSerializer({"results": outcomes}).data))

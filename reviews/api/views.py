@@ -29,7 +29,7 @@ from workflows.api.parsers import (
     no_parameters,
     object_body,
 )
-from workflows.api.permissions import HasScope, caller, token_of
+from workflows.api.permissions import HasScope, caller, session_confirmed_at, token_of
 from workflows.api.problems import register
 from workflows.api.schema import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, IF_MATCH, problems
 from workflows.api.serializers import ID_PATTERN
@@ -172,6 +172,7 @@ class ResumeView(APIView):
             grant_seconds=wanted["grant_seconds"],
             undo_seconds=wanted["undo_seconds"],
             token=token_of(request),
+            confirmed_at=session_confirmed_at(request),
         )
         return Answer(200, json_text(ResumedSerializer(_resumed(result)).data))
 

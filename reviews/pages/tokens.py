@@ -14,7 +14,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 
 from reviews import conf, selectors
-from workflows import access
+from workflows import access, step_up
+from workflows import conf as workflow_conf
 from workflows.models import ApiToken
 from workflows.tokens import create_token, workflow_names
 
@@ -28,6 +29,7 @@ _MEANS = {
     "run": N_("Start runs and command them."),
     "decide": N_("Approve and reject as you. Never give this one to an agent."),
     "loosen": N_("Loosen policies when starting runs. Never give this one to an agent."),
+    "decide_high_risk": N_("Make grants and approve high risk without a code."),
     "admin": N_("Keep workflows and make tokens."),
 }
 #: Value of the choice → words; days, and "" for no end.
@@ -94,6 +96,7 @@ def _form(user: User, sent: Mapping[str, Any]) -> dict[str, Any]:
             for scope, means in _MEANS.items()
             if (scope != "admin" or is_admin)
             and (scope != access.LOOSEN or user.has_perm(access.LOOSEN_POLICY))
+            and (scope != step_up.SCOPE or workflow_conf.step_up() != "off")
         ),
         "lasts": tuple(
             {"value": value, "words": _(text), "selected": value == sent.get("lasts", "90")}
@@ -117,8 +120,11 @@ def sent_form(posted: QueryDict) -> dict[str, Any]:
     }
 
 
-def make(user: User, sent: Mapping[str, Any]) -> Made:
-    """The token that the form asks for; raises InvalidRequest."""
+def make(user: User, sent: Mapping[str, Any], *, confirmed: bool) -> Made:
+    """The token that the form asks for; raises InvalidRequest.
+
+    `confirmed`: whether the person entered a code of a second factor lately.
+    """
     days = sent["lasts"]
     token, text = create_token(
         user=user,
@@ -126,5 +132,6 @@ def make(user: User, sent: Mapping[str, Any]) -> Made:
         scopes=sent["scopes"],
         expires_at=timezone.now() + timedelta(days=int(days)) if days else None,
         workflows=sent["workflows"] or None,
+        confirmed=confirmed,
     )
     return Made(name=token.name or token.prefix, text=text)

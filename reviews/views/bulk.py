@@ -16,6 +16,7 @@ from reviews import saved
 from reviews.edits import ReviewInvalid
 from reviews.pages.bulk import bulk_context
 from reviews.sentences import in_language
+from workflows import step_up
 from workflows.numbers import natural
 
 from .common import SeeOther, fragment, person
@@ -36,6 +37,7 @@ def bulk(request: HttpRequest) -> HttpResponse:
             chosen=[_chosen(text) for text in request.POST.getlist("hold")],
             request=wanted,
             user=person(request),
+            confirmed_at=step_up.confirmed_at(request),
         )
     except ReviewInvalid as invalid:
         context = {"errors": invalid.errors, "url": reverse("reviews:queue")}

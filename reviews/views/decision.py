@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.mixins import LoginRequiredMixin
@@ -30,6 +32,7 @@ from reviews.pages.impact import impact_context, path_of
 from reviews.pages.plan_review import is_plan_review, kept_by
 from reviews.pages.precedents import precedents_context
 from reviews.rights import NotAllowed
+from workflows import step_up
 from workflows.engine.bounded_json import digest
 from workflows.models import Hold
 from workflows.numbers import natural
@@ -127,11 +130,13 @@ class DecisionView(LoginRequiredMixin, View):
                 grant_scope=posted.asked.scope,
                 grant_seconds=posted.asked.seconds,
                 undo_seconds=services.undo_seconds_for(hold),
+                confirmed_at=step_up.confirmed_at(request),
             )
         except ReviewInvalid as invalid:
             return self._show(request, hold, posted.answer(_unprefixed(invalid)), status=422)
-        except NotAllowed:
-            return self._show(request, hold, posted.answer(), status=403)
+        except NotAllowed as denied:
+            refused = denied.code == "step_up"
+            return self._show(request, hold, posted.answer(), status=403, step_up_refused=refused)
         except Conflict:
             now = hold_or_404(request, execution_id, hold_id)
             stale = now.status == Hold.Status.OPEN
@@ -141,12 +146,32 @@ class DecisionView(LoginRequiredMixin, View):
         return SeeOther(request.path)
 
     def _show(
-        self, request: HttpRequest, hold: Hold, answer: Answer | None = None, status: int = 200
+        self,
+        request: HttpRequest,
+        hold: Hold,
+        answer: Answer | None = None,
+        status: int = 200,
+        *,
+        step_up_refused: bool = False,
     ) -> HttpResponse:
-        context = {"d": decision_context(person(request), hold, answer)}
+        d = decision_context(person(request), hold, answer)
+        if d["can_decide"] and services.needs_step_up(hold):
+            d["step_up"] = _step_up(request, refused=step_up_refused)
+        context = {"d": d}
         if is_htmx(request):
             return fragment(request, "reviews/_decision.html", context, status=status)
         return page(request, "reviews/decision.html", context, section="review", status=status)
+
+
+def _step_up(request: HttpRequest, *, refused: bool) -> dict[str, Any] | None:
+    """What to say about the code that an approval needs; None while a confirmation counts."""
+    if step_up.is_recent(step_up.confirmed_at(request)):
+        return None
+    return {
+        "url": reverse("step-up-confirmed"),
+        "refused": refused,
+        "look": "bad" if refused else "",
+    }
 
 
 class _Posted:

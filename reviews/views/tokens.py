@@ -11,6 +11,7 @@ from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST
 
 from reviews.pages.tokens import make, sent_form, tokens_context
+from workflows import step_up
 from workflows.models import ApiToken
 from workflows.services import InvalidRequest
 from workflows.tokens import revoke
@@ -32,7 +33,8 @@ def tokens(request: HttpRequest) -> HttpResponse:
         return page(request, TEMPLATE, context, section=SECTION)
     sent = sent_form(request.POST)
     try:
-        made = make(user, sent)
+        recent = step_up.is_recent(step_up.confirmed_at(request))
+        made = make(user, sent, confirmed=recent)
     except InvalidRequest as invalid:
         context = tokens_context(user, errors=invalid.problems, sent=sent)
         return page(request, TEMPLATE, context, section=SECTION, status=422)

@@ -24,7 +24,7 @@ from .etags import seen_version
 from .executions import visible_execution
 from .once import once
 from .parsers import object_body
-from .permissions import HasRole, caller, require, require_scope, token_of
+from .permissions import HasRole, caller, require, require_scope, session_confirmed_at, token_of
 from .schema import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, IF_MATCH, problems
 from .serializers import OutcomeSerializer, Plain
 
@@ -154,6 +154,7 @@ def _decision(request: Request, execution: Execution, command: Any, version: int
         token=token_of(request),
         source="rest",
         version=version,
+        confirmed_at=session_confirmed_at(request),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -9,7 +10,7 @@ from rest_framework.exceptions import PermissionDenied
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
-from workflows import access
+from workflows import access, step_up
 from workflows.models import ApiToken
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ def caller(request: Request) -> User:
 def token_of(request: Request) -> ApiToken | None:
     """The bearer token of a call; None for a session, whose rights are the user's own."""
     return request.auth if isinstance(request.auth, ApiToken) else None
+
+
+def session_confirmed_at(request: Request) -> datetime | None:
+    """When the person of a session last entered a code; None for a token."""
+    return None if request.auth is not None else step_up.confirmed_at(request)
 
 
 def has_scope(request: Request, scope: str) -> bool:

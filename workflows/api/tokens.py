@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from workflows import access, tokens
+from workflows import access, step_up, tokens
 from workflows.idempotency import Answer, json_text
 from workflows.models import ApiToken
 
@@ -22,7 +22,7 @@ from . import examples
 from .executions import number_of
 from .once import once
 from .parsers import asked_for, no_parameters, object_body
-from .permissions import HasRole, HasScope, caller, has_scope, require
+from .permissions import HasRole, HasScope, caller, has_scope, require, session_confirmed_at
 from .schema import BODY, IDEMPOTENCY_KEY, problems
 from .serializers import Strict
 
@@ -121,7 +121,9 @@ class TokensView(ListAPIView[ApiToken]):
         require(not beyond, "A token makes tokens with its own scopes only.")
         whole = wanted["workflows"] is None and access.limit_of(caller(request)) is not None
         require(not whole, "A token for certain workflows makes tokens for these only.")
-        token, text = tokens.create_token(user=caller(request), **wanted)
+        # A token has the scope already, or `beyond` had refused; a session has to be confirmed.
+        confirmed = request.auth is not None or step_up.is_recent(session_confirmed_at(request))
+        token, text = tokens.create_token(user=caller(request), confirmed=confirmed, **wanted)
         token.refresh_from_db()
         body = json_text(TokenSerializer(token).data)
         where = reverse("token", kwargs={"token_id": str(token.pk)})

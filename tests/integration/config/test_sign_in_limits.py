@@ -15,11 +15,14 @@ from django.http import HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import reverse
 from django.utils import timezone
+from rest_framework.exceptions import Throttled
 from rest_framework.test import APIClient
 
 from config import sign_in_limits
+from reviews.sockets import Credentials, Refusal
 from tests.integration.api.people import ROLES
 from workflows.client_address import address_of
+from workflows.mcp.gateway.callers import counted_caller
 from workflows.models import SignInAlert, UnknownTokens
 from workflows.tokens import create_token
 
@@ -241,8 +244,25 @@ def test_unknown_tokens_are_limited_and_good_ones_work_on(anna: User) -> None:
     ask(UNKNOWN)
     alert = SignInAlert.objects.get()
     assert (alert.kind, alert.address) == ("tokens", "192.0.2.1")
-    UnknownTokens.objects.update(since=timezone.now() - timedelta(seconds=901))
+    # The database reckons from the start of the transaction, which is that of this test.
+    UnknownTokens.objects.update(since=timezone.now() - timedelta(hours=1))
     assert ask(UNKNOWN).status_code == 401
+
+
+def test_mcp_and_sockets_share_the_limit_of_unknown_tokens() -> None:
+    scope = {
+        "client": ("192.0.2.1", 1),
+        "headers": [(b"authorization", f"Bearer {UNKNOWN}".encode())],
+    }
+    assert ask(UNKNOWN).status_code == 401
+    assert counted_caller(UNKNOWN, "192.0.2.1") is None
+    for code in (4401, 4429):
+        with pytest.raises(Refusal) as refused:
+            Credentials.of(scope).user()
+        assert refused.value.code == code
+    with pytest.raises(Throttled):
+        counted_caller(UNKNOWN, "192.0.2.1")
+    assert counted_caller(UNKNOWN, "192.0.2.2") is None
 
 
 @pytest.mark.django_db(transaction=True)

@@ -44,6 +44,7 @@ class Command(BaseCommand):
                 scopes=scopes,
                 workflows=names or None,
                 expires_at=timezone.now() + timedelta(days=days) if days else None,
+                confirmed=True,  # whoever runs commands on the server could change the setting
             )
         except InvalidRequest as error:
             raise CommandError(str(error)) from error
