@@ -161,10 +161,13 @@ def _at_boundary(state: ExecutionState, revision: Revision, policy: Policy) -> M
         # of ours answers at once and may still replan.
         if not state.is_last_layer:
             return OpenHolds((Gate(HoldReason.AGENT_DECISION),))
+    validates = policy.per_layer_validation and (
+        policy.validate_last_layer or not state.is_last_layer
+    )
+    if validates and state.stage is not Stage.APPROVAL and state.layer >= 0:
+        return OpenHolds((Gate(HoldReason.LAYER_VALIDATION),))
     if state.is_last_layer:
         return Finish(failed=state.failed_leaf)
-    if state.stage is not Stage.APPROVAL and state.layer >= 0 and policy.per_layer_validation:
-        return OpenHolds((Gate(HoldReason.LAYER_VALIDATION),))
     if state.layer + 1 in state.skips:
         return PassOver(state.layer + 1)
     if not state.approved and approval_due(revision, state.layer + 1, policy):

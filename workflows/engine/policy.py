@@ -214,6 +214,8 @@ class Policy(_Frozen):
     hil: LayerApproval = LayerApproval()
     ail: AgentDecisions = AgentDecisions()
     per_layer_validation: bool = False
+    # With per_layer_validation: after the last layer too, where a replan can still add layers.
+    validate_last_layer: bool = False
     # None: the installation's time to live of an abandoned execution.
     validation_timeout_seconds: float | None = Field(default=None, gt=0, le=31_536_000)
     speculation: Speculation = Speculation()

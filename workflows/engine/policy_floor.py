@@ -262,6 +262,9 @@ RULES: Final[Mapping[str, Rule]] = {
     "per_layer_validation": lambda floor, wanted: (
         wanted.per_layer_validation or not floor.per_layer_validation
     ),
+    "validate_last_layer": lambda floor, wanted: (
+        wanted.validate_last_layer or not floor.validate_last_layer
+    ),
     # A validation that nobody answers ends the run: nothing passes, whenever that is.
     "validation_timeout_seconds": _either,
     **{f"speculation.{key}": _while_speculating(rule) for key, rule in _SPECULATION.items()},

@@ -328,3 +328,17 @@ def test_a_message_that_is_too_long_costs_no_decision(decision: str) -> None:
     (said, *_) = [event.content for event in events if event.kind == "message_added"]
     assert len(said) == 2_000_000
     assert said.endswith("(cut: 3000000 characters)")
+
+
+def test_validation_after_the_last_layer_can_add_layers_or_end_the_run() -> None:
+    policy = {"per_layer_validation": True, "validate_last_layer": True}
+    world = World(policy, plan={"tasks": [_written(task("a"))]}).work()
+    (hold,) = world.state.holds
+    assert (hold.reason, world.done) == (HoldReason.LAYER_VALIDATION, {"a"})
+    world.tell(WISH).work()
+    while not world.state.status.is_final:
+        world.tell(Continue()).work()
+    assert world.state.status is ExecutionStatus.COMPLETED
+    assert world.done == {"a", "x", "y", "z", "lone"}
+    opened = [event for event in world.kinds() if event == "hold_opened"]
+    assert len(opened) == 4, "after each of the four layers"

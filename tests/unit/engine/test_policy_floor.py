@@ -70,6 +70,7 @@ overrides = some(
         settings=st.sampled_from([{}, {"rules": []}]),
     ),
     per_layer_validation=st.booleans(),
+    validate_last_layer=st.booleans(),
     validation_timeout_seconds=st.none() | seconds,
     speculation=some(
         enabled=st.booleans(),
@@ -213,6 +214,8 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({}, {"ail": {"enabled": True, "agent": "rules"}}, []),
     ({"per_layer_validation": True}, {"per_layer_validation": False}, ["per_layer_validation"]),
     ({}, {"per_layer_validation": True}, []),
+    ({"validate_last_layer": True}, {"validate_last_layer": False}, ["validate_last_layer"]),
+    ({}, {"validate_last_layer": True}, []),
     ({"per_layer_validation": True}, {"validation_timeout_seconds": 10}, []),
     ({}, {"speculation": ON}, ["speculation.enabled"]),
     ({"speculation": ON}, {"speculation": {"enabled": False, "max_tasks": 100}}, []),
