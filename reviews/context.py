@@ -15,7 +15,7 @@ from .edits import inputs_schema, payload_schema, secret_rules, shown_payload
 from .masking import Masked, masked
 from .models import HumanReviewRecord
 from .reveals import hold_place, task_views
-from .rights import four_eyes, group_names, right_of, ways_of
+from .rights import cannot_be_approved, four_eyes, group_names, right_of, ways_of
 from .selectors import pending_of
 from .services import HoldNotFound
 
@@ -89,6 +89,7 @@ def _holds(user: User, execution_id: int) -> list[Hold]:
         hold.payload = view.value
         hold.masked = masks_of(view, hold_place(hold))  # type: ignore[attr-defined]
         hold.right = asdict(right)  # type: ignore[attr-defined]
+        hold.cannot_be_approved = cannot_be_approved(hold)  # type: ignore[attr-defined]
     return holds
 
 

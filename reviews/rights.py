@@ -180,6 +180,23 @@ def shapers_of_each(holds: Iterable[Hold]) -> dict[str, frozenset[str]]:
     }
 
 
+def cannot_be_approved(hold: Hold) -> bool:
+    """Whether too few people are left who may approve an open hold of people.
+
+    They are active members of its groups who have not approved it yet and, with four eyes, did not
+    shape what it asks about; `hold.execution` is loaded.
+    """
+    if hold.status != Hold.Status.OPEN or hold.decider != "human":
+        return False
+    gone = set(hold.approvals)
+    if four_eyes(hold.execution):
+        gone |= shapers_of(hold)
+    through = deciding_groups(hold.groups, hold.groups)
+    people = get_user_model().objects.filter(is_active=True, groups__name__in=through)
+    left = people.exclude(groups__name=access.AUDITOR).exclude(username__in=gone).distinct()
+    return left.count() < hold.quorum - len(hold.approvals)
+
+
 def ways_of(user: User, hold: Hold) -> frozenset[str]:
     """The ways in which the user shaped what a hold asks about."""
     rows = Shaper.objects.filter(execution_id=hold.execution_id, since__lt=hold.opened_seq)

@@ -14,6 +14,7 @@ from django.db import connection
 
 from graphrag import conf
 from graphrag.models import Revision, Tool
+from tests.roles import known_groups
 from workflows.planning import sync_python_tools
 from workflows.tools import registry
 
@@ -23,7 +24,11 @@ _rows: dict[Hashable, list[Any]] = {}
 
 
 def stock_catalogue() -> None:
-    """What `sync_python_tools()` does to an empty catalogue; that itself where it is not empty."""
+    """What `sync_python_tools()` does to an empty catalogue; that itself where it is not empty.
+
+    The groups that plans of the tests name are made as well.
+    """
+    known_groups()
     tools = registry.all_tools()
     # Tests declare tools of their own for a while: the same objects, the same rows.
     declared = (conf.embedder(), *sorted((tool.name, id(tool)) for tool in tools))

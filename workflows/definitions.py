@@ -14,7 +14,7 @@ from .engine.structure import Problem
 from .models import Workflow
 from .planning import suggest
 from .schemas import schema_problem
-from .services import InvalidRequest, check_plan, check_policy
+from .services import InvalidRequest, check_groups, check_plan, check_policy
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -31,8 +31,10 @@ def definition_problems(
     a ceiling of `actor`, who saves it.
     """
     checks: dict[str, Callable[[Any], tuple[Problem, ...]]] = {
-        "plan": lambda value: _raised(lambda: check_plan(value, chosen_by=actor)),
-        "policy": lambda value: _raised(lambda: check_policy(value)),
+        "plan": lambda value: _raised(
+            lambda: check_groups(plan=check_plan(value, chosen_by=actor))
+        ),
+        "policy": lambda value: _raised(lambda: check_groups(policy=check_policy(value))),
         "inputs_schema": _schema_problems,
         "default_inputs": lambda value: (),
     }

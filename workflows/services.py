@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
 from django.core.exceptions import PermissionDenied
 from django.db import connection, transaction
 from pydantic import ValidationError
@@ -28,6 +29,7 @@ from .engine.policy_floor import Change
 from .engine.policy_floor import changes as policy_changes
 from .engine.ports import Ports, Run, StaleVersion
 from .engine.structure import PlanInvalid, Problem, validation_problems
+from .engine.waiting import EscalationStep
 from .idempotency import json_text
 from .models import Checkpoint, CommandLog, Execution, ExecutionEvent, Workflow
 from .planning import CataloguePlanner, tool_schemas
@@ -113,6 +115,7 @@ def start_execution(
     merged = _usable(override, lambda: floor.policy.overridden_by(override))
     changes = floor.changes(merged)
     floor.check(changes, actor)
+    check_groups(plan=checked, policy=merged)
     name = title or (workflow.title if workflow else "Ad-hoc run")
     rules = rulebook.in_force(workflow) if workflow else ReviewRules()
     with transaction.atomic():
@@ -127,6 +130,63 @@ def start_execution(
         )
         send_worker(execution.pk)
     return execution
+
+
+def check_groups(*, plan: Plan | None = None, policy: Policy | None = None) -> None:
+    """Raise InvalidRequest for groups that do not exist: nobody could ever decide their holds."""
+    tasks = plan.tasks if plan else ()
+    named = [
+        each for at, task in enumerate(tasks) for each in _groups_of_task(task, f"plan.tasks[{at}]")
+    ]
+    _check_named([*named, *(_groups_of_policy(policy) if policy else ())])
+
+
+def _check_named(named: Iterable[tuple[str, str]]) -> None:
+    asked = list(named)
+    found = Group.objects.filter(name__in={name for _, name in asked})
+    known = {*access.ROLES, *found.values_list("name", flat=True)}
+    problems = tuple(
+        Problem(path, "unknown_group", f"there is no group {name!r}")
+        for path, name in asked
+        if name not in known
+    )
+    if problems:
+        raise InvalidRequest(problems)
+
+
+def _groups_of_task(task: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Paths and names of the groups that a task's review asks."""
+    review = task.human_review
+    if review is not None and review.enabled:
+        yield from _groups_in(f"{path}.human_review", review.groups, review.escalation or ())
+
+
+def _groups_of_policy(policy: Policy) -> Iterator[tuple[str, str]]:
+    for path, section in (("hil", policy.hil), ("replan_review", policy.replan_review)):
+        if section.enabled:
+            yield from _groups_in(f"policy.{path}", section.groups, section.escalation or ())
+    yield from _groups_in("policy", (), policy.escalation)
+
+
+def _groups_in(
+    path: str, groups: Iterable[str], steps: Iterable[EscalationStep]
+) -> Iterator[tuple[str, str]]:
+    for index, name in enumerate(groups):
+        yield f"{path}.groups[{index}]", name
+    for number, step in enumerate(steps):
+        for index, name in enumerate(step.groups):
+            yield f"{path}.escalation[{number}].groups[{index}]", name
+
+
+def group_warnings(execution: Execution) -> list[str]:
+    """What to know about the groups that a run may ask: those without an active member."""
+    plan = journal.load_revision(execution.pk, execution.revision).plan
+    asked = [each for task in plan.tasks for each in _groups_of_task(task, "")]
+    asked += _groups_of_policy(Policy.model_validate(execution.policy))
+    named = {name for _, name in asked}
+    filled = Group.objects.filter(name__in=named, user__is_active=True)
+    empty = sorted(named.difference(filled.values_list("name", flat=True)))
+    return [f"the group {name!r} has no active member, so nobody in it decides" for name in empty]
 
 
 def _name(actor: User | None) -> str:
@@ -383,6 +443,7 @@ def _checked(execution_id: int, command: Any, actor: str) -> Any:
             problems = _chosen_above([("task", task)], _roles_of_name(actor))
             if problems:
                 raise InvalidRequest(problems)
+            _check_named(_groups_of_task(task, "task"))
             return command.model_copy(update={"task": task})
         if isinstance(command, ModifyArgs):
             _check_arguments(execution_id, command)

@@ -203,10 +203,14 @@ class HoldDetailSerializer(HoldRowSerializer):
     masked = MaskSerializer(many=True)
     schema = serializers.JSONField(allow_null=True)
     right = RightSerializer()
+    cannot_be_approved = serializers.BooleanField(
+        help_text="Too few people are left who may approve it: its groups are empty or too small."
+    )
 
     class Meta(HoldRowSerializer.Meta):
         fields = (  # type: ignore[assignment]
             *HoldRowSerializer.Meta.fields, "instructions", "payload", "masked", "schema", "right",
+            "cannot_be_approved",
             "round", "previous", "changes_left",
         )  # fmt: skip
 

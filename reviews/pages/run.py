@@ -16,6 +16,7 @@ from reviews.dag_svg import DagTask, Picture, layout, with_links
 from reviews.edits import secret_rules
 from reviews.masking import Masked
 from reviews.reveals import SIDES, may_reveal, task_place, task_views
+from reviews.rights import cannot_be_approved
 from reviews.sentences import in_language
 from reviews.templatetags.desk import look_of, seconds_words
 from workflows.access import may_operate, may_start
@@ -77,7 +78,7 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
         if execution.finished_at
         else "",
         "error": _error(execution),
-        "holds": tuple(_hold(hold) for hold in open_holds(execution).defer("payload")),
+        "holds": tuple(_hold(hold, execution) for hold in open_holds(execution).defer("payload")),
         "overrides": overrides_context(execution),
         "ahead": ahead,
         "picture": _picture(execution, tasks, ahead),
@@ -105,13 +106,15 @@ def _error(execution: Execution) -> str:
     return text_masked(execution.error) if execution.status == ExecutionStatus.FAILED else ""
 
 
-def _hold(hold: Hold) -> dict[str, Any]:
+def _hold(hold: Hold, execution: Execution) -> dict[str, Any]:
+    hold.execution = execution
     human = hold.decider == "human"
     who = words.group_words(hold.groups) if human else _("an agent")
     return {
         "sentence": _("%(name)s waits for %(who)s")
         % {"name": hold.task_id or hold.target, "who": who},
         "why": in_language(hold.why),
+        "cannot_be_approved": cannot_be_approved(hold),
         "deadline": hold.expires_at,
         "url": reverse("reviews:decision", args=(hold.execution_id, hold.id)) if human else "",
         "action": _("Review"),

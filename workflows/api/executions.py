@@ -42,6 +42,7 @@ from .serializers import (
     OutcomeSerializer,
     RevealQuery,
     SaidSerializer,
+    StartedSerializer,
     StartSerializer,
 )
 
@@ -113,7 +114,10 @@ def _revealed(request: Request, execution: Execution) -> Response:
 
 def _answer(request: Request, started: Execution) -> Answer:
     execution = visible_execution(request, str(started.pk))
-    text = json_text(body_of(execution))
+    body = body_of(execution)
+    if warnings := services.group_warnings(execution):
+        body["warnings"] = warnings
+    text = json_text(body)
     location = reverse("execution", kwargs={"execution_id": str(execution.pk)})
     return Answer(status=201, text=text, location=location)
 
@@ -179,7 +183,7 @@ class ExecutionsView(ListAPIView[Execution]):
         parameters=[IDEMPOTENCY_KEY],
         request=StartSerializer,
         examples=examples.START,
-        responses={201: ExecutionSerializer, **problems(403, *BODY)},
+        responses={201: StartedSerializer, **problems(403, *BODY)},
     )
     def post(self, request: Request) -> Response:
         require(access.may_start(request.user), "Your role does not start executions.")
@@ -356,7 +360,7 @@ class ForkView(APIView):
         summary="Fork at a checkpoint",
         parameters=[EXECUTION_ID, IDEMPOTENCY_KEY],
         request=ForkSerializer,
-        responses={201: ExecutionSerializer, **problems(403, 404, *BODY)},
+        responses={201: StartedSerializer, **problems(403, 404, *BODY)},
     )
     def post(self, request: Request, execution_id: str) -> Response:
         execution = visible_execution(request, execution_id)

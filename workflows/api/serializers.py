@@ -299,6 +299,16 @@ class ExecutionSerializer(ExecutionRowSerializer):
         read_only_fields = fields
 
 
+class StartedSerializer(ExecutionSerializer):
+    """An execution that was just started; `warnings`, if any, name groups that nobody is in."""
+
+    warnings = serializers.ListField(child=serializers.CharField(), required=False)
+
+    class Meta(ExecutionSerializer.Meta):
+        fields = (*ExecutionSerializer.Meta.fields, "warnings")  # type: ignore[assignment]
+        read_only_fields = fields  # type: ignore[assignment]
+
+
 class CheckpointSerializer(CheckpointModel):
     """A bookmark at the end of a layer."""
 

@@ -1,0 +1,112 @@
+"""Holds that nobody can decide: refused where a group does not exist, shown where it is empty."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.test import Client
+from rest_framework.test import APIClient
+
+from tests.catalogue import stock_catalogue
+from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from workflows.definitions import save_workflow
+from workflows.models import Execution
+from workflows.services import InvalidRequest, parse_command, start_execution, submit_command
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+pytestmark = pytest.mark.django_db
+
+BEFORE = "BEFORE_EXECUTION"
+STEP = {"after_seconds": 60, "groups": ["typo"]}
+WRONG: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"groups": ["legal", "typo"]}, {}, "plan.tasks[0].human_review.groups[1]"),
+    ({"escalation": [STEP]}, {}, "plan.tasks[0].human_review.escalation[0].groups[0]"),
+    ({}, {"hil": {"enabled": True, "groups": ["typo"]}}, "policy.hil.groups[0]"),
+    ({}, {"replan_review": {"enabled": True, "groups": ["typo"]}},
+     "policy.replan_review.groups[0]"),
+    ({}, {"escalation": [STEP]}, "policy.escalation[0].groups[0]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("review", "policy", "path"), WRONG)
+def test_a_group_that_does_not_exist_is_refused(
+    operator: User, review: dict[str, Any], policy: dict[str, Any], path: str
+) -> None:
+    stock_catalogue()
+    plan = {"tasks": [echo("a", phase=BEFORE, **review)]}
+    with pytest.raises(InvalidRequest) as started:
+        start_execution(actor=operator, plan=plan, policy=policy)
+    with pytest.raises(InvalidRequest) as saved:
+        save_workflow(
+            actor=operator, fields={"name": "w", "title": "W", "plan": plan, "policy": policy}
+        )
+    for caught in (started, saved):
+        assert [(each.path, each.code) for each in caught.value.problems] == [
+            (path, "unknown_group")
+        ]
+    assert not Execution.objects.exists()
+
+
+def test_an_injected_task_names_groups_that_exist(start: Start) -> None:
+    execution = start(echo("a", phase=BEFORE))
+    task = echo("b", phase=BEFORE, groups=["typo"])
+    with pytest.raises(InvalidRequest, match="no group"):
+        submit_command(
+            execution_id=execution.pk,
+            command=parse_command({"kind": "inject_task", "task": task}),
+            actor="operator",
+            source="test",
+        )
+
+
+def test_an_empty_group_is_a_warning(operator: User, reviewer: User) -> None:
+    stock_catalogue()
+    client = APIClient()
+    client.force_authenticate(operator)
+    plan = {"tasks": [echo("a", phase=BEFORE, groups=["legal", "reviewer"])]}
+    answer = client.post("/api/v1/executions/", {"plan": plan}, format="json")
+    assert answer.status_code == 201
+    assert answer.json()["warnings"] == [
+        "the group 'legal' has no active member, so nobody in it decides"
+    ]
+
+
+def shown(user: User, execution: Execution) -> tuple[bool, bool]:
+    """What REST says of the hold, and whether the run's page says that nobody can approve it."""
+    client = APIClient()
+    client.force_authenticate(user)
+    (hold,) = client.get(f"/api/v1/reviews/pending/{execution.pk}/").json()["holds"]
+    browser = Client()
+    browser.force_login(user)
+    text = browser.get(f"/runs/{execution.pk}/").content.decode()
+    return hold["cannot_be_approved"], "Nobody can approve this." in text
+
+
+def test_a_hold_that_nobody_can_approve_is_shown_to_operators(
+    start: Start, operator: User, make_user: MakeUser
+) -> None:
+    execution = start(echo("a", phase=BEFORE, groups=["legal"]))
+    assert shown(operator, execution) == (True, True)
+    make_user("watcher", "legal", "auditor")
+    make_user("gone", "legal", is_active=False)
+    assert shown(operator, execution) == (True, True)
+    make_user("lawyer", "legal")
+    assert shown(operator, execution) == (False, False)
+
+
+def test_a_quorum_needs_as_many_people(
+    start: Start, operator: User, make_user: MakeUser, reviewer: User
+) -> None:
+    execution = start(echo("a", phase=BEFORE, quorum=2))
+    assert shown(operator, execution) == (True, True)
+    make_user("second", "reviewer")
+    assert shown(operator, execution) == (False, False)
+
+
+def test_the_starter_does_not_count(start: Start, operator: User, reviewer: User) -> None:
+    execution = start(echo("a", phase=BEFORE), actor=reviewer)
+    assert only_hold(execution).groups == ["reviewer"]
+    assert shown(operator, execution) == (True, True)
