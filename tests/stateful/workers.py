@@ -94,7 +94,9 @@ def mortal_processes() -> Iterator[None]:
     """Crash points act, and nobody tidies up behind a process that died."""
     tidy = journal.release
 
-    def release(run: journal.JournalRun, *, delay: float | None, error: str) -> None:
+    def release(
+        run: journal.JournalRun, *, delay: float | None, error: str, lost: bool = False
+    ) -> None:
         if not error.startswith(PowerCut.__name__):
             tidy(run, delay=delay, error=error)
 
