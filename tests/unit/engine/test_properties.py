@@ -114,10 +114,27 @@ class World:
         return {"value": changed} if hold.phase == "BEFORE_EXECUTION" else changed
 
 
+def note_skipped_reviews(world: World) -> None:
+    """Tell the oracle which reviews a rule approved; the plan has to say that the rule may."""
+    for event in world.stored.events:
+        if event.kind != "review_spared":
+            continue
+        review = (
+            world.stored.revisions[world.stored.state.revision]
+            .plan.by_id[event.task_id]
+            .human_review
+        )
+        assert review is not None
+        assert review.skip_when == "`true`", "no rule says that this review may be skipped"
+        assert (event.task_id, event.phase.value) not in world.told.verdicts
+        world.told.verdicts[event.task_id, event.phase.value] = Verdict(approved=True)
+
+
 def check_end(world: World) -> None:
     """Every settled task ended as the oracle says, once, and so did the execution."""
     stored = world.stored
     assert stored.state.version == len(stored.events)
+    note_skipped_reviews(world)
     settled = {
         name: Outcome(each.status.value, each.skip.value if each.skip else "", each.output)
         for name, each in stored.settled.items()
@@ -143,6 +160,8 @@ def check_no_hold_was_passed(world: World) -> None:
     approved = set()
     for event in world.stored.events:
         if event.kind == "hold_decided" and event.decision == "APPROVE":
+            approved.add((event.task_id, event.phase))
+        if event.kind == "review_spared":
             approved.add((event.task_id, event.phase))
         if event.kind == "task_succeeded":
             task = world.stored.revisions[world.stored.state.revision].plan.by_id[event.task_id]
