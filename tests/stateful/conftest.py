@@ -5,6 +5,7 @@ profile of `make test-long`, plays other ones on every run.
 """
 
 import os
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,6 +28,12 @@ def _settings(name: str, histories: int, steps: int) -> settings:
 
 for _name, (_steps, _histories, _) in PROFILES.items():
     settings.register_profile(_name, _settings(_name, _histories, _steps))
+
+
+@pytest.fixture(autouse=True)
+def _workers_may_be_lost(settings: Any) -> None:
+    """Histories lose more workers in a row than a run may; test_lost_workers covers that limit."""
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "lost_claims_limit": 0}
 
 
 def _chosen(config: pytest.Config) -> str:

@@ -111,6 +111,8 @@ def _(move: OpenHolds, run: Run, ports: Ports) -> None:
     if spared:
         # What needs nobody goes on before anybody is asked: the next move looks at the rest.
         run.record(*spared)
+        # Durable before a task acts on it, one that only reads included.
+        run.commit()
         return
     for gate in move.gates:
         try:
@@ -333,13 +335,15 @@ def question(run: Run, agent: str) -> AgentQuestion:
 
 
 def _understood(
-    run: Run, answer: AgentAnswer, agent: str, actor: str
+    run: Run, answer: object, agent: str, actor: str
 ) -> tuple[Sequence[ev.Event], Abort | Replan | None]:
     """What to record of an answer, and the command in it; raises TaskFailed for what is none.
 
     Nothing of it is recorded before all of it is known to be storable.
     """
     try:
+        if not isinstance(answer, AgentAnswer):
+            raise TypeError("it is no AgentAnswer")
         answer = _with_short_messages(answer)
         check_value(asdict(answer), _ANSWER)
         decided = ev.AgentDecided(agent=agent, decision=answer.decision, reason=answer.reason)

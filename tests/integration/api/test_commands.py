@@ -149,7 +149,8 @@ def test_the_decision_service_is_called_by_keyword(bearer, start, settings) -> N
     execution = start("operator")
     body = {"kind": "approval_response", "hold": "h", "approved": False, "version": 3}
     response = bearer("reviewer").post(url(execution), body)
-    assert response.json() == {"outcome": "applied", "version": 99, "status": "RUNNING"}
+    answer = {"outcome": "applied", "version": 99, "status": "RUNNING", "warnings": []}
+    assert response.json() == answer
     (called,) = CALLS
     assert called["execution"] == execution
     assert (called["user"].username, called["source"], called["version"]) == ("reviewer", "rest", 3)
@@ -168,6 +169,7 @@ def note_decision(**arguments):
 class Noted:
     version = 99
     status = "RUNNING"
+    warnings = ()
 
 
 def test_an_approval_lets_the_rest_run(bearer, start) -> None:

@@ -237,7 +237,13 @@ CONTRACT: list[tuple[Any, dict[str, Any]]] = [
     ),
     (
         ev.PlanProposed(requirement="text", added=("d",)),
-        {"type": "plan_proposed", "added": ["d"], "removed": [], "changed": []},
+        {
+            "type": "plan_proposed",
+            "cause": "replan",
+            "added": ["d"],
+            "removed": [],
+            "changed": [],
+        },
     ),
     (
         ev.ReplanFailed(requirement="text", error="no tool parses YAML; password=hunter2hunter2"),

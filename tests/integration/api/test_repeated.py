@@ -155,7 +155,7 @@ def test_a_bulk_that_was_cut_short_does_what_is_left(world, client, monkeypatch)
     monkeypatch.setattr(services, "decide", real)
     answer = send(client, doing.body, url=f"/{PREFIX}reviews/bulk/")
     assert [each["code"] for each in answer.json()["results"]] == ["done"] * 3
-    records = HumanReviewRecord.objects.order_by("id").values_list("id", flat=True)
+    records = [str(record.pk) for record in HumanReviewRecord.objects.order_by("id")]
     assert [each["record_id"] for each in answer.json()["results"]] == list(records)
 
 

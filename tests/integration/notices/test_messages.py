@@ -285,7 +285,7 @@ def test_a_chat_hears_of_its_workflow_and_its_group(
     mine, other = (
         Workflow.objects.create(name=name, title=name, plan=plan) for name in ("mine", "other")
     )
-    legal, board = (Group.objects.create(name=name) for name in ("legal", "board"))
+    legal, board = (Group.objects.get_or_create(name=name)[0] for name in ("legal", "board"))
     hook_to(receiver, workflow=mine, group=legal)
     started = start_execution(actor=None, workflow=mine if matches else other)
     run_to_rest(started.pk)

@@ -294,7 +294,7 @@ def test_what_does_not_fit_any_more_is_taken_back_by_the_system(
 def test_a_permission_is_granted_when_it_is_carried_out_and_not_before(
     start: Start, reviewer: User
 ) -> None:
-    code = {"language": "python", "code": "open('/etc/hostname').read()", "inputs": {}}
+    code = {"language": "python", "code": "open('/srv/notes.txt').read()", "inputs": {}}
     execution = start({"id": "a", "type": "code_execution", **code, "permission_set": "minimal"})
     if execution.status != "PAUSED_FOR_REVIEW":
         pytest.fail(f"nothing was asked for: {execution.status} {execution.error}")

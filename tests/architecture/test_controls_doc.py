@@ -1,0 +1,55 @@
+"""docs/security/controls.md names code and tests; each of them exists."""
+
+import re
+from pathlib import Path
+
+from tests.architecture.files import ROOT
+
+ROW = re.compile(
+    r"^\| (?!control |---)(?P<control>[^|]+)\| (?P<code>[^|]+)\| (?P<tests>[^|]+)\|$", re.M
+)
+QUOTED = re.compile(r"`([^`]+)`")
+CODE = re.compile(r"(?P<path>[\w/]+\.py)(?::(?P<name>[\w.]+))?")
+TEST = re.compile(r"(?P<path>[\w/]+\.py)(?:::(?P<name>\w+))?")
+
+
+def rows() -> list[tuple[str, str, str]]:
+    text = (ROOT / "docs" / "security" / "controls.md").read_text(encoding="utf-8")
+    return [match.group("control", "code", "tests") for match in ROW.finditer(text)]
+
+
+def missing(folder: Path, quoted: str, pattern: re.Pattern[str]) -> str:
+    """What a quoted reference names that is not there; "" when all of it is."""
+    match = pattern.fullmatch(quoted)
+    if match is None:
+        return "" if "/" not in quoted else f"{quoted}: not understood"
+    path, name = folder / match["path"], match["name"]
+    if not path.is_file():
+        return f"{quoted}: no such file"
+    if name and not re.search(rf"\b{name.rpartition('.')[2]}\b", path.read_text(encoding="utf-8")):
+        return f"{quoted}: no such name"
+    return ""
+
+
+def test_every_named_file_function_and_test_exists() -> None:
+    table = rows()
+    assert len(table) > 50
+    wrong = []
+    for _control, code, tests in table:
+        wrong += [missing(ROOT, each, CODE) for each in QUOTED.findall(code)]
+        wrong += [missing(ROOT / "tests", each, TEST) for each in QUOTED.findall(tests)]
+    assert [each for each in wrong if each] == []
+
+
+def test_every_control_names_code_or_a_trigger_and_a_test() -> None:
+    unbacked = [
+        control
+        for control, code, tests in rows()
+        if (not QUOTED.search(code) and code.strip() != "the same") or not QUOTED.search(tests)
+    ]
+    assert unbacked == []
+
+
+def test_a_name_that_is_not_there_is_noticed() -> None:
+    assert missing(ROOT, "config/settings/base.py:NOTHING_OF_THE_KIND", CODE)
+    assert missing(ROOT, "config/no_such_file.py", CODE)
