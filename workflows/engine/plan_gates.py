@@ -54,20 +54,30 @@ def with_values(plan: Plan, task: Spec, values: dict[str, Any], ended: Collectio
 def with_reviews(plan: Plan, tasks: Iterable[Spec]) -> tuple[Spec, ...]:
     """Tasks that join or change a plan, reviewed as the plan reviews others of their kind.
 
-    A task that goes beyond reading takes over the review of a task of `plan` with the same target.
-    Otherwise a second task would do without a review what the first one needs a review for.
+    A task that goes beyond reading takes over the review of a task of `plan` of the same kind.
+    Otherwise a second task would do without a review what the first one needs a review for.  A
+    task that `plan` reviews keeps its own review, which `lost_gate` protects.
     """
-    reviewed = [each for each in plan.tasks if is_reviewed(each)]
-    return tuple(_with_review(task, reviewed) for task in tasks)
+    reviewed = {each.id: each for each in plan.tasks if is_reviewed(each)}
+    return tuple(
+        task if task.id in reviewed else _with_review(task, reviewed.values()) for task in tasks
+    )
 
 
-def _with_review(task: Spec, reviewed: list[Spec]) -> Spec:
+def _same_kind(one: Spec, other: Spec) -> bool:
+    """Whether two tasks can do the same; code can do the same in every language."""
+    if isinstance(one, CodeTask) or isinstance(other, CodeTask):
+        return isinstance(one, CodeTask) and isinstance(other, CodeTask)
+    return one.target == other.target
+
+
+def _with_review(task: Spec, reviewed: Collection[Spec]) -> Spec:
     if not (is_critical(task) or isinstance(task, CodeTask)):
         return task
     wanted = [
         each.human_review
         for each in reviewed
-        if each.target == task.target and each.id != task.id and each.human_review is not None
+        if _same_kind(each, task) and each.human_review is not None
     ]
     if not wanted or task.human_review in wanted:
         return task

@@ -18,9 +18,10 @@ import pytest
 from tests.memory_journal import Busy, MemoryJournal, Stored
 from tests.stateful.scripted import ScriptedRunner
 from workflows.engine import commands as cmd
-from workflows.engine.dag import Plan, ToolTask
+from workflows.engine.dag import CodeTask, Plan, ToolTask
 from workflows.engine.decide import Refused
 from workflows.engine.loop import step, submit
+from workflows.engine.plan_gates import with_reviews
 from workflows.engine.policy import Policy, ReviewPolicy
 from workflows.engine.ports import AgentAnswer, AgentQuestion, NewPlan, Ports, TaskFailed, Watch
 from workflows.engine.state import Hold, HoldReason
@@ -457,6 +458,38 @@ def test_a_task_whose_reference_is_replaced_still_waits_for_the_review() -> None
     world.submit(cmd.ApprovalResponse(hold=world.holds[0].id, approved=False), actor="ann")
     world.work()
     assert "last" not in world.called()
+
+
+def code(name: str, language: str, **more: Any) -> dict[str, Any]:
+    return {"id": name, "type": "code_execution", "language": language, "code": "1", **more}
+
+
+@pytest.mark.parametrize("language", ["python", "javascript", "typescript"])
+def test_code_beside_reviewed_code_is_reviewed_in_every_language(language: str) -> None:
+    gate = code("gate", "python", **review(), depends_on=["first"])
+    world = World(Gate(HoldReason.NODE_REVIEW, ("gate", "last"), gate), validates=False)
+    added = CodeTask.model_validate(code("twin", language, depends_on=["first"]))
+    world.submit(cmd.InjectTask(task=added))
+    assert world.plan.by_id["twin"].human_review == world.plan.by_id["gate"].human_review
+    world.to_the_gate()
+    assert {each.task_id for each in world.holds} == {"gate", "twin"}
+    assert not {"gate", "twin"} & world.called().keys()
+
+
+def test_a_tool_beside_reviewed_code_is_another_kind() -> None:
+    gate = code("gate", "python", **review(), depends_on=["first"])
+    world = World(Gate(HoldReason.NODE_REVIEW, ("gate", "last"), gate), validates=False)
+    world.submit(twin())
+    assert world.plan.by_id["twin"].human_review is None
+
+
+def test_code_with_a_review_of_its_own_keeps_it_when_its_inputs_change() -> None:
+    gate = code("gate", "python", **review(quorum=2), depends_on=["first"])
+    world = World(Gate(HoldReason.NODE_REVIEW, ("gate", "last"), gate), validates=False)
+    own = CodeTask.model_validate(code("own", "javascript", **review(), depends_on=["first"]))
+    plan = Plan(tasks=(*world.plan.tasks, own))
+    changed = own.model_copy(update={"inputs": {"value": 1}})
+    assert with_reviews(plan, [changed]) == (changed,)
 
 
 REFUSALS = {
