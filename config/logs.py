@@ -53,6 +53,8 @@ def logging_config(*, level: str, style: str) -> dict[str, Any]:
             "django.request": {"level": "ERROR"},
             # A line per request: for machines that collect lines, not for a terminal.
             "config.request_log": {"level": level if style == "json" else "WARNING"},
+            # Each sign-in is three lines of it; failures are warnings.
+            "axes": {"level": "WARNING"},
             "daphne": {"level": "WARNING"},
             "httpx": {"level": "WARNING"},
             "mcp": {"level": "WARNING"},
