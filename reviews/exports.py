@@ -59,7 +59,8 @@ class Header:
     """What an export is of: filters as in the address, rows, when, for whom.
 
     `head` and `receipts_head` are the ends of the chains then; `complete` says that every record
-    and receipt up to them is in the file.
+    and receipt up to them is in the file.  `signed_from` is the sequence of the oldest record with
+    a signature, None where no record has one: every record from there on has to have one.
     """
 
     filters: Mapping[str, str]
@@ -70,6 +71,7 @@ class Header:
     exported_by: str
     head: str
     receipts_head: str
+    signed_from: int | None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -82,6 +84,7 @@ class Header:
             "exported_by": self.exported_by,
             "head": self.head,
             "receipts_head": self.receipts_head,
+            "signed_from": self.signed_from,
         }
 
 
@@ -133,8 +136,16 @@ def export_of(
         exported_by=user.get_username(),
         head=head,
         receipts_head=receipts_head,
+        signed_from=_signed_from(everything.filter(pk__lte=newest)),
     )
     return Export(header, rows, receipts)
+
+
+def _signed_from(records: QuerySet[HumanReviewRecord]) -> int | None:
+    """The sequence of the oldest record with a signature."""
+    signed = records.exclude(signature="").order_by("id")
+    text = signed.values_list("canonical", flat=True).first()
+    return None if text is None else int(json.loads(text)["sequence"])
 
 
 def _jsonl(

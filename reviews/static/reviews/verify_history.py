@@ -74,7 +74,7 @@ FIELDS = {
 RECEIPT_FIELDS = {*RECEIPT_SIGNED.values(), *_CHAINED, "executed_at", "kind"}
 HEADER_FIELDS = {
     "kind", "filters", "rows", "receipts", "complete", "exported_at", "exported_by", "head",
-    "receipts_head",
+    "receipts_head", "signed_from",
 }  # fmt: skip
 #: A clock may be set back by so much without a record counting as backdated.
 CLOCK_STEP = timedelta(seconds=1)
@@ -343,6 +343,8 @@ class History:
         self.records = Chain("record", is_part=self.is_part)
         self.receipts = Chain("receipt", is_part=self.is_part)
         self.masked = self.signed = self.unsigned = 0
+        #: The sequence of the oldest signed record, as the header (which is signed) names it.
+        self.signed_from: int | None = header.get("signed_from")
         #: Hash of each approval → (run, hold, task, phase, digest of what was decided).
         self.approved: dict[str, tuple[Any, ...]] = {}
         self.file_problems = [
@@ -372,7 +374,10 @@ class History:
             self.approved[row["hash"]] = tuple(row[name] for name in names)
 
     def _signature_problems(self, row: dict[str, Any]) -> Iterator[str]:
-        """Records from before there was a key have no signature; none may follow a signed one."""
+        """Records from before there was a key have no signature; none may follow a signed one.
+
+        A part may leave out the signed records before an unsigned one, so `signed_from` counts too.
+        """
         if self.keys is None:
             return
         signature = row.get("signature") or ""
@@ -382,7 +387,9 @@ class History:
                 yield "was not signed by a given key"
         else:
             self.unsigned += 1
-            if self.signed:
+            sequence: int = json.loads(row["canonical"])["sequence"]
+            is_late = self.signed_from is not None and sequence >= self.signed_from
+            if self.signed or is_late:
                 yield "is not signed, though records before it are"
 
     def _receipt_problems(self, row: dict[str, Any]) -> Iterator[str]:
@@ -402,6 +409,11 @@ class History:
         self._check_trailer(text_digest, trailer)
         if self.keys and self.records.count and not self.signed:
             self.file_problems.append("no record is signed, and a key was given to check them by")
+        if self.keys and self.is_part and self.unsigned and "signed_from" not in header:
+            self.file_problems.append(
+                "the first line does not say from where on records are signed, and"
+                f" {self.unsigned} records of this part are not signed"
+            )
         if self.heads:
             counts = (self.records.sequence, self.receipts.sequence)
             self.heads.end(counts, _utc(header["exported_at"]), max_age)

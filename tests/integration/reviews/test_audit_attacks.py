@@ -228,11 +228,8 @@ def test_a_backdated_record_is_named(
     assert (code, "was backdated" in found) == (1, True), found
 
 
-def test_a_record_in_another_persons_name_is_named(
-    three: list[HumanReviewRecord], auditor: User, tmp_path: Path
-) -> None:
-    """A forger with the product's database password writes the event, too, but cannot sign."""
-    last = three[-1]
+def forge_record(last: HumanReviewRecord, auditor: User, *, node: str) -> HumanReviewRecord:
+    """The next record, in the auditor's name, with its event: unsigned, and not yet inserted."""
     execution = last.execution
     execution.refresh_from_db()
     version = execution.version + 1
@@ -245,15 +242,25 @@ def test_a_record_in_another_persons_name_is_named(
     text = json.loads(last.canonical) | {
         "sequence": 4,
         "actor": "auditor",
+        "node": node,
         "reviewer": auditor.pk,
         "version": version,
         "reviewed_at": datetime.now(UTC),
     }
     forged = HumanReviewRecord.objects.get(pk=last.pk)
-    forged.pk, forged.actor, forged.reviewer = None, "auditor", auditor
+    forged.pk, forged.actor, forged.reviewer, forged.node_id = None, "auditor", auditor, node
     forged.version, forged.reviewed_at = version, text["reviewed_at"]
     forged.previous_hash, forged.canonical = last.hash, record_text(text)
-    forged.hash = record_hash(last.hash, forged.canonical)
+    forged.hash, forged.signature = record_hash(last.hash, forged.canonical), ""
+    return forged
+
+
+def test_a_record_in_another_persons_name_is_named(
+    three: list[HumanReviewRecord], auditor: User, tmp_path: Path
+) -> None:
+    """A forger with the product's database password writes the event, too, but cannot sign."""
+    last = three[-1]
+    forged = forge_record(last, auditor, node=last.node_id)
     for signature, said in (("", "is not signed, though"), (last.signature, "was not signed by a")):
         forged.signature = signature
         forged.save(force_insert=True)
@@ -262,6 +269,50 @@ def test_a_record_in_another_persons_name_is_named(
         assert (code, f"record {forged.pk} {said}" in found) == (1, True), found
         behind_the_back("DELETE FROM reviews_humanreviewrecord WHERE id = %s", forged.pk)
         forged.pk = None
+
+
+def test_an_unsigned_record_in_a_part_is_named(
+    three: list[HumanReviewRecord],
+    start: Start,
+    reviewer: User,
+    auditor: User,
+    tmp_path: Path,
+) -> None:
+    """The filter leaves out the signed records before it; a signed one follows in the file."""
+    forged = forge_record(three[-1], auditor, node="z")
+    forged.save(force_insert=True)
+    decided(start, reviewer, "z")
+    part = exported(auditor, node="z")
+    assert json.loads(part[0]) | {"rows": 2, "complete": False, "signed_from": 1} == json.loads(
+        part[0]
+    )
+    said = f"record {forged.pk} is not signed, though"
+    code, found = check(part, tmp_path, "--key", signing.public_key())
+    assert (code, said in found) == (1, True), found
+    # A part from before there was `signed_from`: nothing shows that the record is an old one.
+    header = json.loads(part[0])
+    del header["signed_from"]
+    body = [json.dumps(header).encode() + b"\n", *part[1:-1]]
+    text_digest = hashlib.sha256(b"".join(body)).hexdigest()
+    last = {"digest": text_digest, "signature": signing.sign("export", text_digest)}
+    body.append(json.dumps(json.loads(part[-1]) | last).encode())
+    code, found = check(body, tmp_path, "--key", signing.public_key())
+    assert (code, "does not say from where on" in found) == (1, True), found
+
+
+def test_records_from_before_the_key_are_no_problem_in_a_part(
+    start: Start, reviewer: User, auditor: User, tmp_path: Path, settings: Any
+) -> None:
+    mine = settings.HOLDPOINT
+    settings.HOLDPOINT = {**mine, "audit_key": ""}
+    decided(start, reviewer, "a")
+    settings.HOLDPOINT = mine
+    decided(start, reviewer, "b")
+    decided(start, reviewer, "a")
+    part = exported(auditor, node="a")
+    assert json.loads(part[0])["signed_from"] == 2
+    code, found = check(part, tmp_path, "--key", signing.public_key())
+    assert (code, "NOT CHECKED: 1 records from before" in found) == (0, True), found
 
 
 def test_receipts_that_were_rewritten_or_cut_off_are_named_by_heads(
