@@ -29,7 +29,8 @@ _BATCH = 1000
 class AuditReport:
     """What was checked, the heads of both chains, and a line for each problem.
 
-    `signed` counts the records whose signature was checked, None where there is no key to check by.
+    `signed` counts the records whose signature was checked, None where there is no key to check by;
+    `unsigned_heads` the heads from before there was a key, which are not compared.
     """
 
     records: int
@@ -37,6 +38,7 @@ class AuditReport:
     head: str
     receipts_head: str
     signed: int | None
+    unsigned_heads: int
     problems: tuple[str, ...]
 
 
@@ -83,6 +85,7 @@ def verify_audit(
         head=records.head,
         receipts_head=receipts.head,
         signed=signatures.signed if keys else None,
+        unsigned_heads=signatures.unsigned_heads,
         problems=tuple(problems),
     )
 
@@ -114,6 +117,10 @@ class _Signatures:
             self._heads = None if heads is None else standalone.Heads(heads, self._keys)
         except standalone.CannotCheck as reason:
             raise CannotCheck(str(reason)) from None
+
+    @property
+    def unsigned_heads(self) -> int:
+        return 0 if self._heads is None else int(self._heads.unsigned)
 
     def of_records(self, rows: Iterable[HumanReviewRecord]) -> Iterator[HumanReviewRecord]:
         for row in rows:

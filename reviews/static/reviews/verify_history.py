@@ -173,16 +173,31 @@ class Heads:
     """
 
     def __init__(self, lines: Iterable[str], keys: Keys) -> None:
-        """Raise CannotCheck for lines that are no heads, or where there are none."""
+        """Raise CannotCheck for lines that are no heads, or where none is signed.
+
+        Lines from before there was a key have no signature: they are counted and not compared.  No
+        unsigned line may follow a signed one.
+        """
         self.problems: list[str] = []
         self.heads: list[dict[str, Any]] = []
+        self.unsigned = 0
+        is_signed = False
         for number, line in enumerate(lines, 1):
             try:
                 head = json.loads(line)
-                signature = head.pop("signature")
-                at = _utc(head["at"])
-                numbers = (int(head["sequence"]), int(head["receipts_sequence"]))
-                hashes = (str(head["hash"]), str(head["receipts_hash"]))
+                signature = head.pop("signature", "")
+                at, record = _utc(head["at"]), (int(head["sequence"]), str(head["hash"]))
+                if not signature:
+                    if is_signed:
+                        self.problems.append(
+                            f"line {number} of the heads is not signed, though lines before it are"
+                        )
+                    else:
+                        self.unsigned += 1
+                    continue
+                is_signed = True
+                numbers = (record[0], int(head["receipts_sequence"]))
+                hashes = (record[1], str(head["receipts_hash"]))
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise CannotCheck(f"line {number} of the heads is no signed head") from None
             if keys.has_signed("head", canonical(head), signature):
@@ -190,7 +205,7 @@ class Heads:
             else:
                 self.problems.append(f"line {number} of the heads was not signed by a given key")
         if not self.heads and not self.problems:
-            raise CannotCheck("There are no heads in what --heads names")
+            raise CannotCheck("There are no signed heads in what --heads names")
         self.heads.sort(key=lambda head: (head["at"], head["numbers"]))
         self._look_back()
         #: For records and for receipts: the heads by their number, ascending.
@@ -199,6 +214,8 @@ class Heads:
             for index in (0, 1)
         ]
         self._next = [0, 0]
+        #: How many heads are younger than the history, once `end` has compared them.
+        self.younger = 0
         self._passed: list[datetime | None] = [None, None]
 
     def _look_back(self) -> None:
@@ -243,8 +260,9 @@ class Heads:
 
     def end(self, counts: tuple[int, int], checked_at: datetime, max_age: timedelta) -> None:
         """Compare with the last numbers of both chains, as they were at `checked_at`."""
+        known = [head for head in self.heads if head["at"] <= checked_at]
+        self.younger = len(self.heads) - len(known)
         for index, noun in enumerate(("records", "receipts")):
-            known = [head for head in self.heads if head["at"] <= checked_at]
             most = max((head["numbers"][index] for head in known), default=0)
             if most > counts[index]:
                 self.problems.append(
@@ -470,6 +488,7 @@ def verify(
 def guarantees(history: History) -> Iterator[str]:
     """What was found to be whole, a line each, and what was not checked."""
     chain, receipts = history.records, history.receipts
+    yield f"This file was exported at {history.header['exported_at']}"
     left_out = f"; {chain.gaps} places where records were left out" if chain.gaps else ""
     yield f"{chain.count} records are whole{left_out}; the last hash is {chain.head}"
     yield f"{receipts.count} receipts are whole: what ran is what was approved"
@@ -491,8 +510,18 @@ def guarantees(history: History) -> Iterator[str]:
     else:
         yield "NOT CHECKED without --key: who wrote the records, and who wrote this file"
     if history.heads:
-        count = len(history.heads.heads)
+        heads = history.heads
+        count = len(heads.heads) - heads.younger
         yield f"{count} signed heads fit: nothing was cut off, rewritten or backdated"
+        if heads.younger:
+            yield (
+                f"NOT CHECKED what came after the export: {heads.younger} heads are younger than it"
+            )
+        if heads.unsigned:
+            yield (
+                f"NOT CHECKED: {heads.unsigned} heads without a signature, before the first signed"
+                " one"
+            )
     else:
         yield "NOT CHECKED without --heads: whether the newest records were cut off"
 

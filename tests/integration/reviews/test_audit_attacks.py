@@ -435,6 +435,55 @@ def test_a_changed_head_is_no_head(three: list[HumanReviewRecord], kept: Path) -
     assert "line 3 of the heads was not signed" in product(kept)
 
 
+def test_heads_from_before_the_key_are_counted_and_not_compared(
+    three: list[HumanReviewRecord], auditor: User, kept: Path, tmp_path: Path, settings: Any
+) -> None:
+    """An upgraded installation goes on with the file that it has."""
+    signed = kept.read_text()
+    old = {"at": "2026-01-01T00:00:00+00:00", "sequence": 1, "hash": "a" * 64}
+    mine = settings.HOLDPOINT
+    settings.HOLDPOINT = {**mine, "audit_key": ""}
+    before_key = heads.sign_head()
+    settings.HOLDPOINT = mine
+    assert before_key["signature"] == ""
+    unsigned = "".join(json.dumps(line) + "\n" for line in (old, before_key))
+    kept.write_text(unsigned + signed)
+    told = io.StringIO()
+    call_command("verify_audit", f"--heads={kept}", stdout=told)
+    assert "NOT CHECKED: 2 heads without a signature" in told.getvalue()
+    code, found = check(exported(auditor), tmp_path, *asked(kept))
+    assert (code, "NOT CHECKED: 2 heads without a signature" in found) == (0, True), found
+    assert "3 signed heads fit" in found
+
+    kept.write_text(signed + unsigned)
+    assert "line 4 of the heads is not signed, though" in product(kept)
+    code, found = check(exported(auditor), tmp_path, *asked(kept))
+    assert (code, "line 5 of the heads is not signed, though" in found) == (1, True), found
+
+    kept.write_text(unsigned)
+    assert "no signed heads" in product(kept)
+    code, found = check(exported(auditor), tmp_path, *asked(kept))
+    assert (code, "no signed heads" in found) == (2, True), found
+
+
+def test_heads_younger_than_the_export_are_told(
+    three: list[HumanReviewRecord],
+    start: Start,
+    reviewer: User,
+    auditor: User,
+    kept: Path,
+    tmp_path: Path,
+) -> None:
+    lines = exported(auditor)
+    decided(start, reviewer, "d")
+    heads.ship(heads.sign_head())
+    code, found = check(lines, tmp_path, *asked(kept))
+    assert code == 0, found
+    assert f"exported at {json.loads(lines[0])['exported_at']}" in found
+    assert "NOT CHECKED what came after the export: 1 heads are younger" in found
+    assert "3 signed heads fit" in found
+
+
 def test_an_old_file_of_heads_does_not_hide_what_was_cut_off(
     three: list[HumanReviewRecord], auditor: User, kept: Path, tmp_path: Path
 ) -> None:
