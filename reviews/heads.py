@@ -96,7 +96,7 @@ def _ship_one() -> None:
 def _try(place: str, send: Callable[[], None]) -> None:
     try:
         send()
-    except (OSError, net.NetworkDenied, net.NetworkFailed) as error:
+    except Exception as error:  # nothing may end the thread of the heads
         logger.error("a head of the audit log did not reach its %s: %s", place, error)
 
 

@@ -26,6 +26,7 @@ import sysconfig
 import unicodedata
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -235,11 +236,9 @@ def _configured_paths() -> tuple[str, ...]:
 
 
 def _database_sockets() -> list[str]:
-    found = []
-    database = settings.DATABASES["default"]
-    folder, port = str(database.get("HOST") or ""), str(database.get("PORT") or 5432)
-    if folder.startswith("/"):
-        found.append(f"{folder}/.s.PGSQL.{port}")
+    found = [
+        f"{folder}/.s.PGSQL.{port}" for folder, port in _database_servers() if folder[:1] == "/"
+    ]
     redis = urlsplit(settings.REDIS_URL)
     if redis.scheme == "unix":
         found.append(unquote(f"{redis.netloc}{redis.path}"))
@@ -329,23 +328,42 @@ def _database_hosts() -> tuple[tuple[str, int], ...]:
     """Host and port of PostgreSQL and Redis, where they listen on TCP."""
     if not settings.configured:
         return ()
-    database, redis = settings.DATABASES["default"], urlsplit(settings.REDIS_URL)
-    found = []
-    host = str(database.get("HOST") or "")
-    if host and not host.startswith("/"):
-        found.append((host.lower(), int(database.get("PORT") or 5432)))
+    redis = urlsplit(settings.REDIS_URL)
+    found = [
+        (host.lower(), int(port))
+        for host, port in _database_servers()
+        if host and not host.startswith("/") and port.isdecimal()
+    ]
     if redis.scheme in ("redis", "rediss") and redis.hostname:
         found.append((redis.hostname.lower(), redis.port or 6379))
     return tuple(found)
 
 
-@lru_cache(maxsize=16)
+def _database_servers() -> list[tuple[str, str]]:
+    """Host (or folder of the socket) and port of each PostgreSQL server that the settings name.
+
+    Both may be lists separated by commas, which libpq pairs; a single port is that of every host.
+    """
+    database = settings.DATABASES["default"]
+    hosts = [host.strip() for host in str(database.get("HOST") or "").split(",")]
+    ports = [port.strip() or "5432" for port in str(database.get("PORT") or "").split(",")]
+    if len(ports) == 1:
+        ports *= len(hosts)
+    return list(zip_longest(hosts, ports[: len(hosts)], fillvalue="5432"))
+
+
 def _addresses(name: str) -> frozenset[IPAddress]:
-    """The addresses of a database's host; resolved once in a process."""
+    """The addresses of a database's host; none while it cannot be resolved."""
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        return _resolved(name)
     except OSError:
         return frozenset()
+
+
+@lru_cache(maxsize=16)
+def _resolved(name: str) -> frozenset[IPAddress]:
+    """Resolved once in a process: a lookup that fails raises, so that it is not kept."""
+    found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     return frozenset(ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found)
 
 

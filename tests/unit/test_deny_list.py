@@ -107,6 +107,46 @@ def test_sockets_of_the_databases_are_denied(
     assert deny_list.path_problem("/srv/other/", "read") == ""
 
 
+@pytest.mark.parametrize(
+    ("ports", "expected"),
+    [("5433,5434", ("5433", "5434")), ("5433", ("5433", "5433")), ("", ("5432", "5432")),
+     ("5433,", ("5433", "5432"))],
+)  # fmt: skip
+def test_each_of_several_database_servers_is_denied(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, ports: str, expected: tuple[str, str]
+) -> None:
+    """libpq takes lists of hosts and ports; connections to other places still work."""
+    database = {"HOST": "127.0.0.1,127.0.0.2", "PORT": ports}
+    monkeypatch.setitem(settings.DATABASES, "default", database)
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "loopback_targets": ["*"]}
+    for host, port in zip(("127.0.0.1", "127.0.0.2"), expected, strict=True):
+        assert "database" in deny_list.host_problem(host, int(port))
+    assert deny_list.host_problem("192.0.2.1", 443) == ""
+    database = {"HOST": "/srv/first,/srv/second", "PORT": ports}
+    monkeypatch.setitem(settings.DATABASES, "default", database)
+    for folder, port in zip(("/srv/first", "/srv/second"), expected, strict=True):
+        assert deny_list.path_problem(f"{folder}/.s.PGSQL.{port}", "write")
+
+
+def test_a_database_host_that_was_not_found_once_is_looked_up_again(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = {"HOST": "late.database.test", "PORT": "5432"}
+    monkeypatch.setitem(settings.DATABASES, "default", database)
+    answers: list[Any] = [OSError("not yet"), [(2, 1, 6, "", ("192.0.2.77", 0))]]
+
+    def look_up(*_: Any, **__: Any) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(deny_list.socket, "getaddrinfo", look_up)
+    assert deny_list.host_problem("192.0.2.77", 5432) == ""
+    assert "database" in deny_list.host_problem("192.0.2.77", 5432)
+    assert answers == []
+
+
 def test_files_with_secrets_are_denied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_KEY_FILE", "/srv/keys/holdpoint")
     assert deny_list.path_problem("/srv/keys/holdpoint", "read")

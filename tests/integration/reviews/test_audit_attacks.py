@@ -577,6 +577,15 @@ def test_a_place_that_fails_does_not_keep_heads_from_the_others(
     assert "audit head {" in caplog.text
 
 
+def test_a_webhook_address_that_is_none_does_not_end_the_heads(
+    three: list[HumanReviewRecord], kept: Path, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "audit_heads_url": "https://[heads/"}
+    heads.ship(heads.sign_head())
+    assert "did not reach its webhook" in caplog.text
+    assert len(kept.read_text().splitlines()) == 4
+
+
 def test_a_head_waits_for_the_decision_that_is_being_written(kept: Path, db: None) -> None:
     head = heads.sign_head()
     assert (head["sequence"], head["hash"], head["receipts_hash"]) == (0, GENESIS, GENESIS)
