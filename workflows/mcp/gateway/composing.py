@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.urls import reverse
+from django.utils.module_loading import import_string
 
 from workflows import conf
 from workflows.api.serializers import decision_row
@@ -14,7 +17,15 @@ from workflows.engine.dag import CapabilityTask, CodeTask, Revision, ToolTask
 from workflows.engine.status import ExecutionStatus
 from workflows.idempotency import json_text
 from workflows.models import Execution, ExecutionEvent, Hold
-from workflows.selectors import TaskView, decisions_of, open_holds, revision_of, tasks_of
+from workflows.redaction import text_masked
+from workflows.selectors import (
+    TaskView,
+    decisions_of,
+    holds_of,
+    open_holds,
+    revision_of,
+    tasks_of,
+)
 
 from .answers import (
     Answer,
@@ -49,7 +60,10 @@ def answer_of(
     max_chars: int = _CHARS,
     replanned: ExecutionEvent | None = None,
 ) -> Answer:
-    """The answer about an execution that `Acting.execution` found."""
+    """The answer about an execution that `Acting.execution` found.
+
+    Who started it sees true values; for everybody else secrets are behind marks, as over REST.
+    """
     status = _STATUS[execution.status]
     revision = revision_of(execution)
     holds = list(open_holds(execution))
@@ -57,28 +71,87 @@ def answer_of(
     agents = [hold for hold in holds if hold.decider == "agent"]
     shown = None if all_layers else execution.layer
     tasks = [] if shown is not None and shown < 0 else tasks_of(execution, layer=shown)
+    # Read after tasks and holds, so that it has everything that these have.
+    view = None if is_own(acting, execution) else _masked(execution, revision)
+    error = execution.error if view is None else text_masked(execution.error)
     checkpoint = getattr(execution, "newest_checkpoint", None)
     answer_by = moment(agents[0].expires_at) if agents else None
-    changes = _replanned(revision, replanned)
+    changes = _replanned(revision, replanned, view)
     return Answer(
         status=status,
-        message=_message(status, execution, people, len(revision.layers)) + _deadline(agents),
+        message=_message(status, execution, people, len(revision.layers), error)
+        + _deadline(agents),
         workflow_id=str(execution.pk),
         title=execution.title,
         version=execution.version,
         checkpoint_id=str(checkpoint) if checkpoint is not None else None,
         layer_index=execution.layer if execution.layer >= 0 else None,
         total_layers=len(revision.layers),
-        layer_results=[_result(task, max_chars) for task in tasks],
-        next_layer_preview=[] if _is_over(status) else _upcoming(revision, execution.layer + 1),
+        layer_results=[_result(task, max_chars, view) for task in tasks],
+        next_layer_preview=[]
+        if _is_over(status)
+        else _upcoming(revision, execution.layer + 1, view),
         options=_options(acting, execution, status),
-        approvals=[_approval(hold, max_chars) for hold in people],
+        approvals=[_approval(hold, max_chars, view) for hold in people],
         decisions=_decisions(execution),
         answer_by=answer_by,
         replanned=changes,
         new_tasks=changes.added if changes else None,
-        reason=execution.error,
+        reason=error,
         run_url=absolute(reverse("reviews:run", args=[execution.pk])),
+    )
+
+
+# --- who sees what --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What is shown instead of true values: by task the planned inputs, by hold the payload."""
+
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]
+    payloads: Mapping[str, Any]
+
+
+def is_own(acting: Acting, execution: Execution) -> bool:
+    """Whether the caller's user started the execution, and every one that it is a fork of."""
+    run: Execution | None = execution
+    while run is not None:
+        if run.created_by_id != acting.user.pk:
+            return False
+        run = run.parent
+    return True
+
+
+def _masked(execution: Execution, revision: Revision) -> _View:
+    """The payloads as `/api/v1/executions/` shows them; the same setting says how."""
+    tasks, holds = tasks_of(execution), holds_of(execution)
+    execution.task_views = tasks  # type: ignore[attr-defined]
+    execution.all_holds = holds  # type: ignore[attr-defined]
+    body = {
+        "inputs": {},
+        "context": {},
+        "error": "",
+        "tasks": [
+            {
+                "id": task.id,
+                "inputs": dict(revision.plan.by_id[task.id].values),
+                "output": task.output,
+                "original_output": None,
+                "error": "",
+                "logs": "",
+                "tries": [],
+            }
+            for task in tasks
+        ],
+        "holds": [{"payload": hold.payload} for hold in holds],
+    }
+    shown = import_string(settings.HOLDPOINT["execution_view"])(execution=execution, body=body)
+    return _View(
+        inputs={row["id"]: row["inputs"] for row in shown["tasks"]},
+        outputs={row["id"]: row["output"] for row in shown["tasks"]},
+        payloads={hold.id: row["payload"] for hold, row in zip(holds, shown["holds"], strict=True)},
     )
 
 
@@ -111,6 +184,7 @@ def _message(
     execution: Execution,
     people: list[Hold],
     layers: int,
+    error: str,
 ) -> str:
     where = f"Layer {execution.layer + 1} of {layers}"
     match status:
@@ -125,10 +199,10 @@ def _message(
         case "complete":
             return f"The run is complete after {layers} layers."
         case "failed":
-            broken = execution.error or "see the errors of its tasks (all_layers shows them all)"
+            broken = error or "see the errors of its tasks (all_layers shows them all)"
             return f"The run has failed: {broken}."
         case "aborted":
-            return f"The run was aborted: {execution.error or 'no reason was given'}."
+            return f"The run was aborted: {error or 'no reason was given'}."
 
 
 def _deadline(agents: list[Hold]) -> str:
@@ -142,7 +216,9 @@ def _deadline(agents: list[Hold]) -> str:
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def _result(task: TaskView, max_chars: int) -> TaskResult:
+def _result(task: TaskView, max_chars: int, view: _View | None) -> TaskResult:
+    if view is not None:
+        task = replace(task, output=view.outputs[task.id], error=text_masked(task.error))
     output, cut = clipped(task.output, max_chars)
     return TaskResult(
         id=task.id,
@@ -161,23 +237,26 @@ def _result(task: TaskView, max_chars: int) -> TaskResult:
     )
 
 
-def _upcoming(revision: Revision, layer: int) -> list[NextTask]:
-    return list(map(_next, revision.tasks(layer))) if layer < len(revision.layers) else []
+def _upcoming(revision: Revision, layer: int, view: _View | None) -> list[NextTask]:
+    if layer >= len(revision.layers):
+        return []
+    return [_next(task, view) for task in revision.tasks(layer)]
 
 
-def _next(task: ToolTask | CodeTask | CapabilityTask) -> NextTask:
+def _next(task: ToolTask | CodeTask | CapabilityTask, view: _View | None) -> NextTask:
     return NextTask(
         id=task.id,
         task_id=task.id,
         target=task.target,
-        inputs=dict(task.values),
+        inputs=dict(task.values) if view is None else view.inputs[task.id],
         depends_on=sorted(task.needs),
         permission_set=task.permission_set,
     )
 
 
-def _approval(hold: Hold, max_chars: int) -> Approval:
-    payload, cut = clipped(hold.payload, max_chars)
+def _approval(hold: Hold, max_chars: int, view: _View | None) -> Approval:
+    shown = hold.payload if view is None else view.payloads[hold.id]
+    payload, cut = clipped(shown, max_chars)
     return Approval(
         hold_id=hold.id,
         checkpoint_id=hold.id,
@@ -204,13 +283,15 @@ def _decisions(execution: Execution) -> list[Decision]:
     return [Decision.model_validate(decision_row(row)) for row in reversed(newest)]
 
 
-def _replanned(revision: Revision, event: ExecutionEvent | None) -> Replanned | None:
+def _replanned(
+    revision: Revision, event: ExecutionEvent | None, view: _View | None
+) -> Replanned | None:
     if event is None:
         return None
     told, tasks = event.payload, revision.plan.by_id
     return Replanned(
         revision=told["revision"],
-        added=[_next(task) for task in _known(tasks, told.get("added", ()))],
+        added=[_next(task, view) for task in _known(tasks, told.get("added", ()))],
         removed=list(told.get("removed", ())),
         changed=list(told.get("changed", ())),
     )

@@ -12,12 +12,13 @@ from workflows import services
 from workflows.engine.structure import Problem
 from workflows.models import Execution, ExecutionEvent, Hold
 from workflows.planning import search_tools as search_catalogue
+from workflows.redaction import text_masked
 
 from . import inputs as given
 from .answers import Answer, FoundTool, FoundTools, Pending, PendingHold
 from .callers import Acting, Caller
 from .calls import Acted
-from .composing import answer_of, moment, options_on, review_url
+from .composing import answer_of, is_own, moment, options_on, review_url
 
 
 class CommandFailed(Exception):
@@ -70,7 +71,9 @@ def _what_became(acting: Acting, execution: Execution, acted: Acted) -> Executio
         planner = event.kind == "replan_failed"
         why = "The planner found no new plan" if planner else f"{acted.command} was refused"
         still = f"The run is as it was. {answer.message}" if planner else answer.message
-        raise CommandFailed(f"{why}: {event.payload['error']} {still}", answer.model_dump())
+        error = event.payload["error"]
+        told = error if is_own(acting, execution) else text_masked(error)
+        raise CommandFailed(f"{why}: {told} {still}", answer.model_dump())
     return None
 
 
