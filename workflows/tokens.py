@@ -71,28 +71,40 @@ def create_token(
     if expires_at is not None and expires_at <= timezone.now():
         raise InvalidRequest((Problem("expires_at", "past", "this moment has passed"),))
     only = _checked_workflows(user, workflows)
-    maker = _maker(user)
-    if maker is not None and maker.expires_at is not None:
-        expires_at = min(expires_at or maker.expires_at, maker.expires_at)
     prefix = "hp_" + "".join(secrets.choice(_ALPHABET) for _ in range(8))
     text = f"{prefix}_{secrets.token_urlsafe(32)}"
-    token = ApiToken.objects.create(
-        user=user,
-        name=name,
-        prefix=prefix,
-        digest=_digest(text),
-        scopes=wanted,
-        only_workflows=only,
-        expires_at=expires_at,
-        made_by=maker,
-    )
+    with transaction.atomic():
+        maker = _locked_maker(user)
+        if maker is not None and maker.expires_at is not None:
+            expires_at = min(expires_at or maker.expires_at, maker.expires_at)
+        token = ApiToken.objects.create(
+            user=user,
+            name=name,
+            prefix=prefix,
+            digest=_digest(text),
+            scopes=wanted,
+            only_workflows=only,
+            expires_at=expires_at,
+            made_by=maker,
+        )
     return token, text
 
 
-def _maker(user: User) -> ApiToken | None:
-    """The token that the user acts with, if it is one."""
+def _locked_maker(user: User) -> ApiToken | None:
+    """The token that the user acts with, if it is one, locked until the new token is there.
+
+    A revocation then comes before, and the maker makes nothing, or after, and finds the new token.
+    """
     credential = access.credential_of(user)
-    return None if credential is None else ApiToken.objects.get(pk=credential.token_id)
+    if credential is None:
+        return None
+    # Its row alone: a join would lock the user's row too.
+    rows = ApiToken.objects.select_for_update().filter(pk=credential.token_id, revoked_at=None)
+    found = rows.first()
+    if found is None:
+        message = "the token that you call with was revoked"
+        raise InvalidRequest((Problem("scopes", "revoked", message),))
+    return found
 
 
 def _checked_scopes(user: User, scopes: Iterable[str], *, confirmed: bool) -> list[str]:
