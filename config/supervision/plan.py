@@ -60,7 +60,8 @@ def read_plan() -> Plan:
             "your own servers, or none of them to use the embedded ones."
         )
     servers = None if given else EmbeddedServers(home)
-    owner_url = os.environ.get("DATABASE_OWNER_URL", "")
+    # Taken out: the tables' owner may switch off what protects the audit log.
+    owner_url = env.pop("DATABASE_OWNER_URL", "")
     if servers is not None:
         urls = servers.layout.urls
         env |= {"DATABASE_URL": urls.database, "REDIS_URL": urls.redis}

@@ -163,8 +163,10 @@ def test_the_databases_are_denied_as_hosts(settings: Any, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    "name", ["SECRET_KEY", "DATABASE_URL_FILE", "HOLDPOINT_LLM_API_KEY", "EMAIL_HOST_PASSWORD"]
-)
+    "name",
+    ["SECRET_KEY", "DATABASE_URL_FILE", "DATABASE_OWNER_URL", "HOLDPOINT_LLM_API_KEY",
+     "EMAIL_HOST_PASSWORD"],
+)  # fmt: skip
 def test_own_variables_are_denied(name: str) -> None:
     assert name in deny_list.problem_of(PermissionSet(env_names=(name,)))
 

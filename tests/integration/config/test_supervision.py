@@ -198,6 +198,16 @@ def test_with_both_urls_nothing_is_embedded(monkeypatch) -> None:
     assert plan.env["DATABASE_URL"] == "postgres://a@h/n"
 
 
+def test_no_child_is_given_the_owner_of_the_tables(monkeypatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgres://app@h/n")
+    monkeypatch.setenv("REDIS_URL", "redis://h")
+    monkeypatch.setenv("DATABASE_OWNER_URL", "postgres://owner:secret@h/n")
+    plan = read_plan()
+    assert plan.owner_url == "postgres://owner:secret@h/n"
+    for name, _, env in plan.children():
+        assert "secret" not in " ".join(env.values()), name
+
+
 def test_a_home_of_its_own(monkeypatch, tmp_path: Path) -> None:
     for name in ("DATABASE_URL", "REDIS_URL"):
         monkeypatch.delenv(name, raising=False)
