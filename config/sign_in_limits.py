@@ -12,6 +12,7 @@ A sign-in beyond a limit is refused before the password is looked at, and does n
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -31,12 +32,14 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from workflows import conf
+from workflows.client_address import UNKNOWN
 from workflows.models import SignInAlert
 
 #: axes compares failures with one limit; ours differ, so it is given percent of the nearest one.
 PERCENT: Final = 100
 _KNOWN_FOR: Final = timedelta(days=30)
 _ALERTS_PER_MAIL: Final = 50
+logger = logging.getLogger(__name__)
 Kind = SignInAlert.Kind
 
 
@@ -87,13 +90,18 @@ class SignInHandler(AxesDatabaseHandler):
         """Each limit that binds this sign-in: kind, share of it that is used, its attempts."""
         account, address = account_of(request, credentials), request.axes_ip_address
         recent = AccessAttempt.objects.filter(attempt_time__gte=timezone.now() - window())
-        limits = [
-            (
-                Kind.ADDRESS,
-                conf.sign_in_failures_per_address(),
-                recent.filter(ip_address=address),
+        limits = []
+        if address == UNKNOWN:
+            # Everybody behind a proxy that sends no address would be locked out together.
+            logger.warning("a sign-in has no client address: the limit per address is not applied")
+        else:
+            limits.append(
+                (
+                    Kind.ADDRESS,
+                    conf.sign_in_failures_per_address(),
+                    recent.filter(ip_address=address),
+                )
             )
-        ]
         if account:
             mine = recent.filter(username=account)
             limits.append(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import re
+from typing import Final
 
 from django.http import HttpRequest
 
@@ -10,6 +12,10 @@ from workflows import conf
 
 #: An IPv6 customer has at least a /64: limits count the network, not its 2^64 addresses.
 _IPV6_PREFIX = 64
+#: The address of a client whose address cannot be told; many clients may share it.
+UNKNOWN: Final = "0.0.0.0"  # noqa: S104 - nothing listens on it
+#: `203.0.113.5:51234` or `[2001:db8::1]:443`: some proxies add the port.
+_WITH_PORT = re.compile(r"(?:\[([^\]]*)\]|([^:]*))(?::[0-9]{1,5})?")
 
 
 def client_address(remote: str, forwarded: str) -> str:
@@ -17,15 +23,18 @@ def client_address(remote: str, forwarded: str) -> str:
 
     `remote` is the address of the connection, `forwarded` the X-Forwarded-For header.  Behind a
     proxy (HOLDPOINT_BEHIND_PROXY) the last entry counts, which the proxy wrote; a client may have
-    sent entries before it.  Anything that is no address counts as "0.0.0.0".
+    sent entries before it.  A port is ignored.  Anything that is no address counts as UNKNOWN.
     """
     text = remote
     if conf.behind_proxy() and forwarded.strip():
         text = forwarded.rpartition(",")[2]
+    text = text.strip()
+    if match := _WITH_PORT.fullmatch(text):
+        text = match[1] or match[2] or ""
     try:
-        address = ipaddress.ip_address(text.strip())
+        address = ipaddress.ip_address(text)
     except ValueError:
-        return "0.0.0.0"  # noqa: S104 - a name for "unknown", nothing listens on it
+        return UNKNOWN
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)
     if address.ipv4_mapped is not None:

@@ -105,6 +105,18 @@ def test_an_address_is_locked_for_every_account(anna: User) -> None:
     assert sign_in(password=PASSWORD, address="192.0.2.2").status_code == 302
 
 
+def test_clients_without_an_address_do_not_lock_each_other_out(
+    anna: User, caplog: pytest.LogCaptureFixture
+) -> None:
+    for index in range(6):
+        sign_in(f"guess{index}", address="unknown")
+    assert sign_in(password=PASSWORD, address="unknown").status_code == 302
+    assert "has no client address" in caplog.text
+    for _ in range(3):
+        sign_in("bob", address="unknown")
+    assert sign_in("bob", address="unknown").status_code == 429
+
+
 def test_signing_in_does_not_reset_the_limit_of_the_address(anna: User) -> None:
     User.objects.create_user("mallory", password=PASSWORD)
     for index in range(5):
@@ -199,6 +211,11 @@ def test_who_may_only_look_at_alerts_cannot_unlock(anna: User, client: Client) -
         (True, "127.0.0.1", "10.9.9.9, 203.0.113.1", "203.0.113.1"),
         (True, "192.0.2.7", "", "192.0.2.7"),
         (True, "127.0.0.1", "nonsense", "0.0.0.0"),
+        (True, "127.0.0.1", "203.0.113.5:51234", "203.0.113.5"),
+        (True, "127.0.0.1", "10.9.9.9, [2001:db8::1]:443", "2001:db8::"),
+        (True, "127.0.0.1", "[2001:db8::1]", "2001:db8::"),
+        (True, "127.0.0.1", "203.0.113.5:port", "0.0.0.0"),
+        (True, "127.0.0.1", "[]:443", "0.0.0.0"),
         (False, "::ffff:192.0.2.7", "", "192.0.2.7"),
         (False, "2001:db8:1:2:3:4:5:6", "", "2001:db8:1:2::"),
         (False, "", "", "0.0.0.0"),
