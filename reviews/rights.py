@@ -96,6 +96,7 @@ _WAYS = {
     Shaper.Way.PLAN: "You changed the plan of this run, so somebody else has to approve it.",
     Shaper.Way.CONTEXT: "You changed the context of this run, so somebody else has to approve it.",
     Shaper.Way.SKIP: "You skipped a layer of this run, so somebody else has to approve it.",
+    Shaper.Way.ASKED: "You wrote to the agent of this run, so somebody else has to approve it.",
     Shaper.Way.EDIT: "You edited a step of this run, so somebody else has to approve it.",
     Shaper.Way.ORIGIN: (
         "You started or changed the run that this one is a fork of, so somebody else has to"

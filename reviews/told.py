@@ -87,6 +87,7 @@ _RIGHTS: Final = (
     N_("You changed the plan of this run, so somebody else has to approve it."),
     N_("You changed the context of this run, so somebody else has to approve it."),
     N_("You skipped a layer of this run, so somebody else has to approve it."),
+    N_("You wrote to the agent of this run, so somebody else has to approve it."),
     N_("You edited a step of this run, so somebody else has to approve it."),
     N_(
         "You started or changed the run that this one is a fork of, so somebody else has to "

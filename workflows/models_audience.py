@@ -31,8 +31,8 @@ class Shaper(models.Model):
     """Somebody who shaped what a run does: who `name` is, and in which way.
 
     Four eyes means that none of them approves.  Written by triggers on executions and events
-    (migration "shapers"), so that no writer can forget it; rows are never changed.  A fork takes
-    over the starter and the shapers of the run it comes from.
+    (migrations 0022 and 0024), so that no writer can forget it; rows are never changed.  A fork
+    takes over the starter and the shapers of the run it comes from.
     """
 
     class Way(models.TextChoices):
@@ -41,6 +41,7 @@ class Shaper(models.Model):
         REPLAN = "replan", "asked for a plan change"
         SKIP = "skip", "skipped a layer"
         CONTEXT = "context", "changed the context"
+        ASKED = "asked", "wrote to the agent"
         EDIT = "edit", "edited what a task works with"
         ORIGIN = "origin", "started or shaped a run that this one is a fork of"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, connection, transaction
 from rest_framework.test import APIClient
 
 from reviews import claims
@@ -223,3 +223,94 @@ def test_what_was_recorded_stays(start: Start, operator: User) -> None:
     assert [(each.name, each.way) for each in rows] == [("operator", "start")]
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
         rows.delete()
+
+
+AGENT = {"ail": {"enabled": True, "decision_points": "manual"}}
+
+
+def say(user: User, execution: Execution, **more: Any) -> None:
+    url = f"/api/v1/executions/{execution.pk}/messages/"
+    answer = client_of(user).post(url, {"content": "Add a task.", **more}, format="json")
+    assert answer.status_code == 200, answer.json()
+
+
+@pytest.mark.parametrize("ask_agent", [False, True])
+def test_who_writes_to_the_agent(
+    start: Start, both: User, reviewer: User, *, ask_agent: bool
+) -> None:
+    execution = start(gate(), policy=AGENT)
+    say(both, execution, ask_agent=ask_agent)
+    hold = only_hold(execution)
+    refused(both, hold, "wrote to the agent")
+    approved(reviewer, hold)
+
+
+def test_a_message_where_no_agent_decides_shapes_nothing(start: Start, both: User) -> None:
+    execution = start(gate())
+    say(both, execution)
+    approved(both, only_hold(execution))
+
+
+def test_who_asked_for_changes_did_not_write_to_the_agent(start: Start, reviewer: User) -> None:
+    execution = start(echo("first", "text", phase="AFTER_EXECUTION"), policy=AGENT)
+    hold = only_hold(execution)
+    assert resume(reviewer, hold, "REQUEST_CHANGES", comment="Shorter.").status_code == 200
+    approved(reviewer, only_hold(run_to_rest(execution.pk)))
+
+
+def test_messages_that_a_fork_copies_shape_nothing(
+    start: Start, make_user: MakeUser, reviewer: User
+) -> None:
+    """The words of a request for changes stand alone in the fork, without the decision."""
+    forker, writer = (make_user(name, "operator", "reviewer") for name in ("forker", "writer"))
+    execution = start(
+        echo("first", "text", phase="AFTER_EXECUTION"), gate(depends_on=["first"]), policy=AGENT
+    )
+    asked = resume(reviewer, only_hold(execution), "REQUEST_CHANGES", comment="Shorter.")
+    assert asked.status_code == 200
+    assert resume(reviewer, only_hold(run_to_rest(execution.pk))).status_code == 200
+    run_to_rest(execution.pk)
+    checkpoint = Checkpoint.objects.filter(execution=execution).latest("layer")
+    url = f"/api/v1/executions/{execution.pk}/fork/"
+    made = client_of(forker).post(url, {"checkpoint": str(checkpoint.pk)}, format="json")
+    assert made.status_code == 201, made.json()
+    fork = Execution.objects.get(pk=int(made.json()["id"]))
+    assert fork.events.filter(kind="message_added", actor="reviewer").exists()
+    say(writer, fork)
+    hold = only_hold(run_to_rest(fork.pk))
+    refused(writer, hold, "wrote to the agent")
+    approved(reviewer, hold)
+
+
+def test_context_after_a_rejected_plan_change_is_ones_own(
+    start: Start, folder: Any, both: User, make_user: MakeUser
+) -> None:
+    policy = {"per_layer_validation": True, "replan_review": True}
+    asker = make_user("asker", "operator")
+    execution = start(listing(), gate(depends_on=["list"]), policy=policy)
+    command(asker, execution, kind="replan", new_requirement="parse XML files")
+    hold = only_hold(run_to_rest(execution.pk))
+    assert resume(both, hold, "REJECT").status_code == 200
+    command(both, execution, kind="update_state", updates={"amount": 9})
+    rejected = execution.events.get(kind="hold_decided", payload__reason="replan_review")
+    assert execution.events.get(kind="context_updated").seq == rejected.seq + 1
+    assert "both" in shapers_of(only_hold(run_to_rest(execution.pk)))
+
+
+def test_a_temporary_table_does_not_stand_in(start: Start, both: User) -> None:
+    """Whoever may insert events may make temporary tables too."""
+    execution = start(gate(), policy=AGENT)
+    with transaction.atomic(), connection.cursor() as cursor:
+        for table in ("workflows_shaper", "workflows_execution", "workflows_executionevent"):
+            cursor.execute(f"CREATE TEMP TABLE {table} (LIKE public.{table} INCLUDING ALL)")
+        cursor.execute(
+            "INSERT INTO public.workflows_executionevent"
+            " (execution_id, seq, kind, payload, actor, source)"
+            " VALUES (%s, 999, 'context_updated', '{}', 'both', 'rest'),"
+            " (%s, 1000, 'message_added', '{}', 'both', 'rest')",
+            [execution.pk, execution.pk],
+        )
+        for table in ("workflows_shaper", "workflows_execution", "workflows_executionevent"):
+            cursor.execute(f"DROP TABLE pg_temp.{table}")
+    ways = Shaper.objects.filter(execution=execution, name="both").values_list("way", flat=True)
+    assert set(ways) == {"context", "asked"}
