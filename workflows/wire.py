@@ -92,12 +92,14 @@ _PUBLIC = {
     "command": "command",
     "parent": "parent",
 }
+#: Those whose value may be text that a person or an agent wrote.
+_WRITTEN: Final = frozenset({"reason"})
 _FINAL = {"execution_completed": "COMPLETED", "execution_failed": "FAILED"}
 #: Who a hold waits for, in the words of `ail_failed` and `hil_timeout`: an agent or a person.
 _DECISION_TYPES: Final = {"human": "HIL", "agent": "AIL"}
 #: What the run did about a failure; `default` and `on_timeout` of the event say it for the rest.
 _ACTIONS: Final = {"replan_failed": "keep_plan", "graph_update_failed": "skip_learning"}
-#: Characters of an error or a comment that travel with an event.
+#: Characters of an error, a comment or a reason that travel with an event.
 _LONGEST_TEXT: Final = 500
 
 
@@ -147,7 +149,7 @@ def _event(row: ExecutionEvent, checkpoints: Mapping[int, int]) -> dict[str, Any
     for key, name in _PUBLIC.items():
         value = payload.get(key)
         if value is not None:
-            event[name] = value
+            event[name] = _short(value) if key in _WRITTEN else value
     event |= _more(row, checkpoints)
     if row.actor:
         event["actor"] = row.actor
@@ -183,7 +185,7 @@ def _more(row: ExecutionEvent, checkpoints: Mapping[int, int]) -> dict[str, Any]
 
 
 def _short(text: str) -> str:
-    """The beginning of an error or a comment, without what looks like a secret."""
+    """The beginning of an error, a comment or a reason, without what looks like a secret."""
     return redact_text(text[: 2 * _LONGEST_TEXT])[:_LONGEST_TEXT]
 
 

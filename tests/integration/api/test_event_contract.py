@@ -206,8 +206,13 @@ CONTRACT: list[tuple[Any, dict[str, Any]]] = [
         {"type": "layer_skipped", "layer": 2, "tasks": ["c"]},
     ),
     (
-        ev.AgentDecided(agent="rules", decision="continue", reason="fine"),
-        {"type": "agent_decided", "agent": "rules", "decision": "continue", "reason": "fine"},
+        ev.AgentDecided(agent="rules", decision="continue", reason="fine; password=hunter2hunter2"),
+        {
+            "type": "agent_decided",
+            "agent": "rules",
+            "decision": "continue",
+            "reason": "fine; password=[secret]",
+        },
     ),
     (
         ev.AgentFailed(agent="rules", error="nobody decided in time", hold_id="1-2"),
@@ -276,8 +281,11 @@ CONTRACT: list[tuple[Any, dict[str, Any]]] = [
     (ev.ExecutionCompleted(), {"type": "workflow_complete", "status": "COMPLETED"}),
     (ev.ExecutionFailed(error="text"), {"type": "workflow_complete", "status": "FAILED"}),
     (
-        ev.ExecutionAborted(reason="not needed"),
-        {"type": "workflow_aborted", "reason": "not needed"},
+        ev.ExecutionAborted(reason="not needed; password=hunter2hunter2 " + "x" * 5000),
+        {
+            "type": "workflow_aborted",
+            "reason": ("not needed; password=[secret] " + "x" * 5000)[:500],
+        },
     ),
 ]
 
