@@ -53,11 +53,7 @@ def shown_execution(*, execution: Execution, body: dict[str, Any]) -> dict[str, 
             for each in view.secrets
             if key != "original_output"
         ]
-    body["error"] = text_masked(body["error"])
-    for task in body["tasks"]:
-        for holder in (task, *task["tries"]):
-            holder["error"] = text_masked(holder["error"])
-        task["logs"] = text_masked(task["logs"])
+    _mask_texts(body)
     return {**body, "masked": marks}
 
 
@@ -66,6 +62,7 @@ def revealed_execution(
 ) -> dict[str, Any]:
     """`body` with its true values; each secret in it is recorded as shown to `user` before.
 
+    Secrets in errors and logs have no place to be recorded under, and stay masked.
     Raises NotAllowed for who may not have masked values shown.
     """
     with transaction.atomic():
@@ -86,12 +83,22 @@ def revealed_execution(
             for _, _, view, place in _parts(execution, body)
             for secret in view.secrets
         )
+    _mask_texts(body)
     return {**body, "masked": []}
 
 
 def shown_context(*, execution: Execution, context: Any) -> Any:
     """A checkpoint's context with secrets behind marks."""
     return masked(context, secret_rules(execution, None)).value
+
+
+def _mask_texts(body: dict[str, Any]) -> None:
+    """Put dots over the secrets of errors and logs, which nobody can have revealed."""
+    body["error"] = text_masked(body["error"])
+    for task in body["tasks"]:
+        for holder in (task, *task["tries"]):
+            holder["error"] = text_masked(holder["error"])
+        task["logs"] = text_masked(task["logs"])
 
 
 def _parts(execution: Execution, body: dict[str, Any]) -> Iterator[_Part]:

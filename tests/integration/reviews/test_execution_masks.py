@@ -13,7 +13,7 @@ from reviews.pages.masks import reveal_sentence
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from workflows import services
 from workflows.engine.commands import AddMessage, UpdateState
-from workflows.models import Execution
+from workflows.models import Execution, TaskAttempt
 from workflows.tokens import create_token
 
 if TYPE_CHECKING:
@@ -99,6 +99,26 @@ def test_messages_and_errors_are_masked(start: Start, operator: User) -> None:
     for address in (url(execution), url(other, "messages/"), "/api/v1/executions/"):
         text = client.get(address).content.decode()
         assert SAID not in text, address
+
+
+def test_errors_and_logs_stay_masked_when_values_are_revealed(start: Start, auditor: User) -> None:
+    """No reveal is recorded for them, so none happens."""
+    fails = {
+        "id": "bad",
+        "type": "tool",
+        "tool": "builtin.fail",
+        "arguments": {"message": f"login failed: password={SAID}"},
+    }
+    execution = start(fails)
+    TaskAttempt.objects.filter(execution=execution).update(logs=f"trying password={SAID}")
+    body = client_of(auditor, "read", "decide").get(url(execution, "?reveal=true")).json()
+    (task,) = body["tasks"]
+    assert SAID in task["inputs"]["message"]
+    assert "login failed" in task["error"]
+    assert "login failed" in task["tries"][0]["error"]
+    assert "trying" in task["logs"]
+    texts = [body["error"], task["error"], task["logs"], *(each["error"] for each in task["tries"])]
+    assert SAID not in json.dumps(texts)
 
 
 def test_an_auditor_has_them_revealed_and_each_is_recorded(run: Execution, auditor: User) -> None:
