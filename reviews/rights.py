@@ -18,9 +18,6 @@ from workflows.models import Execution, Hold, Shaper
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-#: Roles that look on or steer; a hold that names one of them is not decided by it.
-_ONLOOKERS = frozenset({access.AUDITOR, access.OPERATOR, access.INTEGRATOR})
-
 
 class NotAllowed(Exception):
     """The person may see this and may not do it.  `message` says why, in words."""
@@ -79,11 +76,11 @@ def _refusal(user: User, hold: Hold, groups: Collection[str]) -> tuple[str, str]
 
 def deciding_groups(wanted: Collection[str], groups: Collection[str]) -> frozenset[str]:
     """The groups through which a member of `groups` decides a hold that names `wanted`."""
-    return (frozenset(wanted) & frozenset(groups)) - _ONLOOKERS
+    return (frozenset(wanted) & frozenset(groups)) - access.ONLOOKERS
 
 
 def _outside(wanted: Collection[str]) -> str:
-    names = " or ".join(sorted(frozenset(wanted) - _ONLOOKERS))
+    names = " or ".join(sorted(frozenset(wanted) - access.ONLOOKERS))
     if not names:
         return "No group can decide this. An operator can abort the run."
     return f"The group {names} decides this, and you are not in it."
@@ -115,7 +112,7 @@ def _above_role(hold: Hold, groups: Collection[str]) -> str:
     """Why an escalation asks for more than these groups may grant; "" when it does not."""
     if hold.reason != HoldReason.ESCALATION or not isinstance(hold.payload, dict):
         return ""
-    deciding = frozenset(groups) - _ONLOOKERS
+    deciding = frozenset(groups) - access.ONLOOKERS
     need = grants.asked_for(hold.payload)
     denied = deny_list.problem_of(need)
     if denied:

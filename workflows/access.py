@@ -25,6 +25,8 @@ ADMIN = "admin"
 LOOSEN_POLICY = "workflows.loosen_policy"
 LOOSEN = "loosen"
 ROLES = (REVIEWER, AUDITOR, OPERATOR, INTEGRATOR, ADMIN)
+#: Roles that look on or steer; a hold that names one of them is not decided by it.
+ONLOOKERS = frozenset({AUDITOR, OPERATOR, INTEGRATOR})
 
 #: Those who see every execution.
 _SEE_ALL = frozenset({AUDITOR, OPERATOR, ADMIN})

@@ -133,7 +133,7 @@ def start_execution(
 
 
 def check_groups(*, plan: Plan | None = None, policy: Policy | None = None) -> None:
-    """Raise InvalidRequest for groups that do not exist: nobody could ever decide their holds."""
+    """Raise InvalidRequest for groups that do not exist, or none of which ever decides a hold."""
     tasks = plan.tasks if plan else ()
     named = [
         each for at, task in enumerate(tasks) for each in _groups_of_task(task, f"plan.tasks[{at}]")
@@ -150,8 +150,23 @@ def _check_named(named: Iterable[tuple[str, str]]) -> None:
         for path, name in asked
         if name not in known
     )
+    problems += tuple(
+        Problem(path, "no_deciding_group", f"{' and '.join(sorted(names))} decide nothing")
+        for path, names in _deciders(asked).items()
+        if names <= access.ONLOOKERS
+    )
     if problems:
         raise InvalidRequest(problems)
+
+
+def _deciders(named: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    """Paths of lists of groups with their names, without escalations, which only add groups."""
+    found: dict[str, set[str]] = {}
+    for path, name in named:
+        where = path.rpartition("[")[0]
+        if ".escalation[" not in where:
+            found.setdefault(where, set()).add(name)
+    return found
 
 
 def _groups_of_task(task: Any, path: str) -> Iterator[tuple[str, str]]:

@@ -109,9 +109,16 @@ def _approves_after(section: LayerApproval | PlanReview) -> float:
     return section.timeout_seconds
 
 
-def _fewer_groups(floor: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Whether nobody new may decide, and somebody still may."""
-    return set(wanted) == set(floor) or (bool(wanted) and set(wanted) <= set(floor))
+def _fewer_groups(floor: LayerApproval | PlanReview, wanted: LayerApproval | PlanReview) -> bool:
+    """Whether nobody new may decide, and somebody still may.
+
+    Where time approves, the groups stay the same: those that are left may be ones without a member
+    who decides, and then only time would.
+    """
+    before, after = set(floor.groups), set(wanted.groups)
+    if after == before:
+        return True
+    return _approves_after(wanted) == math.inf and bool(after) and after <= before
 
 
 def _keeps_text(floor: str, wanted: str) -> bool:
@@ -191,8 +198,8 @@ _HIL: Final[dict[str, Rule]] = {
         _approves_after(wanted.hil) >= _approves_after(floor.hil)
     ),
     "on_timeout": lambda floor, wanted: _approves_after(wanted.hil) >= _approves_after(floor.hil),
-    # The same groups, or some of them.
-    "groups": lambda floor, wanted: _fewer_groups(floor.hil.groups, wanted.hil.groups),
+    # The same groups, or some of them where time does not approve.
+    "groups": lambda floor, wanted: _fewer_groups(floor.hil, wanted.hil),
     # Each reminder is kept; more may be added.
     "reminders": lambda floor, wanted: _keeps_reminders(
         _hil_waits(floor)[0], _hil_waits(wanted)[0]
@@ -218,9 +225,7 @@ _AIL: Final[dict[str, Rule]] = {
 }
 _REPLAN: Final[dict[str, Rule]] = {
     "enabled": lambda floor, wanted: wanted.replan_review.enabled,
-    "groups": lambda floor, wanted: _fewer_groups(
-        floor.replan_review.groups, wanted.replan_review.groups
-    ),
+    "groups": lambda floor, wanted: _fewer_groups(floor.replan_review, wanted.replan_review),
     "quorum": lambda floor, wanted: wanted.replan_review.quorum >= floor.replan_review.quorum,
     # Reviewers still read the instructions; more may follow.
     "instructions": lambda floor, wanted: _keeps_text(

@@ -50,6 +50,40 @@ def test_a_group_that_does_not_exist_is_refused(
     assert not Execution.objects.exists()
 
 
+ONLOOKERS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"groups": ["operator"]}, {}, "plan.tasks[0].human_review.groups"),
+    ({}, {"hil": {"enabled": True, "groups": ["auditor", "integrator"]}}, "policy.hil.groups"),
+    ({}, {"replan_review": {"enabled": True, "groups": ["auditor"]}},
+     "policy.replan_review.groups"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("review", "policy", "path"), ONLOOKERS)
+def test_groups_that_only_look_on_are_refused(
+    operator: User, review: dict[str, Any], policy: dict[str, Any], path: str
+) -> None:
+    stock_catalogue()
+    client = APIClient()
+    client.force_authenticate(operator)
+    body = {"plan": {"tasks": [echo("a", phase=BEFORE, **review)]}, "policy": policy}
+    answer = client.post("/api/v1/executions/", body, format="json")
+    assert answer.status_code == 422, answer.content
+    with pytest.raises(InvalidRequest) as caught:
+        save_workflow(actor=operator, fields={"name": "w", "title": "W", **body})
+    assert [(each.path, each.code) for each in caught.value.problems] == [
+        (path, "no_deciding_group")
+    ]
+    assert not Execution.objects.exists()
+
+
+def test_an_onlooker_beside_a_deciding_group_is_no_fault(operator: User) -> None:
+    stock_catalogue()
+    step = {"after_seconds": 60, "groups": ["operator"]}
+    groups = ["reviewer", "auditor"]
+    plan = {"tasks": [echo("a", phase=BEFORE, groups=groups, escalation=[step])]}
+    assert start_execution(actor=operator, plan=plan).pk
+
+
 def test_an_injected_task_names_groups_that_exist(start: Start) -> None:
     execution = start(echo("a", phase=BEFORE))
     task = echo("b", phase=BEFORE, groups=["typo"])

@@ -185,6 +185,26 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({"hil": ON}, {"hil": {"groups": ["reviewer", "friends"]}}, ["hil.groups"]),
     ({"hil": ON}, {"hil": {"groups": []}}, ["hil.groups"]),
     ({"hil": {**ON, "groups": ["reviewer", "legal"]}}, {"hil": {"groups": ["legal"]}}, []),
+    (
+        {"hil": {**APPROVES, "groups": ["reviewer", "auditor"]}},
+        {"hil": {"groups": ["auditor"]}},
+        ["hil.groups"],
+    ),
+    (
+        {"hil": {**APPROVES, "groups": ["reviewer", "legal"]}},
+        {"hil": {"groups": ["legal", "reviewer"]}},
+        [],
+    ),
+    (
+        {"hil": {**APPROVES, "groups": ["reviewer", "legal"]}},
+        {"hil": {"groups": ["legal"], "on_timeout": "abort"}},
+        [],
+    ),
+    (
+        {"replan_review": {**APPROVES, "groups": ["reviewer", "operator"]}},
+        {"replan_review": {"groups": ["operator"]}},
+        ["replan_review.groups"],
+    ),
     ({"hil": ON}, {"hil": {"timeout_seconds": 1}}, []),
     ({"hil": ON}, {"hil": {"on_timeout": "approve"}}, ["hil.on_timeout", "hil.timeout_seconds"]),
     (
