@@ -23,7 +23,16 @@ from .executions import number_of
 from .once import once
 from .pagination import CursorPages
 from .parsers import asked_for, no_parameters, object_body
-from .permissions import HasRole, HasScope, MaySubscribe, caller
+from .permissions import (
+    HasRole,
+    HasScope,
+    MaySubscribe,
+    caller,
+    has_scope,
+    require,
+    require_scope,
+    token_of,
+)
 from .schema import BODY, IDEMPOTENCY_KEY, problems
 from .serializers import Strict
 
@@ -144,6 +153,8 @@ class WebhooksView(WebhookBase, ListAPIView[WebhookEndpoint]):
         return once(request, lambda: self._create(request))
 
     def _create(self, request: Request) -> Answer:
+        # What is posted to the endpoint is what the scope `read` is for.
+        require_scope(request, "read")
         asked = WebhookRequestSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         endpoint, secret = endpoints.create_endpoint(
@@ -177,6 +188,8 @@ class WebhookView(WebhookBase):
         endpoint = self.endpoint(request, webhook_id)
         asked = WebhookChangeSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
+        if {"url", "events", "include_data"}.intersection(asked.validated_data):
+            require_scope(request, "read")
         changed = endpoints.update_endpoint(
             endpoint=endpoint, fields=asked.validated_data, actor=caller(request)
         )
@@ -206,6 +219,12 @@ class RotateView(WebhookBase):
     )
     def post(self, request: Request, webhook_id: str) -> Response:
         endpoint = self.endpoint(request, webhook_id)
+        token = token_of(request)
+        is_its_own = token is None or endpoint.token_id == token.pk
+        require(
+            is_its_own or has_scope(request, "admin"),
+            "A token makes new secrets only for endpoints whose address it set.",
+        )
         return once(request, lambda: self._rotate(endpoint))
 
     def _rotate(self, endpoint: WebhookEndpoint) -> Answer:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
+from rest_framework.test import APIClient
 
 from tests.integration.webhooks.conftest import run, send_all
 from tests.integration.workflows.conftest import Engine, value
@@ -120,3 +121,31 @@ def test_a_limited_token_finds_no_endpoint_that_tells_more(
     assert [each.pk for each in endpoints_of(narrow)] == [mine.pk]
     assert endpoints_of(owner).count() == 3
     assert viewer_of(mine).pk == owner.pk
+
+
+def client(owner: User, *scopes: str) -> APIClient:
+    _, text = tokens.create_token(user=owner, name="t", scopes=scopes)
+    return APIClient(headers={"Authorization": f"Bearer {text}"})
+
+
+def test_a_token_that_may_not_read_has_nothing_sent(owner: User, receiver: Receiver) -> None:
+    body = {"name": "e", "url": receiver.url, "include_data": True}
+    blind, reader = client(owner, "run"), client(owner, "read", "run")
+    assert blind.post("/api/v1/webhooks/", body, format="json").status_code == 403
+    assert not WebhookEndpoint.objects.exists()
+    made = reader.post("/api/v1/webhooks/", body, format="json")
+    assert made.status_code == 201, made.content
+    where = f"/api/v1/webhooks/{made.json()['id']}/"
+    for change in ({"url": receiver.url + "/x"}, {"events": []}, {"include_data": False}):
+        assert blind.patch(where, change, format="json").status_code == 403, change
+    assert blind.patch(where, {"name": "f"}, format="json").status_code == 200
+
+
+def test_a_token_rotates_the_secret_of_its_own_endpoint_only(
+    owner: User, receiver: Receiver
+) -> None:
+    maker, other = client(owner, "read", "run"), client(owner, "read", "run")
+    body = {"name": "e", "url": receiver.url}
+    where = f"/api/v1/webhooks/{maker.post('/api/v1/webhooks/', body, format='json').json()['id']}/"
+    assert other.post(where + "rotate/").status_code == 403
+    assert maker.post(where + "rotate/").status_code == 200
