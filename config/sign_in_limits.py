@@ -79,7 +79,7 @@ class SignInHandler(AxesDatabaseHandler):
     def reset_user_attempts(self, request: Any, credentials: Any = None) -> int:
         """After a sign-in, forget this account's failures from this address.
 
-        Not the address's other failures: whoever has an account could reset them at will.
+        The other failures of the address stay: anybody with an account could reset them at will.
         """
         mine = AccessAttempt.objects.filter(
             username=account_of(request, credentials), ip_address=request.axes_ip_address
