@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from tests.stateful import workers
 from tests.stateful.model import Answer, Model
 from tests.stateful.oracle import Outcome, Told
 from tests.stateful.plans import INPUTS
-from tests.stateful.world import News, Row, World
+from tests.stateful.world import Call, News, Row, World
 from workflows import aside, journal, journal_time
 from workflows.dispatch import DEFAULT, QUEUES
 from workflows.engine.dag import Plan
@@ -56,7 +56,6 @@ class DatabaseWorld(World):
         os.environ["HOLDPOINT_TEST_LEDGER"] = str(ledger)
         self._ledger = ledger.open("a+")
         self._reviewers = reviewers
-        self._keys: dict[tuple[str, str, str], str] = {}
 
     # --- beginnings -----------------------------------------------------------------------------
 
@@ -246,7 +245,7 @@ class DatabaseWorld(World):
             row["context"],
         )
 
-    def _read_calls(self) -> None:
+    def _new_calls(self) -> Iterator[Call]:
         by_id = {str(model.id): model for model in self.models}
         for line in self._ledger:
             call = json.loads(line)
@@ -255,10 +254,8 @@ class DatabaseWorld(World):
             if attempt.startswith("ahead-"):
                 # Out of turn, so only what reads; whether its result counts is seen in the events.
                 assert by_id[execution_id].plan.by_id[task].target == READER
-            elif execution_id in by_id and call["what"] == "call":
-                by_id[execution_id].may_run(task)
-                key = self._keys.setdefault((execution_id, task, attempt), call["key"])
-                assert key == call["key"]
+            elif call["what"] == "call":
+                yield Call(execution_id, task, attempt, call["key"])
 
     # --- ends -----------------------------------------------------------------------------------
 

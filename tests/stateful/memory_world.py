@@ -6,7 +6,7 @@ decisions, the rights of people, checks of edits against schemas, and work ahead
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +18,7 @@ from tests.stateful.planner import AddsATask
 from tests.stateful.plans import INPUTS
 from tests.stateful.scripted import ScriptedRunner
 from tests.stateful.workers import reached
-from tests.stateful.world import News, Row, World
+from tests.stateful.world import Call, News, Row, World
 from workflows.agents import RegisteredAgents
 from workflows.engine import commands as cmd
 from workflows.engine.dag import Plan
@@ -53,7 +53,6 @@ class MemoryWorld(World):
         self._journal.claimed = reached
         self._runner = ScriptedRunner()
         self._calls_read = 0
-        self._keys: dict[tuple[str, str, int], str] = {}
         self._ports = Ports(
             self._journal,
             self._runner,
@@ -286,13 +285,9 @@ class MemoryWorld(World):
             state.version, state.status.value, dump_state(state), len(state.tasks), stored.context
         )
 
-    def _read_calls(self) -> None:
-        by_id = {str(model.id): model for model in self.models}
+    def _new_calls(self) -> Iterator[Call]:
         for call in self._runner.calls[self._calls_read :]:
-            if call.execution_id in by_id:
-                by_id[call.execution_id].may_run(call.task.id)
-                attempt = (call.execution_id, call.task.id, call.attempt)
-                assert self._keys.setdefault(attempt, call.key) == call.key
+            yield Call(call.execution_id, call.task.id, str(call.attempt), call.key)
         self._calls_read = len(self._runner.calls)
 
     # --- ends -----------------------------------------------------------------------------------

@@ -42,6 +42,16 @@ class News:
 
 
 @dataclass(frozen=True)
+class Call:
+    """One call of a tool, with the idempotency key that the tool was given."""
+
+    execution_id: str
+    task_id: str
+    attempt: str
+    key: str
+
+
+@dataclass(frozen=True)
 class Row:
     """What is stored of an execution besides its events; `state` is JSON text."""
 
@@ -61,6 +71,8 @@ class World(ABC):
 
     def __init__(self) -> None:
         self.models: list[Model] = []
+        self._unread_calls: list[Call] = []
+        self._keys: dict[tuple[str, str, str], str] = {}
 
     # --- beginnings -----------------------------------------------------------------------------
 
@@ -240,14 +252,25 @@ class World(ABC):
     def _row(self, model: Model) -> Row: ...
 
     @abstractmethod
-    def _read_calls(self) -> None:
-        """Every call of a tool was allowed, and repetitions carry the key of their attempt."""
+    def _new_calls(self) -> Iterable[Call]:
+        """The calls of tools since the last time; results computed ahead are left out."""
 
     def sync(self, *models: Model) -> None:
-        """Tell the models what was recorded, and hold the records against them."""
-        for model in models or self.models:
+        """Tell the models what was recorded, and compare the records with them.
+
+        Every call of a tool was allowed, and repetitions carry the key of their attempt.
+        """
+        synced = {str(model.id): model for model in models or self.models}
+        for model in synced.values():
             self._sync(model)
-        self._read_calls()
+        # A call is compared with its model only once the model knows what was recorded before it.
+        calls = [*self._unread_calls, *self._new_calls()]
+        self._unread_calls = [call for call in calls if call.execution_id not in synced]
+        for call in calls:
+            if call.execution_id in synced:
+                synced[call.execution_id].may_run(call.task_id)
+                attempt = (call.execution_id, call.task_id, call.attempt)
+                assert self._keys.setdefault(attempt, call.key) == call.key
 
     def _sync(self, model: Model) -> None:
         for each in self._news(model):
