@@ -488,10 +488,10 @@ def verify(
 def guarantees(history: History) -> Iterator[str]:
     """What was found to be whole, a line each, and what was not checked."""
     chain, receipts = history.records, history.receipts
-    yield f"This file was exported at {history.header['exported_at']}"
     left_out = f"; {chain.gaps} places where records were left out" if chain.gaps else ""
     yield f"{chain.count} records are whole{left_out}; the last hash is {chain.head}"
     yield f"{receipts.count} receipts are whole: what ran is what was approved"
+    yield f"This file was exported at {history.header['exported_at']}"
     if history.masked:
         yield (
             f"{history.masked} records show marks in place of secrets. Decision, person, time,"
