@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 
 DEFAULT = "ci" if os.environ.get("CI") else "dev"
 #: Steps of a history, and how many histories are played on PostgreSQL and in memory.
-PROFILES = {"dev": (50, 25, 100), "ci": (50, 200, 500), "nightly": (100, 1_000, 20_000)}
+PROFILES = {"dev": (50, 25, 100), "ci": (50, 25, 500), "nightly": (100, 1_000, 20_000)}
 
 
 def _settings(name: str, histories: int, steps: int) -> settings:
