@@ -33,6 +33,7 @@ from urllib.parse import unquote, urlsplit
 
 from django.conf import settings
 
+from . import real_paths
 from .engine.permissions import (
     ANY,
     IPAddress,
@@ -147,7 +148,11 @@ def path_problem(
     if scratch is not None:
         allowed = {**allowed, **_both_forms((str(scratch),))}
     # The spelling comes first: a link below /proc means the process that resolves it.
-    for form in (spelled, os.path.realpath(spelled)):
+    try:
+        resolved = str(real_paths.resolve(spelled))
+    except (OSError, RuntimeError) as error:
+        return f"{path} cannot be resolved: {error}"
+    for form in (spelled, resolved):
         problem = _outside(form, denied, allowed) or (_around(form, denied) if below else "")
         if problem:
             return problem
@@ -186,7 +191,7 @@ def _both_forms(paths: Iterable[str]) -> dict[Parts, str]:
     """Folded components to the path as it is shown: spelled, and with links resolved."""
     found: dict[Parts, str] = {}
     for path in paths:
-        for form in (os.path.normpath(path), os.path.realpath(path)):
+        for form in (os.path.normpath(path), str(real_paths.resolve(path))):
             found.setdefault(_folded(form), form)
     return found
 

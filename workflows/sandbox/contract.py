@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from workflows import deny_list
+from workflows import deny_list, real_paths
 from workflows.engine.bounded_json import JSON
 from workflows.engine.permissions import SCRATCH, Operation, PermissionSet, is_folder_path
 from workflows.net import NetLimits, Resolver, system_resolver
@@ -150,7 +150,7 @@ def entry_of(path: Path) -> str:
 def _is_as_granted(entry: str) -> bool:
     path = Path(entry)
     try:
-        if path.resolve() != path:
+        if real_paths.resolve(path) != path:
             return False
     except (OSError, RuntimeError):
         return False

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from workflows import real_paths
 from workflows.engine.permissions import Operation
 from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
 
@@ -238,7 +239,7 @@ class _Run:
             # Not resolved: there are links in there that mean the worker.
             return denied_path(self.around, operation, Path(os.path.normpath(named)), line)
         try:
-            path = named.resolve()
+            path = real_paths.resolve(named)
         except (OSError, RuntimeError, ValueError):
             return failed(f"{value[:200]!r} is not a path that can be followed", line)
         if self.around.allows(operation, path):

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from pydantic_monty import MontyFileHandle, ScanEntry, StatResult
 
+from workflows import real_paths
 from workflows.engine.permissions import Operation
 
 from . import pinned
@@ -68,7 +69,7 @@ class HostFiles:
             # Not resolved: there are links in there that mean the worker.
             raise denied_path(self._around, operation, named, self.line)
         try:
-            return (self._around.scratch / path).resolve()
+            return real_paths.resolve(self._around.scratch / path)
         except RuntimeError:
             raise OSError(errno.ELOOP, "Too many levels of symbolic links", str(path)) from None
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
-from workflows import deny_list
+from workflows import deny_list, real_paths
 from workflows.engine.permissions import Operation
 from workflows.engine.ports import TaskFailed
 
@@ -54,8 +54,8 @@ class Root:
         if not path or len(path) > _MAX_PATH or any(ord(char) < 32 for char in path):
             raise refuse(f"path {path[:80]!r} is empty, too long or has control characters")
         try:
-            real = Path(os.path.realpath(self._real / path))
-        except (OSError, UnicodeError, ValueError) as error:
+            real = real_paths.resolve(self._real / path)
+        except (OSError, RuntimeError, UnicodeError, ValueError) as error:
             raise refuse(f"path {path!r} cannot be resolved: {error}") from None
         if not real.is_relative_to(self._real):
             raise refuse(f"path {path!r} lies outside the allowed root")

@@ -1,0 +1,39 @@
+"""Paths are resolved while another process replaces their links."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from workflows import deny_list, real_paths
+
+
+def _links_vanish(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """Remove each link just before it is read, `times` times."""
+    readlink, left = os.readlink, [times]
+
+    def vanished(path: str) -> str:
+        if left[0]:
+            left[0] -= 1
+            raise FileNotFoundError(path)
+        return readlink(path)
+
+    monkeypatch.setattr(os, "readlink", vanished)
+
+
+def test_a_link_that_is_removed_meanwhile_is_resolved_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    _links_vanish(monkeypatch, 5)
+    assert real_paths.resolve(tmp_path / "link") == tmp_path / "target"
+
+
+def test_a_path_that_keeps_changing_is_denied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    _links_vanish(monkeypatch, 10_000)
+    with pytest.raises(OSError, match="changes while"):
+        real_paths.resolve(tmp_path / "link")
+    assert "cannot be resolved" in deny_list.path_problem(str(tmp_path / "link"), "read")
