@@ -101,11 +101,14 @@ class HostFiles:
         # Truncation waits until the opened file is known to be the right one.
         handle = pinned.opened(path, flags & ~os.O_TRUNC)
         try:
-            kind = os.fstat(handle).st_mode
-            if stat.S_ISDIR(kind):
+            found = os.fstat(handle)
+            if stat.S_ISDIR(found.st_mode):
                 raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
-            if not stat.S_ISREG(kind):
+            if not stat.S_ISREG(found.st_mode):
                 raise PermissionError(errno.EACCES, "Not a regular file", str(path))
+            if found.st_nlink > 1:
+                # The other name may lie in a folder that no grant reaches.
+                raise PermissionError(errno.EACCES, "The file is a hard link", str(path))
             if flags & os.O_TRUNC:
                 os.ftruncate(handle, 0)
         except BaseException:

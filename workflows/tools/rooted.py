@@ -3,11 +3,14 @@
 A path is resolved first, so that a symbolic link inside the root works and one that leaves it is
 refused.  Then every component is opened relative to the one before with O_NOFOLLOW: a directory
 that is swapped for a link between the check and the use is refused by the kernel.  What the deny
-list covers (`workflows.deny_list`) is refused even below the root.
+list covers (`workflows.deny_list`) is refused even below the root.  A hard link is never
+read: its other name may lie outside.  Writing replaces the name, not the file behind it.
 """
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import secrets
 import stat
@@ -21,6 +24,7 @@ from workflows.engine.ports import TaskFailed
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_PATH = 4096
+_RENAME_NOREPLACE = 1
 
 
 def refuse(message: str) -> TaskFailed:
@@ -112,10 +116,12 @@ class Root:
             except OSError as error:
                 raise _explained(error, shown) from None
         try:
-            mode = os.fstat(descriptor).st_mode
-            if not stat.S_ISREG(mode):
-                kind = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                kind = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
                 raise refuse(f"{shown!r} is {kind}")
+            if found.st_nlink > 1:
+                raise refuse(f"{shown!r} is a hard link: its other name may lie outside the root")
             yield descriptor
         finally:
             os.close(descriptor)
@@ -130,8 +136,7 @@ class Root:
             temporary = f".{secrets.token_hex(8)}.tmp"
             try:
                 _write_new(parent, temporary, data, mode)
-                # A link fails where something stands; a rename replaces it.
-                publish = os.replace if overwrite else os.link
+                publish = os.replace if overwrite else _rename_new
                 publish(temporary, parts[-1], src_dir_fd=parent, dst_dir_fd=parent)
                 os.fsync(parent)
             except FileExistsError:
@@ -180,6 +185,20 @@ def _write_new(parent: int, name: str, data: bytes, mode: int | None) -> None:
         target.write(data)
         target.flush()
         os.fsync(target.fileno())
+
+
+def _rename_new(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+    """Rename `source` to `target`; FileExistsError where something stands there."""
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is not None:
+        names = os.fsencode(source), os.fsencode(target)
+        if renameat2(src_dir_fd, names[0], dst_dir_fd, names[1], _RENAME_NOREPLACE) == 0:
+            return
+        number = ctypes.get_errno()
+        if number not in (errno.ENOSYS, errno.EINVAL):
+            raise OSError(number, os.strerror(number), target)
+    # Some network file systems cannot. The file has two names until the caller removes one.
+    os.link(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
 
 def _explained(error: OSError, shown: str) -> TaskFailed:

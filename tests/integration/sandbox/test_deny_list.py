@@ -142,6 +142,29 @@ def test_no_hard_link_is_made_to_what_is_denied(bench: Bench) -> None:
     assert not (bench.scratch / "mine").exists()
 
 
+HARD_LINKED = {
+    "read": "open('linked').read()",
+    "read bytes": "from pathlib import Path\nPath('linked').read_bytes()",
+    "write": "open('linked', 'w').write('x')",
+    "append": "open('linked', 'a').write('x')",
+    "write text": "from pathlib import Path\nPath('linked').write_text('x')",
+    "through a symbolic link": "open('link').read()",
+}
+
+
+@pytest.mark.parametrize("use", sorted(HARD_LINKED))
+def test_a_hard_link_in_a_granted_folder_is_not_opened(bench: Bench, use: str) -> None:
+    """Its other name may lie anywhere, here in a folder that is not granted."""
+    (bench.scratch / "linked").hardlink_to(bench.secret)
+    (bench.scratch / "link").symlink_to("linked")
+    with pytest.raises(TaskFailed, match="The file is a hard link") as caught:
+        bench.run(
+            "python", HARD_LINKED[use], permissions=named("filesystem"), scratch_dir=bench.scratch
+        )
+    assert SECRET not in str(caught.value)
+    assert bench.secret.read_text() == SECRET
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize(
     "address",

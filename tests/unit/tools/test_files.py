@@ -4,6 +4,7 @@ import hashlib
 import os
 import stat
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,40 @@ def test_a_link_inside_the_root_works(root: Path) -> None:
     (root / "loop").symlink_to("loop")
     with pytest.raises(TaskFailed):
         use("read_file", path="loop")
+
+
+def test_a_hard_link_that_lies_in_the_root_reaches_no_other_file(root: Path, outside: Path) -> None:
+    (root / "linked").hardlink_to(outside / "secret")
+    with pytest.raises(TaskFailed, match="'linked' is a hard link"):
+        use("read_file", path="linked")
+    with pytest.raises(TaskFailed, match="'linked' is a hard link"):
+        use("write_file", path="linked", content=SECRET, overwrite=False)
+    use("write_file", path="linked", content="mine")
+    assert (outside / "secret").read_text() == SECRET
+    assert use("read_file", path="linked")["content"] == "mine"
+
+
+def test_a_new_file_never_has_a_second_name(root: Path) -> None:
+    """A reader at the same time would take it for a hard link, and a killed writer leave one."""
+    done = threading.Event()
+    seen: set[int] = set()
+
+    def look() -> None:
+        while not done.is_set():
+            for entry in root.iterdir():
+                with suppress(FileNotFoundError):
+                    seen.add(entry.stat().st_nlink)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        for number in range(300):
+            use("write_file", path=f"{number}", content="x", overwrite=False)
+            (root / f"{number}").unlink()
+    finally:
+        done.set()
+        looking.join()
+    assert seen <= {0, 1}
 
 
 def test_a_directory_swapped_for_a_link_after_the_check(root: Path, outside: Path) -> None:
