@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import cast
@@ -13,11 +12,12 @@ from django.db.models import Exists, OuterRef, Q
 
 from graphrag.learning import learn, learned_keys
 
-from . import journal
+from . import conf, journal
 from .engine.dag import CapabilityTask, Revision, ToolTask
 from .engine.events import GraphUpdateFailed
 from .engine.status import TaskStatus
-from .models import Execution, ExecutionEvent, TaskAttempt
+from .models import Execution, ExecutionEvent, LearningAttempt, TaskAttempt
+from .statements import execute
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,39 @@ def learn_from(execution_id: int) -> None:
     """Count the edges of one ended execution; once, however often it is called.
 
     What goes wrong is an event on the execution and nothing else: the run is over and stays so.
+    An execution that lost `lost_claims_limit` workers over it is not learned from any more.
     """
+    attempts = _begin(execution_id)
+    if attempts is None:
+        return  # Another worker is at it.
+    try:
+        if attempts > conf.lost_claims_limit():
+            lost = attempts - 1
+            logger.error("execution %s lost %s workers that learned from it", execution_id, lost)
+            _tell(execution_id, f"{lost} workers in a row ended while they learned from this run")
+        else:
+            _learn(execution_id)
+    finally:
+        # A stop or an error is not held against the run; only a killed worker leaves its attempt.
+        LearningAttempt.objects.filter(pk=execution_id).delete()
+
+
+_BEGIN = """
+INSERT INTO workflows_learningattempt AS before (execution_id, attempts, begun_at)
+VALUES (%(execution)s, 1, now())
+ON CONFLICT (execution_id) DO UPDATE SET attempts = before.attempts + 1, begun_at = now()
+WHERE before.begun_at < now() - %(patience)s
+RETURNING attempts
+"""
+
+
+def _begin(execution_id: int) -> int | None:
+    """The number of this attempt; None while another one may be under way."""
+    rows = execute(_BEGIN, {"execution": execution_id, "patience": _PATIENCE})
+    return int(rows[0][0]) if rows else None
+
+
+def _learn(execution_id: int) -> None:
     execution = Execution.objects.get(pk=execution_id)
     ran = TaskAttempt.objects.filter(
         execution=execution, settled=True, status=TaskStatus.SUCCEEDED.value
@@ -50,8 +82,8 @@ def unlearned(limit: int = 200) -> list[int]:
     A run teaches when at least one of its tasks succeeded, whether it completed, failed or was
     aborted.
 
-    Every one of the last days is found, however late or in how large a number they ended.  What
-    was given three times and is still not learned is given no more by this process.
+    Every one of the last days is found, however late or in how large a number they ended, except
+    those that a worker began to learn from within the last minute.
     """
     return _backlog.take(limit)
 
@@ -64,41 +96,38 @@ class _Backlog:
 
     def __init__(self) -> None:
         self._done: tuple[datetime, int] | None = None
-        self._given: Counter[tuple[datetime, int]] = Counter()
 
     def take(self, limit: int) -> list[int]:
         now = _database_time()
         if self._done is None:
             self._done = (now - _LOOKS_BACK, 0)
-        at, found = self._done, list[tuple[datetime, int]]()
+        at, found, is_settled = self._done, list[int](), True
         for _ in range(_PAGES):
             page = _ended_after(at)
-            wanted = self._wanted(page)
-            found += wanted
-            if not found:
+            known = _known([pk for _, pk in page])
+            waiting = [pk for _, pk in page if pk not in known]
+            is_settled = is_settled and not waiting
+            if is_settled:
                 self._settle(page, until=now - _MAY_APPEAR)
+            found += _not_begun(waiting, since=now - _PATIENCE)
             if len(page) < _PAGE or len(found) >= limit:
                 break
             at = page[-1]
-        self._given.update(found[:limit])
-        return [pk for _, pk in found[:limit]]
-
-    def _wanted(self, page: Sequence[tuple[datetime, int]]) -> list[tuple[datetime, int]]:
-        known = _known([pk for _, pk in page])
-        return [each for each in page if each[1] not in known and self._given[each] < _TRIES]
+        return found[:limit]
 
     def _settle(self, page: Sequence[tuple[datetime, int]], *, until: datetime) -> None:
         over = [each for each in page if each[0] < until]
         if over:
             self._done = over[-1]
-            self._given = Counter({k: v for k, v in self._given.items() if k > over[-1]})
 
 
 #: How far back a process begins to look.
 _LOOKS_BACK = timedelta(days=7)
 #: For how long after its end a run may still become visible: its step was not committed yet.
 _MAY_APPEAR = timedelta(seconds=10)
-_PAGE, _PAGES, _TRIES = 2000, 10, 3
+#: For how long an attempt may be under way; several statements of `learn_statement_seconds`.
+_PATIENCE = timedelta(minutes=1)
+_PAGE, _PAGES = 2000, 10
 _backlog = _Backlog()
 
 
@@ -127,6 +156,13 @@ def _known(ids: Sequence[int]) -> set[int]:
     rest = [each for each in ids if each not in learned]
     told = ExecutionEvent.objects.filter(execution__in=rest, kind="graph_update_failed")
     return learned | set(told.values_list("execution_id", flat=True))
+
+
+def _not_begun(ids: Sequence[int], *, since: datetime) -> list[int]:
+    """Those that no worker began to learn from after `since`."""
+    begun = LearningAttempt.objects.filter(execution__in=ids, begun_at__gte=since)
+    under_way = set(begun.values_list("execution_id", flat=True))
+    return [each for each in ids if each not in under_way]
 
 
 def _tools(revision: Revision, succeeded: set[str]) -> dict[str, str]:

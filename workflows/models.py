@@ -26,6 +26,7 @@ from .models_audience import Waiting as Waiting
 from .models_ops import ApiToken as ApiToken
 from .models_ops import CommandLog as CommandLog
 from .models_ops import IdempotencyKey as IdempotencyKey
+from .models_ops import LearningAttempt as LearningAttempt
 from .models_ops import QueuedCommand as QueuedCommand
 from .models_ops import SignInAlert as SignInAlert
 from .models_ops import UnknownTokens as UnknownTokens

@@ -270,3 +270,17 @@ class UnknownTokens(models.Model):
 
     def __str__(self) -> str:
         return f"{self.address}: {self.failures}"
+
+
+class LearningAttempt(models.Model):
+    """A worker learns from an ended run, or was lost over it; the row goes when it is done.
+
+    Counted outside the transaction of learning, so that a killed worker leaves its attempt behind.
+    """
+
+    execution = models.OneToOneField("Execution", models.CASCADE, primary_key=True)
+    attempts = models.IntegerField()
+    begun_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.execution_id}: {self.attempts}"

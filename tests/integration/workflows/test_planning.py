@@ -1,20 +1,26 @@
 """The tool graph from the executions' side: replans that are found or not, and what runs teach."""
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import django_rq
 import pytest
 from django.core.management import call_command
 from django.db import connection
+from django.db.models.functions import Now
 
 from graphrag.models import LearnedExecution, ToolDependency
 from tests.integration.workflows.conftest import Engine, review, source, value
+from tests.processes import ROOT, environment
 from workflows.engine.decide import Refused
 from workflows.jobs import learn
 from workflows.learning import unlearned
-from workflows.models import Execution
+from workflows.models import Execution, LearningAttempt
 from workflows.recovery import sweep
 
 WAITING = {"per_layer_validation": True}
@@ -130,6 +136,71 @@ def test_a_graph_that_cannot_learn_leaves_the_run_alone(
     told = execution.events.get(kind="graph_update_failed")
     assert "the graph is away" in told.payload["error"]
     assert unlearned() == []
+
+
+#: A worker whose learning kills it, as PageRank over too large a graph would.
+KILLED_WHILE_LEARNING = """
+import os, signal, sys
+import django
+django.setup()
+from workflows import jobs, learning
+learning.learn = lambda **kwargs: os.kill(os.getpid(), signal.SIGKILL)
+jobs.learn(int(sys.argv[1]))
+"""
+
+
+def lose_a_learner(execution: Execution) -> None:
+    """A worker is killed while it learns from the execution, and time passes."""
+    command = [sys.executable, "-c", KILLED_WHILE_LEARNING, str(execution.pk)]
+    worker = subprocess.run(
+        command, cwd=ROOT, env=environment(HOLDPOINT_ROLE="worker"), check=False
+    )
+    assert worker.returncode == -signal.SIGKILL
+    assert unlearned() == []  # for a minute the worker may still be at it
+    learn(execution.pk)
+    assert not LearnedExecution.objects.exists()
+    LearningAttempt.objects.update(begun_at=Now() - timedelta(minutes=2))
+
+
+def test_a_run_that_kills_each_worker_that_learns_from_it_is_given_up(engine: Engine) -> None:
+    execution = two_tools(engine)
+    for _ in range(3):
+        assert unlearned() == [execution.pk]
+        lose_a_learner(execution)
+    assert unlearned() == [execution.pk]
+    learn(execution.pk)
+    failed = execution.events.get(kind="graph_update_failed")
+    assert failed.payload["error"] == "3 workers in a row ended while they learned from this run"
+    assert unlearned() == []
+    assert not LearningAttempt.objects.exists()
+    assert not LearnedExecution.objects.exists()
+    execution.refresh_from_db()
+    assert execution.status == "COMPLETED"
+
+
+def test_a_run_that_killed_one_worker_is_learned_from_the_next_time(engine: Engine) -> None:
+    execution = two_tools(engine)
+    lose_a_learner(execution)
+    learn(execution.pk)
+    assert LearnedExecution.objects.filter(execution_key=str(execution.pk)).exists()
+    assert not LearningAttempt.objects.exists()
+    assert not execution.events.filter(kind="graph_update_failed").exists()
+
+
+def test_a_worker_that_is_stopped_while_it_learns_is_not_held_against_the_run(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(**kwargs: object) -> None:
+        raise SystemExit
+
+    execution = two_tools(engine)
+    with monkeypatch.context() as patch:
+        patch.setattr("workflows.learning.learn", stopped)
+        for _ in range(4):
+            with pytest.raises(SystemExit):
+                learn(execution.pk)
+    learn(execution.pk)
+    assert LearnedExecution.objects.filter(execution_key=str(execution.pk)).exists()
 
 
 @pytest.mark.parametrize("status", ["FAILED", "ABORTED"])
