@@ -58,12 +58,12 @@ def create_token(
     `workflows` names those it is for; None is all that its user may see.  A token that a token
     makes ends no later than that one, and is revoked with it.
 
-    `confirmed`: whether its maker may stand in for a code of a second factor, which the scope
-    `decide_high_risk` does while HOLDPOINT_STEP_UP is on.
+    `confirmed`: whether its maker may stand in for a code of a second factor. The scope
+    `decide_high_risk` needs it, whether HOLDPOINT_STEP_UP is on or off.
 
     Raises InvalidRequest for unknown or missing scopes, `admin` for somebody who is no admin,
-    `loosen` for somebody without the permission `loosen_policy`, unknown workflows, a name of more
-    than 100 characters and an end that has passed.
+    `loosen` for somebody without the permission `loosen_policy`, `decide_high_risk` without
+    `confirmed`, unknown workflows, a name of more than 100 characters and an end that has passed.
     """
     wanted = _checked_scopes(user, scopes, confirmed=confirmed)
     if len(name) > _MAX_NAME:
@@ -120,10 +120,20 @@ def _checked_scopes(user: User, scopes: Iterable[str], *, confirmed: bool) -> li
     if access.LOOSEN in given and not user.has_perm(access.LOOSEN_POLICY):
         message = "the scope 'loosen' needs the permission loosen_policy, which you do not have"
         raise InvalidRequest((Problem("scopes", "may_not_loosen", message),))
-    if step_up.SCOPE in given and conf.step_up() != "off" and not confirmed:
-        message = f"confirm with your code first: the scope {step_up.SCOPE!r} stands in for it"
-        raise InvalidRequest((Problem("scopes", "step_up", message),))
+    if step_up.SCOPE in given and not confirmed:
+        raise InvalidRequest((Problem("scopes", "step_up", _not_confirmed()),))
     return [scope for scope in SCOPES if scope in given]
+
+
+def _not_confirmed() -> str:
+    """Why the scope of step-up is refused, also while no approval needs it.
+
+    A token outlives the setting: made without a code, it would stand in for codes once they are
+    asked for.
+    """
+    if conf.step_up() == "off":
+        return f"HOLDPOINT_STEP_UP is off, so no token needs the scope {step_up.SCOPE!r}"
+    return f"confirm with your code first: the scope {step_up.SCOPE!r} stands in for it"
 
 
 def _checked_workflows(user: User, names: Iterable[str] | None) -> list[int] | None:

@@ -47,7 +47,9 @@ def bearer(people: dict[str, User]) -> BearerFor:
     def make(role: str, scopes: Iterable[str] | None = None, **fields: Any) -> APIClient:
         user = people[role]
         most = [each for each in SCOPES if may_have(each, role)]
-        _, text = create_token(user=user, name="test", scopes=scopes or most, **fields)
+        _, text = create_token(
+            user=user, name="test", scopes=scopes or most, confirmed=True, **fields
+        )
         return APIClient(headers={"Authorization": f"Bearer {text}"})
 
     return make

@@ -32,7 +32,7 @@ def world(db: None, settings: Any, tmp_path: Any) -> World:
 
 @pytest.fixture
 def bearer_text(world: World) -> str:
-    return create_token(user=world.user, name="t", scopes=SCOPES)[1]
+    return create_token(user=world.user, name="t", scopes=SCOPES, confirmed=True)[1]
 
 
 @pytest.fixture

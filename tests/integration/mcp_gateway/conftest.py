@@ -49,7 +49,8 @@ def token(people: dict[str, User]) -> Tokens:
     """A token of a role's user, with the scopes an agent gets unless told."""
 
     def make(role: str, *scopes: str) -> str:
-        return create_token(user=people[role], name="t", scopes=scopes or ("read", "run"))[1]
+        wanted = scopes or ("read", "run")
+        return create_token(user=people[role], name="t", scopes=wanted, confirmed=True)[1]
 
     return make
 

@@ -15,7 +15,7 @@ from reviews.rights import NotAllowed
 from reviews.services import decide, decide_command
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from workflows.engine.commands import ApprovalResponse
-from workflows.models import Hold
+from workflows.models import ApiToken, Hold
 from workflows.services import InvalidRequest
 from workflows.tokens import create_token
 
@@ -96,7 +96,7 @@ def test_a_token_needs_the_scope(
     start: Start, reviewer: User, operator: User, mode: Any, scopes: list[str], door: str
 ) -> None:
     hold = held(start, risky=True)
-    _, text = create_token(user=reviewer, name="t", scopes=[*scopes, "run"])
+    _, text = create_token(user=reviewer, name="t", scopes=[*scopes, "run"], confirmed=True)
     mode("high_risk")
     client = APIClient(headers={"Authorization": f"Bearer {text}"})
     if door == "resume":
@@ -140,8 +140,12 @@ def test_commands_and_bulk_pass_the_confirmation_on(
     assert done.done
 
 
-def test_a_session_makes_the_token_only_when_it_is_confirmed(reviewer: User, mode: Any) -> None:
-    mode("high_risk")
+@pytest.mark.parametrize("setting", ["off", "high_risk", "all"])
+def test_a_session_makes_the_token_only_when_it_is_confirmed(
+    reviewer: User, mode: Any, setting: str
+) -> None:
+    """Made while codes are not asked for, the token would count once they are."""
+    mode(setting)
     with pytest.raises(InvalidRequest) as refused:
         create_token(user=reviewer, name="t", scopes=["decide", "decide_high_risk"])
     (problem,) = refused.value.problems
@@ -150,3 +154,14 @@ def test_a_session_makes_the_token_only_when_it_is_confirmed(reviewer: User, mod
         user=reviewer, name="t", scopes=["decide", "decide_high_risk"], confirmed=True
     )
     assert token.scopes == ["decide", "decide_high_risk"]
+
+
+def test_rest_gives_a_session_no_such_token_while_step_up_is_off(reviewer: User, mode: Any) -> None:
+    mode("off")
+    client = APIClient()
+    client.force_login(reviewer)
+    body = {"name": "t", "scopes": ["decide", "decide_high_risk"]}
+    answer = client.post("/api/v1/tokens/", body, format="json")
+    assert answer.status_code == 422, answer.content
+    assert "HOLDPOINT_STEP_UP is off" in answer.content.decode()
+    assert not ApiToken.objects.exists()
