@@ -147,7 +147,7 @@ def _resume_without(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
 
 
 def _rotate(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
-    endpoints.rotate_secret(endpoint=endpoint)
+    endpoints.rotate_secret(endpoint=endpoint, actor=person(request))
     return _("There is a new secret. The one before signs as well for a while.")
 
 

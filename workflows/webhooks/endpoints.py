@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth import get_user_model
+from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import Max, QuerySet
 from django.db.models.functions import Now
@@ -90,16 +91,30 @@ def update_endpoint(
 ) -> WebhookEndpoint:
     """Change some of name, url, events, include_data, enabled; raises InvalidRequest.
 
-    Who sets the address answers for it: the endpoint then lasts as long as the actor's token, or
-    has no such end when the actor came without one.
+    Who sets another address answers for it: the endpoint then lasts as long as the actor's token,
+    or has no such end when the actor came without one. The address it has already changes nothing
+    of that, unless the endpoint's token has ended.
     """
     wanted = _checked(fields)
-    if "url" in wanted:
-        wanted["token_id"] = _token_id(actor)
-    if wanted:
-        WebhookEndpoint.objects.filter(pk=endpoint.pk).update(**wanted)
+    with transaction.atomic():
+        row = _locked(endpoint)
+        if "url" in wanted and (row.url != wanted["url"] or _is_orphan(row)):
+            wanted["token_id"] = _token_id(actor)
+        if wanted:
+            WebhookEndpoint.objects.filter(pk=row.pk).update(**wanted)
     endpoint.refresh_from_db()
     return endpoint
+
+
+def _locked(endpoint: WebhookEndpoint) -> WebhookEndpoint:
+    """The endpoint as it is now, until the transaction ends."""
+    rows = WebhookEndpoint.objects.select_for_update(of=("self",)).select_related("token__user")
+    return rows.get(pk=endpoint.pk)
+
+
+def _is_orphan(endpoint: WebhookEndpoint) -> bool:
+    """Whether the token that set the address has ended."""
+    return endpoint.token is not None and is_over(endpoint.token)
 
 
 def delete_endpoint(*, endpoint: WebhookEndpoint) -> None:
@@ -107,11 +122,19 @@ def delete_endpoint(*, endpoint: WebhookEndpoint) -> None:
     endpoint.delete()
 
 
-def rotate_secret(*, endpoint: WebhookEndpoint) -> str:
-    """A new secret; the one before signs as well for a while, an older one no more."""
+def rotate_secret(*, endpoint: WebhookEndpoint, actor: User) -> str:
+    """A new secret; the one before signs as well for a while, an older one no more.
+
+    Raises PermissionDenied for a token that did not set the address, unless it has the scope
+    `admin`.
+    """
     secret = new_secret()
+    credential = access.credential_of(actor)
     with transaction.atomic():
-        row = WebhookEndpoint.objects.select_for_update().get(pk=endpoint.pk)
+        row = _locked(endpoint)
+        if credential is not None and not _may_rotate(row, credential):
+            message = "A token makes new secrets only for endpoints whose address it set."
+            raise PermissionDenied(message)
         WebhookEndpoint.objects.filter(pk=row.pk).update(
             secret=seal(secret),
             previous_secret=row.secret,
@@ -119,6 +142,10 @@ def rotate_secret(*, endpoint: WebhookEndpoint) -> str:
         )
     endpoint.refresh_from_db()
     return secret
+
+
+def _may_rotate(endpoint: WebhookEndpoint, credential: access.Credential) -> bool:
+    return endpoint.token_id == credential.token_id or "admin" in credential.scopes
 
 
 def resume_endpoint(*, endpoint: WebhookEndpoint, skip: bool = False) -> WebhookEndpoint:
@@ -186,7 +213,7 @@ def standing(endpoint: WebhookEndpoint) -> str:
         return "its owner's account is switched off"
     if not access.may_subscribe(endpoint.owner):
         return "its owner's roles no longer allow webhooks"
-    if endpoint.token is not None and is_over(endpoint.token):
+    if _is_orphan(endpoint):
         return "the token that set its address has ended; set the address again"
     return ""
 

@@ -135,13 +135,13 @@ def test_after_a_rotation_both_secrets_sign_for_a_while(
     engine, receiver, register, sender, limits
 ) -> None:
     endpoint, old = register()
-    new = endpoints.rotate_secret(endpoint=endpoint)
+    new = endpoints.rotate_secret(endpoint=endpoint, actor=endpoint.owner)
     endpoints.ping(endpoint=endpoint)
     send_all(sender)
     assert receiver.got[-1].is_signed_with(old)
     assert receiver.got[-1].is_signed_with(new)
     limits(webhook_rotation_seconds=0)
-    newest = endpoints.rotate_secret(endpoint=endpoint)
+    newest = endpoints.rotate_secret(endpoint=endpoint, actor=endpoint.owner)
     endpoints.ping(endpoint=endpoint)
     send_all(sender)
     assert receiver.got[-1].is_signed_with(newest)

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 from rest_framework.test import APIClient
 
 from tests.integration.webhooks.conftest import run, send_all
 from tests.integration.workflows.conftest import Engine, value
 from tests.receiver import Receiver
-from workflows import tokens
+from workflows import access, tokens
 from workflows.jobs import run_to_rest
 from workflows.models import ApiToken, Execution, Workflow
 from workflows.models_ops import WebhookEndpoint
@@ -21,6 +22,7 @@ from workflows.services import start_execution
 from workflows.webhooks.endpoints import (
     create_endpoint,
     endpoints_of,
+    rotate_secret,
     standing,
     update_endpoint,
     viewer_of,
@@ -104,10 +106,36 @@ def test_a_token_that_sets_the_address_binds_it(
     user = acting(owner)
     update_endpoint(endpoint=endpoint, fields={"name": "renamed"}, actor=user)
     assert endpoint.token is None
-    update_endpoint(endpoint=endpoint, fields={"url": receiver.url}, actor=user)
+    update_endpoint(endpoint=endpoint, fields={"url": f"{receiver.url}/x"}, actor=user)
     endpoint = WebhookEndpoint.objects.get(pk=endpoint.pk)
     tokens.revoke(tokens=ApiToken.objects.all())
     assert standing(WebhookEndpoint.objects.get(pk=endpoint.pk)) != ""
+
+
+def test_the_same_address_again_binds_nobody_else(
+    engine: Engine, owner: User, receiver: Receiver, workflow: Workflow
+) -> None:
+    """A client that sends the whole endpoint back changes no limit and no end."""
+    same = {"name": "renamed", "url": receiver.url}
+    mine = endpoint_of(owner, receiver)
+    update_endpoint(endpoint=mine, fields=same, actor=acting(owner))
+    assert (mine.name, mine.token) == ("renamed", None)
+    theirs = endpoint_of(acting(owner, workflows=["mine"]), receiver)
+    maker = theirs.token
+    assert maker is not None
+    for other in (acting(owner), owner):
+        update_endpoint(endpoint=theirs, fields=same, actor=other)
+        assert theirs.token == maker
+    tokens.revoke(tokens=ApiToken.objects.filter(pk=maker.pk))
+    heir = acting(owner)
+    update_endpoint(endpoint=theirs, fields=same, actor=heir)
+    assert theirs.token_id == credential_of(heir)
+    assert standing(theirs) == ""
+
+
+def credential_of(user: User) -> int | None:
+    credential = access.credential_of(user)
+    return credential.token_id if credential else None
 
 
 def test_a_limited_token_finds_no_endpoint_that_tells_more(
@@ -148,4 +176,20 @@ def test_a_token_rotates_the_secret_of_its_own_endpoint_only(
     body = {"name": "e", "url": receiver.url}
     where = f"/api/v1/webhooks/{maker.post('/api/v1/webhooks/', body, format='json').json()['id']}/"
     assert other.post(where + "rotate/").status_code == 403
+    assert other.post(where + "rotate/", headers={"Idempotency-Key": "k"}).status_code == 403
     assert maker.post(where + "rotate/").status_code == 200
+
+
+def test_the_use_case_itself_refuses_a_token_of_somebody_elses_endpoint(
+    engine: Engine, owner: User, receiver: Receiver
+) -> None:
+    """Whichever door calls it."""
+    maker = acting(owner)
+    endpoint = endpoint_of(maker, receiver)
+    before = endpoint.secret
+    with pytest.raises(PermissionDenied, match="whose address it set"):
+        rotate_secret(endpoint=endpoint, actor=acting(owner))
+    endpoint.refresh_from_db()
+    assert endpoint.secret == before
+    for actor in (maker, owner):
+        assert rotate_secret(endpoint=endpoint, actor=actor)
