@@ -193,15 +193,7 @@ class MemoryRun:
         return tuple(each.model_dump() for each in said)
 
     def decisions(self) -> tuple[Mapping[str, Any], ...]:
-        stored = [
-            (each.kind, each.model_dump(mode="json", exclude={"kind"}))
-            for each in self._stored.events
-        ]
-        return tuple(
-            {"seq": seq, **decision_of(kind, payload, "")}
-            for seq, (kind, payload) in enumerate(stored, 1)
-            if is_decision(kind, payload)
-        )
+        return self._journal.decisions_of(self.execution_id)
 
     def now(self) -> float:
         return self._journal.now
@@ -286,6 +278,22 @@ class MemoryJournal:
             run.record(ev.ExecutionForked(parent=parent_id, layer=checkpoint.layer))
             run.commit()
         return execution_id
+
+    def decisions_of(
+        self, execution_id: str, up_to_layer: int | None = None
+    ) -> tuple[Mapping[str, Any], ...]:
+        """Decisions of an execution and of those it comes from, up to the end of a layer."""
+        found: list[Mapping[str, Any]] = []
+        for seq, event in enumerate(self.executions[execution_id].events, 1):
+            if isinstance(event, ev.ExecutionForked):
+                found += self.decisions_of(event.parent, event.layer)
+            payload = event.model_dump(mode="json", exclude={"kind"})
+            if is_decision(event.kind, payload):
+                told = decision_of(event.kind, payload, "")
+                found.append({"execution_id": execution_id, "seq": seq, **told})
+            if isinstance(event, ev.LayerClosed) and event.layer == up_to_layer:
+                break
+        return tuple(found)
 
     @contextmanager
     def claim(self, execution_id: str) -> Iterator[MemoryRun | None]:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from django.db import DatabaseError, InterfaceError
+from django.db.models import Q
 from redis.exceptions import RedisError
 
 from . import conf
@@ -31,6 +32,7 @@ from .engine.state import ExecutionState, SkipReason, dump_state, forked, load_s
 from .engine.status import ExecutionStatus, TaskStatus
 from .journal_grants import PARTS as PERMISSION_PARTS
 from .journal_rows import Recorded, Rows, rows_of
+from .lineage import ancestors_of
 from .models import Checkpoint, Execution, ExecutionEvent, PlanRevision, Workflow
 from .models import QueuedCommand as QueuedCommandRow
 from .news import News
@@ -289,12 +291,18 @@ class JournalRun:
         return tuple(rows)
 
     def decisions(self) -> tuple[Mapping[str, Any], ...]:
-        rows = ExecutionEvent.objects.filter(
-            execution_id=int(self.execution_id), kind__in=DECISIVE
-        ).order_by("seq")
+        number = int(self.execution_id)
+        history = Q(execution_id=number)
+        for ancestor in ancestors_of(number):
+            history |= ancestor.events
+        rows = ExecutionEvent.objects.filter(history, kind__in=DECISIVE)
         return tuple(
-            {"seq": row.seq, **decision_of(row.kind, row.payload, row.actor)}
-            for row in rows
+            {
+                "execution_id": str(row.execution_id),
+                "seq": row.seq,
+                **decision_of(row.kind, row.payload, row.actor),
+            }
+            for row in rows.order_by("execution_id", "seq")
             if is_decision(row.kind, row.payload)
         )
 

@@ -7,14 +7,28 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models import (
+    BigIntegerField,
+    Case,
+    Count,
+    Exists,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    When,
+)
+from django.db.models.expressions import Combinable
 
-from . import aside
+from . import access, aside
 from .engine.dag import CapabilityTask, CodeTask, Revision, ToolTask
 from .engine.decisions import DECISIVE, ENDING, reviewer_of
 from .engine.state import SkipReason
 from .engine.status import ExecutionStatus, TaskStatus
 from .journal import load_revision
+from .lineage import ancestors_of
 from .models import Execution, ExecutionEvent, Hold, Speculation, TaskAttempt
 from .odds import Stopped
 
@@ -152,17 +166,40 @@ def messages_of(execution: Execution) -> list[dict[str, Any]]:
     ]
 
 
-def decisions_of(execution: Execution) -> QuerySet[ExecutionEvent]:
-    """Events that are decisions of people and agents, each with what `decision_of` asks for."""
+def decisions_of(execution: Execution, user: Any) -> QuerySet[ExecutionEvent]:
+    """Events that are decisions of people and agents, each with what `decision_of` asks for.
+
+    A fork's begin with those of its ancestors, up to the checkpoints that it comes from, as far as
+    the user may see these executions.  `place` numbers them in their order.
+    """
     before = ExecutionEvent.objects.filter(execution=OuterRef("execution"), seq=OuterRef("seq") - 1)
-    waits = Hold.objects.filter(execution=execution, decider="agent", status=Hold.Status.CLOSED)
-    rows = ExecutionEvent.objects.filter(execution=execution, kind__in=DECISIVE)
+    waits = Hold.objects.filter(
+        execution=OuterRef("execution"), decider="agent", status=Hold.Status.CLOSED
+    )
+    history, place = _history(execution, user)
+    rows = ExecutionEvent.objects.filter(history, kind__in=DECISIVE)
     carried_out = Q(kind="hold_decided", payload__answered=True)
     told_of_hold = Q(kind="agent_failed") & ~Q(payload__hold_id=None)
     rows = rows.exclude(carried_out).exclude(told_of_hold)
     return rows.annotate(
-        before=Subquery(before.values("kind")[:1]), for_agent=Exists(waits)
+        before=Subquery(before.values("kind")[:1]), for_agent=Exists(waits), place=place
     ).exclude(kind="execution_aborted", before__in=ENDING)
+
+
+def _history(execution: Execution, user: Any) -> tuple[Q, Combinable]:
+    """Which events are an execution's history for this user, and their place in it."""
+    own = Q(execution=execution)
+    if execution.parent_id is None:
+        return own, F("seq")
+    known = ancestors_of(execution.pk)
+    ids = [each.execution_id for each in known]
+    visible = set(access.visible_to(user).filter(pk__in=ids).values_list("pk", flat=True))
+    events, cases, passed = own, [], 0
+    for ancestor in (each for each in known if each.execution_id in visible):
+        events |= ancestor.events
+        cases.append(When(execution_id=ancestor.execution_id, then=F("seq") + passed))
+        passed += ancestor.newest
+    return events, Case(*cases, default=F("seq") + passed, output_field=BigIntegerField())
 
 
 def holds_of(execution: Execution) -> list[Hold]:

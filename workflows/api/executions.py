@@ -273,16 +273,23 @@ class DecisionsView(ListAPIView[ExecutionEvent]):
     """What people and agents decided in an execution."""
 
     permission_classes = (HasRole, HasScope("read"))
-    orderings = {"seq": ("seq",), "-seq": ("-seq",)}
+    orderings = {"seq": ("place",), "-seq": ("-place",)}
     serializer_class = DecisionSerializer
 
     def get_queryset(self) -> QuerySet[ExecutionEvent]:
         asked_for(self.request)
-        return decisions_of(visible_execution(self.request, self.kwargs["execution_id"]))
+        execution = visible_execution(self.request, self.kwargs["execution_id"])
+        return decisions_of(execution, self.request.user)
 
     @extend_schema(
         operation_id="executions_decisions",
         summary="Decisions of people and agents, oldest first",
+        description=(
+            "The list of a fork begins with the decisions of the executions that it comes from, up "
+            "to the checkpoint it was taken at. `execution_id` says where each was made, `seq` "
+            "counts within that execution. Those of an execution that the caller may not see are "
+            "left out."
+        ),
         parameters=[EXECUTION_ID],
         responses={200: DecisionSerializer(many=True), **problems(403, 404)},
     )

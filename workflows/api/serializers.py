@@ -334,7 +334,10 @@ class DecisionSerializer(Plain):
     time or in the agreed form, and the decision is the default.
     """
 
-    seq = serializers.IntegerField()
+    execution_id = serializers.CharField(
+        help_text="The execution it was made in: this one, or one that this one is a fork of."
+    )
+    seq = serializers.IntegerField(help_text="Its number in that execution.")
     timestamp = serializers.IntegerField(help_text="ms since the epoch")
     type = serializers.ChoiceField(choices=["HIL", "AIL"])
     decision = serializers.ChoiceField(
@@ -362,6 +365,7 @@ def decision_row(event: ExecutionEvent) -> dict[str, Any]:
     for_agent = bool(getattr(event, "for_agent", False))
     row = decision_of(event.kind, event.payload, event.actor, for_agent=for_agent)
     return {
+        "execution_id": str(event.execution_id),
         "seq": event.seq,
         "timestamp": int(event.created_at.timestamp() * 1000),
         **row,

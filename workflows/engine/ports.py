@@ -275,7 +275,11 @@ class Run(Protocol):
         """Messages so far, oldest first."""
 
     def decisions(self) -> tuple[Mapping[str, Any], ...]:
-        """What people and agents have decided so far, oldest first; see `decisions.decision_of`."""
+        """What people and agents have decided so far, oldest first; see `decisions.decision_of`.
+
+        Those of the executions that a fork comes from are first, up to its checkpoint.  Each names
+        its `execution_id`.
+        """
 
     def now(self) -> float:
         """Seconds since the epoch by the database's clock."""

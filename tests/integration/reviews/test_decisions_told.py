@@ -13,13 +13,14 @@ from rest_framework.test import APIClient
 
 from reviews import services, undo
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.roles import group_of
 from workflows.agents import registry
 from workflows.engine.ports import AgentAnswer, AgentQuestion
 from workflows.jobs import run_to_rest
 from workflows.mcp.gateway.callers import caller_with
 from workflows.mcp.gateway.server import build_server
 from workflows.models import Execution, Hold
-from workflows.services import parse_command, submit_command
+from workflows.services import fork_execution, parse_command, submit_command
 from workflows.tokens import create_token
 from workflows.wire import wire_events
 
@@ -248,6 +249,105 @@ def test_the_list_is_paged_and_for_those_who_see_the_run(
     assert second["results"][0]["seq"] > first["results"][0]["seq"]
     assert api(make_user("stranger", "integrator")).get(path).status_code == 404
     assert api(reviewer).get(f"{path}?x=1").status_code == 422
+
+
+# --- forks ----------------------------------------------------------------------------------------
+
+
+def fork(execution: Execution, layer: int, actor: User) -> Execution:
+    """A fork at the checkpoint after a layer, advanced until it rests."""
+    checkpoint = execution.checkpoints.get(layer=layer)
+    made = fork_execution(execution=execution, checkpoint=checkpoint, actor=actor)
+    return run_to_rest(made.pk)
+
+
+def reviewed_thrice(start: Start, reviewer: User, **policy: Any) -> Execution:
+    """A run of three layers, each with a review, approved with the comments 1, 2 and 3."""
+    execution = start(
+        echo("a", phase=AFTER), echo("b", {"$from": "a"}, phase=AFTER),
+        echo("c", {"$from": "b"}, phase=AFTER), policy=policy,
+    )  # fmt: skip
+    for comment in "123":
+        decide(execution, reviewer, comment=comment)
+        run_to_rest(execution.pk)
+    return execution
+
+
+def places(rows: list[dict[str, Any]]) -> list[tuple[int, str]]:
+    return [(int(row["execution_id"]), row["comment"]) for row in rows]
+
+
+def test_a_fork_begins_with_the_decisions_it_comes_from(
+    start: Start, reviewer: User, operator: User
+) -> None:
+    first = reviewed_thrice(start, reviewer)
+    child = fork(first, 0, operator)
+    assert places(decisions(reviewer, child)) == [(first.pk, "1")]
+    decide(child, reviewer, comment="child")
+    run_to_rest(child.pk)
+    grandchild = fork(child, 1, operator)
+    decide(grandchild, reviewer, comment="grandchild")
+    expected = [(first.pk, "1"), (child.pk, "child"), (grandchild.pk, "grandchild")]
+    assert places(decisions(reviewer, grandchild)) == expected
+    path = f"/api/v1/executions/{grandchild.pk}/decisions/?ordering=-seq"
+    assert places(api(reviewer).get(path).json()["results"]) == expected[::-1]
+    assert places(decisions(reviewer, first)) == [(first.pk, each) for each in "123"]
+    answer = mcp(operator, "get_execution", workflow_id=str(grandchild.pk))
+    told_by_mcp = [(int(row["workflow_id"]), row["comment"]) for row in answer["decisions"]]
+    assert told_by_mcp == expected
+
+
+def test_the_pages_of_a_fork_go_on_across_executions(
+    start: Start, reviewer: User, operator: User
+) -> None:
+    first = reviewed_thrice(start, reviewer)
+    child = fork(first, 1, operator)
+    decide(child, reviewer, comment="child")
+    link = f"/api/v1/executions/{child.pk}/decisions/?page_size=1"
+    found = []
+    while link:
+        page = api(reviewer).get(link).json()
+        found += places(page["results"])
+        link = page["next"]
+    assert found == [(first.pk, "1"), (first.pk, "2"), (child.pk, "child")]
+
+
+def test_a_pruned_checkpoint_takes_no_decision_along(
+    start: Start, reviewer: User, operator: User
+) -> None:
+    first = reviewed_thrice(start, reviewer)
+    child = fork(first, 0, operator)
+    first.checkpoints.all().delete()
+    assert places(decisions(reviewer, child)) == [(first.pk, "1")]
+
+
+def test_decisions_of_a_run_that_the_reader_may_not_see_are_left_out(
+    start: Start, reviewer: User, operator: User, make_user: MakeUser
+) -> None:
+    forker = make_user("forker", "operator")
+    first = reviewed_thrice(start, reviewer)
+    child = fork(first, 0, forker)
+    assert places(decisions(forker, child)) == [(first.pk, "1")]
+    forker.groups.set([group_of("integrator")])
+    assert api(forker).get(f"/api/v1/executions/{first.pk}/").status_code == 404
+    assert decisions(forker, child) == []
+    assert mcp(forker, "get_execution", workflow_id=str(child.pk))["decisions"] == []
+    decide(child, reviewer, comment="own")
+    assert places(decisions(forker, child)) == [(child.pk, "own")]
+
+
+def test_an_agent_of_a_fork_is_given_the_decisions_it_comes_from(
+    start: Start, reviewer: User, operator: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Curious()
+    monkeypatch.setitem(registry._agents, "curious", agent)
+    first = reviewed_thrice(start, reviewer, ail={"enabled": True, "agent": "curious"})
+    agent.seen.clear()
+    child = fork(first, 0, operator)
+    decide(child, reviewer, comment="child")
+    run_to_rest(child.pk)
+    people = [dict(row) for row in agent.seen[-1].decisions if row["type"] == "HIL"]
+    assert places(people) == [(first.pk, "1"), (child.pk, "child")]
 
 
 # --- agents ---------------------------------------------------------------------------------------

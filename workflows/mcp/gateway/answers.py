@@ -85,6 +85,7 @@ class Replanned(_Output):
 class Decision(_Output):
     """What a person (HIL) or an agent (AIL) decided."""
 
+    workflow_id: str = Field(description="The run it was made in: this one, or one it forks.")
     type: DecisionType
     decision: str = Field(
         description="APPROVE, REJECT, REQUEST_CHANGES, WITHDRAW, ABORT, CONTINUE or REPLAN."

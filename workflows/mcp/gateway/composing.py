@@ -93,7 +93,7 @@ def answer_of(
         else _upcoming(revision, execution.layer + 1, view),
         options=_options(acting, execution, status),
         approvals=[_approval(hold, max_chars, view) for hold in people],
-        decisions=_decisions(execution),
+        decisions=_decisions(acting, execution),
         answer_by=answer_by,
         replanned=changes,
         new_tasks=changes.added if changes else None,
@@ -278,9 +278,10 @@ def _approval(hold: Hold, max_chars: int, view: _View | None) -> Approval:
     )
 
 
-def _decisions(execution: Execution) -> list[Decision]:
-    newest = decisions_of(execution).order_by("-seq")[:_DECISIONS]
-    return [Decision.model_validate(decision_row(row)) for row in reversed(newest)]
+def _decisions(acting: Acting, execution: Execution) -> list[Decision]:
+    newest = decisions_of(execution, acting.user).order_by("-place")[:_DECISIONS]
+    rows = [decision_row(row) for row in reversed(newest)]
+    return [Decision(workflow_id=row["execution_id"], **row) for row in rows]
 
 
 def _replanned(
