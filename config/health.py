@@ -29,7 +29,8 @@ def readyz(request: HttpRequest) -> JsonResponse:
     """200 when every check is fine, else 503.
 
     {"status": "ready", "checks": {"postgres": {"ok": true, "ms": 1}, "redis": {…},
-     "sweeper": {"ok": true, "age_seconds": 1.5}, "queues": {"ok": true, "depth": {"default": 0}}}}
+     "sweeper": {"ok": true, "age_seconds": 1.5, "failing": 0},
+     "queues": {"ok": true, "depth": {"default": 0}}}}
     """
     checks = {"postgres": _timed(_postgres), "redis": _timed(_redis)}
     if checks["redis"]["ok"]:
@@ -81,6 +82,8 @@ def _sweeper() -> Check:
     return {
         "ok": age <= settings.HOLDPOINT["ready_sweeper_seconds"],
         "age_seconds": round(age, 1),
+        # No reason to take web processes out of the balance: /metrics names them.
+        "failing": len(heartbeat.failing("sweeper")),
     }
 
 

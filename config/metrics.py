@@ -117,6 +117,11 @@ class Everything:
         if age is not None:
             words = "Seconds since the sweeper's last round."
             yield GaugeMetricFamily("holdpoint_sweeper_age_seconds", words, value=age)
+        words = "Rounds in a row that a part of the sweep has failed."
+        failing = GaugeMetricFamily("holdpoint_sweeper_failing_rounds", words, labels=["part"])
+        for part, rounds in heartbeat.failing("sweeper").items():
+            failing.add_metric([part], rounds)
+        yield failing
         workers = heartbeat.reported("workers", fresh_seconds=30)
         yield GaugeMetricFamily("holdpoint_workers", "Live worker processes.", value=workers)
         sockets = heartbeat.reported("sockets")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import django_rq
 
 _KEPT_SECONDS = 3600
@@ -22,6 +24,26 @@ def age(name: str) -> float | None:
         return None
     seconds, micros = connection.time()
     return float(seconds + micros / 1e6 - float(found))
+
+
+def report_failing(name: str, parts: Mapping[str, int]) -> None:
+    """Say which parts of the process `name` fail, and for how many rounds in a row."""
+    connection = django_rq.get_connection("default")
+    key = f"holdpoint:failing:{name}"
+    with connection.pipeline() as pipeline:
+        pipeline.delete(key)
+        if parts:
+            for part, rounds in parts.items():
+                pipeline.hset(key, part, str(rounds))
+            pipeline.expire(key, _KEPT_SECONDS)
+        pipeline.execute()
+
+
+def failing(name: str) -> dict[str, int]:
+    """The failing parts of `name` with their rounds in a row, as it last reported them."""
+    connection = django_rq.get_connection("default")
+    rows = connection.hgetall(f"holdpoint:failing:{name}")
+    return {_text(part): int(rounds) for part, rounds in rows.items()}
 
 
 def report(name: str, process: str, number: int) -> None:

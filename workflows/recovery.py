@@ -7,11 +7,12 @@ latest after `sweep_seconds`.  All clocks are the database's.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.conf import settings
-from django.db import transaction
+from django.db import close_old_connections, transaction
 from django.db.models import DurationField, ExpressionWrapper, Min, QuerySet
 from django.db.models.functions import Now
 from django.utils.module_loading import import_string
@@ -39,7 +40,8 @@ class Sweep:
 def sweep() -> Sweep:
     """One round: work that was lost goes back on the queue, hooks (hold timers) run.
 
-    A hook that fails is logged and does not keep the others from running.
+    A hook that fails is logged, is named by `failing` until it succeeds, and does not keep the
+    others from running.
     """
     overdue = journal_time.take_overdue(patience=conf.sweep_seconds())
     if overdue:
@@ -159,9 +161,22 @@ def _escalate(hold_id: str) -> bool:
     return True
 
 
+def failing() -> dict[str, int]:
+    """Rounds in a row that each failing part of this process's sweep has failed, by its name."""
+    return dict(_failing)
+
+
+_failing: Counter[str] = Counter()
+
+
 def _run(path: str, hook: Callable[[], int]) -> int:
     try:
-        return hook()
+        done = hook()
     except Exception:
-        logger.exception("sweep hook %s failed", path)
+        _failing[path] += 1
+        logger.exception("sweep hook %s failed (%s rounds in a row)", path, _failing[path])
+        # A lost session would fail everything that follows in this round.
+        close_old_connections()
         return 0
+    _failing.pop(path, None)
+    return done

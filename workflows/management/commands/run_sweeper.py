@@ -16,8 +16,8 @@ from redis.exceptions import RedisError
 
 from workflows import background, conf, heap
 from workflows.catalogue import Follower
-from workflows.heartbeat import beat
-from workflows.recovery import seconds_to_next, sweep
+from workflows.heartbeat import beat, report_failing
+from workflows.recovery import failing, seconds_to_next, sweep
 from workflows.webhooks.sender import Sender
 
 logger = logging.getLogger(__name__)
@@ -76,6 +76,7 @@ def _round() -> float:
         close_old_connections()
         sweep()
         beat("sweeper")
+        report_failing("sweeper", failing())
         return seconds_to_next()
     except (Error, RedisError) as error:
         logger.warning("sweep failed, trying again: %s", error)
