@@ -202,6 +202,8 @@ class IdempotencyKey(models.Model):
                 fields=["user", "credential", "key", "route"], name="idempotency_key_once"
             ),
         ]
+        # The sweeper looks for old ones each round.
+        indexes = [models.Index(fields=["created_at"], name="idempotency_key_by_time")]
 
     def __str__(self) -> str:
         return self.key

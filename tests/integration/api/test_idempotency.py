@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
+from django.db.models.functions import Now
 from django.utils import timezone
 from rest_framework.test import APIClient
 
@@ -95,6 +97,15 @@ def test_after_a_day_the_key_is_new(bearer, catalogue) -> None:
     send(client, {"plan": plain_plan()}, key="key-2")
     assert idempotency.forget_old() == 1
     assert IdempotencyKey.objects.get().key == "key-2"
+
+
+@pytest.mark.django_db
+def test_an_index_finds_the_keys_that_are_old() -> None:
+    """The sweeper looks for them each round, however many answers a day has."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+    old = IdempotencyKey.objects.filter(created_at__lt=Now() - idempotency.KEPT)
+    assert "idempotency_key_by_time" in old.explain()
 
 
 # --- at once --------------------------------------------------------------------------------------

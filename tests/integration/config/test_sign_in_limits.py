@@ -187,6 +187,27 @@ def test_an_admin_unlocks(anna: User, client: Client) -> None:
     assert sign_in(password=PASSWORD, address="203.0.113.9").status_code == 302
 
 
+def test_old_attempts_are_looked_for_once_an_hour(
+    anna: User, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
+) -> None:
+    """The sweeper asks each round; no index helps to find them."""
+    monkeypatch.setattr(sign_in_limits, "_forget_at", 0.0)
+    moment = [1000.0]
+    monkeypatch.setattr("config.sign_in_limits.time.monotonic", lambda: moment[0])
+    sign_in()
+    sign_in(password=PASSWORD, address="192.0.2.9")
+    assert sign_in_limits.forget_old() == 0
+    AccessAttempt.objects.update(attempt_time=timezone.now() - timedelta(days=1))
+    AccessLog.objects.update(attempt_time=timezone.now() - timedelta(days=31))
+    moment[0] += 3599
+    with django_assert_num_queries(0):
+        assert sign_in_limits.forget_old() == 0
+    moment[0] += 2
+    assert sign_in_limits.forget_old() == 2
+    assert not AccessAttempt.objects.exists()
+    assert not AccessLog.objects.exists()
+
+
 def test_who_may_only_look_at_alerts_cannot_unlock(anna: User, client: Client) -> None:
     for _ in range(4):
         sign_in(address="203.0.113.9")
