@@ -108,6 +108,7 @@ class _Signatures:
     def __init__(self, keys: Collection[str], heads: Collection[str] | None) -> None:
         standalone = _standalone()
         self.signed = 0
+        self._standalone = standalone
         self._problems: list[str] = []
         self._numbers = [0, 0]
         try:
@@ -124,8 +125,8 @@ class _Signatures:
 
     def of_records(self, rows: Iterable[HumanReviewRecord]) -> Iterator[HumanReviewRecord]:
         for row in rows:
-            self._check_signature(row)
-            self._meet(0, f"record {row.pk}", row.canonical, row.hash, row.reviewed_at)
+            number = self._meet(0, f"record {row.pk}", row.canonical, row.hash, row.reviewed_at)
+            self._check_signature(row, number)
             yield row
 
     def of_receipts(self, rows: Iterable[ExecutionReceipt]) -> Iterator[ExecutionReceipt]:
@@ -135,13 +136,21 @@ class _Signatures:
 
     def end(self, now: datetime, max_age: timedelta) -> list[str]:
         if self._keys and self._numbers[0] and not self.signed:
-            self._problems.append("unsigned: no record is signed")
+            self._check_unsigned()
         if self._heads is not None:
             self._heads.end(tuple(self._numbers), now, max_age)
             self._problems += [f"heads: {each}" for each in self._heads.problems]
         return self._problems
 
-    def _check_signature(self, row: HumanReviewRecord) -> None:
+    def _check_unsigned(self) -> None:
+        """Where no record is signed, a signed head has to show that all are older than the key."""
+        nothing = f"unsigned: {self._standalone.NONE_SIGNED}"
+        if self._heads is None:
+            self._problems.append(f"{nothing}: {self._standalone.GIVE_HEADS}")
+        elif self._heads.fits[0] < self._numbers[0]:
+            self._problems.append(f"{nothing}, and the signed heads do not show it")
+
+    def _check_signature(self, row: HumanReviewRecord, number: int) -> None:
         if self._keys is None:
             return
         if row.signature:
@@ -151,8 +160,11 @@ class _Signatures:
         elif self.signed:
             message = f"unsigned: record {row.pk} is not signed, though records before it are"
             self._problems.append(message)
+        elif self._heads is not None and self._standalone.is_younger(number, self._heads):
+            message = f"unsigned: record {row.pk} is not signed, though a head from before it is"
+            self._problems.append(message)
 
-    def _meet(self, index: int, name: str, text: str, row_hash: str, at: datetime) -> None:
+    def _meet(self, index: int, name: str, text: str, row_hash: str, at: datetime) -> int:
         try:
             number = int(json.loads(text)["sequence"])
         except (ValueError, KeyError, TypeError):
@@ -160,6 +172,7 @@ class _Signatures:
         self._numbers[index] = number
         if self._heads is not None:
             self._heads.add(index, name, number, row_hash, at)
+        return number
 
 
 @lru_cache(maxsize=1)

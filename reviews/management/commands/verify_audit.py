@@ -66,6 +66,9 @@ class Command(BaseCommand):
         signed = "signatures were not checked: there is no key"
         if report.signed is not None:
             signed = f"{report.signed} of them are signed"
+            older = report.records - report.signed
+            if older:
+                signed += f", {older} are from before the key and covered by the chain"
         self.stdout.write(
             f"{report.records} records are whole; the head is {report.head}; {signed}\n"
             f"{report.receipts} receipts are whole, and what ran is what was approved;"

@@ -5,6 +5,8 @@
 
 `--key` is Holdpoint's public key: the text, or a file with one key per line (retired keys too).
 With it every signature is checked: of each record, of the file as a whole, and of the heads.
+Records from before the key have none; the chain ties them to the first signed record or head, so
+they are checked in a whole history and not in a part.
 `--heads` are heads that Holdpoint signed and that were kept elsewhere; they show what was cut off,
 rewritten or backdated later.  Checking signatures needs the package `cryptography`; the rest needs
 Python 3.9 and nothing else.
@@ -76,6 +78,12 @@ HEADER_FIELDS = {
     "kind", "filters", "rows", "receipts", "complete", "exported_at", "exported_by", "head",
     "receipts_head", "signed_from",
 }  # fmt: skip
+#: Where no record is signed, somebody may have taken the signatures away.
+NONE_SIGNED = "no record is signed, and nothing shows that all of them are from before the key"
+GIVE_HEADS = (
+    "give --heads with heads that were signed since there is a key; a head covers every record"
+    " before it by the chain"
+)
 #: A clock may be set back by so much without a record counting as backdated.
 CLOCK_STEP = timedelta(seconds=1)
 
@@ -217,6 +225,13 @@ class Heads:
         #: How many heads are younger than the history, once `end` has compared them.
         self.younger = 0
         self._passed: list[datetime | None] = [None, None]
+        #: The greatest numbers of a record and of a receipt that a head fits.
+        self.fits = [0, 0]
+
+    @property
+    def key_from(self) -> int | None:
+        """How many records there were at the first signed head: the key is at least as old."""
+        return self.heads[0]["numbers"][0] if self.heads else None
 
     def _look_back(self) -> None:
         """A chain only grows: no later head may name fewer records than an earlier one."""
@@ -256,6 +271,7 @@ class Heads:
                     " another"
                 )
                 break
+            self.fits[index] = number
             position += 1
 
     def end(self, counts: tuple[int, int], checked_at: datetime, max_age: timedelta) -> None:
@@ -275,6 +291,11 @@ class Heads:
                 f"the newest head is of {newest.isoformat()}, more than"
                 f" {max_age.total_seconds():.0f} s before the history: newer heads are missing"
             )
+
+
+def is_younger(sequence: int, heads: Heads) -> bool:
+    """Whether a record was made after the first signed head, and so after the key."""
+    return heads.key_from is not None and sequence > heads.key_from
 
 
 # --- chains ---------------------------------------------------------------------------------------
@@ -361,6 +382,8 @@ class History:
         self.records = Chain("record", is_part=self.is_part)
         self.receipts = Chain("receipt", is_part=self.is_part)
         self.masked = self.signed = self.unsigned = 0
+        #: The sequence of the first signed record of the file.
+        self.first_signed: int | None = None
         #: The sequence of the oldest signed record, as the header (which is signed) names it.
         self.signed_from: int | None = header.get("signed_from")
         #: Hash of each approval → (run, hold, task, phase, digest of what was decided).
@@ -395,20 +418,24 @@ class History:
         """Records from before there was a key have no signature; none may follow a signed one.
 
         A part may leave out the signed records before an unsigned one, so `signed_from` counts too.
+        A record that is younger than the first signed head is younger than the key.
         """
         if self.keys is None:
             return
         signature = row.get("signature") or ""
+        sequence: int = json.loads(row["canonical"])["sequence"]
         if signature:
             self.signed += 1
+            self.first_signed = self.first_signed or sequence
             if not self.keys.has_signed("record", row["hash"], signature):
                 yield "was not signed by a given key"
         else:
             self.unsigned += 1
-            sequence: int = json.loads(row["canonical"])["sequence"]
             is_late = self.signed_from is not None and sequence >= self.signed_from
             if self.signed or is_late:
                 yield "is not signed, though records before it are"
+            elif self.heads and is_younger(sequence, self.heads):
+                yield "is not signed, though a head from before it is"
 
     def _receipt_problems(self, row: dict[str, Any]) -> Iterator[str]:
         yield from chain_problems(row, RECEIPT_SIGNED, "executed_at", RECEIPT_FIELDS)
@@ -422,11 +449,10 @@ class History:
     def end(self, *, text_digest: str, trailer: dict[str, Any] | None, max_age: timedelta) -> None:
         """Compare with what the first and the last line say about the whole file."""
         header = self.header
+        self._check_unsigned()
         self.records.end(header["rows"], header["head"])
         self.receipts.end(header["receipts"], header["receipts_head"])
         self._check_trailer(text_digest, trailer)
-        if self.keys and self.records.count and not self.signed:
-            self.file_problems.append("no record is signed, and a key was given to check them by")
         if self.keys and self.is_part and self.unsigned and "signed_from" not in header:
             self.file_problems.append(
                 "the first line does not say from where on records are signed, and"
@@ -435,6 +461,18 @@ class History:
         if self.heads:
             counts = (self.records.sequence, self.receipts.sequence)
             self.heads.end(counts, _utc(header["exported_at"]), max_age)
+
+    def _check_unsigned(self) -> None:
+        """Where no record is signed, a signed head has to show that all are older than the key."""
+        if self.keys is None or not self.records.count or self.signed:
+            return
+        if self.is_part:
+            if self.signed_from is None:
+                self.file_problems.append(f"{NONE_SIGNED}: export the whole history")
+        elif self.heads is None:
+            self.file_problems.append(f"{NONE_SIGNED}: {GIVE_HEADS}")
+        elif self.heads.fits[0] < self.records.sequence:
+            self.file_problems.append(f"{NONE_SIGNED}, and the signed heads do not show it")
 
     def _check_trailer(self, text_digest: str, trailer: dict[str, Any] | None) -> None:
         if trailer is None:
@@ -482,6 +520,12 @@ def verify(
             f"This is {what}, so its chain alone does not show what was rewritten: give the public"
             " key with --key."
         )
+    if keys and history.is_part and history.unsigned and not (history.signed or history.problems):
+        raise CannotCheck(
+            f"The {history.records.count} records of this part are from before the key (records are"
+            f" signed from number {history.signed_from} on), and a part does not show the chain up"
+            " to there: export the whole history."
+        )
     return history
 
 
@@ -505,8 +549,14 @@ def guarantees(history: History) -> Iterator[str]:
         )
     if history.keys:
         yield f"{history.signed} records and the file itself are signed by a given key"
-        if history.unsigned:
+        if history.unsigned and history.is_part:
             yield f"NOT CHECKED: {history.unsigned} records from before there was a key"
+        elif history.unsigned:
+            since = f"record {history.first_signed}" if history.signed else "the first signed head"
+            yield (
+                f"{history.unsigned} records are from before the key: the chain shows that they are"
+                f" as they were when {since} was signed"
+            )
     else:
         yield "NOT CHECKED without --key: who wrote the records, and who wrote this file"
     if history.heads:

@@ -228,7 +228,9 @@ def test_a_backdated_record_is_named(
     assert (code, "was backdated" in found) == (1, True), found
 
 
-def forge_record(last: HumanReviewRecord, auditor: User, *, node: str) -> HumanReviewRecord:
+def forge_record(
+    last: HumanReviewRecord, auditor: User, *, node: str, sequence: int = 4
+) -> HumanReviewRecord:
     """The next record, in the auditor's name, with its event: unsigned, and not yet inserted."""
     execution = last.execution
     execution.refresh_from_db()
@@ -240,7 +242,7 @@ def forge_record(last: HumanReviewRecord, auditor: User, *, node: str) -> HumanR
             [execution.pk, version],
         )
     text = json.loads(last.canonical) | {
-        "sequence": 4,
+        "sequence": sequence,
         "actor": "auditor",
         "node": node,
         "reviewer": auditor.pk,
@@ -313,6 +315,91 @@ def test_records_from_before_the_key_are_no_problem_in_a_part(
     assert json.loads(part[0])["signed_from"] == 2
     code, found = check(part, tmp_path, "--key", signing.public_key())
     assert (code, "NOT CHECKED: 1 records from before" in found) == (0, True), found
+
+
+@pytest.fixture
+def unsigned(start: Start, reviewer: User, kept: Path, settings: Any) -> None:
+    """Two records from before there was a key."""
+    mine = settings.HOLDPOINT
+    settings.HOLDPOINT = {**mine, "audit_key": ""}
+    for name in "ab":
+        decided(start, reviewer, name)
+    settings.HOLDPOINT = mine
+
+
+@pytest.mark.usefixtures("unsigned")
+def test_records_from_before_the_key_are_covered_by_the_first_signed_head(
+    auditor: User, kept: Path, tmp_path: Path
+) -> None:
+    key = ("--key", signing.public_key())
+    code, found = check(exported(auditor), tmp_path, *key)
+    assert (code, "give --heads with heads that were signed since" in found) == (1, True), found
+    assert "give --heads with heads that were signed since" in product(None)
+    heads.ship(heads.sign_head())
+    assert product(kept) == ""
+    code, found = check(exported(auditor), tmp_path, *asked(kept))
+    assert code == 0, found
+    assert "2 records are from before the key" in found
+    assert "as they were when the first signed head was signed" in found
+    rewrite(_unsigned)
+    assert "was rewritten" in product(kept)
+    code, found = check(exported(auditor), tmp_path, *asked(kept))
+    assert (code, "was rewritten" in found) == (1, True), found
+
+
+@pytest.mark.usefixtures("unsigned")
+def test_a_head_that_the_history_does_not_reach_covers_nothing(
+    start: Start, reviewer: User, auditor: User, kept: Path, tmp_path: Path
+) -> None:
+    """The export is older than the first signed head, and no head has a hash to compare."""
+    lines = exported(auditor)
+    decided(start, reviewer, "c")
+    heads.ship(heads.sign_head())
+    code, found = check(lines, tmp_path, *asked(kept))
+    assert (code, "the signed heads do not show it" in found) == (1, True), found
+
+
+@pytest.mark.usefixtures("unsigned")
+def test_a_forged_record_after_the_first_signed_head_is_named(
+    auditor: User, kept: Path, tmp_path: Path
+) -> None:
+    """No record is signed yet, and a forger without the key slips one in."""
+    heads.ship(heads.sign_head())
+    last = HumanReviewRecord.objects.latest("id")
+    forged = forge_record(last, auditor, node=last.node_id, sequence=3)
+    forged.save(force_insert=True)
+    heads.ship(heads.sign_head())
+    said = f"record {forged.pk} is not signed, though a head from before it is"
+    assert said in product(kept)
+    code, found = check(exported(auditor), tmp_path, *asked(kept))
+    assert (code, said in found) == (1, True), found
+
+
+@pytest.mark.usefixtures("unsigned")
+def test_records_from_before_the_key_are_covered_by_the_first_signed_record(
+    start: Start, reviewer: User, auditor: User, tmp_path: Path
+) -> None:
+    decided(start, reviewer, "c")
+    told = io.StringIO()
+    call_command("verify_audit", stdout=told)
+    assert "1 of them are signed, 2 are from before the key" in told.getvalue()
+    key = ("--key", signing.public_key())
+    code, found = check(exported(auditor), tmp_path, *key)
+    assert (code, "as they were when record 3 was signed" in found) == (0, True), found
+    assert "NOT CHECKED: 2 records" not in found
+
+
+@pytest.mark.usefixtures("unsigned")
+def test_a_part_with_only_records_from_before_the_key_cannot_be_checked(
+    start: Start, reviewer: User, auditor: User, tmp_path: Path
+) -> None:
+    key = ("--key", signing.public_key())
+    code, found = check(exported(auditor, node="a"), tmp_path, *key)
+    assert (code, "no record is signed" in found) == (1, True), found
+    decided(start, reviewer, "c")
+    code, found = check(exported(auditor, node="a"), tmp_path, *key)
+    assert (code, "signed from number 3 on" in found) == (2, True), found
+    assert "export the whole history" in found
 
 
 def test_receipts_that_were_rewritten_or_cut_off_are_named_by_heads(
