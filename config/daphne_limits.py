@@ -1,4 +1,6 @@
-"""The limits of `config.bodies` in daphne, which stores a whole body before it calls us.
+"""What daphne accepts: the limits of `config.bodies`, and no root path from a client.
+
+daphne stores a whole body before it calls us.
 
 daphne has no setting for the size of a body, so its request class is replaced by one that looks at
 the headers first and counts what arrives.  A request that is refused is answered at once; the rest
@@ -33,7 +35,7 @@ class RequestLineChannel(HTTPChannel):
 
 
 class BoundedRequest(http_protocol.WebRequest):  # type: ignore[misc]
-    """daphne's request with a bounded body."""
+    """daphne's request with a bounded body, at the root path that the server was started with."""
 
     def __init__(self, channel: RequestLineChannel, *args: Any) -> None:
         # Twisted makes a request while it handles the request line.
@@ -45,6 +47,9 @@ class BoundedRequest(http_protocol.WebRequest):  # type: ignore[misc]
     def gotLength(self, length: int | None) -> None:
         """All headers are there; the body is not."""
         super().gotLength(length)
+        # daphne takes the root path from this header, of any client: addresses in answers would
+        # begin with it, and paths would mean others than those that limits are set for.
+        self.requestHeaders.removeHeader(b"Daphne-Root-Path")
         self.scope = self._scope()
         self.limit = body_limit(self.scope["path"])
         answer = refusal(self.scope)

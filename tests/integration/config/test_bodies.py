@@ -205,6 +205,34 @@ def test_a_client_that_waits_to_be_asked_is_not_asked(web: tuple[int, psutil.Pro
     assert "100 Continue" not in answer
 
 
+@pytest.mark.parametrize(
+    "root", ["/elsewhere", "//evil.example", "/log", "%2F%2Fevil.example", "/review", "é"]
+)
+def test_no_client_chooses_where_the_product_is_mounted(
+    web: tuple[int, psutil.Process], root: str
+) -> None:
+    """daphne takes the root path from a header of any client.
+
+    Addresses would begin with it, and `/review/login/` would be the sign-in page, with the limit of
+    a body that forms have.
+    """
+    with httpx.Client(base_url=f"http://127.0.0.1:{web[0]}") as client:
+        for path in (
+            "/",
+            "/login/",
+            "/admin/",
+            "/api/v1/executions",
+            "/review/login/",
+            "/nowhere/",
+        ):
+            plain = client.get(path)
+            answer = client.get(path, headers={b"dAPHNE-rOOT-pATH": root.encode()})
+            assert answer.status_code == plain.status_code, path
+            assert answer.headers.get("location") == plain.headers.get("location"), path
+            assert b"evil.example" not in answer.content
+            assert b"/elsewhere" not in answer.content
+
+
 def test_ordinary_requests_share_a_connection(web: tuple[int, psutil.Process]) -> None:
     with httpx.Client(base_url=f"http://127.0.0.1:{web[0]}") as client:
         assert client.get("/livez").status_code == 200
