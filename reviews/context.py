@@ -11,11 +11,11 @@ from workflows.redaction import text_masked
 from workflows.selectors import TaskView, messages_of, tasks_of
 
 from .conflicts import decided
-from .edits import inputs_schema, payload_schema, secret_rules, shown_payload
+from .edits import inputs_schema, payload_schemas, secret_rules, shown_payload
 from .masking import Masked, masked
 from .models import HumanReviewRecord
 from .reveals import hold_place, task_views
-from .rights import cannot_be_approved, four_eyes, group_names, right_of, ways_of
+from .rights import cannot_be_approved, four_eyes, group_names, right_of, ways_of_each
 from .selectors import pending_of
 from .services import HoldNotFound
 
@@ -76,20 +76,22 @@ def _holds(user: User, execution_id: int) -> list[Hold]:
     """Open holds, each with its `schema` and the user's `right`."""
     groups = group_names(user)
     holds = pending_of(user, execution_id)
+    shaped, lost = ways_of_each(user, holds), cannot_be_approved(holds)
+    schemas = payload_schemas(holds)
     for hold in holds:
         right = right_of(
             user,
             hold,
             groups=groups,
-            shaped=ways_of(user, hold),
+            shaped=shaped[hold.pk],
             four_eyes=four_eyes(hold.execution),
         )
-        hold.schema = payload_schema(hold)  # type: ignore[attr-defined]
+        hold.schema = schemas[hold.pk]  # type: ignore[attr-defined]
         view = shown_payload(hold, hold.schema)  # type: ignore[attr-defined]
         hold.payload = view.value
         hold.masked = masks_of(view, hold_place(hold))  # type: ignore[attr-defined]
         hold.right = asdict(right)  # type: ignore[attr-defined]
-        hold.cannot_be_approved = cannot_be_approved(hold)  # type: ignore[attr-defined]
+        hold.cannot_be_approved = hold.pk in lost  # type: ignore[attr-defined]
     return holds
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,18 +84,31 @@ def payload_schema(hold: Hold) -> Any:
 
     `hold.execution` is loaded.  Two queries at most.
     """
-    task = task_spec(hold.execution, hold.task_id) if hold.task_id else None
-    if hold.reason != HoldReason.NODE_REVIEW:
-        return None
-    known: StoredCode | ToolRecord | None = None
-    if isinstance(task, ToolTask):
-        known = tool_schemas([task.tool]).get(task.tool)
-    elif isinstance(task, CapabilityTask):
-        known = capabilities.load([task.capability]).get(task.capability)
-    if known is None:
-        return None
-    before = hold.phase == TriggerPhase.BEFORE_EXECUTION
-    return known.input_schema if before else known.output_schema
+    return payload_schemas([hold])[hold.pk]
+
+
+def payload_schemas(holds: Sequence[Hold]) -> dict[str, Any]:
+    """The same for several holds, by their ids; as many queries for one run as for one hold."""
+    tasks = {
+        hold.pk: (hold, task_spec(hold.execution, hold.task_id))
+        for hold in holds
+        if hold.task_id and hold.reason == HoldReason.NODE_REVIEW
+    }
+    tools = [task.tool for _, task in tasks.values() if isinstance(task, ToolTask)]
+    codes = [task.capability for _, task in tasks.values() if isinstance(task, CapabilityTask)]
+    known_tools = tool_schemas(tools) if tools else {}
+    known_codes = capabilities.load(codes)
+    found: dict[str, Any] = dict.fromkeys(hold.pk for hold in holds)
+    for hold, task in tasks.values():
+        known: StoredCode | ToolRecord | None = None
+        if isinstance(task, ToolTask):
+            known = known_tools.get(task.tool)
+        elif isinstance(task, CapabilityTask):
+            known = known_codes.get(task.capability)
+        if known is not None:
+            before = hold.phase == TriggerPhase.BEFORE_EXECUTION
+            found[hold.pk] = known.input_schema if before else known.output_schema
+    return found
 
 
 def schema_of(target: str, phase: str) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from django.contrib.auth import get_user_model
-from django.db.models import Exists, OuterRef
+from django.db.models import Count, Exists, OuterRef, Q
 
 from workflows import access, deny_list, grants
 from workflows.engine.permissions import NAMED
@@ -178,27 +178,67 @@ def shapers_of_each(holds: Iterable[Hold]) -> dict[str, frozenset[str]]:
     }
 
 
-def cannot_be_approved(hold: Hold) -> bool:
-    """Whether too few people are left who may approve an open hold of people.
+def cannot_be_approved(holds: Iterable[Hold]) -> frozenset[str]:
+    """Ids of the open holds of people that too few people are left to approve; two queries.
 
-    They are active members of its groups who have not approved it yet and, with four eyes, did not
-    shape what it asks about; `hold.execution` is loaded.
+    They are active members of a hold's groups who have not approved it yet and, with four eyes, did
+    not shape what it asks about; `execution` of each is loaded.
     """
-    if hold.status != Hold.Status.OPEN or hold.decider != "human":
-        return False
-    gone = set(hold.approvals)
-    if four_eyes(hold.execution):
-        gone |= shapers_of(hold)
-    through = deciding_groups(hold.groups, hold.groups)
-    people = get_user_model().objects.filter(is_active=True, groups__name__in=through)
-    left = people.exclude(groups__name=access.AUDITOR).exclude(username__in=gone).distinct()
-    return left.count() < hold.quorum - len(hold.approvals)
+    asked = [each for each in holds if each.status == Hold.Status.OPEN and each.decider == "human"]
+    if not asked:
+        return frozenset()
+    shapers = shapers_of_each(asked)
+    needs = {}
+    for hold in asked:
+        gone = frozenset(hold.approvals)
+        if four_eyes(hold.execution):
+            gone |= shapers[hold.pk]
+        needs[hold.pk] = (deciding_groups(hold.groups, hold.groups), gone)
+    left = _people_left(set(needs.values()))
+    return frozenset(
+        hold.pk for hold in asked if left[needs[hold.pk]] < hold.quorum - len(hold.approvals)
+    )
+
+
+Need = tuple[frozenset[str], frozenset[str]]
+
+
+def _people_left(needs: Collection[Need]) -> dict[Need, int]:
+    """How many active people of these groups, without these names, may decide; one query."""
+    numbered = {f"need_{number}": need for number, need in enumerate(needs)}
+    every = frozenset[str]().union(*(groups for groups, _ in needs))
+    people = get_user_model().objects.filter(is_active=True, groups__name__in=every)
+    counts = people.exclude(groups__name=access.AUDITOR).aggregate(
+        **{
+            key: Count(
+                "pk", filter=Q(groups__name__in=groups) & ~Q(username__in=gone), distinct=True
+            )
+            for key, (groups, gone) in numbered.items()
+        }
+    )
+    return {need: counts[key] for key, need in numbered.items()}
 
 
 def ways_of(user: User, hold: Hold) -> frozenset[str]:
     """The ways in which the user shaped what a hold asks about."""
-    rows = Shaper.objects.filter(execution_id=hold.execution_id, since__lt=hold.opened_seq)
-    return frozenset(rows.filter(name=user.get_username()).values_list("way", flat=True))
+    return ways_of_each(user, [hold])[hold.pk]
+
+
+def ways_of_each(user: User, holds: Iterable[Hold]) -> dict[str, frozenset[str]]:
+    """The same for several holds, by their ids, in one query."""
+    asked = list(holds)
+    found = defaultdict(list)
+    rows = Shaper.objects.filter(
+        execution_id__in={each.execution_id for each in asked}, name=user.get_username()
+    )
+    for execution_id, way, since in rows.values_list("execution_id", "way", "since"):
+        found[execution_id].append((way, since))
+    return {
+        hold.pk: frozenset(
+            way for way, since in found[hold.execution_id] if since < hold.opened_seq
+        )
+        for hold in asked
+    }
 
 
 def shaped_by(user: User, *, execution: str, opened_seq: str) -> Exists:

@@ -78,7 +78,7 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
         if execution.finished_at
         else "",
         "error": _error(execution),
-        "holds": tuple(_hold(hold, execution) for hold in open_holds(execution).defer("payload")),
+        "holds": _holds(execution),
         "overrides": overrides_context(execution),
         "ahead": ahead,
         "picture": _picture(execution, tasks, ahead),
@@ -106,15 +106,22 @@ def _error(execution: Execution) -> str:
     return text_masked(execution.error) if execution.status == ExecutionStatus.FAILED else ""
 
 
-def _hold(hold: Hold, execution: Execution) -> dict[str, Any]:
-    hold.execution = execution
+def _holds(execution: Execution) -> tuple[dict[str, Any], ...]:
+    holds = list(open_holds(execution).defer("payload"))
+    for hold in holds:
+        hold.execution = execution
+    lost = cannot_be_approved(holds)
+    return tuple(_hold(hold, is_lost=hold.pk in lost) for hold in holds)
+
+
+def _hold(hold: Hold, *, is_lost: bool) -> dict[str, Any]:
     human = hold.decider == "human"
     who = words.group_words(hold.groups) if human else _("an agent")
     return {
         "sentence": _("%(name)s waits for %(who)s")
         % {"name": hold.task_id or hold.target, "who": who},
         "why": in_language(hold.why),
-        "cannot_be_approved": cannot_be_approved(hold),
+        "cannot_be_approved": is_lost,
         "deadline": hold.expires_at,
         "url": reverse("reviews:decision", args=(hold.execution_id, hold.id)) if human else "",
         "action": _("Review"),

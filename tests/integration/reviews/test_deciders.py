@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from tests.catalogue import stock_catalogue
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.roles import group_of
 from workflows.definitions import save_workflow
 from workflows.models import Execution
 from workflows.services import InvalidRequest, parse_command, start_execution, submit_command
@@ -144,3 +147,42 @@ def test_the_starter_does_not_count(start: Start, operator: User, reviewer: User
     execution = start(echo("a", phase=BEFORE), actor=reviewer)
     assert only_hold(execution).groups == ["reviewer"]
     assert shown(operator, execution) == (True, True)
+
+
+def test_each_hold_of_a_layer_counts_its_own_people(
+    start: Start, operator: User, make_user: MakeUser, reviewer: User
+) -> None:
+    """One statement counts for all of them."""
+    make_user("lawyer", "legal")
+    make_user("both", "legal", "reviewer")
+    group_of("nobody")
+    execution = start(
+        echo("empty", phase=BEFORE, groups=["nobody"]),
+        echo("three", phase=BEFORE, groups=["legal", "reviewer"], quorum=3),
+        echo("four", phase=BEFORE, groups=["legal", "reviewer"], quorum=4),
+        echo("two", phase=BEFORE, groups=["legal"], quorum=2),
+    )
+    client = APIClient()
+    client.force_authenticate(operator)
+    holds = client.get(f"/api/v1/reviews/pending/{execution.pk}/").json()["holds"]
+    assert {each["node_id"]: each["cannot_be_approved"] for each in holds} == {
+        "empty": True,
+        "three": False,
+        "four": True,
+        "two": False,
+    }
+
+
+@pytest.mark.parametrize("url", ["/api/v1/reviews/pending/{}/", "/runs/{}/"])
+def test_more_holds_cost_no_more_statements(start: Start, reviewer: User, url: str) -> None:
+    client = APIClient() if "api" in url else Client()
+    client.force_login(reviewer)
+
+    def statements(count: int) -> int:
+        execution = start(*(echo(f"t{number}", phase=BEFORE) for number in range(count)))
+        client.get(url.format(execution.pk))  # caches of this process
+        with CaptureQueriesContext(connection) as seen:
+            assert client.get(url.format(execution.pk)).status_code == 200
+        return len(seen)
+
+    assert statements(1) == statements(12)
