@@ -224,6 +224,8 @@ _ABORTED: Final = (
     N_("layer approval was rejected"),
     N_("%(task)s was rejected"),
 )
+#: What to know about the groups of a workflow or run (workflows.services).
+_GROUPS: Final = (N_("The group %(name)s has no active member who may decide."),)
 #: What speaks for a tool in a plan (graphrag.ranking).
 _REASONS: Final = (
     N_("matches %(words)s"),
@@ -243,5 +245,6 @@ TOLD: Final[tuple[str, ...]] = (
     *_DROPPED,
     *_GIVEN_UP,
     *_ABORTED,
+    *_GROUPS,
     *_REASONS,
 )

@@ -14,7 +14,7 @@ from .engine.structure import Problem
 from .models import Workflow
 from .planning import suggest
 from .schemas import schema_problem
-from .services import InvalidRequest, check_groups, check_plan, check_policy
+from .services import InvalidRequest, check_groups, check_plan, check_policy, group_warnings
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -115,6 +115,18 @@ def save_workflow(
         taken = Problem("name", "unique", f"there is a workflow {row.name!r} already")
         raise InvalidRequest((taken,)) from error
     return row
+
+
+def workflow_warnings(workflow: Workflow) -> list[str]:
+    """Name the groups of a workflow without an active member who may decide.
+
+    What cannot be run any more (a tool of its plan is gone) is left to the start, which refuses it.
+    """
+    try:
+        plan, policy = check_plan(workflow.plan), check_policy(workflow.policy)
+    except InvalidRequest:
+        return []
+    return group_warnings(plan=plan, policy=policy)
 
 
 def delete_workflow(*, workflow: Workflow) -> None:

@@ -132,76 +132,85 @@ def start_execution(
     return execution
 
 
+@dataclass(frozen=True, slots=True)
+class _GroupList:
+    """Groups that a plan or policy names at `path`.
+
+    A hold has to name some; a step of an escalation may name people to tell instead.
+    """
+
+    path: str
+    names: tuple[str, ...]
+    may_be_empty: bool = False
+
+    def problems(self, known: Collection[str]) -> Iterator[Problem]:
+        for index, name in enumerate(self.names):
+            if name not in known:
+                message = f"there is no group {name!r}"
+                yield Problem(f"{self.path}[{index}]", "unknown_group", message)
+        if not self.names and not self.may_be_empty:
+            yield Problem(self.path, "no_deciding_group", "name at least one group that decides")
+        elif self.names and access.ONLOOKERS.issuperset(self.names):
+            message = f"{' and '.join(sorted(set(self.names)))} decide nothing"
+            yield Problem(self.path, "no_deciding_group", message)
+
+
 def check_groups(*, plan: Plan | None = None, policy: Policy | None = None) -> None:
     """Raise InvalidRequest for groups that do not exist, or none of which ever decides a hold."""
-    tasks = plan.tasks if plan else ()
-    named = [
-        each for at, task in enumerate(tasks) for each in _groups_of_task(task, f"plan.tasks[{at}]")
-    ]
-    _check_named([*named, *(_groups_of_policy(policy) if policy else ())])
+    _check_lists(_group_lists(plan, policy))
 
 
-def _check_named(named: Iterable[tuple[str, str]]) -> None:
-    asked = list(named)
-    found = Group.objects.filter(name__in={name for _, name in asked})
+def group_warnings(*, plan: Plan | None = None, policy: Policy | None = None) -> list[str]:
+    """Name the groups of a plan or policy without an active member who may decide."""
+    named = {name for each in _group_lists(plan, policy) for name in each.names}
+    people = get_user_model().objects.filter(is_active=True).exclude(groups__name=access.AUDITOR)
+    deciding = Group.objects.filter(name__in=named - access.ONLOOKERS, user__in=people)
+    empty = sorted(named.difference(deciding.values_list("name", flat=True)))
+    return [f"The group {name!r} has no active member who may decide." for name in empty]
+
+
+def run_warnings(execution: Execution) -> list[str]:
+    """Name the groups that a run may ask and that have no active member who may decide."""
+    plan = journal.load_revision(execution.pk, execution.revision).plan
+    return group_warnings(plan=plan, policy=Policy.model_validate(execution.policy))
+
+
+def _check_lists(lists: Iterable[_GroupList]) -> None:
+    asked = list(lists)
+    found = Group.objects.filter(name__in={name for each in asked for name in each.names})
     known = {*access.ROLES, *found.values_list("name", flat=True)}
-    problems = tuple(
-        Problem(path, "unknown_group", f"there is no group {name!r}")
-        for path, name in asked
-        if name not in known
-    )
-    problems += tuple(
-        Problem(path, "no_deciding_group", f"{' and '.join(sorted(names))} decide nothing")
-        for path, names in _deciders(asked).items()
-        if names <= access.ONLOOKERS
-    )
+    problems = tuple(problem for each in asked for problem in each.problems(known))
     if problems:
         raise InvalidRequest(problems)
 
 
-def _deciders(named: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
-    """Paths of lists of groups with their names, without escalations, which only add groups."""
-    found: dict[str, set[str]] = {}
-    for path, name in named:
-        where = path.rpartition("[")[0]
-        if ".escalation[" not in where:
-            found.setdefault(where, set()).add(name)
-    return found
+def _group_lists(plan: Plan | None, policy: Policy | None) -> list[_GroupList]:
+    tasks = plan.tasks if plan else ()
+    lists = [
+        each for at, task in enumerate(tasks) for each in _lists_of_task(task, f"plan.tasks[{at}]")
+    ]
+    return [*lists, *(_lists_of_policy(policy) if policy else ())]
 
 
-def _groups_of_task(task: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Paths and names of the groups that a task's review asks."""
+def _lists_of_task(task: Any, path: str) -> Iterator[_GroupList]:
+    """The groups that a task's holds ask: a review that is switched off names those of grants."""
     review = task.human_review
-    if review is not None and review.enabled:
-        yield from _groups_in(f"{path}.human_review", review.groups, review.escalation or ())
+    if review is not None:
+        yield _GroupList(f"{path}.human_review.groups", review.groups)
+        yield from _lists_of_steps(f"{path}.human_review", review.escalation or ())
 
 
-def _groups_of_policy(policy: Policy) -> Iterator[tuple[str, str]]:
+def _lists_of_policy(policy: Policy) -> Iterator[_GroupList]:
     for path, section in (("hil", policy.hil), ("replan_review", policy.replan_review)):
         if section.enabled:
-            yield from _groups_in(f"policy.{path}", section.groups, section.escalation or ())
-    yield from _groups_in("policy", (), policy.escalation)
+            yield _GroupList(f"policy.{path}.groups", section.groups)
+            yield from _lists_of_steps(f"policy.{path}", section.escalation or ())
+    yield from _lists_of_steps("policy", policy.escalation)
 
 
-def _groups_in(
-    path: str, groups: Iterable[str], steps: Iterable[EscalationStep]
-) -> Iterator[tuple[str, str]]:
-    for index, name in enumerate(groups):
-        yield f"{path}.groups[{index}]", name
+def _lists_of_steps(path: str, steps: Iterable[EscalationStep]) -> Iterator[_GroupList]:
     for number, step in enumerate(steps):
-        for index, name in enumerate(step.groups):
-            yield f"{path}.escalation[{number}].groups[{index}]", name
-
-
-def group_warnings(execution: Execution) -> list[str]:
-    """What to know about the groups that a run may ask: those without an active member."""
-    plan = journal.load_revision(execution.pk, execution.revision).plan
-    asked = [each for task in plan.tasks for each in _groups_of_task(task, "")]
-    asked += _groups_of_policy(Policy.model_validate(execution.policy))
-    named = {name for _, name in asked}
-    filled = Group.objects.filter(name__in=named, user__is_active=True)
-    empty = sorted(named.difference(filled.values_list("name", flat=True)))
-    return [f"the group {name!r} has no active member, so nobody in it decides" for name in empty]
+        yield _GroupList(f"{path}.escalation[{number}].groups", step.groups, may_be_empty=True)
 
 
 def _name(actor: User | None) -> str:
@@ -458,7 +467,7 @@ def _checked(execution_id: int, command: Any, actor: str) -> Any:
             problems = _chosen_above([("task", task)], _roles_of_name(actor))
             if problems:
                 raise InvalidRequest(problems)
-            _check_named(_groups_of_task(task, "task"))
+            _check_lists(_lists_of_task(task, "task"))
             return command.model_copy(update={"task": task})
         if isinstance(command, ModifyArgs):
             _check_arguments(execution_id, command)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
@@ -14,6 +15,7 @@ from reviews import selectors
 from reviews.notices import inbox
 from reviews.pages.notices import bell_words
 from reviews.rights import group_names
+from reviews.sentences import in_language
 from reviews.services import HoldNotFound, visible_hold
 from workflows.access import knowing_groups, visible_to
 from workflows.models import Execution, Hold
@@ -39,6 +41,12 @@ def person(request: HttpRequest) -> User:
     """
     user = cast("User", request.user)
     return cast("User", knowing_groups(user)) if request.method in ("GET", "HEAD") else user
+
+
+def warn(request: HttpRequest, warnings: Iterable[str]) -> None:
+    """Show warnings of a use case on the next page."""
+    for each in warnings:
+        messages.warning(request, in_language(each))
 
 
 def is_htmx(request: HttpRequest) -> bool:

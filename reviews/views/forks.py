@@ -20,9 +20,9 @@ from reviews.pages.fork import Draft, fork_context, unchanged
 from workflows.access import may_operate
 from workflows.models import Checkpoint, Execution
 from workflows.schemas import FieldError, FormValue
-from workflows.services import InvalidRequest, fork_execution
+from workflows.services import InvalidRequest, fork_execution, run_warnings
 
-from .common import SeeOther, page, person, visible_execution
+from .common import SeeOther, page, person, visible_execution, warn
 
 
 class ForkView(LoginRequiredMixin, View):
@@ -57,6 +57,7 @@ class ForkView(LoginRequiredMixin, View):
                     for each in invalid.problems
                 )
             else:
+                warn(request, run_warnings(fork))
                 return SeeOther(reverse("reviews:run", args=(fork.pk,)))
         draft = Draft(
             inputs=inputs.value,

@@ -18,13 +18,20 @@ from reviews import plan_drafts as drafts
 from reviews.pages.planner import may_save, planner_context
 from reviews.plan_drafts import Draft
 from workflows.access import may_start
-from workflows.definitions import save_workflow
+from workflows.definitions import save_workflow, workflow_warnings
 from workflows.engine.structure import Problem
 from workflows.models import Workflow
 from workflows.numbers import natural
-from workflows.services import InvalidRequest, check_plan, check_policy, start_execution
+from workflows.services import (
+    InvalidRequest,
+    check_groups,
+    check_plan,
+    check_policy,
+    run_warnings,
+    start_execution,
+)
 
-from .common import SeeOther, page, person
+from .common import SeeOther, page, person, warn
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -74,6 +81,7 @@ class PlannerView(LoginRequiredMixin, View):
             except InvalidRequest as invalid:
                 problems = list(invalid.problems)
             else:
+                warn(request, run_warnings(execution))
                 return SeeOther(reverse("reviews:run", args=(execution.pk,)))
         return self._show(request, replace(draft, problems=tuple(problems)), status=422)
 
@@ -86,6 +94,7 @@ class PlannerView(LoginRequiredMixin, View):
             except InvalidRequest as invalid:
                 draft = replace(draft, problems=invalid.problems)
             else:
+                warn(request, workflow_warnings(workflow))
                 return SeeOther(reverse("reviews:workflow", args=(workflow.pk,)))
         return self._show(request, draft, status=422)
 
@@ -127,8 +136,8 @@ def _faults(draft: Draft, user: User) -> tuple[Problem, ...]:
     found: list[Problem] = []
     if draft.tasks:
         checks: tuple[Callable[[], object], ...] = (
-            lambda: check_plan(draft.plan, chosen_by=user),
-            lambda: check_policy(draft.policy),
+            lambda: check_groups(plan=check_plan(draft.plan, chosen_by=user)),
+            lambda: check_groups(policy=check_policy(draft.policy)),
         )
         for check in checks:
             try:

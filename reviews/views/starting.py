@@ -28,11 +28,12 @@ from workflows.schemas import FieldError
 from workflows.services import (
     InvalidRequest,
     restart_speculation,
+    run_warnings,
     start_execution,
     submit_command,
 )
 
-from .common import SeeOther, page, person, visible_execution
+from .common import SeeOther, page, person, visible_execution, warn
 
 
 def _run_url(execution: Execution) -> str:
@@ -54,6 +55,7 @@ def start_demo(request: HttpRequest) -> HttpResponse:
     except (NoRepository, InvalidRequest, Workflow.DoesNotExist) as error:
         messages.error(request, _("The demo run was not started: %(error)s") % {"error": error})
         return SeeOther(reverse("reviews:runs"))
+    warn(request, run_warnings(execution))
     return SeeOther(_run_url(execution))
 
 
@@ -75,6 +77,7 @@ def start(request: HttpRequest, workflow_id: int) -> HttpResponse:
                 for each in invalid.problems
             )
         else:
+            warn(request, run_warnings(execution))
             return SeeOther(_run_url(execution))
     context = {
         "workflow": workflow_context(person(request), workflow),

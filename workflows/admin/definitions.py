@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.http import HttpRequest
 
-from workflows.definitions import definition_problems, save_workflow
+from workflows.definitions import definition_problems, save_workflow, workflow_warnings
 from workflows.models import Workflow
 
 from .json_fields import BoundedJSONField, JSONEditor
@@ -101,3 +101,5 @@ class WorkflowAdmin(Base):
         saved = save_workflow(actor=user, fields=fields, workflow=obj if change else None)
         obj.pk = saved.pk
         obj.refresh_from_db()
+        for warning in workflow_warnings(obj):
+            self.message_user(request, warning, messages.WARNING)

@@ -66,6 +66,18 @@ class WorkflowSerializer(WorkflowRowSerializer):
         read_only_fields = fields
 
 
+class SavedWorkflowSerializer(WorkflowSerializer):
+    """A workflow that was just saved; `warnings`, if any, name groups in which nobody may
+    decide.
+    """
+
+    warnings = serializers.ListField(child=serializers.CharField(), required=False)
+
+    class Meta(WorkflowSerializer.Meta):
+        fields = (*WorkflowSerializer.Meta.fields, "warnings")  # type: ignore[assignment]
+        read_only_fields = fields  # type: ignore[assignment]
+
+
 class DefinitionSerializer(Strict):
     """A workflow as an admin writes it.  PUT replaces the whole of it."""
 
@@ -106,6 +118,14 @@ def _shown(workflow: Workflow) -> Response:
     return Response(WorkflowSerializer(workflow).data, headers=headers)
 
 
+def _saved(workflow: Workflow) -> dict[str, Any]:
+    """The answer to a change, with what to know about the workflow's groups."""
+    body = dict(WorkflowSerializer(workflow).data)
+    if warnings := definitions.workflow_warnings(workflow):
+        body["warnings"] = warnings
+    return body
+
+
 class WorkflowsView(ListAPIView[Workflow]):
     """The workflows there are, and adding one."""
 
@@ -138,7 +158,7 @@ class WorkflowsView(ListAPIView[Workflow]):
         parameters=[IDEMPOTENCY_KEY],
         request=DefinitionSerializer,
         examples=examples.WORKFLOW,
-        responses={201: WorkflowSerializer, **problems(403, *BODY)},
+        responses={201: SavedWorkflowSerializer, **problems(403, *BODY)},
     )
     def post(self, request: Request) -> Response:
         return once(request, lambda: self._create(request))
@@ -147,7 +167,7 @@ class WorkflowsView(ListAPIView[Workflow]):
         unlimited = access.limit_of(caller(request)) is None
         require(unlimited, "This token is for certain workflows alone.")
         workflow = definitions.save_workflow(actor=caller(request), fields=_fields(request))
-        text = json_text(WorkflowSerializer(workflow).data)
+        text = json_text(_saved(workflow))
         location = reverse("workflow", kwargs={"name": workflow.name})
         return Answer(status=201, text=text, location=location)
 
@@ -174,7 +194,7 @@ class WorkflowView(APIView):
         summary="Replace a workflow",
         parameters=[_NAME, IF_MATCH, ETAG],
         request=DefinitionSerializer,
-        responses={200: WorkflowSerializer, **problems(403, 404, 412, *BODY)},
+        responses={200: SavedWorkflowSerializer, **problems(403, 404, 412, *BODY)},
     )
     def put(self, request: Request, name: str) -> Response:
         return self._changed(request, name, partial=False)
@@ -184,7 +204,7 @@ class WorkflowView(APIView):
         summary="Change some fields of a workflow",
         parameters=[_NAME, IF_MATCH, ETAG],
         request=DefinitionSerializer,
-        responses={200: WorkflowSerializer, **problems(403, 404, 412, *BODY)},
+        responses={200: SavedWorkflowSerializer, **problems(403, 404, 412, *BODY)},
     )
     def patch(self, request: Request, name: str) -> Response:
         return self._changed(request, name, partial=True)
@@ -199,7 +219,7 @@ class WorkflowView(APIView):
             saved = definitions.save_workflow(
                 actor=caller(request), fields=fields, workflow=workflow
             )
-        return _shown(saved)
+        return Response(_saved(saved), headers={"ETag": workflow_etag(saved)})
 
     @extend_schema(
         operation_id="workflows_delete",

@@ -115,7 +115,7 @@ def _revealed(request: Request, execution: Execution) -> Response:
 def _answer(request: Request, started: Execution) -> Answer:
     execution = visible_execution(request, str(started.pk))
     body = body_of(execution)
-    if warnings := services.group_warnings(execution):
+    if warnings := services.run_warnings(execution):
         body["warnings"] = warnings
     text = json_text(body)
     location = reverse("execution", kwargs={"execution_id": str(execution.pk)})

@@ -300,7 +300,9 @@ class ExecutionSerializer(ExecutionRowSerializer):
 
 
 class StartedSerializer(ExecutionSerializer):
-    """An execution that was just started; `warnings`, if any, name groups that nobody is in."""
+    """An execution that was just started; `warnings`, if any, name groups in which nobody may
+    decide.
+    """
 
     warnings = serializers.ListField(child=serializers.CharField(), required=False)
 

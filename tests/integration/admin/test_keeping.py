@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.urls import reverse
+from django.utils.html import escape
 
 from graphrag.models import Tool
 from tests.integration.api.conftest import plain_plan, reviewed_plan
@@ -98,6 +99,18 @@ def test_what_is_wrong_stands_at_its_field(staff, workflow, field, value, words)
     assert set(found) == {field}
     assert words.lower() in found[field][0].lower()
     assert Workflow.objects.count() == 1
+
+
+def test_groups_in_which_nobody_may_decide_are_named(staff, workflow) -> None:
+    client = staff("admin")
+    Group.objects.get_or_create(name="legal")
+    sent = form(plan=reviewed_plan(group="legal"))
+    page = client.post(ADD, sent, follow=True).content.decode()
+    assert escape("The group 'legal' has no active member who may decide.") in page
+    made = Workflow.objects.get(name="notes")
+    wrong = form(plan=reviewed_plan(group="typo"), seen=made.updated_at.isoformat())
+    (told,) = errors(client.post(change(made), wrong))["plan"]
+    assert told == "tasks[0].human_review.groups[0]: there is no group 'typo'"
 
 
 def test_nobody_undoes_what_another_one_saved(staff, workflow) -> None:

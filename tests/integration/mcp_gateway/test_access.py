@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.contrib.auth.models import Group
 
 from reviews.models import HumanReviewRecord
 from tests.integration.api.people import ROLES
@@ -190,3 +191,22 @@ def test_an_agent_loosens_nothing(
     execution = Execution.objects.get(pk=started.structured_content["workflow_id"])
     (override,) = execution.policy_overrides
     assert (override["field"], override["by"]) == (path.removeprefix("policy."), "operator")
+
+
+def test_groups_that_nobody_decides_for_are_refused_or_named(
+    call: Call, people: dict[str, User]
+) -> None:
+    Group.objects.get_or_create(name="legal")
+    wrong = (("typo", "groups[0]", "unknown_group"), ("auditor", "groups", "no_deciding_group"))
+    for name, where, code in wrong:
+        plan = reviewed(groups=[name])
+        told = refused(call("operator", "execute", plan=plan, config={"wait_seconds": 0}))
+        path = f"plan.tasks[0].human_review.{where}"
+        assert [(each["path"], each["code"]) for each in told["errors"]] == [(path, code)]
+    plan = reviewed(groups=["legal", "reviewer"])
+    arguments = {"plan": plan, "config": {"wait_seconds": 0}, "idempotency_key": "k"}
+    for _ in range(2):
+        content = call("operator", "execute", **arguments).structured_content
+        assert content["warnings"] == ["The group 'legal' has no active member who may decide."]
+    looked = call("operator", "get_execution", workflow_id=content["workflow_id"])
+    assert looked.structured_content["warnings"] == []

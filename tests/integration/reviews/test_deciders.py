@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils.html import escape
 from rest_framework.test import APIClient
 
 from tests.catalogue import stock_catalogue
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.roles import group_of
 from workflows.definitions import save_workflow
-from workflows.models import Execution
+from workflows.models import Execution, Workflow
 from workflows.services import InvalidRequest, parse_command, start_execution, submit_command
 
 if TYPE_CHECKING:
@@ -58,6 +61,15 @@ ONLOOKERS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({}, {"hil": {"enabled": True, "groups": ["auditor", "integrator"]}}, "policy.hil.groups"),
     ({}, {"replan_review": {"enabled": True, "groups": ["auditor"]}},
      "policy.replan_review.groups"),
+    ({"escalation": [{"after_seconds": 60, "groups": ["operator"]}]}, {},
+     "plan.tasks[0].human_review.escalation[0].groups"),
+    ({}, {"escalation": [{"after_seconds": 60, "groups": ["auditor"], "tell": ["ann"]}]},
+     "policy.escalation[0].groups"),
+    ({"groups": []}, {}, "plan.tasks[0].human_review.groups"),
+    # Its holds for permissions ask these groups all the same.
+    ({"groups": [], "enabled": False}, {}, "plan.tasks[0].human_review.groups"),
+    ({}, {"hil": {"enabled": True, "groups": []}}, "policy.hil.groups"),
+    ({}, {"replan_review": {"enabled": True, "groups": []}}, "policy.replan_review.groups"),
 ]  # fmt: skip
 
 
@@ -81,9 +93,10 @@ def test_groups_that_only_look_on_are_refused(
 
 def test_an_onlooker_beside_a_deciding_group_is_no_fault(operator: User) -> None:
     stock_catalogue()
-    step = {"after_seconds": 60, "groups": ["operator"]}
+    step = {"after_seconds": 60, "groups": ["operator", "admin"]}
+    told = {"after_seconds": 90, "tell": ["ann"]}
     groups = ["reviewer", "auditor"]
-    plan = {"tasks": [echo("a", phase=BEFORE, groups=groups, escalation=[step])]}
+    plan = {"tasks": [echo("a", phase=BEFORE, groups=groups, escalation=[step, told])]}
     assert start_execution(actor=operator, plan=plan).pk
 
 
@@ -99,16 +112,69 @@ def test_an_injected_task_names_groups_that_exist(start: Start) -> None:
         )
 
 
-def test_an_empty_group_is_a_warning(operator: User, reviewer: User) -> None:
+def test_an_override_without_groups_is_refused(operator: User) -> None:
     stock_catalogue()
+    fields = {"name": "w", "title": "W", "plan": {"tasks": [echo("a")]}}
+    signed = {"hil": {"enabled": True}}
+    workflow = save_workflow(actor=operator, fields={**fields, "policy": signed})
+    with pytest.raises(InvalidRequest) as caught:
+        start_execution(actor=operator, workflow=workflow, policy={"hil": {"groups": []}})
+    assert [each.path for each in caught.value.problems] == ["policy.hil.groups"]
+
+
+NOBODY = "The group 'legal' has no active member who may decide."
+EMPTY = {"tasks": [echo("a", phase=BEFORE, groups=["legal", "reviewer"])]}
+
+
+@pytest.fixture
+def admin(make_user: MakeUser) -> User:
+    return make_user("root", "admin", is_staff=True)
+
+
+def test_an_empty_group_is_a_warning(operator: User, reviewer: User, make_user: MakeUser) -> None:
+    stock_catalogue()
+    make_user("watcher", "legal", "auditor")
+    make_user("gone", "legal", is_active=False)
     client = APIClient()
     client.force_authenticate(operator)
-    plan = {"tasks": [echo("a", phase=BEFORE, groups=["legal", "reviewer"])]}
-    answer = client.post("/api/v1/executions/", {"plan": plan}, format="json")
+    answer = client.post("/api/v1/executions/", {"plan": EMPTY}, format="json")
     assert answer.status_code == 201
-    assert answer.json()["warnings"] == [
-        "the group 'legal' has no active member, so nobody in it decides"
-    ]
+    assert answer.json()["warnings"] == [NOBODY]
+    make_user("lawyer", "legal")
+    answer = client.post("/api/v1/executions/", {"plan": EMPTY}, format="json")
+    assert "warnings" not in answer.json()
+
+
+def test_saving_a_workflow_over_rest_warns(admin: User, reviewer: User) -> None:
+    stock_catalogue()
+    client = APIClient()
+    client.force_authenticate(admin)
+    body = {"name": "w", "title": "W", "plan": EMPTY}
+    answer = client.post("/api/v1/workflows/", body, format="json")
+    assert (answer.status_code, answer.json()["warnings"]) == (201, [NOBODY])
+    where = "/api/v1/workflows/w/"
+    tag = {"If-Match": answer.headers.get("ETag") or client.get(where).headers["ETag"]}
+    answer = client.patch(where, {"title": "X"}, format="json", headers=tag)
+    assert (answer.status_code, answer.json()["warnings"]) == (200, [NOBODY])
+    wrong = {"tasks": [echo("a", phase=BEFORE, groups=["typo"])]}
+    tag = {"If-Match": answer.headers["ETag"]}
+    answer = client.patch(where, {"plan": wrong}, format="json", headers=tag)
+    assert answer.status_code == 422
+    assert "plan.tasks[0].human_review.groups[0]" in answer.content.decode()
+    assert "warnings" not in client.get(where).json()
+
+
+def test_the_pages_warn(admin: User, reviewer: User) -> None:
+    stock_catalogue()
+    browser = Client()
+    browser.force_login(admin)
+    form = {"title": "W", "plan": json.dumps(EMPTY), "policy": "{}", "inputs": "{}"}
+    for action in ("start", "save"):
+        answer = browser.post(reverse("reviews:planner"), {**form, "action": action}, follow=True)
+        assert answer.redirect_chain, answer.content.decode()
+        assert escape(NOBODY) in answer.content.decode(), action
+    started = browser.post(reverse("reviews:start", args=(Workflow.objects.get().pk,)), follow=True)
+    assert escape(NOBODY) in started.content.decode()
 
 
 def shown(user: User, execution: Execution) -> tuple[bool, bool]:

@@ -119,6 +119,9 @@ class Answer(_Output):
         default=None, description="What a replan added, as in `replanned.added`."
     )
     reason: str = Field(description="Why the run failed or was aborted.")
+    warnings: list[str] = Field(
+        default=[], description="After execute: groups of the run in which nobody may decide."
+    )
     run_url: str
 
 

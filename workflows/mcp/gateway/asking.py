@@ -74,6 +74,7 @@ def question(answer: Answer, acted: Acted, asked: Collection[str]) -> InputRequi
         "workflow": acted.workflow_id,
         "since": acted.since,
         "command": acted.command,
+        "starts": acted.starts,
         "asked": [*asked, *(each.hold_id for each in fresh)],
     }
     return InputRequiredResult(
@@ -96,5 +97,10 @@ def returned(params: CallToolRequestParams) -> Returned | None:
     state = json.loads(params.request_state)
     given = (params.input_responses or {}).values()
     accepted = any(isinstance(each, ElicitResult) and each.action == "accept" for each in given)
-    acted = Acted(state["workflow"], since=state["since"], command=state["command"])
+    acted = Acted(
+        state["workflow"],
+        since=state["since"],
+        command=state["command"],
+        starts=state.get("starts", False),
+    )
     return Returned(acted, tuple(state["asked"]), accepted=accepted)

@@ -31,13 +31,17 @@ SOURCE = "mcp"
 
 @dataclass(frozen=True, slots=True)
 class Acted:
-    """What a call did: `since` is the version before it; `news` precedes the answer's message."""
+    """What a call did: `since` is the version before it; `news` precedes the answer's message.
+
+    The answer to a call that starts a run warns of groups in which nobody may decide.
+    """
 
     workflow_id: str
     since: int
     command: str = ""
     news: str = ""
     waits: bool = True
+    starts: bool = False
     shown: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -55,7 +59,7 @@ def execute(caller: Caller, wanted: given.Execute) -> Acted:
         message = "give exactly one of workflow, plan and intent"
         raise services.InvalidRequest((Problem(where, "required", message),))
     told = _once(acting, wanted, "execute", lambda: str(_start(acting, wanted).pk))
-    return Acted(workflow_id=told, since=0)
+    return Acted(workflow_id=told, since=0, starts=True)
 
 
 def _start(acting: Acting, wanted: given.Execute) -> Execution:

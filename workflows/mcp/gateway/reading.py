@@ -51,6 +51,9 @@ def told(caller: Caller, acted: Acted) -> Answer:
     execution = acting.execution(acted.workflow_id)
     replanned = _what_became(acting, execution, acted) if acted.command else None
     answer = answer_of(acting, execution, replanned=replanned, **acted.shown)
+    if acted.starts:
+        warnings = services.run_warnings(execution)
+        answer = answer.model_copy(update={"warnings": warnings})
     if acted.news:
         answer = answer.model_copy(update={"message": f"{acted.news} {answer.message}"})
     return answer
