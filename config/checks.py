@@ -124,6 +124,44 @@ def vector_extension(
     ]
 
 
+#: Where django-allauth keeps second factors.
+STEP_UP_TABLES = ("account_emailaddress", "mfa_authenticator")
+
+
+@register(Tags.database)
+def step_up_tables(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """With step-up, nobody confirms an approval without the tables of second factors.
+
+    Missing tables are a warning only: `migrate`, which makes them, stops at an error.
+    """
+    if "default" not in (databases or ()) or settings.HOLDPOINT["step_up"] == "off":
+        return []
+    with connections["default"].cursor() as cursor:
+        cursor.execute(
+            "SELECT name, to_regclass(name) IS NULL,"
+            " (SELECT bool_and(has_table_privilege(to_regclass(name), wanted))"
+            "  FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS wanted)"
+            " FROM unnest(%s::text[]) AS name ORDER BY 1",
+            [list(STEP_UP_TABLES)],
+        )
+        rows = cursor.fetchall()
+    missing = [name for name, is_missing, _ in rows if is_missing]
+    closed = [name for name, _, is_usable in rows if is_usable is False]
+    hint = (
+        "As the owner of the tables and with HOLDPOINT_STEP_UP set: `manage.py migrate`, then"
+        " `python -m config.grants`."
+    )
+    if missing:
+        message = f"HOLDPOINT_STEP_UP is on, and there is no table {missing[0]!r}."
+        return [Warning(message, hint=hint, id="holdpoint.W002")]
+    if closed:
+        message = f"HOLDPOINT_STEP_UP is on, and this role may not use the table {closed[0]!r}."
+        return [Error(message, hint=hint, id="holdpoint.E008")]
+    return []
+
+
 @register(Tags.security, deploy=True)
 def audit_key(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Without a key outside the database, its owner can rewrite the whole audit log unnoticed."""
