@@ -92,8 +92,8 @@ class Surroundings:
     """A request's permissions on this machine, for this run.
 
     `$SCRATCH` is bound to the working folder. A granted path counts only while it is the place
-    that was granted: not denied, not a symbolic link or below one, and no folder where one file
-    was granted.
+    that was granted: not denied, not a symbolic link or below one, and no folder or hard link
+    where one file was granted.
     """
 
     request: CodeRequest
@@ -152,6 +152,14 @@ def _is_as_granted(entry: str) -> bool:
     try:
         if real_paths.resolve(path) != path:
             return False
+        found = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
     except (OSError, RuntimeError):
         return False
-    return is_folder_path(entry) or not path.is_dir()
+    if is_folder_path(entry):
+        return True
+    # Deno opens files itself, so that a hard link granted by name is refused here.
+    return not stat.S_ISDIR(found.st_mode) and (
+        not stat.S_ISREG(found.st_mode) or found.st_nlink == 1
+    )

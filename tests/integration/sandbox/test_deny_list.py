@@ -142,6 +142,19 @@ def test_no_hard_link_is_made_to_what_is_denied(bench: Bench) -> None:
     assert not (bench.scratch / "mine").exists()
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("code", [READ, WRITE], ids=["read", "write"])
+def test_a_granted_file_that_became_a_hard_link_is_not_granted(
+    bench: Bench, language: str, code: dict[str, str]
+) -> None:
+    granted = bench.scratch / "report"
+    granted.hardlink_to(bench.secret)
+    permissions = PermissionSet(read_paths=(str(granted),), write_paths=(str(granted),))
+    with pytest.raises(TaskFailed, match="granted but not possible this way"):
+        bench.run(language, code[language], inputs={"path": str(granted)}, permissions=permissions)
+    assert bench.secret.read_text() == SECRET
+
+
 HARD_LINKED = {
     "read": "open('linked').read()",
     "read bytes": "from pathlib import Path\nPath('linked').read_bytes()",
