@@ -17,7 +17,7 @@ from workflows.engine.dag import Plan, Revision
 from workflows.engine.decisions import decision_of, is_decision
 from workflows.engine.evolve import evolve
 from workflows.engine.policy import Policy
-from workflows.engine.ports import LeaseLost, QueuedCommand, Settled, StaleVersion
+from workflows.engine.ports import Busy, LeaseLost, QueuedCommand, Settled, StaleVersion
 from workflows.engine.reducers import merge_context
 from workflows.engine.state import ExecutionState, HoldReason, SkipReason, forked
 from workflows.engine.status import ExecutionStatus, TaskStatus
@@ -26,10 +26,6 @@ LEASE_SECONDS = 30.0
 #: How many checkpoints of an execution are kept.
 CHECKPOINTS_KEPT = 5
 _LIVE = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
-
-
-class Busy(Exception):
-    """A worker holds the lease: a command has to be queued."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +89,8 @@ class MemoryRun:
         self._recorded: list[tuple[ev.Event, str, Bookmark | None]] = []
         self._speaker = "system"
         self._taken: list[QueuedCommand] = []
-        self._told: dict[str, Settled] = {}
+        #: How tasks ended by what is recorded; None for one that was sent back.
+        self._told: dict[str, Settled | None] = {}
 
     def answers(self, command: object, actor: str, source: str) -> None:
         """Commands are logged by the journal on PostgreSQL alone."""
@@ -112,9 +109,12 @@ class MemoryRun:
                 self.commit()
             self.state = after
             self._recorded.append((event, self._speaker, self._bookmark(event)))
+            if isinstance(event, ev.PlanRevised):
+                # The next move may be made before this is committed.
+                self.revision = Revision(event.revision, event.plan, event.layers)
             if isinstance(event, ev.ContextUpdated):
                 self.context = merge_context(self.context, event.updates)
-            self._told = {**self._told, **_settles(event, {**self._stored.settled, **self._told})}
+            self._told |= _settles(event, self._known())
 
     def _bookmark(self, event: ev.Event) -> Bookmark | None:
         if not isinstance(event, ev.LayerClosed):
@@ -150,7 +150,7 @@ class MemoryRun:
                 stored.checkpoints = [*stored.checkpoints, bookmark][-CHECKPOINTS_KEPT:]
             _keep(stored, event, journal.now)
         stored.state, stored.context = self.state, self.context
-        stored.settled.update(self._told)
+        stored.settled = self._known()
         stored.queued = [each for each in stored.queued if each not in self._taken]
         stored.deadlines = {
             hold.id: stored.deadlines[hold.id]
@@ -170,8 +170,12 @@ class MemoryRun:
         journal.after_step(self.execution_id)
 
     def settled(self, task_ids: Sequence[str]) -> Mapping[str, Settled]:
-        known = {**self._stored.settled, **self._told}
+        known = self._known()
         return {name: known[name] for name in task_ids if name in known}
+
+    def _known(self) -> dict[str, Settled]:
+        known = {**self._stored.settled, **self._told}
+        return {name: each for name, each in known.items() if each is not None}
 
     def take_commands(self) -> Iterator[QueuedCommand]:
         waiting = [each for each in self._stored.queued if each not in self._taken]
@@ -190,7 +194,7 @@ class MemoryRun:
 
     def conversation(self) -> tuple[Mapping[str, Any], ...]:
         said = [each for each in self._stored.events if isinstance(each, ev.MessageAdded)]
-        return tuple(each.model_dump() for each in said)
+        return tuple(ev.dump_event(each) for each in said)
 
     def decisions(self) -> tuple[Mapping[str, Any], ...]:
         return self._journal.decisions_of(self.execution_id)
@@ -265,17 +269,23 @@ class MemoryJournal:
         first = Revision(1, old.plan, old.layers)
         done = [name for layer in old.layers[: checkpoint.layer + 1] for name in layer]
         execution_id = str(len(self.executions) + 1)
+        start = forked(checkpoint.state, total_layers=len(first.layers), parent=parent_id)
         self.executions[execution_id] = Stored(
             first.plan,
             parent.policy,
             dict(parent.inputs),
             dict(checkpoint.context),
             {1: first},
-            state=forked(checkpoint.state, total_layers=len(first.layers), parent=parent_id),
+            state=start,
             settled={name: parent.settled[name] for name in done},
         )
         with self.open(execution_id, expected_version=0) as run:
-            run.record(ev.ExecutionForked(parent=parent_id, layer=checkpoint.layer))
+            run.record(ev.ExecutionForked(parent=parent_id, layer=checkpoint.layer, start=start))
+            before = checkpoint.state.version
+            for event, actor in zip(parent.events[:before], parent.actors, strict=False):
+                if isinstance(event, ev.MessageAdded):
+                    with run.speaks_as(actor, "test"):
+                        run.record(event)
             run.commit()
         return execution_id
 
@@ -284,12 +294,14 @@ class MemoryJournal:
     ) -> tuple[Mapping[str, Any], ...]:
         """Decisions of an execution and of those it comes from, up to the end of a layer."""
         found: list[Mapping[str, Any]] = []
-        for seq, event in enumerate(self.executions[execution_id].events, 1):
+        stored = self.executions[execution_id]
+        pairs = zip(stored.events, stored.actors, strict=True)
+        for seq, (event, actor) in enumerate(pairs, 1):
             if isinstance(event, ev.ExecutionForked):
                 found += self.decisions_of(event.parent, event.layer)
-            payload = event.model_dump(mode="json", exclude={"kind"})
+            payload = ev.dump_event(event)
             if is_decision(event.kind, payload):
-                told = decision_of(event.kind, payload, "")
+                told = decision_of(event.kind, payload, actor)
                 found.append({"execution_id": execution_id, "seq": seq, **told})
             if isinstance(event, ev.LayerClosed) and event.layer == up_to_layer:
                 break
@@ -338,8 +350,8 @@ def _keep(stored: Stored, event: ev.Event, now: float) -> None:
         stored.deadlines[event.hold_id] += event.seconds
 
 
-def _settles(event: ev.Event, known: Mapping[str, Settled]) -> dict[str, Settled]:
-    """How the tasks that an event is about have ended."""
+def _settles(event: ev.Event, known: Mapping[str, Settled]) -> Mapping[str, Settled | None]:
+    """How the tasks that an event is about have ended; None takes an end back."""
     match event:
         case ev.LayerStarted():
             return {
@@ -359,10 +371,10 @@ def _settles(event: ev.Event, known: Mapping[str, Settled]) -> dict[str, Settled
 
 def _decided(
     event: ev.HoldDecided, task_id: str, known: Mapping[str, Settled]
-) -> dict[str, Settled]:
+) -> Mapping[str, Settled | None]:
     is_output = event.phase == "AFTER_EXECUTION"
     if event.decision == "REQUEST_CHANGES":
-        return {}
+        return {task_id: None}
     if event.decision == "APPROVE":
         return (
             {task_id: replace(known[task_id], output=event.edits)}

@@ -23,10 +23,17 @@ from .crashpoints import crashpoint
 from .engine.commands import load_command
 from .engine.dag import Plan, Revision
 from .engine.decisions import DECISIVE, decision_of, is_decision
-from .engine.events import ContextUpdated, Event, ExecutionForked, MessageAdded, PlanRevised
-from .engine.evolve import evolve
+from .engine.events import (
+    ContextUpdated,
+    Event,
+    ExecutionForked,
+    MessageAdded,
+    PlanRevised,
+    load_event,
+)
+from .engine.evolve import evolve, replay
 from .engine.policy import Policy
-from .engine.ports import LeaseLost, QueuedCommand, Settled, StaleVersion
+from .engine.ports import Busy, LeaseLost, QueuedCommand, Settled, StaleVersion
 from .engine.reducers import merge_context
 from .engine.state import ExecutionState, SkipReason, dump_state, forked, load_state
 from .engine.status import ExecutionStatus, TaskStatus
@@ -40,10 +47,6 @@ from .statements import Sent, execute
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
-
-
-class Busy(Exception):
-    """A worker holds the lease: a command has to be queued."""
 
 
 class ExecutionNotFound(Exception):
@@ -423,6 +426,13 @@ def release(run: JournalRun, *, delay: float | None, error: str, lost: bool = Fa
     run.held = False
 
 
+def replayed(execution_id: int) -> ExecutionState:
+    """The state that the stored events of an execution add up to."""
+    rows = ExecutionEvent.objects.filter(execution_id=execution_id).order_by("seq")
+    stored = rows.values_list("kind", "payload").iterator()
+    return replay(load_event(kind, payload) for kind, payload in stored)
+
+
 def queue_command(
     execution_id: int, command: Any, *, actor: str, source: str
 ) -> tuple[int, str] | None:
@@ -514,16 +524,18 @@ def fork(
         sql.COPY_ATTEMPTS,
         {"parent": parent.pk, "child": execution.pk, "layer": checkpoint.layer},
     )
-    _take_over_messages(parent, checkpoint, execution)
+    _take_over_messages(parent, checkpoint, execution, start)
     return execution
 
 
-def _take_over_messages(parent: Execution, checkpoint: Checkpoint, child: Execution) -> None:
+def _take_over_messages(
+    parent: Execution, checkpoint: Checkpoint, child: Execution, start: ExecutionState
+) -> None:
     rows = ExecutionEvent.objects.filter(
         execution=parent, kind="message_added", seq__lte=checkpoint.version
     ).order_by("seq")
     with DjangoJournal().open(str(child.pk), expected_version=0) as run:
-        run.record(ExecutionForked(parent=str(parent.pk), layer=checkpoint.layer))
+        run.record(ExecutionForked(parent=str(parent.pk), layer=checkpoint.layer, start=start))
         for row in rows:
             with run.speaks_as(row.actor, row.source):
                 run.record(MessageAdded.model_validate(row.payload))

@@ -49,7 +49,7 @@ def rows_of(recorded: list[Recorded], context: dict[str, Any]) -> Rows:
             {
                 "seq": item.state.version,
                 "kind": item.event.kind,
-                "payload": item.event.model_dump(mode="json", exclude={"kind"}),
+                "payload": ev.dump_event(item.event),
                 "actor": item.actor,
                 "source": item.source,
             }

@@ -27,7 +27,7 @@ from .engine.permissions import NAMED
 from .engine.policy import Policy, ReviewRules
 from .engine.policy_floor import Change
 from .engine.policy_floor import changes as policy_changes
-from .engine.ports import Ports, Run, StaleVersion
+from .engine.ports import Busy, Ports, Run, StaleVersion
 from .engine.structure import PlanInvalid, Problem, validation_problems
 from .engine.waiting import EscalationStep
 from .idempotency import json_text
@@ -500,7 +500,7 @@ def _apply_or_queue(
                 source=source,
                 expected_version=version,
             )
-        except journal.Busy:
+        except Busy:
             queued = _queue(execution_id, command, actor, source, version)
             if queued is not None:
                 return queued
@@ -535,7 +535,7 @@ def fail_lost(*, execution_id: int, version: int, lost: int, error: str) -> bool
                 source="sweeper",
                 expected_version=version,
             )
-    except (journal.Busy, Refused, StaleVersion):
+    except (Busy, Refused, StaleVersion):
         return False
     run.tell(at_once=True)
     return True

@@ -27,6 +27,7 @@ from .engine import ahead
 from .engine.dag import ToolTask
 from .engine.ports import (
     Ahead,
+    Busy,
     Run,
     Settled,
     Success,
@@ -109,7 +110,7 @@ def _next(execution_id: int) -> list[_Work]:
                 return []
             room = run.policy.speculation.max_tasks - len(aside.waiting(execution_id))
             return _claimed(run, _unknown(run), room)
-    except (journal.Busy, journal.ExecutionNotFound):
+    except (Busy, journal.ExecutionNotFound):
         return []
 
 

@@ -58,6 +58,8 @@ class DatabaseWorld(World):
     # --- beginnings -----------------------------------------------------------------------------
 
     def start(self, plan: dict[str, Any], policy: dict[str, Any]) -> None:
+        # Ann and Bob edit and approve as it falls; who may approve what has tests of its own.
+        policy = {**policy, "four_eyes": False}
         execution = start_execution(actor=None, plan=plan, policy=policy, inputs=INPUTS)
         self._add(execution, Told(inputs=INPUTS))
 

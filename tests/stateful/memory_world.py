@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tests.memory_journal import Bookmark, Busy, MemoryJournal, Stored
+from tests.memory_journal import Bookmark, MemoryJournal, Stored
 from tests.stateful.model import Answer, Model
 from tests.stateful.oracle import Outcome, Told
 from tests.stateful.planner import AddsATask
@@ -23,9 +23,10 @@ from workflows.agents import RegisteredAgents
 from workflows.engine import commands as cmd
 from workflows.engine.dag import Plan
 from workflows.engine.decide import Refused
+from workflows.engine.events import dump_event
 from workflows.engine.loop import step, submit
 from workflows.engine.policy import Policy
-from workflows.engine.ports import LeaseLost, Ports, StaleVersion
+from workflows.engine.ports import Busy, LeaseLost, Ports, StaleVersion
 from workflows.engine.state import Hold, HoldReason, dump_state
 from workflows.engine.status import ExecutionStatus
 from workflows.engine.structure import parse_plan
@@ -276,7 +277,7 @@ class MemoryWorld(World):
         stored = self._stored(model)
         for seq in range(model.seen, len(stored.events)):
             event = stored.events[seq]
-            yield News(seq + 1, event.kind, event.model_dump(mode="json"), stored.actors[seq])
+            yield News(seq + 1, event.kind, dump_event(event), stored.actors[seq])
 
     def _row(self, model: Model) -> Row:
         stored = self._stored(model)

@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.stateful.oracle import ESCALATION, Told, Verdict
 from workflows.engine.dag import Plan
+from workflows.engine.state import ExecutionState
 
 Event = Mapping[str, Any]
 FINAL = frozenset({"COMPLETED", "FAILED", "ABORTED"})
@@ -70,6 +71,8 @@ class Model:
     policy: Mapping[str, Any]
     told: Told
     seen: int = 0
+    #: The state that its recorded events add up to, see World._sync.
+    replayed: ExecutionState = field(default_factory=ExecutionState)
     open: dict[str, ModelHold] = field(default_factory=dict)
     answers: dict[str, list[Answer]] = field(default_factory=dict)
     expiring: set[str] = field(default_factory=set)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,9 @@ from tests.stateful.model import FINAL, Answer, Model
 from tests.stateful.oracle import Outcome, Told, expected, status_fits
 from tests.stateful.workers import Sleeper, dies_at
 from workflows.engine.dag import Plan
+from workflows.engine.events import load_event
+from workflows.engine.evolve import evolve
+from workflows.engine.state import ExecutionState, dump_state, load_state
 
 #: Bytes of control state: a base, and so many per task of the layer and per open hold.
 STATE_BASE, STATE_PER_TASK, STATE_PER_HOLD = 700, 900, 400
@@ -283,12 +287,15 @@ class World(ABC):
 
     def _sync(self, model: Model) -> None:
         for each in self._news(model):
+            model.replayed = evolve(model.replayed, load_event(each.kind, each.payload))
             if each.kind == "plan_revised":
                 model.revised(self._plan(model, each.payload["revision"]))
             model.see(each.seq, each.kind, each.payload, each.actor)
         row = self._row(model)
         assert row.version == model.seen, "the version is the number of events"
         assert (row.status if row.status in FINAL else "") == model.final
+        # What is stored of an event is JSON: compared are the states as they are read back.
+        assert _read_back(dump_state(model.replayed)) == _read_back(row.state)
         assert row.context == model.context
         assert model.told_updates <= model.context.keys(), "an applied update is gone"
         rests = sum(bool(hold.resting) for hold in model.open.values())
@@ -370,3 +377,7 @@ class World(ABC):
     @abstractmethod
     def close(self) -> None:
         """Give back what the world holds open."""
+
+
+def _read_back(text: str) -> ExecutionState:
+    return load_state(json.loads(text))

@@ -9,6 +9,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 
+from workflows.engine.events import public_payload
 from workflows.models import CommandLog, Execution, ExecutionEvent, Hold
 from workflows.numbers import natural
 from workflows.selectors import tasks_of
@@ -128,7 +129,9 @@ def _timeline(execution: Execution, before: str) -> dict[str, Any]:
         rows = rows.filter(seq__lt=last)
     events = list(rows.order_by("-seq")[:_EVENTS])[::-1]
     return {
-        "events": [{"row": event, "payload": pretty(event.payload)} for event in events],
+        "events": [
+            {"row": event, "payload": pretty(public_payload(event.payload))} for event in events
+        ],
         "earlier": events[0].seq if events and events[0].seq > 1 else None,
     }
 

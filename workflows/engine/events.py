@@ -1,20 +1,24 @@
 """Facts that happened to an execution: frozen, told apart by `kind`, never edited.
 
 A field marked "kept apart" travels with the event to the journal, which stores it in the row it
-belongs to (an attempt, a hold); the stored event payload stays light.
+belongs to (an attempt, a hold, a plan revision); the stored event payload stays light.  `evolve`
+reads no such field: folding the stored events of an execution gives its state.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from .policy import TriggerPhase
-from .state import GrantScope, HoldReason, SkipReason
+from .state import ExecutionState, GrantScope, HoldAnswer, HoldReason, Proposal, SkipReason
 
 KeptApart = Field(default=None, exclude=True)
+#: Fields that are stored only to rebuild the state: neither pages nor webhooks show them.
+STATE_ONLY: Final = frozenset({"start", "shown", "answer", "proposal"})
 #: What a hold is decided as.
 Verdict = Literal["APPROVE", "REJECT", "REQUEST_CHANGES"]
 
@@ -30,11 +34,12 @@ class ExecutionStarted(_Event):
 
 
 class ExecutionForked(_Event):
-    """This execution goes on from another one's checkpoint."""
+    """This execution goes on from another one's checkpoint; `start` is the state it begins with."""
 
     kind: Literal["execution_forked"] = "execution_forked"
     parent: str
     layer: int
+    start: ExecutionState | None = None
 
 
 class LayerStarted(_Event):
@@ -122,7 +127,7 @@ class HoldOpened(_Event):
     timeout_seconds: float | None = None
     summary: str = ""
     opening: Any = KeptApart
-    shown: Any = KeptApart
+    shown: dict[str, Any] | None = None
 
 
 class ReviewSpared(_Event):
@@ -169,7 +174,7 @@ class HoldAnswered(_Event):
     edited: bool = False
     comment: str = ""
     undo_seconds: float
-    answer: Any = KeptApart
+    answer: HoldAnswer | None = None
 
 
 class HoldWithdrawn(_Event):
@@ -333,7 +338,7 @@ class PlanProposed(_Event):
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     why: dict[str, Any] = {}
-    proposal: Any = KeptApart
+    proposal: Proposal | None = None
 
 
 class ReplanFailed(_Event):
@@ -429,6 +434,16 @@ def _adapter() -> TypeAdapter[Event]:
     return TypeAdapter(Event)
 
 
-def load_event(data: dict[str, Any]) -> Event:
-    """The event that was stored as `data` (payload with its kind)."""
-    return _adapter().validate_python(data)
+def dump_event(event: Event) -> dict[str, Any]:
+    """The payload under which an event is stored, beside its kind."""
+    return event.model_dump(mode="json", exclude={"kind"})
+
+
+def load_event(kind: str, payload: Mapping[str, Any]) -> Event:
+    """The event that was stored; fields that are kept apart have their defaults."""
+    return _adapter().validate_python({**payload, "kind": kind})
+
+
+def public_payload(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored payload without the fields that only rebuild the state."""
+    return {key: value for key, value in payload.items() if key not in STATE_ONLY}

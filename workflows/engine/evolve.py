@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import singledispatch
+from collections.abc import Callable, Iterable
+from functools import reduce, singledispatch
 from typing import Any
 
 from . import events as ev
@@ -34,6 +34,11 @@ def evolve(state: ExecutionState, event: ev.Event) -> ExecutionState:
     return after
 
 
+def replay(events: Iterable[ev.Event]) -> ExecutionState:
+    """The state of an execution from all of its events, oldest first."""
+    return reduce(evolve, events, ExecutionState())
+
+
 @singledispatch
 def _apply(event: object, state: ExecutionState) -> ExecutionState:
     """Events that are only told, not acted on: messages, context, refusals, votes of nobody."""
@@ -43,6 +48,12 @@ def _apply(event: object, state: ExecutionState) -> ExecutionState:
 @_apply.register
 def _(event: ev.ExecutionStarted, state: ExecutionState) -> ExecutionState:
     return changed(state, status=_S.RUNNING, total_layers=event.total_layers)
+
+
+@_apply.register
+def _(event: ev.ExecutionForked, state: ExecutionState) -> ExecutionState:
+    # The event of a fork from before `start` was stored says nothing about its state.
+    return state if event.start is None else changed(event.start)
 
 
 @_apply.register
@@ -149,7 +160,7 @@ def _(event: ev.HoldEscalated, state: ExecutionState) -> ExecutionState:
 @_apply.register
 def _(event: ev.HoldAnswered, state: ExecutionState) -> ExecutionState:
     hold = state.hold(event.hold_id)
-    # Told again from the journal the answer is not there, and nothing waits for it.
+    # An event from before `answer` was stored has none.
     if hold is None or event.answer is None:
         return state
     return _with_hold(state, changed(hold, answer=event.answer))

@@ -19,6 +19,7 @@ __all__ = [
     "AgentQuestion",
     "Agents",
     "Ahead",
+    "Busy",
     "Failure",
     "Journal",
     "LeaseLost",
@@ -45,6 +46,10 @@ class StaleVersion(Exception):
 
     def __init__(self, message: str = "the execution has moved on") -> None:
         super().__init__(message)
+
+
+class Busy(Exception):
+    """A worker holds the lease: a command has to be queued."""
 
 
 class LeaseLost(Exception):
@@ -239,10 +244,20 @@ class Run(Protocol):
         """How many commands wait."""
 
     def record(self, *events: Event) -> None:
-        """Fold events into the state and keep them for the next commit."""
+        """Fold events into the state and keep them for the next commit.
+
+        Each moves the version on by one.  A second change of the status commits what was recorded
+        before it: one step changes the status once.  It also writes at most one event about a hold
+        (its opening, a vote, a decision and so on).
+        """
 
     def commit(self) -> None:
-        """Make everything recorded durable, in one transaction; raises LeaseLost/StaleVersion."""
+        """Make everything recorded durable, in one transaction; raises LeaseLost/StaleVersion.
+
+        Guarded by the version and, for a worker, by its fence: a step of somebody who was overtaken
+        raises LeaseLost (a worker) or StaleVersion (a command) and writes nothing at all.  The run
+        is of no more use then.
+        """
 
     def send(self) -> None:
         """Begin what `commit` does and do not wait for it; the step may fail until it has landed.
@@ -254,7 +269,10 @@ class Run(Protocol):
         """Wait until what was sent is durable; raises LeaseLost/StaleVersion."""
 
     def answers(self, command: object, actor: str, source: str) -> None:
-        """Have the next commit log that this command came and was applied."""
+        """Have the next commit log that this command came and was applied.
+
+        A journal without a command log does nothing here.
+        """
 
     def tell(self, *, at_once: bool) -> None:
         """Send word of what is committed; a command's sender does so once a worker is sent for."""
@@ -263,10 +281,18 @@ class Run(Protocol):
         """Let whoever watches know that these tasks are running; nothing is recorded."""
 
     def settled(self, task_ids: Sequence[str]) -> Mapping[str, Settled]:
-        """How the named tasks ended, those of the current layer included."""
+        """How the named tasks ended, those of the current layer included.
+
+        A task that has not ended, waits for a retry or was sent back is left out.  Results count as
+        soon as they are recorded, decisions about them once they are committed.  `inputs` are
+        promised for tasks of the current layer that succeeded.
+        """
 
     def take_commands(self) -> Iterator[QueuedCommand]:
-        """The commands that wait, oldest first; each counts as taken with the next commit."""
+        """The commands that wait, oldest first; each counts as taken with the next commit.
+
+        Until then it is still waiting, for the worker that comes next if this one is lost.
+        """
 
     def speaks_as(self, actor: str, source: str) -> AbstractContextManager[None]:
         """Events recorded inside carry this actor and source."""
@@ -285,25 +311,47 @@ class Run(Protocol):
         """Seconds since the epoch by the database's clock."""
 
     def watch(self) -> bool:
-        """Land what was sent and keep the lease; see Watch."""
+        """Land what was sent and keep the lease; see Watch.
+
+        A journal may look at the lease and at waiting commands only now and then (on PostgreSQL,
+        three times a second).
+        """
 
     def slice_over(self) -> bool:
         """Whether the worker should give others a turn."""
 
     def rest(self, until: float | None) -> bool:
-        """Commit and give the lease back; False when commands arrived in between."""
+        """Commit and give the lease back until `until`; False when commands arrived in between.
+
+        The lease is kept then.  With `until` None the execution may be claimed at once, if it has
+        work to do.
+        """
 
 
 class Journal(Protocol):
-    """The only writer of executions."""
+    """The only writer of executions.
+
+    What it stores are events, and beside them the state that the events add up to
+    (`evolve.replay`), the context, plan revisions, how tasks ended, open holds and checkpoints; one
+    commit writes all of them or none.  Every implementation passes
+    `tests/integration/workflows/test_journal_conformance.py`.
+
+    Left to each implementation are how executions are made, forked and sent commands, who is
+    notified, how many checkpoints are kept, and what happens to a lease when the holder's block
+    raises (it is given back after a while at the latest).
+    """
 
     def claim(self, execution_id: str) -> AbstractContextManager[Run | None]:
-        """A lease on an execution that has work to do; None when it has none, or it is taken."""
+        """A lease on an execution that has work to do; None when it has none, or it is taken.
+
+        There is work where the status is PENDING or RUNNING and no rest lasts, or commands wait.
+        A lease runs out unless it is renewed (by a commit or by `watch`); it ends with the block.
+        """
 
     def open(
         self, execution_id: str, *, expected_version: int | None
     ) -> AbstractContextManager[Run]:
-        """An execution at rest, for one command; raises StaleVersion."""
+        """An execution at rest, for one command; raises StaleVersion, or Busy when it is held."""
 
 
 @dataclass(frozen=True, slots=True)

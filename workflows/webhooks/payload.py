@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from workflows.engine.events import public_payload
 from workflows.models import ExecutionEvent, Hold, TaskAttempt
 from workflows.models_ops import WebhookDelivery, WebhookEndpoint
 from workflows.wire import wire_event
@@ -47,7 +48,7 @@ def _content(delivery: WebhookDelivery, endpoint: WebhookEndpoint) -> dict[str, 
 
 def task_data(event: ExecutionEvent) -> dict[str, Any]:
     """What the event is about: its stored payload, a task's inputs and output, a hold's payload."""
-    data: dict[str, Any] = {"event": event.payload}
+    data: dict[str, Any] = {"event": public_payload(event.payload)}
     if event.kind in ("task_succeeded", "task_errored"):
         found = TaskAttempt.objects.filter(
             execution_id=event.execution_id,

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.memory_journal import Busy, MemoryJournal, Stored
+from tests.memory_journal import MemoryJournal, Stored
 from tests.stateful.scripted import ScriptedRunner
 from workflows.engine import commands as cmd
 from workflows.engine.dag import CodeTask, Plan, ToolTask
@@ -23,7 +23,15 @@ from workflows.engine.decide import Refused
 from workflows.engine.loop import step, submit
 from workflows.engine.plan_gates import with_reviews
 from workflows.engine.policy import Policy, ReviewPolicy
-from workflows.engine.ports import AgentAnswer, AgentQuestion, NewPlan, Ports, TaskFailed, Watch
+from workflows.engine.ports import (
+    AgentAnswer,
+    AgentQuestion,
+    Busy,
+    NewPlan,
+    Ports,
+    TaskFailed,
+    Watch,
+)
 from workflows.engine.state import Hold, HoldReason
 from workflows.engine.status import ExecutionStatus
 from workflows.engine.structure import parse_plan

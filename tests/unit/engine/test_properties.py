@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.counts import often
-from tests.memory_journal import LEASE_SECONDS, Busy, MemoryJournal, Stored
+from tests.memory_journal import LEASE_SECONDS, MemoryJournal, Stored
 from tests.stateful.oracle import ESCALATION, Outcome, Told, Verdict, expected, status_fits
 from tests.stateful.plans import INPUTS, plans, policies, tasks
 from tests.stateful.scripted import PowerCut, ScriptedRunner
@@ -18,7 +18,7 @@ from workflows.engine import commands as cmd
 from workflows.engine.decide import Refused
 from workflows.engine.loop import step, submit
 from workflows.engine.policy import Policy
-from workflows.engine.ports import AgentAnswer, AgentQuestion, Ports, TaskFailed, Watch
+from workflows.engine.ports import AgentAnswer, AgentQuestion, Busy, Ports, TaskFailed, Watch
 from workflows.engine.state import Hold, HoldReason
 from workflows.engine.status import ExecutionStatus
 from workflows.engine.structure import parse_plan
