@@ -34,13 +34,16 @@ SUCCESSES = """, successes AS (
 )"""
 
 
-def subject_of(task: ToolTask | CodeTask | CapabilityTask) -> str:
-    """A digest that is the same as long as a task runs the same thing."""
-    match task:
-        case CodeTask():
-            return digest([task.type, task.language, task.code])
-        case ToolTask() | CapabilityTask():
-            return digest([task.type, task.target])
+def subject_of(task: ToolTask | CodeTask | CapabilityTask, scope: str) -> str:
+    """A digest of what a grant of this scope is for.
+
+    With the scope `capability` that is the capability, whatever it is given.  Otherwise it is what
+    runs and the inputs as the plan has them: a task of the same name may be given others.
+    """
+    if scope == "capability":
+        return digest([task.type, task.target])
+    program = [task.language, task.code] if isinstance(task, CodeTask) else [task.target]
+    return digest([task.type, *program, dict(task.values)])
 
 
 def grant_rows(recorded: Sequence[Recorded], plan: Plan) -> list[Row]:
@@ -59,7 +62,7 @@ def _grant_row(event: ev.HoldDecided, actor: str, plan: Plan) -> Row:
         "task_id": task.id,
         "capability": task.capability if isinstance(task, CapabilityTask) else None,
         "scope": event.grant_scope,
-        "subject": subject_of(task),
+        "subject": subject_of(task, event.grant_scope or ""),
         "operation": event.operation,
         "resource": event.resource,
         "permissions": event.grant,

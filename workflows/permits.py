@@ -160,9 +160,12 @@ def reaches(grant: Grant, call: TaskCall) -> bool:
             return is_here and grant.task_id == task.id
         case Grant.Scope.CAPABILITY:
             # What it ran in need not know its name: only a capability's own uses count.
-            return isinstance(task, CapabilityTask) and grant.subject == subject_of(task)
+            is_used = isinstance(task, CapabilityTask)
+            return is_used and grant.subject == subject_of(task, grant.scope)
         case Grant.Scope.UNTIL:
-            return grant.task_id == task.id and grant.subject == subject_of(task)
+            # In its own run it is for the task that asked, which cannot change once it has begun.
+            same = is_here or grant.subject == subject_of(task, grant.scope)
+            return grant.task_id == task.id and same
     return False
 
 

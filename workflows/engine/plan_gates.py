@@ -54,7 +54,8 @@ def with_values(plan: Plan, task: Spec, values: dict[str, Any], ended: Collectio
 def with_reviews(plan: Plan, tasks: Iterable[Spec]) -> tuple[Spec, ...]:
     """Tasks that join or change a plan, reviewed as the plan reviews others of their kind.
 
-    A task that goes beyond reading takes over the review of a task of `plan` of the same kind.
+    A tool that goes beyond reading, code and a capability take over the review of a task of `plan`
+    of the same kind.
     Otherwise a second task would do without a review what the first one needs a review for.  A
     task that `plan` reviews keeps its own review, which `lost_gate` protects.
     """
@@ -65,14 +66,18 @@ def with_reviews(plan: Plan, tasks: Iterable[Spec]) -> tuple[Spec, ...]:
 
 
 def _same_kind(one: Spec, other: Spec) -> bool:
-    """Whether two tasks can do the same; code can do the same in every language."""
-    if isinstance(one, CodeTask) or isinstance(other, CodeTask):
-        return isinstance(one, CodeTask) and isinstance(other, CodeTask)
-    return one.target == other.target
+    """Whether two tasks can do the same.
+
+    Code can do the same in every language, and so can a capability, which is code under a name:
+    the code of one is kept under another name, or written out as a task, in a minute.
+    """
+    if isinstance(one, ToolTask) and isinstance(other, ToolTask):
+        return one.tool == other.tool
+    return not isinstance(one, ToolTask) and not isinstance(other, ToolTask)
 
 
 def _with_review(task: Spec, reviewed: Collection[Spec]) -> Spec:
-    if not (is_critical(task) or isinstance(task, CodeTask)):
+    if isinstance(task, ToolTask) and not is_critical(task):
         return task
     wanted = [
         each.human_review
@@ -81,7 +86,20 @@ def _with_review(task: Spec, reviewed: Collection[Spec]) -> Spec:
     ]
     if not wanted or task.human_review in wanted:
         return task
-    return task.model_copy(update={"human_review": max(wanted, key=_strictness)})
+    review = max(wanted, key=_strictness)
+    if isinstance(task, CapabilityTask) and task.human_review is not None:
+        review = _asking_each_time(task.human_review, review)
+    return task.model_copy(update={"human_review": review})
+
+
+def _asking_each_time(own: ReviewPolicy, wanted: ReviewPolicy) -> ReviewPolicy:
+    """The wanted review, which always happens if a capability's own one does."""
+    if not (own.enabled and own.always):
+        return wanted
+    if own.on_timeout == "approve":
+        return wanted.model_copy(update={"always": True, "skip_when": None, "sample": None})
+    quorum = max(own.quorum, wanted.quorum)
+    return own.model_copy(update={"groups": wanted.groups, "quorum": quorum})
 
 
 def _strictness(review: ReviewPolicy) -> tuple[bool, bool, bool, int]:

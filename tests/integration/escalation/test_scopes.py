@@ -11,9 +11,11 @@ from django.db.models.functions import Now
 from reviews.edits import ReviewInvalid
 from tests.unit.net.server import Server
 from workflows.capabilities import make_capability, raised_sets
+from workflows.engine.commands import Continue, InjectTask
+from workflows.engine.structure import parse_plan
 from workflows.grants import in_force
 from workflows.models import Capability, Checkpoint, Execution, Grant
-from workflows.services import fork_execution
+from workflows.services import fork_execution, submit_command
 from workflows.wire import wire_events
 
 from .conftest import ANSWER, FETCH, Desk, address, code, echo, fetch, page, use
@@ -84,6 +86,40 @@ def test_a_timed_grant_is_for_the_same_task_of_the_workflow(desk: Desk, web: Ser
     nightly.plan = {"tasks": [code("one", FETCH["python"] + " + url", inputs={"url": page(web)})]}
     nightly.save()
     assert desk.run(workflow=nightly).status == "PAUSED_FOR_REVIEW"
+
+
+@pytest.mark.parametrize("kind", ["code", "capability"])
+def test_a_timed_grant_is_not_for_an_injected_task_of_the_same_name(
+    desk: Desk, web: Server, kind: str
+) -> None:
+    """The task left the workflow; who starts a run brings one of its name, with other inputs."""
+    desk.capability("page", "python", web)
+
+    def task(url: str) -> dict[str, Any]:
+        if kind == "capability":
+            return use("one", "page", url=url)
+        return code("one", FETCH["python"], inputs={"url": url})
+
+    nightly = desk.workflow("nightly", task(page(web)))
+    timed = {"grant_scope": "until", "grant_seconds": 3600}
+    assert desk.approve(desk.run(workflow=nightly), **timed).status == "COMPLETED"
+    nightly.plan = {"tasks": [echo("same", 1), echo("last", 2, depends_on=["same"])]}
+    nightly.save()
+    for url, status in ((page(web), "COMPLETED"), (f"{page(web)}0", "PAUSED_FOR_REVIEW")):
+        execution = desk.run(workflow=nightly, policy={"per_layer_validation": True})
+        (joining,) = parse_plan({"tasks": [task(url)]}).tasks
+        for command in (InjectTask(task=joining), Continue()):
+            submit_command(
+                execution_id=execution.pk, command=command, actor="operator", source="rest"
+            )
+        execution = desk.drive(execution)
+        if execution.status == "AWAITING_AGENT":
+            submit_command(
+                execution_id=execution.pk, command=Continue(), actor="operator", source="rest"
+            )
+            execution = desk.drive(execution)
+        assert execution.status == status
+    assert desk.hold(execution).task_id == "one"
 
 
 def test_a_timed_grant_ends(desk: Desk, web: Server) -> None:

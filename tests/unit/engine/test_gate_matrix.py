@@ -484,6 +484,48 @@ def test_code_beside_reviewed_code_is_reviewed_in_every_language(language: str) 
     assert not {"gate", "twin"} & world.called().keys()
 
 
+def capability(name: str, of: str, **more: Any) -> dict[str, Any]:
+    return {"id": name, "type": "capability", "capability": of, "permission_set": "minimal", **more}
+
+
+@pytest.mark.parametrize(
+    ("gate", "added"),
+    [
+        (code("gate", "python"), capability("twin", "deploy")),
+        (capability("gate", "deploy"), code("twin", "python")),
+        (capability("gate", "deploy"), capability("twin", "deploy")),
+        (capability("gate", "deploy"), capability("twin", "copy-of-deploy")),
+    ],
+)
+def test_a_capability_is_code_whatever_its_name(gate: dict[str, Any], added: Any) -> None:
+    """Code is kept as a capability under any name, and written out again from one."""
+    gate |= {**review(quorum=2), "depends_on": ["first"]}
+    world = World(Gate(HoldReason.NODE_REVIEW, ("gate", "last"), gate, quorum=2), validates=False)
+    (joining,) = parse_plan({"tasks": [added]}).tasks
+    world.submit(cmd.InjectTask(task=joining))
+    assert world.plan.by_id["twin"].human_review == world.plan.by_id["gate"].human_review
+
+
+def test_a_tool_of_a_capabilitys_name_is_another_kind() -> None:
+    gate = {**capability("gate", "unit.effect"), **review(), "depends_on": ["first"]}
+    world = World(Gate(HoldReason.NODE_REVIEW, ("gate", "last"), gate), validates=False)
+    world.submit(twin())
+    assert world.plan.by_id["twin"].human_review is None
+
+
+def test_a_capability_that_asks_each_time_goes_on_asking() -> None:
+    gate = code("gate", "python", **review("AFTER", quorum=2), depends_on=["first"])
+    world = World(Gate(HoldReason.NODE_REVIEW, ("gate", "last"), gate, quorum=2), validates=False)
+    for on_timeout, phase in (("keep_waiting", "BEFORE"), ("approve", "AFTER")):
+        asking = review(always=True, on_timeout=on_timeout)
+        (joining,) = parse_plan({"tasks": [capability("twin", "deploy", **asking)]}).tasks
+        (joined,) = with_reviews(world.plan, [joining])
+        kept = joined.human_review
+        assert kept is not None
+        assert (kept.always, kept.quorum, kept.trigger_phase) == (True, 2, f"{phase}_EXECUTION")
+        assert kept.on_timeout != "approve"
+
+
 def test_a_tool_beside_reviewed_code_is_another_kind() -> None:
     gate = code("gate", "python", **review(), depends_on=["first"])
     world = World(Gate(HoldReason.NODE_REVIEW, ("gate", "last"), gate), validates=False)

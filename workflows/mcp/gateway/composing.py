@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
+from django.db.models import F
 from django.urls import reverse
 from django.utils.module_loading import import_string
 
@@ -279,7 +280,7 @@ def _approval(hold: Hold, max_chars: int, view: _View | None) -> Approval:
 
 
 def _decisions(acting: Acting, execution: Execution) -> list[Decision]:
-    newest = decisions_of(execution, acting.user).order_by("-place")[:_DECISIONS]
+    newest = decisions_of(execution, acting.user).order_by(F("place").desc())[:_DECISIONS]
     rows = [decision_row(row) for row in reversed(newest)]
     return [Decision(workflow_id=row["execution_id"], **row) for row in rows]
 
