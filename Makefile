@@ -57,7 +57,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 run: $(STAMP) ## Start everything: databases, web, workers, sweeper (Ctrl-C stops all of it)
-	@exec $(PY) -m config.supervisor
+	@exec $(PY) -m config.devserver.supervisor
 
 test: $(STAMP) ## Run every test, the real browser included
 	@$(PY) -m tests.e2e.browser
@@ -119,4 +119,4 @@ clean: ## Remove .venv and caches; data in var/ stays
 	find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 reset: $(STAMP) ## Remove the data below HOLDPOINT_HOME (default var/)
-	@$(PY) -m config.embedded remove
+	@$(PY) -m config.devserver.embedded remove

@@ -9,7 +9,7 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.dev")
     from django.core.management import execute_from_command_line
 
-    from workflows.parent_death import end_with_starter
+    from workflows.common.parent_death import end_with_starter
 
     end_with_starter()
     execute_from_command_line(sys.argv)

@@ -8,7 +8,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from config.sign_in_limits import unlock
+from config.auth.sign_in_limits import unlock
 from workflows.models import SignInAlert
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ class ConfigConfig(AppConfig):
     verbose_name = "Holdpoint"
 
     def ready(self) -> None:
-        from config import checks, telemetry  # noqa: F401 - importing registers the checks
+        from config import checks  # noqa: F401 - importing registers the checks
+        from config.observability import telemetry
 
         telemetry.start()
 

@@ -16,17 +16,17 @@ from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from django.urls import get_resolver
 
-from config.threaded import application as threaded
+from config.web.threaded_asgi import application as threaded
 
 django = threaded()  # before our other imports: it loads the apps
 
-from config.bodies import bounded  # noqa: E402
-from config.lending import lending  # noqa: E402
-from config.sockets import BrowserOriginValidator  # noqa: E402
-from reviews.routing import websocket_urlpatterns  # noqa: E402
-from workflows import heap  # noqa: E402
-from workflows.mcp.gateway import http_app  # noqa: E402
-from workflows.parent_death import end_with_starter  # noqa: E402
+from config.web.body_limits import bounded  # noqa: E402
+from config.web.request_thread import lending  # noqa: E402
+from config.web.socket_origins import BrowserOriginValidator  # noqa: E402
+from reviews.sockets.routing import websocket_urlpatterns  # noqa: E402
+from workflows.common import gc_freeze  # noqa: E402
+from workflows.common.parent_death import end_with_starter  # noqa: E402
+from workflows.mcp_gateway import http_app  # noqa: E402
 
 http = lending(django)
 mcp = http_app()
@@ -50,11 +50,11 @@ application = ProtocolTypeRouter(
 )
 
 if "daphne.server" in sys.modules:
-    from config.daphne_limits import bound_daphne
+    from config.web.daphne_limits import bound_daphne
 
     bound_daphne()
 
 if settings.HOLDPOINT_ROLE == "web":
     end_with_starter()
     get_resolver().url_patterns  # noqa: B018 - every view is loaded now, not by the first visitor
-    heap.settle()
+    gc_freeze.settle()

@@ -81,7 +81,7 @@ def queue_serializer(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> 
 def policy_floor(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Without a usable floor no plan without a workflow can be started."""
     # Imported here: commands that run no checks start without the engine.
-    from workflows.services import InvalidRequest, installation_floor
+    from workflows.executions.services import InvalidRequest, installation_floor
 
     try:
         installation_floor()
@@ -151,7 +151,7 @@ def step_up_tables(
     closed = [name for name, _, is_usable in rows if is_usable is False]
     hint = (
         "As the owner of the tables and with HOLDPOINT_STEP_UP set: `manage.py migrate`, then"
-        " `python -m config.grants`."
+        " `python -m config.database.roles`."
     )
     if missing:
         message = f"HOLDPOINT_STEP_UP is on, and there is no table {missing[0]!r}."

@@ -12,16 +12,16 @@ from drf_spectacular.views import (
     SpectacularSwaggerSplitView,
 )
 
-from config.health import livez, readyz
-from config.languages import ScriptWords
-from config.metrics import metrics
-from config.reference import RedocView
-from config.sign_in import SignInView
+from config.auth.sign_in import SignInView
+from config.observability.health import livez, readyz
+from config.observability.metrics import metrics
+from config.web.api_reference import RedocView
+from config.web.languages import ScriptWords
 
-handler400 = "config.errors.bad_request"
-handler403 = "config.errors.permission_denied"
-handler404 = "config.errors.not_found"
-handler500 = "config.errors.server_error"
+handler400 = "config.web.error_pages.bad_request"
+handler403 = "config.web.error_pages.permission_denied"
+handler404 = "config.web.error_pages.not_found"
+handler500 = "config.web.error_pages.server_error"
 
 urlpatterns = [
     path("", RedirectView.as_view(url="/review/"), name="home"),
@@ -44,7 +44,7 @@ urlpatterns = [
 ]
 
 if settings.OIDC:
-    from config.oidc import views as oidc
+    from config.auth.oidc import views as oidc
 
     urlpatterns += [
         path("login/oidc/", oidc.start, name="oidc-start"),
@@ -52,4 +52,4 @@ if settings.OIDC:
     ]
 
 if apps.is_installed("allauth.mfa"):
-    urlpatterns += [path("account/", include("config.second_factor.urls"))]
+    urlpatterns += [path("account/", include("config.auth.second_factor.urls"))]

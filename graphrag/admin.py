@@ -7,7 +7,9 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from graphrag import conf, ingest, neighbours
+from graphrag import conf
+from graphrag.catalogue import ingest
+from graphrag.graph import neighbours
 from graphrag.models import LearnedExecution, Tool, ToolDependency
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from graphrag import conf, graph, revisions
+from graphrag import conf, versioned_cache
+from graphrag.graph import tool_graph
 from graphrag.models import LearnedExecution, Tool
 
 _STEP = 0.1
@@ -102,7 +103,7 @@ def _rank(row: LearnedExecution, tools: Sequence[str]) -> int:
     """Store new ranks; keep on the row what became of the ranks of the execution's own tools."""
     before = dict(Tool.objects.filter(name__in=tools).values_list("name", "pagerank"))
     moved = store_ranks()
-    present = graph.current()
+    present = tool_graph.current()
     ranks = [[name, before[name], present.rank(name)] for name in tools if name in before]
     row.outcome["ranks"] = ranks
     row.save(update_fields=["outcome"])
@@ -132,7 +133,7 @@ def _first_time(
         execution_key=execution_key, defaults={"tools": tools, "edges": pairs}
     )
     if created and pairs:
-        change = revisions.bump("graph")
+        change = versioned_cache.bump("graph")
         row.graph_number, row.graph_before = change.number, change.before
     return row if created else None
 
@@ -159,7 +160,7 @@ def _count(
 
 def store_ranks() -> int:
     """Work out PageRank and store it where it moved by more than 1 %; returns how many moved."""
-    present = graph.current()
+    present = tool_graph.current()
     parameters: dict[str, Any] = {
         "keys": present.keys,
         "ranks": present.ranks_within(conf.learn_rank_seconds()).tolist(),

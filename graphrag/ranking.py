@@ -3,9 +3,9 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from graphrag.graph import Edge, ToolGraph
-from graphrag.records import ToolRecord
-from graphrag.retrieval import Found
+from graphrag.catalogue.tool_record import ToolRecord
+from graphrag.graph.tool_graph import Edge, ToolGraph
+from graphrag.retrieval.search import Found
 
 _LOWEST = 0.85
 _SPREAD = 0.3

@@ -10,6 +10,6 @@ class ReviewsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from . import notifications
+        from .sockets import change_receiver
 
-        notifications.connect()
+        change_receiver.connect()

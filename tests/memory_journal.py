@@ -14,7 +14,7 @@ from typing import Any
 
 from workflows.engine import events as ev
 from workflows.engine.dag import Plan, Revision
-from workflows.engine.decisions import decision_of, is_decision
+from workflows.engine.decision_history import decision_of, is_decision
 from workflows.engine.evolve import evolve
 from workflows.engine.policy import Policy
 from workflows.engine.ports import Busy, LeaseLost, QueuedCommand, Settled, StaleVersion

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib.auth.models import Group, Permission
 
-from workflows.access import ADMIN, OPERATOR
+from workflows.executions.access import ADMIN, OPERATOR
 
 #: Groups that plans of the tests name; a plan that names another one is refused.
 NAMED = ("board", "claimed", "free", "friends", "legal", "own", "security", "voted")

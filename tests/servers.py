@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from config.embedded import EmbeddedServers
+from config.devserver.embedded import EmbeddedServers
 
 OURS = re.compile(r"holdpoint-test-(\d+)")
 

@@ -10,9 +10,12 @@ from typing import Any
 
 from redis.connection import parse_url
 
-from config.csp import policy
-from config.databases import parse_database_url, pooled
-from config.env import (
+from config.auth.oidc import options as oidc
+from config.auth.second_factor import options as second_factor
+from config.observability.logs import logging_config
+from config.paths import BASE_DIR, DEFAULT_HOME
+from config.settings.databases import parse_database_url, pooled
+from config.settings.env import (
     env_bool,
     env_choice,
     env_float,
@@ -22,12 +25,9 @@ from config.env import (
     env_secret,
     env_str,
 )
-from config.logs import logging_config
-from config.oidc import options as oidc
-from config.origins import origins_of, websocket_origins
-from config.paths import BASE_DIR, DEFAULT_HOME
-from config.product import product_settings
-from config.second_factor import options as second_factor
+from config.settings.product import product_settings
+from config.web.csp import policy
+from config.web.origins import origins_of, websocket_origins
 
 HOLDPOINT_HOME = env_path("HOLDPOINT_HOME", DEFAULT_HOME)
 
@@ -73,17 +73,17 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "config.middleware.RequestContextMiddleware",  # first: every answer has the request's id
-    "config.middleware.NoStoreMiddleware",
+    "config.web.middleware.RequestContextMiddleware",  # first: every answer has the request's id
+    "config.web.middleware.NoStoreMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "config.languages.LanguageMiddleware",  # before whatever may answer with a page
-    "config.middleware.SlashMiddleware",
+    "config.web.languages.LanguageMiddleware",  # before whatever may answer with a page
+    "config.web.middleware.SlashMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "config.request_log.RequestLogMiddleware",
+    "config.observability.request_log.RequestLogMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -163,16 +163,16 @@ PASSWORD_HASHERS = [
 ]
 PASSWORD_LOGIN = env_bool("HOLDPOINT_PASSWORD_LOGIN", default=True)
 # Sessions of the one end when the other is set.
-_BACKENDS = ("config.passwords.NoPasswords", "django.contrib.auth.backends.ModelBackend")
-AUTHENTICATION_BACKENDS = ["config.sign_in_limits.SignInLimits", _BACKENDS[PASSWORD_LOGIN]]
-# Failed sign-ins are kept by django-axes, and limited as config.sign_in_limits says.
-AXES_HANDLER = "config.sign_in_limits.SignInHandler"
+_BACKENDS = ("config.auth.passwords.NoPasswords", "django.contrib.auth.backends.ModelBackend")
+AUTHENTICATION_BACKENDS = ["config.auth.sign_in_limits.SignInLimits", _BACKENDS[PASSWORD_LOGIN]]
+# Failed sign-ins are kept by django-axes, and limited as config.auth.sign_in_limits says.
+AXES_HANDLER = "config.auth.sign_in_limits.SignInHandler"
 AXES_FAILURE_LIMIT = 100  # percent of the nearest limit
-AXES_COOLOFF_TIME = "config.sign_in_limits.window_of"
+AXES_COOLOFF_TIME = "config.auth.sign_in_limits.window_of"
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"], "ip_address", "username"]
-AXES_LOCKOUT_CALLABLE = "config.sign_in_limits.locked_page"
-AXES_CLIENT_IP_CALLABLE = "workflows.client_address.address_of"
-AXES_USERNAME_CALLABLE = "config.sign_in_limits.account_of"
+AXES_LOCKOUT_CALLABLE = "config.auth.sign_in_limits.locked_page"
+AXES_CLIENT_IP_CALLABLE = "workflows.common.client_address.address_of"
+AXES_USERNAME_CALLABLE = "config.auth.sign_in_limits.account_of"
 AXES_RESET_ON_SUCCESS = True
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "csrfmiddlewaretoken", "code", "state"]
@@ -267,9 +267,9 @@ SPECTACULAR_SETTINGS = {
         "DecisionEnum": "reviews.models.Decision",
         "ExecutionStatusEnum": "workflows.engine.status.ExecutionStatus",
         "ToolKindEnum": "graphrag.models.ToolKind",
-        "DeliveryStatusEnum": "workflows.models_ops.WebhookDelivery.Status",
-        "NoticeKindEnum": "reviews.models_notices.NoticeKind",
-        "BacktestStatusEnum": "reviews.models_backtest.Backtest.Status",
+        "DeliveryStatusEnum": "workflows.models.operations.WebhookDelivery.Status",
+        "NoticeKindEnum": "reviews.models.notifications.NoticeKind",
+        "BacktestStatusEnum": "reviews.models.backtests.Backtest.Status",
     },
     "SWAGGER_UI_DIST": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
@@ -300,7 +300,7 @@ LOGGING = logging_config(
     level=env_choice("LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),
     style=env_choice("LOG_STYLE", "json", ("json", "console")),
 )
-# Where traces and errors go, if anywhere: see config.telemetry.
+# Where traces and errors go, if anywhere: see config.observability.telemetry.
 OTLP_ENDPOINT = env_str("HOLDPOINT_OTLP_ENDPOINT", "")
 SENTRY_DSN = env_secret("HOLDPOINT_SENTRY_DSN", "")
 HOLDPOINT = product_settings(home=HOLDPOINT_HOME, site_url=SITE_URL)

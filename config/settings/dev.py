@@ -7,10 +7,10 @@ asked for: error pages and headers are then those a user gets.
 import os
 from urllib.parse import urlsplit
 
-from config.embedded import Layout
-from config.env import env_bool, env_int, env_path
+from config.devserver.embedded import Layout
 from config.paths import DEFAULT_HOME
-from config.secret import home_secret
+from config.settings.env import env_bool, env_int, env_path
+from config.settings.secret_files import home_secret
 
 _HOME = env_path("HOLDPOINT_HOME", DEFAULT_HOME)
 _PORT = env_int("HOLDPOINT_PORT", 8000, minimum=1, maximum=65535)
@@ -39,10 +39,10 @@ if "SECRET_KEY_FILE" not in os.environ:
 if "HOLDPOINT_AUDIT_KEY_FILE" not in os.environ:
     os.environ.setdefault("HOLDPOINT_AUDIT_KEY", home_secret(_HOME, "audit_key"))
 
-from config.csp import policy  # noqa: E402
-from config.origins import origins_of, websocket_origins  # noqa: E402
 from config.settings.base import *  # noqa: E402, F403
 from config.settings.base import ALLOWED_HOSTS, SITE_URL, STORAGES  # noqa: E402
+from config.web.csp import policy  # noqa: E402
+from config.web.origins import origins_of, websocket_origins  # noqa: E402
 
 DEBUG = env_bool("DEBUG", default=False)
 

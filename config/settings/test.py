@@ -8,7 +8,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from config.embedded import Layout
+from config.devserver.embedded import Layout
 
 _HOME = Path(tempfile.gettempdir()) / f"holdpoint-test-{os.getpid()}"
 os.environ.setdefault("HOLDPOINT_TEST_HOME", str(_HOME))  # xdist workers inherit it
@@ -31,10 +31,10 @@ os.environ.setdefault("HOLDPOINT_UNDO_SECONDS", "0")
 os.environ.setdefault("LOG_STYLE", "console")
 os.environ.setdefault("LOG_LEVEL", "WARNING")
 
-from config.csp import policy  # noqa: E402
-from config.origins import origins_of, websocket_origins  # noqa: E402
 from config.settings.base import *  # noqa: E402, F403
 from config.settings.base import ALLOWED_HOSTS, SITE_URL, STORAGES  # noqa: E402
+from config.web.csp import policy  # noqa: E402
+from config.web.origins import origins_of, websocket_origins  # noqa: E402
 
 ALLOWED_ORIGINS = origins_of([], SITE_URL, ALLOWED_HOSTS, scheme="http")
 CONTENT_SECURITY_POLICY = policy(websocket_origins(ALLOWED_ORIGINS))

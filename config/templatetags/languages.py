@@ -4,7 +4,7 @@ from django import template
 from django.urls import reverse
 from django.utils.translation import get_language
 
-from config.languages import words_version
+from config.web.languages import words_version
 
 register = template.Library()
 

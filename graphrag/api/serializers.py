@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from rest_framework import serializers
 
 from graphrag.models import Tool, ToolKind
-from graphrag.retrieval import MAX_QUERY
+from graphrag.retrieval.search import MAX_QUERY
 
 if TYPE_CHECKING:
     ToolSerializerBase = serializers.ModelSerializer[Tool]

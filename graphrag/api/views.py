@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
-from graphrag import catalogue, planning, ranking, retrieval
+from graphrag import ranking
 from graphrag.api.permissions import MayPlan
 from graphrag.api.serializers import (
     Plain,
@@ -21,7 +21,10 @@ from graphrag.api.serializers import (
     ToolSearchSerializer,
     ToolSerializer,
 )
+from graphrag.catalogue import selectors as catalogue_selectors
 from graphrag.models import Tool
+from graphrag.planning import services as planning_services
+from graphrag.retrieval import search as retrieval_search
 
 if TYPE_CHECKING:
     ToolViews = ReadOnlyModelViewSet[Tool]
@@ -34,7 +37,7 @@ _NAME = OpenApiParameter("name", str, OpenApiParameter.PATH, description="As in 
 _OF_PAGES = frozenset({"cursor", "page_size", "ordering"})
 
 
-def _found(found: retrieval.Found) -> dict[str, Any]:
+def _found(found: retrieval_search.Found) -> dict[str, Any]:
     tool = found.tool
     return {
         "name": tool.name,
@@ -85,7 +88,7 @@ class ToolViewSet(ToolViews):
 
     def get_queryset(self) -> QuerySet[Tool]:
         """Tools by the filters of the query string; raises ValidationError for a bad one."""
-        rows = catalogue.tools()
+        rows = catalogue_selectors.tools()
         for name, value in self._filters().items():
             if value not in (None, ""):
                 rows = rows.filter(**{name: value})
@@ -100,12 +103,12 @@ class ToolViewSet(ToolViews):
         question = ToolSearchSerializer(data=asked)
         question.is_valid(raise_exception=True)
         wanted = question.validated_data
-        filters = retrieval.Filters(
+        filters = retrieval_search.Filters(
             kind=wanted.get("kind"),
             server=wanted.get("server"),
             read_only=wanted.get("read_only"),
         )
-        answer = retrieval.search(wanted["query"], limit=wanted["limit"], filters=filters)
+        answer = retrieval_search.search(wanted["query"], limit=wanted["limit"], filters=filters)
         return Response(
             {
                 "results": [_found(found) for found in answer.found],
@@ -144,7 +147,7 @@ class ToolViewSet(ToolViews):
         question = SuggestSerializer(data=request.data)
         question.is_valid(raise_exception=True)
         wanted = question.validated_data
-        found = planning.suggest(wanted["intent"], wanted.get("inputs"))
+        found = planning_services.suggest(wanted["intent"], wanted.get("inputs"))
         answer = SuggestionSerializer(found).data
         answer["nearest"] = answer["nearest"][: wanted.get("limit", _NEAREST)]
         return Response(answer)

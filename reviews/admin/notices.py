@@ -11,10 +11,10 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from reviews.models_notices import ChatHook, NoticeKind, NoticeMessage
-from reviews.notices.letters import test_post
-from reviews.notices.sender import NotSent, post_to
-from workflows.sealing import seal
+from reviews.models.notifications import ChatHook, NoticeKind, NoticeMessage
+from reviews.notifications.email_templates import test_post
+from reviews.notifications.sender import NotSent, post_to
+from workflows.common.secret_encryption import seal
 from workflows.webhooks.addresses import problem_of
 
 from .reading import ReadOnly

@@ -9,14 +9,14 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from reviews import extending
-from reviews.context import masks_of
-from reviews.edits import edit_warnings, schema_of
-from reviews.history import receipts_of
-from reviews.masking import Masked
+from reviews.audit.history import receipts_of
+from reviews.audit.reveals import record_place, record_views
+from reviews.decisions.edits import edit_warnings, schema_of
+from reviews.decisions.masking import Masked
+from reviews.decisions.review_context import masks_of
+from reviews.decisions.services import MAX_COMMENT
 from reviews.models import ANSWERS, HumanReviewRecord
-from reviews.reveals import record_place, record_views
-from reviews.services import MAX_COMMENT
+from reviews.queue import extensions
 from workflows.api.serializers import GivenId, OverrideSerializer, Strict, WarningSerializer
 from workflows.engine.commands import LONGEST_UNDO
 from workflows.models import ExecutionReceipt, Hold
@@ -98,7 +98,7 @@ class WithdrawnSerializer(serializers.Serializer[Any]):
 class ExtendSerializer(Strict):
     """How much more time a hold gets."""
 
-    seconds = serializers.IntegerField(min_value=extending.SHORTEST, max_value=extending.LONGEST)
+    seconds = serializers.IntegerField(min_value=extensions.SHORTEST, max_value=extensions.LONGEST)
 
 
 class ExtendedSerializer(serializers.Serializer[Any]):

@@ -2,7 +2,11 @@
 
 from django.urls import path
 
-from . import backtests, bulk, notices, views
+from reviews.backtests import api as backtests_api
+from reviews.notifications import api as notifications_api
+from reviews.queue import bulk_api
+
+from . import views
 
 urlpatterns = [
     path("reviews/pending/", views.PendingView.as_view(), name="api-reviews-pending"),
@@ -13,10 +17,10 @@ urlpatterns = [
     ),
     path("reviews/resume/", views.ResumeView.as_view(), name="api-reviews-resume"),
     path("reviews/holds/<str:hold_id>/claim/", views.ClaimView.as_view(), name="api-reviews-claim"),
-    path("reviews/bulk/", bulk.BulkView.as_view(), name="api-reviews-bulk"),
+    path("reviews/bulk/", bulk_api.BulkView.as_view(), name="api-reviews-bulk"),
     path(
         "reviews/holds/<str:hold_id>/assign/",
-        bulk.AssignView.as_view(),
+        bulk_api.AssignView.as_view(),
         name="api-reviews-assign",
     ),
     path(
@@ -29,20 +33,22 @@ urlpatterns = [
         views.ReleaseView.as_view(),
         name="api-reviews-release",
     ),
-    path("notifications/", notices.NotificationsView.as_view(), name="api-notifications"),
+    path("notifications/", notifications_api.NotificationsView.as_view(), name="api-notifications"),
     path(
         "notifications/read/",
-        notices.NotificationsReadView.as_view(),
+        notifications_api.NotificationsReadView.as_view(),
         name="api-notifications-read",
     ),
     path(
         "notifications/preferences/",
-        notices.NotificationPreferencesView.as_view(),
+        notifications_api.NotificationPreferencesView.as_view(),
         name="api-notifications-preferences",
     ),
-    path("backtests/", backtests.BacktestsView.as_view(), name="api-backtests"),
-    path("backtests/<str:backtest_id>/", backtests.BacktestView.as_view(), name="api-backtest"),
-    path("workflows/<str:workflow_name>/rules/", backtests.RulesView.as_view(), name="api-rules"),
+    path("backtests/", backtests_api.BacktestsView.as_view(), name="api-backtests"),
+    path("backtests/<str:backtest_id>/", backtests_api.BacktestView.as_view(), name="api-backtest"),
+    path(
+        "workflows/<str:workflow_name>/rules/", backtests_api.RulesView.as_view(), name="api-rules"
+    ),
     path(
         "reviews/holds/<str:hold_id>/withdraw/",
         views.WithdrawView.as_view(),

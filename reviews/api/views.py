@@ -13,15 +13,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from reviews import claims, context, extending, history, reveals, selectors, services, undo
-from reviews.conflicts import Conflict, present_state
-from reviews.edits import ReviewInvalid
-from reviews.filters import PHASES, REASONS, RISKS, parse_queue_filters
-from reviews.first_page import Listing
+from reviews.audit import history, reveals
+from reviews.decisions import review_context, services, withdrawal
+from reviews.decisions.api_formats import check_fits, read_answer
+from reviews.decisions.conflicts import Conflict, present_state
+from reviews.decisions.edits import ReviewInvalid
+from reviews.decisions.rights import NotAllowed
 from reviews.models import Decision, HumanReviewRecord
-from reviews.rights import NotAllowed
+from reviews.queue import claims, extensions, selectors
+from reviews.queue.filters import PHASES, REASONS, RISKS, parse_queue_filters
+from reviews.queue.first_page import Listing
 from workflows.api.examples import RESUME
-from workflows.api.once import once
+from workflows.api.idempotency_key import once
 from workflows.api.parsers import (
     OF_PAGES,
     DecisionJSONParser,
@@ -33,10 +36,9 @@ from workflows.api.permissions import HasScope, caller, session_confirmed_at, to
 from workflows.api.problems import register
 from workflows.api.schema import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, IF_MATCH, problems
 from workflows.api.serializers import ID_PATTERN
-from workflows.idempotency import Answer, json_text, logs_its_refusals
+from workflows.executions.idempotency import Answer, json_text, logs_its_refusals
 from workflows.models import Hold
 
-from .answers import check_fits, read_answer
 from .serializers import (
     ClaimSerializer,
     ContextSerializer,
@@ -58,7 +60,7 @@ from .serializers import (
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-    from workflows.vocabulary import Meant
+    from workflows.common.decision_formats import Meant
 
 register(ReviewInvalid, status=422, code="invalid")
 register(NotAllowed, status=403, code="forbidden")
@@ -127,7 +129,7 @@ class PendingContextView(APIView):
     def get(self, request: Request, execution_id: int) -> Response:
         """The execution, its open holds with payload and schema, tasks, messages, decisions."""
         no_parameters(request)
-        found = context.review_context(caller(request), execution_id)
+        found = review_context.review_context(caller(request), execution_id)
         return Response(ContextSerializer(found).data)
 
 
@@ -269,7 +271,7 @@ class WithdrawView(APIView):
     def _withdraw(self, request: Request, hold_id: str) -> Answer:
         asked = WithdrawSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
-        result = undo.withdraw(
+        result = withdrawal.withdraw(
             hold_id=hold_id,
             user=caller(request),
             comment=asked.validated_data["comment"],
@@ -311,7 +313,7 @@ class ExtendView(APIView):
     def _extend(self, request: Request, hold_id: str) -> Answer:
         asked = ExtendSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
-        result = extending.extend(
+        result = extensions.extend(
             hold_id=hold_id,
             user=caller(request),
             seconds=asked.validated_data["seconds"],

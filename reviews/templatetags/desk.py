@@ -22,10 +22,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
-from reviews.counting import at_least as short_count
-from reviews.counting import counted as counted_words
-from reviews.counting import decimal, short_day
-from reviews.sentences import in_language
+from reviews.components.number_formatting import at_least as short_count
+from reviews.components.number_formatting import counted as counted_words
+from reviews.components.number_formatting import decimal, short_day
+from reviews.components.sentences import in_language
 
 register = template.Library()
 
@@ -253,7 +253,7 @@ def stress(sentence: str, subject: str) -> SafeString:
 
 @register.filter
 def counted(number: int, noun: str) -> str:
-    """`1 change`, `2 changes`: a count with its noun, one of reviews.counting.NOUNS."""
+    """`1 change`, `2 changes`: a count with its noun, one of NOUNS."""
     return counted_words(number, noun)
 
 

@@ -13,7 +13,7 @@ from tests.benchmarks import kit
 from tests.benchmarks.figures import Figure, middle
 from tests.benchmarks.resume import submitted
 from tests.benchmarks.surroundings import Bench, start_quietly, wait_until_final
-from workflows import dispatch
+from workflows.executions import dispatch
 from workflows.models import Execution, ExecutionEvent, Hold, Speculation
 
 STEPS, SECONDS = 5, 0.1

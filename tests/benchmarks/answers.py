@@ -9,12 +9,13 @@ from typing import Any
 from tests.benchmarks import bare, kit
 from tests.benchmarks.figures import Figure, middle
 from tests.benchmarks.surroundings import Bench, start_quietly
-from workflows import journal, services
 from workflows.agents import RegisteredAgents
-from workflows.engine.act import question
 from workflows.engine.commands import UpdateState
-from workflows.jobs import run_to_rest
-from workflows.summaries import summarise
+from workflows.engine.execute_move import question
+from workflows.executions import services
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.layer_summaries import summarise
+from workflows.journal import writer as journal_writer
 
 WIDTH = 50
 RULES = [
@@ -88,7 +89,7 @@ def boundary(turns: int) -> tuple[float, float]:
     plan["tasks"][WIDTH]["human_review"] = {"trigger_phase": "BEFORE_EXECUTION"}
     execution_id = run_to_rest(start_quietly(plan, policy=policy)).pk
     agents = RegisteredAgents()
-    with journal.DjangoJournal().open(str(execution_id), expected_version=None) as run:
+    with journal_writer.DjangoJournal().open(str(execution_id), expected_version=None) as run:
         found = in_turns(
             turns,
             agent=lambda turn: agents.ask(question(run, "rules"), lambda: False),

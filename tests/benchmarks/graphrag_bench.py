@@ -16,10 +16,15 @@ from typing import Any
 import networkx as nx
 from django.db import connection
 
-from graphrag import graph, ingest, learning, lexicon, planning, replanning, retrieval
+from graphrag import learning
+from graphrag.catalogue import ingest
+from graphrag.catalogue.tool_record import ToolRecord
+from graphrag.graph import tool_graph
 from graphrag.models import LearnedExecution, Tool, ToolDependency
-from graphrag.records import ToolRecord
-from workflows import heap
+from graphrag.planning import replanning
+from graphrag.planning import services as planning_services
+from graphrag.retrieval import idf, search
+from workflows.common import gc_freeze
 
 SIZES = (100, 1_000, 10_000)
 EDGES_PER_TOOL = 10
@@ -102,7 +107,7 @@ def fill(size: int, *, seed: int = 1) -> None:
 
 
 def _names() -> list[str]:
-    return graph.current().names
+    return tool_graph.current().names
 
 
 def timed(call: Callable[[Any], object], arguments: Sequence[Any]) -> Timing:
@@ -129,7 +134,7 @@ def _round(call: Callable[[Any], object], arguments: Sequence[Any]) -> Timing:
 
 def suggest(rounds: int = 181) -> Timing:
     """Suggest a plan for one intent."""
-    return timed(lambda intent: planning.suggest(intent), _some_intents(rounds))
+    return timed(lambda intent: planning_services.suggest(intent), _some_intents(rounds))
 
 
 def replan(rounds: int = 181) -> Timing:
@@ -169,7 +174,7 @@ def learn(rounds: int = 91) -> Timing:
 
 def pagerank(rounds: int = 91) -> tuple[Timing, float]:
     """Personal PageRank from one tool; beside it networkx's own call, once, in milliseconds."""
-    present = graph.current()
+    present = tool_graph.current()
     ours = timed(lambda name: present.pagerank({name: 1.0}), _names()[:rounds])
     whole = present.networkx()
     start = time.perf_counter()
@@ -180,16 +185,16 @@ def pagerank(rounds: int = 91) -> tuple[Timing, float]:
 def queries_per_second(rounds: int = 100) -> float:
     """Hybrid searches one after the other."""
     queries = _some_intents(rounds)
-    retrieval.search(queries[0])
+    search.search(queries[0])
     start = time.perf_counter()
     for query in queries:
-        retrieval.search(query)
+        search.search(query)
     return rounds / (time.perf_counter() - start)
 
 
 def recall_at_10(rounds: int = 50) -> float:
     """Share of the exact ten nearest that the index finds."""
-    words = lexicon.current()
+    words = idf.current()
     exact = found = 0
     for query in _some_intents(rounds):
         truth = _nearest(query, words, index=False)
@@ -198,13 +203,13 @@ def recall_at_10(rounds: int = 50) -> float:
     return found / exact if exact else 1.0
 
 
-def _nearest(query: str, words: lexicon.Lexicon, *, index: bool) -> set[int]:
+def _nearest(query: str, words: idf.Lexicon, *, index: bool) -> set[int]:
     use, avoid = ("indexscan", "seqscan") if index else ("seqscan", "indexscan")
     with connection.cursor() as cursor:
         cursor.execute(f"SET enable_{use} = on")
         cursor.execute(f"SET enable_{avoid} = off")
         try:
-            return {found.key for found in retrieval.vector_search(query, words, limit=10)}
+            return {found.key for found in search.vector_search(query, words, limit=10)}
         finally:
             cursor.execute(f"RESET enable_{use}")
             cursor.execute(f"RESET enable_{avoid}")
@@ -214,7 +219,7 @@ def rows(sizes: Sequence[int] = SIZES) -> Iterator[dict[str, Any]]:
     """Fill and measure each size in turn."""
     for size in sizes:
         fill(size)
-        heap.settle()  # as every process of the product does before it works
+        gc_freeze.settle()  # as every process of the product does before it works
         yield from measured(size)
 
 

@@ -7,7 +7,7 @@ import time
 from tests.benchmarks import kit
 from tests.benchmarks.figures import Figure, middle
 from tests.benchmarks.surroundings import Bench, start_quietly, wait_until_final
-from workflows import dispatch
+from workflows.executions import dispatch
 from workflows.models import ExecutionEvent
 
 EARLY, LATE, AROUND, WIDTH = 20, 2000, 15, 5

@@ -11,7 +11,7 @@ from typing import Any
 import django_rq
 
 from tests.benchmarks.bare import REPORTS
-from workflows import jobs
+from workflows.executions import jobs
 from workflows.tools.registry import tool
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from tests.benchmarks import bare, kit, peer
 from tests.benchmarks.figures import Figure, middle
 from tests.benchmarks.surroundings import Bench, start_quietly
-from workflows import dispatch, jobs
+from workflows.executions import dispatch, jobs
 
 LAYERS, WIDTH = 20, 5
 _runs = itertools.count(1)

@@ -9,7 +9,7 @@ from django.test import Client
 
 from tests.benchmarks.figures import Figure, middle
 from tests.benchmarks.surroundings import Bench, reviewer
-from workflows import tokens
+from workflows.permissions import tokens
 
 EXECUTIONS, WAITING, PAGE = 100_000, 1_000, 50
 

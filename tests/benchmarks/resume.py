@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from reviews.services import decide
+from reviews.decisions.services import decide
 from tests.benchmarks import bare, kit, peer
 from tests.benchmarks.figures import Figure, middle
 from tests.benchmarks.surroundings import Bench, reviewer, start_quietly
-from workflows import dispatch, services
 from workflows.engine.commands import ApprovalResponse
+from workflows.executions import dispatch, services
+from workflows.executions.selectors import tasks_of
+from workflows.journal.statements import execute
 from workflows.models import ExecutionEvent, Hold
-from workflows.selectors import tasks_of
-from workflows.statements import execute
 
 PAUSE_MS = 3.0
 _COMMITTED = """

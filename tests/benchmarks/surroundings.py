@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from redis import Redis
 
-from config.embedded import EmbeddedServers
+from config.devserver.embedded import EmbeddedServers
 from tests.benchmarks import bare, peer
 from tests.benchmarks.bare import REPORTS
 
@@ -176,7 +176,7 @@ def _prepare() -> None:
 
     django.setup()
     call_command("migrate", verbosity=0)
-    from workflows.planning import sync_python_tools
+    from workflows.planning.planner import sync_python_tools
 
     sync_python_tools()
     bare.postgres().execute(bare.SCHEMA, prepare=False)
@@ -196,7 +196,7 @@ def start_quietly(plan: Any, **more: Any) -> int:
     """A new execution that nobody is sent for; its id."""
     from unittest import mock
 
-    from workflows import services
+    from workflows.executions import services
 
     with mock.patch.object(services, "send_worker"):
         return int(services.start_execution(actor=None, plan=plan, **more).pk)
@@ -222,7 +222,7 @@ def reviewer() -> User:
     from django.contrib.auth import get_user_model
     from django.contrib.auth.models import Group
 
-    from workflows import access
+    from workflows.executions import access
 
     person, made = get_user_model().objects.get_or_create(username="bench")
     if made:

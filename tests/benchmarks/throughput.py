@@ -17,7 +17,7 @@ import psutil
 from tests.benchmarks import kit, peer
 from tests.benchmarks.figures import Figure, middle
 from tests.benchmarks.surroundings import ROOT, Bench, start_quietly
-from workflows import dispatch
+from workflows.executions import dispatch
 from workflows.models import Execution
 
 LAYERS, WIDTH = 3, 3

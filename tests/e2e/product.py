@@ -1,4 +1,4 @@
-"""One real instance: `python -m config.supervisor` in a folder and on a port of its own."""
+"""One real instance: the supervisor in a folder and on a port of its own."""
 
 import os
 import queue
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from config.embedded import EmbeddedServers
+from config.devserver.embedded import EmbeddedServers
 from tests.architecture.files import ROOT
 from tests.e2e.standing import Standing
 
@@ -102,7 +102,7 @@ def launch(home: Path, port: int, **extra: str) -> Product:
         "PYTHONUNBUFFERED": "1",
     } | extra
     process = subprocess.Popen(
-        [sys.executable, "-m", "config.supervisor"],
+        [sys.executable, "-m", "config.devserver.supervisor"],
         cwd=ROOT,
         env=env,
         stdin=subprocess.DEVNULL,

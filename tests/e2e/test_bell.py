@@ -21,8 +21,8 @@ LATER = 90_000
 PAYLOAD = "not for a mail"
 SETUP = """
 from django.contrib.auth.models import Group
-from reviews.models_notices import ChatHook
-from workflows.sealing import seal
+from reviews.models.notifications import ChatHook
+from workflows.common.secret_encryption import seal
 legal, _ = Group.objects.get_or_create(name="legal")
 from django.contrib.auth import get_user_model
 user = get_user_model().objects.get(username="integrator")

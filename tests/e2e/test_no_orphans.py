@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from config.embedded.processes import is_alive, wait_until
+from config.devserver.embedded.processes import is_alive, wait_until
 from tests.e2e.product import Product, running_product
 
 DATABASES = {"postgres", "redis-server"}
@@ -82,7 +82,7 @@ def run_for_ever(product: Product, seconds: int = 120) -> None:
          "timeout_seconds": seconds}
         for language, code in ENDLESS
     ]  # fmt: skip
-    start = "from workflows.services import start_execution"
+    start = "from workflows.executions.services import start_execution"
     product.manage(
         "shell",
         "-v",

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from config.embedded import EmbeddedServers
-from config.embedded.processes import is_alive, wait_until
+from config.devserver.embedded import EmbeddedServers
+from config.devserver.embedded.processes import is_alive, wait_until
 from tests.e2e.product import Product, free_port, launch, remove
 
 READY_SECONDS = 180

@@ -15,15 +15,15 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from reviews import selectors
-from reviews.counting import COUNTED
+from reviews.components.number_formatting import COUNTED
 from reviews.models import HumanReviewRecord, RecordWords
+from reviews.queue import selectors
 from tests.scale import requests
 from tests.scale.conftest import COUNT, MANY
 from tests.scale.filling import Filled
 from tests.scale.plans import Asked, asked_by
-from workflows.access import of_visible, visible_to
-from workflows.full_text import FEW, matching
+from workflows.common.full_text import FEW, matching
+from workflows.executions.access import of_visible, visible_to
 from workflows.models import Execution, Hold
 
 pytestmark = pytest.mark.django_db

@@ -12,30 +12,32 @@ import django_rq
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from reviews import undo
-from reviews.conflicts import Conflict
-from reviews.edits import ReviewInvalid
+from reviews.decisions import withdrawal
+from reviews.decisions.conflicts import Conflict
+from reviews.decisions.edits import ReviewInvalid
+from reviews.decisions.services import decide, decide_command
 from reviews.models import HumanReviewRecord
-from reviews.services import decide, decide_command
 from tests.stateful import workers
 from tests.stateful.model import Answer, Model
 from tests.stateful.oracle import Outcome, Told
 from tests.stateful.plans import INPUTS
 from tests.stateful.world import Call, News, Row, World
-from workflows import aside, journal, journal_time
-from workflows.dispatch import DEFAULT, QUEUES
 from workflows.engine.dag import Plan
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
-from workflows.jobs import advance, speculate
-from workflows.models import Checkpoint, CommandLog, Execution, ExecutionEvent, Hold, Speculation
-from workflows.recovery import sweep
-from workflows.services import (
+from workflows.executions.dispatch import DEFAULT, QUEUES
+from workflows.executions.jobs import advance, speculate
+from workflows.executions.recovery import sweep
+from workflows.executions.services import (
     fork_execution,
     parse_command,
     start_execution,
     submit_command,
 )
+from workflows.journal import due as journal_due
+from workflows.journal import writer as journal_writer
+from workflows.models import Checkpoint, CommandLog, Execution, ExecutionEvent, Hold, Speculation
+from workflows.speculation import store as speculation_store
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -72,7 +74,7 @@ class DatabaseWorld(World):
         return model
 
     def _add(self, execution: Execution, told: Told) -> Model:
-        plan = journal.load_revision(execution.pk, 1).plan
+        plan = journal_writer.load_revision(execution.pk, 1).plan
         model = Model(execution.pk, plan, execution.policy, told)
         self.models.append(model)
         return model
@@ -104,7 +106,7 @@ class DatabaseWorld(World):
         sweep()
 
     def settle_due(self) -> None:
-        undo.settle_due()
+        withdrawal.settle_due()
 
     def let_time_pass(self, *models: Model) -> None:
         rows = Execution.objects.filter(pk__in=[model.id for model in models or self.models])
@@ -165,7 +167,7 @@ class DatabaseWorld(World):
 
     def _send_withdrawal(self, model: Model, hold_id: str, who: str) -> bool:
         try:
-            undo.withdraw(hold_id=hold_id, user=self._reviewers[who], source="test")
+            withdrawal.withdraw(hold_id=hold_id, user=self._reviewers[who], source="test")
         except Conflict:
             return False
         return True
@@ -224,10 +226,10 @@ class DatabaseWorld(World):
     # --- looking --------------------------------------------------------------------------------
 
     def _plan(self, model: Model, revision: int) -> Plan:
-        return journal.load_revision(model.id, revision).plan
+        return journal_writer.load_revision(model.id, revision).plan
 
     def _layers(self, model: Model, revision: int) -> tuple[tuple[str, ...], ...]:
-        return journal.load_revision(model.id, revision).layers
+        return journal_writer.load_revision(model.id, revision).layers
 
     def _news(self, model: Model) -> Iterable[News]:
         rows = ExecutionEvent.objects.filter(execution_id=model.id, seq__gt=model.seen)
@@ -262,10 +264,10 @@ class DatabaseWorld(World):
         ids = [model.id for model in left]
         work = Q(status__in=("PENDING", "RUNNING")) | Q(queued_commands__gt=0)
         wanted = set(Execution.objects.filter(work, pk__in=ids).values_list("pk", flat=True))
-        assert wanted <= set(journal_time.take_overdue(patience=1))
+        assert wanted <= set(journal_due.take_overdue(patience=1))
 
     def _check_ahead(self, model: Model, settled: dict[str, Outcome]) -> None:
-        aside.tidy()
+        speculation_store.tidy()
         rows = Speculation.objects.filter(execution_id=model.id)
         assert not rows.filter(state__in=("RUNNING", "READY")).exists()
         used = list(rows.filter(state="USED").values_list("task_id", flat=True))

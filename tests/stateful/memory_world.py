@@ -25,11 +25,11 @@ from workflows.engine.dag import Plan
 from workflows.engine.decide import Refused
 from workflows.engine.events import dump_event
 from workflows.engine.loop import step, submit
+from workflows.engine.plan_validation import parse_plan
 from workflows.engine.policy import Policy
 from workflows.engine.ports import Busy, LeaseLost, Ports, StaleVersion
 from workflows.engine.state import Hold, HoldReason, dump_state
 from workflows.engine.status import ExecutionStatus
-from workflows.engine.structure import parse_plan
 
 MANY_MOVES = 100_000
 _LIVE = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
@@ -159,7 +159,7 @@ class MemoryWorld(World):
                     self._settle(model, hold)
 
     def _settle(self, model: Model, hold: Hold) -> None:
-        """As reviews.undo.settle: an answer that no longer fits the run is taken back."""
+        """As reviews.decisions.withdrawal.settle: an answer that no longer fits is withdrawn."""
         others = [each for each in self._stored(model).state.holds if each.answer is None]
         if hold.answer is None or (others and not _ends_run(hold)):
             return
@@ -201,7 +201,7 @@ class MemoryWorld(World):
             **answer.given,
         )
         if answer.actor in model.open[hold.pk].voters:
-            return False  # refused by reviews.rights, whatever the answer is
+            return False  # refused by reviews.decisions.rights, whatever the answer is
         try:
             return self._submit_at_rest(model, command, actor=answer.actor, version=model.seen)
         except StaleVersion:

@@ -11,8 +11,8 @@ from django.contrib.auth.models import Group
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-import reviews.services
-import reviews.undo
+import reviews.decisions.services
+import reviews.decisions.withdrawal
 from tests.catalogue import stock_catalogue
 from tests.stateful import tools
 from tests.stateful.database_world import DatabaseWorld
@@ -21,7 +21,7 @@ from tests.stateful.memory_world import MemoryWorld
 from tests.stateful.planner import AddsATask
 from tests.stateful.workers import mortal_processes
 from tests.stateful.world import World
-from workflows import services
+from workflows.executions import services
 
 #: Histories per round: Hypothesis remembers what a round tried, and each round begins anew.
 ROUND = 500
@@ -39,8 +39,8 @@ def test_whatever_happens_every_execution_ends_right(
     monkeypatch.setenv("HOLDPOINT_TEST_LEDGER", "")
     monkeypatch.setattr(services, "CataloguePlanner", AddsATask)
     # Whether a worker holds the lease is known here; there is nothing to wait for.
-    monkeypatch.setattr(reviews.services, "BUSY_WAITS", ())
-    monkeypatch.setattr(reviews.undo, "BUSY_WAITS", ())
+    monkeypatch.setattr(reviews.decisions.services, "BUSY_WAITS", ())
+    monkeypatch.setattr(reviews.decisions.withdrawal, "BUSY_WAITS", ())
     numbers = itertools.count()
 
     def make_world() -> World:

@@ -8,14 +8,14 @@ import pytest
 from tests.catalogue import stock_catalogue
 from tests.stateful import tools
 from tests.stateful.workers import Sleeper, dies_at, fence_of, mortal_processes, work
-from workflows.jobs import run_to_rest
-from workflows.models import Checkpoint, Execution
-from workflows.services import (
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import (
     fork_execution,
     parse_command,
     start_execution,
     submit_command,
 )
+from workflows.models import Checkpoint, Execution
 
 EPOCH = "2000-01-01T00:00Z"
 

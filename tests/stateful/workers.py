@@ -13,15 +13,18 @@ from typing import Any
 from django.db import connection
 
 from tests.stateful.scripted import PowerCut
-from workflows import aside, crashpoints, journal, services
+from workflows.common import crashpoints
 from workflows.engine.loop import step
 from workflows.engine.ports import LeaseLost, StaleVersion
+from workflows.executions import services
+from workflows.journal import writer as journal_writer
 from workflows.models import Execution
+from workflows.speculation import store as speculation_store
 
 _mine = threading.local()
 
 
-class FewMoves(journal.DjangoJournal):
+class FewMoves(journal_writer.DjangoJournal):
     """A journal whose time slice is over after so many moves."""
 
     def __init__(self, moves: int) -> None:
@@ -29,7 +32,7 @@ class FewMoves(journal.DjangoJournal):
         self._moves = moves
 
     @contextmanager
-    def claim(self, execution_id: str) -> Iterator[journal.JournalRun | None]:
+    def claim(self, execution_id: str) -> Iterator[journal_writer.JournalRun | None]:
         left = self._moves
 
         def slice_over() -> bool:
@@ -46,7 +49,7 @@ class FewMoves(journal.DjangoJournal):
 def work(execution_id: int, moves: int) -> None:
     """What a worker does with a job, for `moves` moves."""
     ports = replace(services.ports(), journal=FewMoves(moves))
-    # As in workflows.jobs: somebody else has it.
+    # As in workflows.executions.jobs: somebody else has it.
     with suppress(LeaseLost, StaleVersion):
         step(str(execution_id), ports)
 
@@ -92,27 +95,27 @@ def dies_at(nth: int, action: Callable[[], object]) -> bool:
 @contextmanager
 def mortal_processes() -> Iterator[None]:
     """Crash points act, and nobody tidies up behind a process that died."""
-    tidy = journal.release
+    tidy = journal_writer.release
 
     def release(
-        run: journal.JournalRun, *, delay: float | None, error: str, lost: bool = False
+        run: journal_writer.JournalRun, *, delay: float | None, error: str, lost: bool = False
     ) -> None:
         if not error.startswith(PowerCut.__name__):
             tidy(run, delay=delay, error=error)
 
-    give_up = aside.give_up
+    give_up = speculation_store.give_up
 
-    def leave(claims: Iterable[aside.Claim]) -> None:
+    def leave(claims: Iterable[speculation_store.Claim]) -> None:
         if not isinstance(sys.exception(), PowerCut):
             give_up(claims)
 
-    journal.release, aside.give_up = release, leave
+    journal_writer.release, speculation_store.give_up = release, leave
     crashpoints.listen(reached)
     try:
         yield
     finally:
         crashpoints.listen(None)
-        journal.release, aside.give_up = tidy, give_up
+        journal_writer.release, speculation_store.give_up = tidy, give_up
 
 
 @dataclass

@@ -11,8 +11,8 @@ from django.conf import settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows import deny_list
 from workflows.engine.permissions import NAMED, Operation, PermissionSet, canonical_path
+from workflows.permissions import deny_list
 
 HOME = str(settings.HOLDPOINT_HOME)
 CODE = str(Path(deny_list.__file__).resolve().parents[1])

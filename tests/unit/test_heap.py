@@ -5,13 +5,13 @@ import subprocess
 import sys
 
 from tests.processes import ROOT
-from workflows import heap
+from workflows.common import gc_freeze
 
 
 def test_later_collections_pass_over_what_was_there() -> None:
     before = gc.get_freeze_count()
     try:
-        heap.settle()
+        gc_freeze.settle()
         assert gc.get_freeze_count() > before
         later: list[object] = []
         later.append(later)
@@ -24,7 +24,7 @@ def test_later_collections_pass_over_what_was_there() -> None:
 def test_a_web_process_settles_once_its_views_are_loaded() -> None:
     script = (
         "import gc, sys; import config.asgi;"
-        " print(gc.get_freeze_count(), 'reviews.pages.queue' in sys.modules)"
+        " print(gc.get_freeze_count(), 'reviews.queue.page' in sys.modules)"
     )
     production = {
         "DJANGO_SETTINGS_MODULE": "config.settings.base",

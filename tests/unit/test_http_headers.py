@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.http_headers import header_problem, headers_problem
-from workflows.mcp.client.spec import McpServerSpec
+from workflows.common.http_headers import header_problem, headers_problem
+from workflows.tools.mcp_client.spec import McpServerSpec
 
 BAD_NAMES = (
     "",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workflows.numbers import natural
+from workflows.common.number_parsing import natural
 
 
 @pytest.mark.parametrize(

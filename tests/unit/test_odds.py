@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.odds import LEAST, MOST, Tally, bar, certainty, is_worthwhile, stopped
+from workflows.speculation.policy import LEAST, MOST, Tally, bar, certainty, is_worthwhile, stopped
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 tallies = st.builds(Tally, st.integers(0, 500), st.integers(0, 500))

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from config.embedded.processes import is_alive, wait_until
-from workflows.parent_death import VARIABLE
+from config.devserver.embedded.processes import is_alive, wait_until
+from workflows.common.parent_death import VARIABLE
 
 ROOT = Path(__file__).parents[2]
 
@@ -78,11 +78,16 @@ def run(code: str, **environment: str) -> int:
 
 
 def test_a_child_whose_parent_has_gone_already_ends_at_once() -> None:
-    code = "from workflows.parent_death import end_with; end_with(4_194_305); print('still here')"
+    code = (
+        "from workflows.common.parent_death import end_with; "
+        "end_with(4_194_305); print('still here')"
+    )
     assert run(code) == -signal.SIGKILL
 
 
-STARTED = "from workflows.parent_death import end_with_starter; end_with_starter(); import os; "
+STARTED = (
+    "from workflows.common.parent_death import end_with_starter; end_with_starter(); import os; "
+)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from workflows import deny_list, real_paths
+from workflows.common import real_paths
+from workflows.permissions import deny_list
 
 
 def _links_vanish(monkeypatch: pytest.MonkeyPatch, times: int) -> None:

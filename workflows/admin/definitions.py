@@ -9,7 +9,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.http import HttpRequest
 
-from workflows.definitions import definition_problems, save_workflow, workflow_warnings
+from workflows.executions.definitions import definition_problems, save_workflow, workflow_warnings
 from workflows.models import Workflow
 
 from .json_fields import BoundedJSONField, JSONEditor

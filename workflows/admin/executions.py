@@ -9,10 +9,10 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 
+from workflows.common.number_parsing import natural
 from workflows.engine.events import public_payload
+from workflows.executions.selectors import tasks_of
 from workflows.models import CommandLog, Execution, ExecutionEvent, Hold
-from workflows.numbers import natural
-from workflows.selectors import tasks_of
 
 from .reading import ReadOnly, block, link, pretty, url
 

@@ -8,7 +8,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from workflows.models import Capability, Grant
-from workflows.planning import sync_capabilities
+from workflows.planning.planner import sync_capabilities
 
 from .reading import ReadOnly
 

@@ -12,7 +12,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from workflows import access
+from workflows.executions import access
 
 if TYPE_CHECKING:
     Base = admin.ModelAdmin[Model]

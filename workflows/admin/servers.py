@@ -9,10 +9,10 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from workflows import catalogue
-from workflows.http_headers import headers_problem
+from workflows.common.http_headers import headers_problem
+from workflows.executions.layer_runner import spec_of
 from workflows.models import McpServer
-from workflows.runners import spec_of
+from workflows.tools import catalogue_sync
 
 from .json_fields import BoundedJSONField
 
@@ -118,15 +118,15 @@ class McpServerAdmin(Base):
     def save_model(self, request: HttpRequest, obj: McpServer, form: Any, change: Any) -> None:
         """A server that is switched off takes its tools along; the sweeper reads a new one."""
         super().save_model(request, obj, form, change)
-        catalogue.retire_servers()
+        catalogue_sync.retire_servers()
 
     def delete_model(self, request: HttpRequest, obj: McpServer) -> None:
         super().delete_model(request, obj)
-        catalogue.retire_servers()
+        catalogue_sync.retire_servers()
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[McpServer]) -> None:
         super().delete_queryset(request, queryset)
-        catalogue.retire_servers()
+        catalogue_sync.retire_servers()
 
     @admin.display(description="env")
     def env_names(self, server: McpServer) -> str:
@@ -140,7 +140,7 @@ class McpServerAdmin(Base):
     def sync_tools(self, request: HttpRequest, queryset: QuerySet[McpServer]) -> None:
         """Read the chosen servers' tool lists into the catalogue."""
         for server in queryset:
-            synced = catalogue.sync_server(server)
+            synced = catalogue_sync.sync_server(server)
             if synced.error:
                 text = f"Could not read {synced.server}: {synced.error}"
                 self.message_user(request, text, messages.ERROR)

@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from workflows.models import ApiToken
-from workflows.tokens import revoke
+from workflows.permissions.tokens import revoke
 
 if TYPE_CHECKING:
     Base = admin.ModelAdmin[ApiToken]

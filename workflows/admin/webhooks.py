@@ -8,8 +8,8 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
-from workflows import access
-from workflows.models_ops import WebhookDelivery, WebhookEndpoint
+from workflows.executions import access
+from workflows.models.operations import WebhookDelivery, WebhookEndpoint
 from workflows.webhooks.endpoints import endpoints_of
 
 from .reading import ReadOnly

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from django.conf import settings
 from pydantic import BaseModel, ConfigDict, Field
 
-from workflows import background
+from workflows.common import background_loop
 from workflows.engine.commands import shortened
-from workflows.engine.faults import TaskFailed
 from workflows.engine.ports import AgentAnswer, AgentQuestion
+from workflows.engine.task_errors import TaskFailed
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
@@ -55,7 +55,7 @@ class LLMAgent:
     in_process = False
 
     def decide(self, question: AgentQuestion) -> AgentAnswer:
-        return background.run(_ask(question), timeout=question.timeout_seconds)
+        return background_loop.run(_ask(question), timeout=question.timeout_seconds)
 
 
 async def _ask(question: AgentQuestion) -> AgentAnswer:

@@ -10,10 +10,10 @@ from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from structlog.contextvars import bind_contextvars
 
-from workflows.client_address import address_of
+from workflows.common.client_address import address_of
 from workflows.models import ApiToken
-from workflows.token_guesses import note_unknown_token
-from workflows.tokens import authenticate_token
+from workflows.permissions.token_guesses import note_unknown_token
+from workflows.permissions.tokens import authenticate_token
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

@@ -14,13 +14,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from workflows import access, capabilities, catalogue
 from workflows.engine.permissions import PermissionSet
-from workflows.idempotency import Answer, json_text
+from workflows.executions import access
+from workflows.executions.idempotency import Answer, json_text
 from workflows.models import Capability
+from workflows.permissions import capabilities
+from workflows.tools import catalogue_sync
 
 from .executions import visible_execution
-from .once import once
+from .idempotency_key import once
 from .parsers import asked_for, no_parameters, object_body
 from .permissions import HasRole, HasScope, caller, require
 from .problems import register
@@ -155,7 +157,7 @@ class CapabilitiesView(ListAPIView[Capability]):
         execution = visible_execution(request, wanted.pop("execution_id"))
         allowed = access.may_operate(request.user, execution)
         require(allowed, "Operators, admins and whoever started the run make capabilities of it.")
-        made = catalogue.keep_capability(actor=caller(request), execution=execution, **wanted)
+        made = catalogue_sync.keep_capability(actor=caller(request), execution=execution, **wanted)
         text = json_text(CapabilitySerializer(made).data)
         return Answer(201, text, reverse("capability", kwargs={"name": made.name}))
 

@@ -13,16 +13,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from workflows import access, services
 from workflows.engine.decide import Refused
-from workflows.engine.structure import Problem
-from workflows.idempotency import Answer, json_text
+from workflows.engine.plan_validation import Problem
+from workflows.executions import access, services
+from workflows.executions.idempotency import Answer, json_text
 from workflows.models import Execution
 
 from . import examples
 from .etags import seen_version
 from .executions import visible_execution
-from .once import once
+from .idempotency_key import once
 from .parsers import object_body
 from .permissions import HasRole, caller, require, require_scope, session_confirmed_at, token_of
 from .schema import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, IF_MATCH, problems

@@ -15,13 +15,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from workflows import access, definitions
-from workflows.idempotency import Answer, json_text
+from workflows.executions import access, definitions
+from workflows.executions.idempotency import Answer, json_text
 from workflows.models import Workflow
 
 from . import examples
 from .etags import check_if_match, unless_known, workflow_etag
-from .once import once
+from .idempotency_key import once
 from .parsers import asked_for, no_parameters, object_body
 from .permissions import AdminWrites, HasRole, HasScope, caller, require
 from .schema import BODY, ETAG, IDEMPOTENCY_KEY, IF_MATCH, IF_NONE_MATCH, problems

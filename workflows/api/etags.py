@@ -7,9 +7,9 @@ import re
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from workflows.engine.structure import Problem
+from workflows.engine.plan_validation import Problem
+from workflows.executions.services import InvalidRequest
 from workflows.models import Workflow
-from workflows.services import InvalidRequest
 
 from .problems import PreconditionFailed
 

@@ -16,10 +16,10 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from workflows import conf
-from workflows.connections import Slot, enter
 from workflows.engine.status import ExecutionStatus
 from workflows.models import Execution
-from workflows.wire import wire_events
+from workflows.realtime.connection_limits import Slot, enter
+from workflows.realtime.event_serialization import wire_events
 
 from . import stream
 from .executions import visible_execution

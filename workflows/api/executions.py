@@ -16,17 +16,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from workflows import access, services
-from workflows.definitions import plan_for_intent
 from workflows.engine.commands import AddMessage
-from workflows.engine.structure import Problem
-from workflows.idempotency import Answer, json_text
+from workflows.engine.plan_validation import Problem
+from workflows.executions import access, services
+from workflows.executions.definitions import plan_for_intent
+from workflows.executions.idempotency import Answer, json_text
+from workflows.executions.selectors import decisions_of, holds_of, tasks_of
 from workflows.models import Checkpoint, Execution, ExecutionEvent, Hold, Workflow
-from workflows.selectors import decisions_of, holds_of, tasks_of
 
 from . import examples
 from .etags import execution_etag, unless_known
-from .once import once
+from .idempotency_key import once
 from .pagination import Merged
 from .parsers import asked_for, object_body
 from .permissions import HasRole, HasScope, caller, require, token_of

@@ -13,12 +13,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from workflows import grants
-from workflows.idempotency import Answer, json_text
+from workflows.executions.idempotency import Answer, json_text
 from workflows.models import Grant
+from workflows.permissions import grants
 
 from .executions import number_of
-from .once import once
+from .idempotency_key import once
 from .parsers import asked_for
 from .permissions import HasRole, HasScope, caller, require
 from .schema import IDEMPOTENCY_KEY, problems

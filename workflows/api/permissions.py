@@ -1,4 +1,4 @@
-"""What a caller may do at all; what they may do with one execution is asked in workflows.access."""
+"""What a caller may do at all; workflows.executions.access checks one execution."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from rest_framework.exceptions import PermissionDenied
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
-from workflows import access, step_up
+from workflows.executions import access
 from workflows.models import ApiToken
+from workflows.permissions import step_up
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

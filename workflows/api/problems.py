@@ -25,11 +25,11 @@ from rest_framework.response import Response
 
 from workflows.engine.bounded_json import BoundedJSONError
 from workflows.engine.decide import Refused
+from workflows.engine.plan_validation import Problem
 from workflows.engine.ports import StaleVersion
-from workflows.engine.structure import Problem
-from workflows.journal import ExecutionNotFound
+from workflows.executions.services import InvalidRequest
+from workflows.journal.writer import ExecutionNotFound
 from workflows.models import Execution, Hold
-from workflows.services import InvalidRequest
 
 #: Every refusal below this path is a problem document.
 ROOT = "/api/"

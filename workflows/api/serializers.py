@@ -10,11 +10,11 @@ from django.utils.module_loading import import_string
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from workflows.engine.decisions import decision_of
+from workflows.common.redaction import text_masked
+from workflows.engine.decision_history import decision_of
 from workflows.engine.status import ExecutionStatus
+from workflows.executions.selectors import TaskView
 from workflows.models import Checkpoint, Execution, ExecutionEvent, Hold
-from workflows.redaction import text_masked
-from workflows.selectors import TaskView
 
 if TYPE_CHECKING:
     Plain = serializers.Serializer[Any]

@@ -17,11 +17,11 @@ from django.conf import settings
 from django.contrib.auth import get_user, get_user_model
 from django.http import HttpRequest
 
-from workflows import access
 from workflows.engine.status import ExecutionStatus
-from workflows.listening import Ear, group_of
-from workflows.tokens import usable_token
-from workflows.wire import wire_events
+from workflows.executions import access
+from workflows.permissions.tokens import usable_token
+from workflows.realtime.event_serialization import wire_events
+from workflows.realtime.subscription import Ear, group_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

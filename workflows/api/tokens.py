@@ -14,13 +14,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from workflows import access, step_up, tokens
-from workflows.idempotency import Answer, json_text
+from workflows.executions import access
+from workflows.executions.idempotency import Answer, json_text
 from workflows.models import ApiToken
+from workflows.permissions import step_up, tokens
 
 from . import examples
 from .executions import number_of
-from .once import once
+from .idempotency_key import once
 from .parsers import asked_for, no_parameters, object_body
 from .permissions import HasRole, HasScope, caller, has_scope, require, session_confirmed_at
 from .schema import BODY, IDEMPOTENCY_KEY, problems

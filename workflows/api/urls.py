@@ -2,10 +2,12 @@
 
 from django.urls import path
 
+from workflows.webhooks.api import ResumeView, RotateView, WebhooksView, WebhookView
+from workflows.webhooks.delivery_api import DeliveriesView, DeliveryView, PingView, RedeliverView
+
 from .capabilities import CapabilitiesView, CapabilityView
 from .commands import CommandsView
 from .definitions import WorkflowsView, WorkflowView
-from .deliveries import DeliveriesView, DeliveryView, PingView, RedeliverView
 from .events import EventsView
 from .executions import (
     CheckpointsView,
@@ -17,7 +19,6 @@ from .executions import (
 )
 from .grants import GrantsView, RevokeView
 from .tokens import TokensView, TokenView
-from .webhooks import ResumeView, RotateView, WebhooksView, WebhookView
 
 _ONE = "executions/<str:execution_id>/"
 _HOOK = "webhooks/<str:webhook_id>/"

@@ -12,7 +12,7 @@ from django.contrib.auth.models import Group, Permission
 from django.db import transaction
 from django.db.models import Q
 
-from workflows.access import ADMIN, AUDITOR, INTEGRATOR, OPERATOR, REVIEWER, ROLES
+from workflows.executions.access import ADMIN, AUDITOR, INTEGRATOR, OPERATOR, REVIEWER, ROLES
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

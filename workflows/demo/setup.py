@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from workflows import conf
+from workflows.executions.services import start_execution
 from workflows.models import Execution, McpServer, Workflow
-from workflows.services import start_execution
 
 from .definitions import WORKFLOWS
 from .repository import NoRepository, demo_repository, diff_base

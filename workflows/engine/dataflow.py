@@ -8,7 +8,7 @@ from typing import Any
 from .dag import is_reference
 from .expressions import Budget, ExpressionError, evaluate
 from .expressions import expression_error as expression_error
-from .faults import TaskFailed
+from .task_errors import TaskFailed
 
 
 def resolve(value: Any, sources: Mapping[str, Any]) -> Any:

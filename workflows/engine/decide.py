@@ -9,16 +9,16 @@ from typing import Any, Literal
 
 from . import commands as cmd
 from . import events as ev
-from .changes import change_between
 from .dag import CapabilityTask, Plan, reads_context
-from .facts import Facts, Refused
+from .decision_context import Facts, Refused
 from .permissions import PermissionSet
+from .plan_diff import change_between
 from .plan_gates import gates_of_layer, with_values
+from .plan_validation import Problem
 from .policy import TriggerPhase
-from .revising import OPEN_PROPOSAL, accepted, check_replan, joined, proposed, revise
+from .replanning import OPEN_PROPOSAL, accepted, check_replan, joined, proposed, revise
 from .state import ExecutionState, Hold, HoldAnswer, HoldReason
 from .status import ExecutionStatus
-from .structure import Problem
 
 NOTHING_NEW = "The planner found nothing to change in the plan."
 

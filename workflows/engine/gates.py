@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .changes import loaded, shown
 from .dag import CapabilityTask, CodeTask, references
 from .events import HoldOpened
-from .faults import attempt_words
 from .inputs import Spec, task_inputs
 from .moves import Gate, is_critical
+from .plan_diff import loaded, shown
 from .policy import LayerApproval, PlanReview, ReviewPolicy, TriggerPhase
 from .ports import Ports, Run
-from .sparing import verdict_of
+from .reminders import schedule
+from .review_rules import verdict_of
 from .state import HoldReason, TaskState
-from .waiting import schedule
+from .task_errors import attempt_words
 
 AGENT_OPTIONS = ("continue", "replan", "abort")
 #: Characters of the line that travels with an event; the hold keeps the whole reason.

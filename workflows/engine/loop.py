@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from . import events as ev
-from .act import act
-from .answer import events_for
 from .decide import Refused
+from .execute_move import act
+from .handle_command import events_for
 from .moves import ApplyCommands, Rest, next_move
 from .ports import Ports, Run
 

@@ -9,10 +9,10 @@ from typing import Any, Literal, Protocol
 
 from .dag import CapabilityTask, CodeTask, Plan, Revision, ToolTask
 from .events import Event
-from .faults import PermissionEscalationNeeded, TaskFailed
 from .policy import Policy
 from .state import ExecutionState, SkipReason
 from .status import TaskStatus
+from .task_errors import PermissionEscalationNeeded, TaskFailed
 
 __all__ = [
     "AgentAnswer",

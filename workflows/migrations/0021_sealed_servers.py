@@ -2,7 +2,7 @@
 
 from django.db import migrations
 
-from workflows.sealing import SealedTexts, seal, unseal
+from workflows.common.secret_encryption import SealedTexts, seal, unseal
 
 _FIELDS = ("env", "headers")
 

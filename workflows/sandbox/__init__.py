@@ -21,8 +21,8 @@ In the first two forms the inputs are variables, and `inputs` is all of them. `u
 null. Types are erased, not checked. Granted files and environment are reached with Deno's and
 Node's own functions, the network with `fetch` alone: the worker does the request, one at a time,
 follows redirects and answers with the whole body. There are no sockets, workers, programs or
-packages, whatever is granted. In both languages the deny list (`workflows.deny_list`) holds,
-whatever is granted.
+packages, whatever is granted. In both languages the deny list
+(`workflows.permissions.deny_list`) holds, whatever is granted.
 
 A private address (localhost, 10.0.0.1, a name that leads there) needs its own grant with a port,
 as `PermissionSet` says. A path below a temporary working folder is named `$SCRATCH/...`, so that a

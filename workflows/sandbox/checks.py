@@ -10,8 +10,9 @@ from typing import Any, Final
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 
-from workflows import conf, deny_list
+from workflows import conf
 from workflows.engine.permissions import NAMED
+from workflows.permissions import deny_list
 
 from . import deno_setup, landlock, monty_pool
 

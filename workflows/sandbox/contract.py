@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from workflows import deny_list, real_paths
+from workflows.common import real_paths
+from workflows.common.outbound_http import NetLimits, Resolver, system_resolver
 from workflows.engine.bounded_json import JSON
 from workflows.engine.permissions import SCRATCH, Operation, PermissionSet, is_folder_path
-from workflows.net import NetLimits, Resolver, system_resolver
+from workflows.permissions import deny_list
 
 Language = Literal["python", "typescript", "javascript"]
 

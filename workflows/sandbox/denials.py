@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workflows import deny_list
 from workflows.engine.permissions import Operation, smallest_cover
 from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+from workflows.permissions import deny_list
 
 from .contract import NEVER_PATHS, Surroundings
 

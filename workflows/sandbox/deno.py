@@ -1,9 +1,10 @@
 """TypeScript and JavaScript in Deno: one process per run, killed when it is done.
 
 The child gets no network at all: its `fetch` asks the worker, which answers through
-`workflows.net`. Files and environment are granted by Deno's flags, and Landlock repeats the file
-grants one level below. Deno's audit log names every permission the program asked for; the first
-one beyond the grants ends the run, whether or not the program catches the error.
+`workflows.common.outbound_http`. Files and environment are granted by Deno's flags, and Landlock
+repeats the file grants one level below. Deno's audit log names every permission the program
+asked for; the first one beyond the grants ends the run, whether or not the program catches the
+error.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from workflows import real_paths
+from workflows.common import real_paths
 from workflows.engine.permissions import Operation
 from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
 

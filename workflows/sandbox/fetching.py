@@ -1,4 +1,4 @@
-"""How sandboxed code reaches the network: the worker fetches, through `workflows.net`."""
+"""Network for sandboxed code: the worker fetches, through `workflows.common.outbound_http`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from workflows import deny_list
-from workflows.net import NetworkDenied, NetworkFailed, NetworkForbidden, Response, request
+from workflows.common.outbound_http import (
+    NetworkDenied,
+    NetworkFailed,
+    NetworkForbidden,
+    Response,
+    request,
+)
+from workflows.permissions import deny_list
 
 from .contract import Surroundings
 from .denials import denied, failed

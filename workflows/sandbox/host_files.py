@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pydantic_monty import MontyFileHandle, ScanEntry, StatResult
 
-from workflows import real_paths
+from workflows.common import real_paths
 from workflows.engine.permissions import Operation
 
 from . import pinned

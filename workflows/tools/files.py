@@ -15,9 +15,9 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from workflows import deny_list
 from workflows.engine.permissions import SCRATCH, Operation, smallest_cover
 from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+from workflows.permissions import deny_list
 
 from .context import ToolContext
 from .registry import tool

@@ -9,11 +9,12 @@ from django.conf import settings
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from workflows import deny_list, net
+from workflows.common import outbound_http
 from workflows.engine.bounded_json import BoundedJSONError
 from workflows.engine.bounded_json import parse as parse_document
 from workflows.engine.permissions import PermissionSet, named, smallest_cover
 from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+from workflows.permissions import deny_list
 
 from .context import ToolContext
 from .registry import tool
@@ -57,23 +58,23 @@ def http_request(
     grants = _grants(ctx)
     data, content_type = _encoded(body)
     try:
-        answer = net.request(
+        answer = outbound_http.request(
             method,
             url,
             grants=grants,
             headers=_headers(headers or {}, content_type, method, ctx),
             body=data,
-            limits=net.NetLimits(
+            limits=outbound_http.NetLimits(
                 total_seconds=_allowed(timeout_seconds, ctx), max_response_bytes=MAX_RESPONSE_BYTES
             ),
             should_stop=ctx.cancelled.is_set,
             problem=deny_list.task_address_problem,
         )
-    except net.NetworkForbidden as forbidden:
+    except outbound_http.NetworkForbidden as forbidden:
         raise refuse(f"the request is not allowed: {forbidden}") from None
-    except net.NetworkDenied as denied:
+    except outbound_http.NetworkDenied as denied:
         raise _denied(denied, grants, ctx) from None
-    except net.NetworkFailed as failed:
+    except outbound_http.NetworkFailed as failed:
         raise TaskFailed(f"the request failed: {failed}") from None
     if fail_on_error and answer.status >= 400:
         message = f"{method} {answer.url} answered {answer.status} {answer.reason}"
@@ -132,7 +133,7 @@ def _headers(
 
 
 def _denied(
-    denied: net.NetworkDenied, current: PermissionSet, ctx: ToolContext
+    denied: outbound_http.NetworkDenied, current: PermissionSet, ctx: ToolContext
 ) -> TaskFailed | PermissionEscalationNeeded:
     """A question to a person where the caller keeps grants, else a plain failure."""
     if ctx.permissions is None:
@@ -147,7 +148,7 @@ def _denied(
     )
 
 
-def _joined(pairs: net.Headers) -> dict[str, str]:
+def _joined(pairs: outbound_http.Headers) -> dict[str, str]:
     joined: dict[str, str] = {}
     for name, value in pairs:
         key = name.lower()
@@ -155,7 +156,7 @@ def _joined(pairs: net.Headers) -> dict[str, str]:
     return joined
 
 
-def _decoded(answer: net.Response) -> Any:
+def _decoded(answer: outbound_http.Response) -> Any:
     kind = (answer.header("content-type") or "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json"):
         try:

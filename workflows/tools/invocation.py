@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from workflows import background
+from workflows.common import background_loop
 from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
 
 from .context import ToolContext
@@ -26,7 +26,7 @@ def call_sync(tool: PythonTool, arguments: Mapping[str, Any], ctx: ToolContext) 
     bound = tool.signature.bind(arguments, ctx)
     try:
         if tool.is_async:
-            value = background.run(tool.function(**bound), ctx.remaining())
+            value = background_loop.run(tool.function(**bound), ctx.remaining())
         else:
             value = tool.function(**bound)
     except (TaskFailed, PermissionEscalationNeeded):
@@ -42,7 +42,7 @@ async def call(tool: PythonTool, arguments: Mapping[str, Any], ctx: ToolContext)
     try:
         async with asyncio.timeout(ctx.remaining()):
             if tool.is_async:
-                value = await background.here(tool.function(**bound))
+                value = await background_loop.here(tool.function(**bound))
             else:
                 value = await asyncio.to_thread(tool.function, **bound)
     except (TaskFailed, PermissionEscalationNeeded):

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from django.apps import apps
 from django.conf import settings
 
+from workflows.common.schemas import FieldError
 from workflows.engine.permissions import named
-from workflows.schemas import FieldError
 
 from .signatures import Signature
 

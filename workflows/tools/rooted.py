@@ -3,8 +3,8 @@
 A path is resolved first, so that a symbolic link inside the root works and one that leaves it is
 refused.  Then every component is opened relative to the one before with O_NOFOLLOW: a directory
 that is swapped for a link between the check and the use is refused by the kernel.  What the deny
-list covers (`workflows.deny_list`) is refused even below the root.  A hard link is never
-read: its other name may lie outside.  Writing replaces the name, not the file behind it.
+list covers (`workflows.permissions.deny_list`) is refused even below the root.  A hard link is
+never read: its other name may lie outside.  Writing replaces the name, not the file behind it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
-from workflows import deny_list, real_paths
+from workflows.common import real_paths
 from workflows.engine.permissions import Operation
 from workflows.engine.ports import TaskFailed
+from workflows.permissions import deny_list
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_PATH = 4096

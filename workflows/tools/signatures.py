@@ -12,9 +12,9 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, to_jsonable_python
 from typing_extensions import TypedDict
 
+from workflows.common.schemas import FieldError, schema_from_callable
 from workflows.engine.bounded_json import BoundedJSONError, check_value, path_text
 from workflows.engine.ports import TaskFailed
-from workflows.schemas import FieldError, schema_from_callable
 
 from .context import ToolContext
 

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from workflows import conf, net
+from workflows import conf
+from workflows.common import outbound_http
 
 from .addresses import grants_for
 from .signing import headers
@@ -57,7 +58,7 @@ def post(message: Message, *, should_stop: Callable[[], bool]) -> Outcome:
     """Send it; anything but an answer of 2xx within the time is an error.  Never raises."""
     started = time.monotonic()
     try:
-        answer = net.request(
+        answer = outbound_http.request(
             "POST",
             message.url,
             grants=grants_for(message.url),
@@ -66,7 +67,7 @@ def post(message: Message, *, should_stop: Callable[[], bool]) -> Outcome:
             limits=_limits(),
             should_stop=should_stop,
         )
-    except (net.NetworkDenied, net.NetworkFailed) as error:
+    except (outbound_http.NetworkDenied, outbound_http.NetworkFailed) as error:
         return Outcome(message, None, str(error), _ms(started))
     fine = 200 <= answer.status < 300
     return Outcome(
@@ -95,9 +96,9 @@ def _headers(message: Message) -> dict[str, str]:
     }
 
 
-def _limits() -> net.NetLimits:
+def _limits() -> outbound_http.NetLimits:
     most = conf.webhook_timeout_seconds()
-    return net.NetLimits(
+    return outbound_http.NetLimits(
         connect_seconds=min(5.0, most),
         total_seconds=most,
         max_response_bytes=65_536,

@@ -10,9 +10,9 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from workflows import conf
-from workflows.access import visible_to
-from workflows.models_ops import WebhookDelivery, WebhookEndpoint
-from workflows.sealing import SecretLost, unseal
+from workflows.common.secret_encryption import SecretLost, unseal
+from workflows.executions.access import visible_to
+from workflows.models.operations import WebhookDelivery, WebhookEndpoint
 
 from .attempts import Message
 from .endpoints import standing, viewer_of

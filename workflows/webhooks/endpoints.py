@@ -13,15 +13,16 @@ from django.db import transaction
 from django.db.models import Max, QuerySet
 from django.db.models.functions import Now
 
-from workflows import access, conf
+from workflows import conf
+from workflows.common.secret_encryption import seal
 from workflows.engine.decide import Refused
-from workflows.engine.structure import Problem
+from workflows.engine.plan_validation import Problem
+from workflows.executions import access
+from workflows.executions.services import InvalidRequest
 from workflows.models import ExecutionEvent
-from workflows.models_ops import WebhookDelivery, WebhookEndpoint
-from workflows.sealing import seal
-from workflows.services import InvalidRequest
-from workflows.tokens import is_over
-from workflows.wire import WIRE_TYPES
+from workflows.models.operations import WebhookDelivery, WebhookEndpoint
+from workflows.permissions.tokens import is_over
+from workflows.realtime.event_serialization import WIRE_TYPES
 
 from .addresses import problem_of
 from .payload import PING

@@ -10,8 +10,9 @@ from django.db import transaction
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from workflows import conf, totals
-from workflows.models_ops import WebhookDelivery, WebhookEndpoint
+from workflows import conf
+from workflows.metrics import counters as metrics_counters
+from workflows.models.operations import WebhookDelivery, WebhookEndpoint
 
 from .attempts import Outcome
 
@@ -51,7 +52,9 @@ def record(outcome: Outcome, *, sender: str) -> bool:
             rows.update(**_delivery_after(delivery, outcome))
         changes = _endpoint_after(endpoint, outcome)
         WebhookEndpoint.objects.filter(pk=endpoint.pk).update(**changes)
-        totals.add({("webhook_attempts", "delivered" if outcome.delivered else "failed"): 1})
+        metrics_counters.add(
+            {("webhook_attempts", "delivered" if outcome.delivered else "failed"): 1}
+        )
     return True
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from workflows.engine.events import public_payload
 from workflows.models import ExecutionEvent, Hold, TaskAttempt
-from workflows.models_ops import WebhookDelivery, WebhookEndpoint
-from workflows.wire import wire_event
+from workflows.models.operations import WebhookDelivery, WebhookEndpoint
+from workflows.realtime.event_serialization import wire_event
 
 PING = "ping"
 #: A body with task data beyond this goes without the data, and says so.

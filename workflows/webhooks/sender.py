@@ -22,13 +22,13 @@ from django.db import Error, close_old_connections, connection
 from django.utils import timezone
 
 from workflows import conf
-from workflows.event_log import Horizon
-from workflows.models_ops import WebhookEndpoint
+from workflows.journal.event_log import Horizon
+from workflows.models.operations import WebhookEndpoint
 
 from . import attempts
 from .attempts import Message, Outcome
 from .claims import claim_endpoints, held_endpoints, next_messages, release_endpoints
-from .collect import collect
+from .fan_out import collect
 from .outcomes import record
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from graphrag import embedding, ingest
+from graphrag.catalogue import ingest
+from graphrag.embedding import embedders
 
 _WIDTH = 30
 
@@ -22,9 +23,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Embed in batches; what is finished stays when the embedder fails."""
         try:
-            identity = embedding.current().identity
+            identity = embedders.current().identity
             done = ingest.reembed(progress=self._progress, every=options["every"])
-        except embedding.EmbedderError as error:
+        except embedders.EmbedderError as error:
             raise CommandError(str(error)) from error
         self.stdout.write(self.style.SUCCESS(f"{done} tools embedded by {identity}."))
 

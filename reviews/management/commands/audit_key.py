@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from reviews.signing import public_keys
+from reviews.audit.signing import public_keys
 
 
 class Command(BaseCommand):

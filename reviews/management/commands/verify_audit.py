@@ -8,8 +8,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from reviews.signing import public_keys
-from reviews.verification import CannotCheck, verify_audit
+from reviews.audit.signing import public_keys
+from reviews.audit.verification import CannotCheck, verify_audit
 
 
 class Command(BaseCommand):

@@ -8,9 +8,9 @@ from django.test import Client
 
 from tests.catalogue import stock_catalogue
 from tests.integration.api.conftest import reviewed_plan
-from workflows import services
 from workflows.demo.people import ensure_roles
-from workflows.jobs import run_to_rest
+from workflows.executions import services
+from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, Workflow
 
 Login = Callable[[str], Client]

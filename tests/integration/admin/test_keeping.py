@@ -12,9 +12,9 @@ from django.utils.html import escape
 
 from graphrag.models import Tool
 from tests.integration.api.conftest import plain_plan, reviewed_plan
-from workflows.mcp.client import close_pool
 from workflows.models import ApiToken, McpServer, Workflow
-from workflows.tokens import authenticate_token, create_token
+from workflows.permissions.tokens import authenticate_token, create_token
+from workflows.tools.mcp_client import close_pool
 
 pytestmark = pytest.mark.django_db
 WORKFLOWS = reverse("admin:workflows_workflow_changelist")

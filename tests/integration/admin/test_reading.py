@@ -5,8 +5,8 @@ from django.contrib.admin.sites import site
 from django.contrib.auth.models import Permission, User
 from django.urls import reverse
 
-from workflows import services
 from workflows.engine.commands import load_command
+from workflows.executions import services
 from workflows.models import CommandLog, Execution, Hold
 
 pytestmark = pytest.mark.django_db

@@ -12,12 +12,12 @@ from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from django.urls import reverse
 
-from workflows import catalogue
 from workflows.admin.servers import STORED
+from workflows.common.secret_encryption import LostText, unseal
 from workflows.engine.ports import TaskFailed
+from workflows.executions.layer_runner import server_spec, spec_of
 from workflows.models import McpServer
-from workflows.runners import server_spec, spec_of
-from workflows.sealing import LostText, unseal
+from workflows.tools import catalogue_sync
 
 from .test_keeping import errors, server
 
@@ -95,7 +95,7 @@ def test_a_lost_key_is_said_and_loses_nothing(staff: Any, row: McpServer, settin
     assert isinstance(row.env["KEY"], LostText)
     with pytest.raises(TaskFailed, match="variable KEY of s was sealed"):
         server_spec("s")
-    assert "enter it again" in catalogue.sync_server(row).error
+    assert "enter it again" in catalogue_sync.sync_server(row).error
     assert staff("admin").get(change_url(row)).status_code == 200
     row.save()
     assert json.dumps(at_rest()) == before

@@ -13,8 +13,8 @@ import pytest
 from tests.integration.workflows.conftest import Engine, engine, ledger, source, value
 from workflows.agents.llm import LONGEST_REPORT
 from workflows.engine.commands import AddMessage
+from workflows.executions.services import submit_command
 from workflows.models import Execution
-from workflows.services import submit_command
 
 __all__ = ["engine", "ledger"]
 

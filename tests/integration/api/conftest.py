@@ -10,10 +10,10 @@ from rest_framework.test import APIClient
 from tests.catalogue import stock_catalogue
 from tests.integration.api.people import ROLES
 from tests.roles import group_of
-from workflows import services
-from workflows.jobs import run_to_rest
+from workflows.executions import services
+from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, Workflow
-from workflows.tokens import SCOPES, create_token
+from workflows.permissions.tokens import SCOPES, create_token
 
 BearerFor = Callable[..., APIClient]
 

@@ -10,16 +10,16 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.utils import timezone
 
+from reviews.decisions.services import decide
 from reviews.models import Backtest, HumanReviewRecord, ReviewClaim
-from reviews.services import decide
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from tests.integration.api.test_access import delivered, granted
 from tests.roles import group_of
-from workflows import services
-from workflows.jobs import run_to_rest
+from workflows.executions import services
+from workflows.executions.jobs import run_to_rest
 from workflows.models import ApiToken, Capability, Execution, Grant, Hold, Workflow
-from workflows.models_ops import WebhookDelivery, WebhookEndpoint
-from workflows.models_rules import RuleVersion
+from workflows.models.operations import WebhookDelivery, WebhookEndpoint
+from workflows.models.review_rules import RuleVersion
 
 
 @dataclass(frozen=True)

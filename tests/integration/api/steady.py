@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from reviews.receipts import record_hash
-from reviews.signing import sign
+from reviews.audit.chain import record_hash
+from reviews.audit.signing import sign
 from workflows.engine.bounded_json import canonical, digest
 
 BEGIN = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)

@@ -13,12 +13,12 @@ from typing import Any
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from reviews import backtest_work
+from reviews.backtests import jobs as backtests_jobs
 from tests.integration.api.recording import Recorder
 from tests.receiver import Receiver
-from workflows.jobs import run_to_rest
+from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution
-from workflows.models_ops import WebhookEndpoint
+from workflows.models.operations import WebhookEndpoint
 
 ECHO = {"type": "tool", "tool": "builtin.echo"}
 #: What a person reads before it is sent; the password is shown as a mark.
@@ -205,7 +205,7 @@ class Story:
         rule = {"name": "small", "tasks": ["refund"], "skip_when": "inputs.value <= `10`"}
         asked = {"workflow": "refund", "rules": [rule]}
         number = tell(self.operator, "backtests_create", asked)["id"]
-        assert not backtest_work.advance(int(number))
+        assert not backtests_jobs.advance(int(number))
         tell(self.operator, "backtests_get", backtest_id=number)
         tell(self.operator, "backtests_list")
         published = {"backtest": number, "comment": "For a month."}

@@ -18,13 +18,14 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from config.asgi import application
-from reviews import backtests, services
+from reviews.backtests import services as backtests_services
+from reviews.decisions import services
 from reviews.models import SavedView
-from reviews.routing import websocket_urlpatterns
+from reviews.sockets.routing import websocket_urlpatterns
 from tests.integration.api.conftest import plain_plan
 from tests.integration.api.test_access import TABLE, delivered, granted
 from tests.integration.reviews.test_sockets import Socket
-from workflows.tokens import create_token
+from workflows.permissions.tokens import create_token
 
 pytestmark = pytest.mark.django_db
 
@@ -149,7 +150,7 @@ def world(people: Any, start: Any, workflow: Any) -> dict[str, Any]:
 
 def backtested(person: Any, workflow: Any) -> Any:
     rules = [{"name": "half", "sample": 0.5}]
-    return backtests.start(user=person, workflow=workflow, rules=rules)
+    return backtests_services.start(user=person, workflow=workflow, rules=rules)
 
 
 def address(name: str, world: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group
 from rest_framework.test import APIClient
 
 from tests.integration.api.routes import Route, api_routes
-from workflows.models_ops import WebhookEndpoint
+from workflows.models.operations import WebhookEndpoint
 
 pytestmark = pytest.mark.django_db
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from workflows.engine.ports import TaskFailed
-from workflows.journal import DjangoJournal
+from workflows.journal.writer import DjangoJournal
 from workflows.models import CommandLog, Execution
 
 pytestmark = pytest.mark.django_db
@@ -186,7 +186,7 @@ def test_a_replan_that_finds_nothing_is_409_and_counts(
     def nothing(*args: object, **kwargs: object) -> None:
         raise TaskFailed("No tool fits the requirement.")
 
-    monkeypatch.setattr("workflows.planning.CataloguePlanner.replan", nothing)
+    monkeypatch.setattr("workflows.planning.planner.CataloguePlanner.replan", nothing)
     settings.HOLDPOINT = {**settings.HOLDPOINT, "max_failed_replans": 2}
     execution = start("operator", plain_plan(), run=False)
     client = bearer("operator")

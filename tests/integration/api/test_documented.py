@@ -21,7 +21,7 @@ from tests.processes import ROOT, end, engine_processes, environment, wait_for
 from tests.roles import group_of
 from workflows.api.client import Client, Problem
 from workflows.models import Execution
-from workflows.tokens import create_token
+from workflows.permissions.tokens import create_token
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -21,13 +21,14 @@ from tests.catalogue import stock_catalogue
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from tests.integration.reviews.test_sockets import session, socket
 from tests.processes import ROOT
-from workflows import services, tokens
 from workflows.engine import events as ev
-from workflows.jobs import run_to_rest
-from workflows.learning import learn_from
+from workflows.executions import services
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.recovery import sweep
 from workflows.models import Checkpoint, Execution, ExecutionEvent
-from workflows.recovery import sweep
-from workflows.wire import WIRE_TYPES, wire_events
+from workflows.permissions import tokens
+from workflows.planning.learning import learn_from
+from workflows.realtime.event_serialization import WIRE_TYPES, wire_events
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -490,7 +491,7 @@ def test_a_graph_that_cannot_learn(operator: User, monkeypatch: pytest.MonkeyPat
     def fails(**_: Any) -> None:
         raise TimeoutError("the graph is locked")
 
-    monkeypatch.setattr("workflows.learning.learn", fails)
+    monkeypatch.setattr("workflows.planning.learning.learn", fails)
     learn_from(execution.pk)
     [failed] = of_type(execution, "graphrag_update_failed")
     assert failed["error"] == "TimeoutError: the graph is locked"

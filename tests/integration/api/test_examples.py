@@ -10,7 +10,7 @@ import pytest
 from drf_spectacular.generators import SchemaGenerator
 from jsonschema import Draft202012Validator, FormatChecker
 
-from reviews.receipts import record_hash
+from reviews.audit.chain import record_hash
 from workflows.api.examples import _recorded
 
 DOCUMENT = SchemaGenerator().get_schema(public=True)

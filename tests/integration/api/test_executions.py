@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.integration.api.conftest import plain_plan, reviewed_plan
-from workflows import services
-from workflows.jobs import run_to_rest
+from workflows.executions import services
+from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution
 
 pytestmark = pytest.mark.django_db

@@ -8,8 +8,8 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.db.models.functions import Now
 
-from reviews.services import expire_due
-from workflows.jobs import run_to_rest
+from reviews.decisions.services import expire_due
+from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, Hold
 
 pytestmark = pytest.mark.django_db

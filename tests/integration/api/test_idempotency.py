@@ -15,10 +15,10 @@ from tests.integration.api import repeating
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from tests.integration.api.repeating import at_once
 from tests.roles import group_of
-from workflows import idempotency, services
-from workflows.jobs import run_to_rest
+from workflows.executions import idempotency, services
+from workflows.executions.jobs import run_to_rest
 from workflows.models import CommandLog, Execution, IdempotencyKey
-from workflows.tokens import create_token
+from workflows.permissions.tokens import create_token
 
 URL = "/api/v1/executions/"
 THREADS = 20

@@ -12,12 +12,12 @@ from rest_framework.test import APIClient
 
 from tests.integration.api.conftest import BearerFor, plain_plan, reviewed_plan
 from tests.roles import group_of
-from workflows import services
-from workflows.idempotency import json_text
-from workflows.jobs import run_to_rest
+from workflows.executions import services
+from workflows.executions.idempotency import json_text
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import InvalidRequest
 from workflows.models import Checkpoint, Execution, Workflow
-from workflows.services import InvalidRequest
-from workflows.tokens import create_token
+from workflows.permissions.tokens import create_token
 
 URL = "/api/v1/executions/"
 Session = Callable[[str], APIClient]

@@ -19,21 +19,21 @@ from django.utils import timezone
 from drf_spectacular.generators import SchemaGenerator
 
 from graphrag.models import Tool
-from reviews import backtests
+from reviews.backtests import services as backtests_services
+from reviews.decisions.services import decide
 from reviews.models import HumanReviewRecord
-from reviews.models_backtest import Backtest
-from reviews.models_notices import Notice
-from reviews.services import decide
+from reviews.models.backtests import Backtest
+from reviews.models.notifications import Notice
 from tests.integration.api.conftest import plain_plan
 from tests.integration.api.test_access import delivered
-from workflows import services
 from workflows.engine.commands import AddMessage
-from workflows.jobs import run_to_rest
+from workflows.executions import services
+from workflows.executions.jobs import run_to_rest
 from workflows.models import ApiToken, Capability, Execution, Grant, Hold, Workflow
-from workflows.models_ops import WebhookDelivery, WebhookEndpoint
-from workflows.models_rules import RuleVersion
-from workflows.planning import sync_capabilities
-from workflows.tokens import create_token
+from workflows.models.operations import WebhookDelivery, WebhookEndpoint
+from workflows.models.review_rules import RuleVersion
+from workflows.permissions.tokens import create_token
+from workflows.planning.planner import sync_capabilities
 
 PREFIX = "/api/v1/"
 TOO_LONG = "x" * 5000
@@ -218,7 +218,7 @@ def paths(catalogue: None, people: Any, settings: Any, tmp_path: Any) -> dict[st
     for workflow in (alpha, beta):
         run(workflow=workflow, title="Waits")
         rule = {"name": "half", "sample": 0.5}
-        made = backtests.start(user=admin, workflow=workflow, rules=[rule])
+        made = backtests_services.start(user=admin, workflow=workflow, rules=[rule])
         Backtest.objects.filter(pk=made.pk).update(status=Backtest.Status.FAILED)
     run(admin, plan=ASKS, title="Asks", inputs={"password": "example-password"})
     for content in ("one", "two"):

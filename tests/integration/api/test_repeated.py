@@ -9,14 +9,14 @@ import pytest
 from drf_spectacular.generators import SchemaGenerator
 from rest_framework.test import APIClient
 
-from reviews import services
+from reviews.decisions import services
 from reviews.models import DeniedAttempt, HumanReviewRecord
 from tests.catalogue import stock_catalogue
 from tests.integration.api.doings import ASKING, DOINGS, World, resume
 from tests.integration.api.repeating import at_once, send
 from tests.integration.api.routes import PREFIX, api_routes
 from workflows.models import ApiToken, CommandLog, IdempotencyKey
-from workflows.tokens import SCOPES, authenticate_token, create_token
+from workflows.permissions.tokens import SCOPES, authenticate_token, create_token
 
 THREADS = 5
 #: What no part of the memory may hold: they are answered in full and kept sealed.

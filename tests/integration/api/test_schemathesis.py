@@ -26,17 +26,17 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from reviews import backtests
-from reviews.services import decide
+from reviews.backtests import services as backtests_services
+from reviews.decisions.services import decide
 from tests.catalogue import stock_catalogue
 from tests.counts import often
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from tests.integration.api.test_access import delivered, granted
 from tests.roles import group_of
-from workflows import services
-from workflows.jobs import run_to_rest
+from workflows.executions import services
+from workflows.executions.jobs import run_to_rest
 from workflows.models import Capability, Workflow
-from workflows.tokens import create_token
+from workflows.permissions.tokens import create_token
 
 CASES = int(os.environ.get("HOLDPOINT_CASES", often(50, 1000)))
 CALLERS = ("anonymous", "reviewer", "auditor", "integrator", "hostile")
@@ -114,7 +114,7 @@ def known(credentials: Any) -> dict[str, str]:
     token, _ = create_token(user=people["integrator"], name="other", scopes=["read"])
     rule = {"name": "half", "sample": 0.5}
     auditor = User.objects.get(username="auditor")
-    backtest = backtests.start(user=auditor, workflow=workflow, rules=[rule])
+    backtest = backtests_services.start(user=auditor, workflow=workflow, rules=[rule])
     return {
         "execution_id": str(execution.pk),
         "hold_id": execution.holds.get().id,

@@ -16,11 +16,12 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from tests.catalogue import stock_catalogue
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from tests.roles import group_of
-from workflows import services, tokens
 from workflows.api import stream
-from workflows.connections import open_now
-from workflows.jobs import run_to_rest
+from workflows.executions import services
+from workflows.executions.jobs import run_to_rest
 from workflows.models import ApiToken, Execution
+from workflows.permissions import tokens
+from workflows.realtime.connection_limits import open_now
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SOON = 10

@@ -11,16 +11,16 @@ from django.test import Client
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from reviews.rights import fresh_user
-from reviews.sockets import Credentials, Refusal, execution_events
+from reviews.decisions.rights import fresh_user
+from reviews.sockets.queries import Credentials, Refusal, execution_events
 from tests.integration.api.conftest import plain_plan
-from workflows import services
 from workflows.api.stream import Watcher
-from workflows.jobs import run_to_rest
-from workflows.mcp.gateway.callers import caller_with
+from workflows.executions import services
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import InvalidRequest
+from workflows.mcp_gateway.callers import caller_with
 from workflows.models import ApiToken, Execution, IdempotencyKey, Workflow
-from workflows.services import InvalidRequest
-from workflows.tokens import authenticate_token, create_token, revoke
+from workflows.permissions.tokens import authenticate_token, create_token, revoke
 
 pytestmark = pytest.mark.django_db
 

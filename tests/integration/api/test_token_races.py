@@ -9,9 +9,9 @@ from django.contrib.auth.models import User
 from django.db import connection, transaction
 
 from tests.processes import wait_for
-from workflows import tokens
+from workflows.executions.services import InvalidRequest
 from workflows.models import ApiToken
-from workflows.services import InvalidRequest
+from workflows.permissions import tokens
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -9,11 +9,11 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from workflows.access import groups_of
 from workflows.api.authentication import authenticate_token
+from workflows.executions.access import groups_of
+from workflows.executions.services import InvalidRequest
 from workflows.models import ApiToken
-from workflows.services import InvalidRequest
-from workflows.tokens import create_token
+from workflows.permissions.tokens import create_token
 
 pytestmark = pytest.mark.django_db
 URL = "/api/v1/executions/"

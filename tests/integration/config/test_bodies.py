@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from config.asgi import application
-from config.bodies import SMALL, body_limit
+from config.web.body_limits import SMALL, body_limit
 from tests.e2e.product import free_port
 from tests.processes import ROOT, end, environment, wait_for
 

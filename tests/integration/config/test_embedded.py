@@ -12,10 +12,10 @@ import psycopg
 import pytest
 import redis
 
-from config.embedded import EmbeddedError, EmbeddedServers, Layout
-from config.embedded.layout import MAX_SOCKET_PATH, SOCKET_NAME, reachable
-from config.embedded.postgres import own_folder
-from config.embedded.processes import is_alive, wait_until
+from config.devserver.embedded import EmbeddedError, EmbeddedServers, Layout
+from config.devserver.embedded.layout import MAX_SOCKET_PATH, SOCKET_NAME, reachable
+from config.devserver.embedded.postgres import own_folder
+from config.devserver.embedded.processes import is_alive, wait_until
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What the product's database role may do, after `config.grants`."""
+"""What the product's database role may do, after `config.database.roles`."""
 
 from urllib.parse import quote
 
@@ -7,11 +7,11 @@ import pytest
 from django.conf import settings
 from django.db import DatabaseError, connection
 
-from config.embedded.layout import APP_ROLE, SUPERUSER
-from config.grants import append_only_tables, grant
+from config.database.roles import append_only_tables, grant
+from config.devserver.embedded.layout import APP_ROLE, SUPERUSER
 from tests.catalogue import stock_catalogue
+from workflows.executions.services import start_execution
 from workflows.models import QueuedCommand
-from workflows.services import start_execution
 
 pytestmark = pytest.mark.django_db(transaction=True)
 #: Tables that are known to be append-only; those with a new trigger are found by themselves.

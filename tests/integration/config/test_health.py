@@ -9,10 +9,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.workflows.conftest import engine, ledger, review, value  # noqa: F401
 from tests.processes import wait_for
-from workflows import measuring
-from workflows.heartbeat import beat, report
+from workflows.metrics import collector
+from workflows.metrics.process_liveness import beat, report
 from workflows.models import ExecutionEvent
-from workflows.models_ops import EventCursor, Total
+from workflows.models.operations import EventCursor, Total
 
 BEARER = {"HTTP_AUTHORIZATION": "Bearer s3cret"}
 
@@ -31,9 +31,9 @@ def count_all() -> None:
     """Count to the end of the log; whatever is open anywhere in the server may hold it up."""
 
     def counted() -> bool:
-        measuring.count_events()
+        collector.count_events()
         newest = ExecutionEvent.objects.order_by("-pk").values_list("pk", flat=True)[0]
-        return EventCursor.objects.filter(name=measuring.NAME, event__gte=newest).exists()
+        return EventCursor.objects.filter(name=collector.NAME, event__gte=newest).exists()
 
     wait_for(counted, seconds=30, what="the whole log counted")
 
@@ -90,7 +90,7 @@ def test_the_numbers_are_those_of_the_journals(nothing_yet, token, engine) -> No
     engine.drive(waits)
     engine.run(value("d", **review("BEFORE")))
     count_all()
-    assert measuring.count_events() == 0
+    assert collector.count_events() == 0
     beat("sweeper")
     report("sockets", "one", 2)
     report("sockets", "two", 3)
@@ -116,9 +116,9 @@ def test_the_numbers_are_those_of_the_journals(nothing_yet, token, engine) -> No
 
 def test_nothing_is_counted_twice_or_left_out(nothing_yet, engine, monkeypatch) -> None:  # noqa: F811
     engine.run(value("a"), value("b", {"$from": "a"}))
-    monkeypatch.setattr(measuring, "BATCH", 2)
+    monkeypatch.setattr(collector, "BATCH", 2)
     first = ExecutionEvent.objects.order_by("pk").values_list("pk", flat=True)[0]
-    EventCursor.objects.create(name=measuring.NAME, event=first - 1)
+    EventCursor.objects.create(name=collector.NAME, event=first - 1)
     count_all()
     assert Total.objects.get(name="tasks", label="succeeded").value == 2
     assert Total.objects.get(name="layer_seconds", label="sum").value >= 0

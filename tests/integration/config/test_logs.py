@@ -18,8 +18,8 @@ from django.test import Client
 from tests.integration.webhooks.conftest import person
 from tests.integration.workflows.conftest import engine, ledger, value  # noqa: F401
 from tests.processes import ROOT, environment
-from workflows import dispatch, worker
-from workflows.tokens import create_token
+from workflows.executions import dispatch, worker
+from workflows.permissions.tokens import create_token
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def lines() -> Iterator[list[dict[str, Any]]]:
         raise structlog.DropEvent
 
     before = structlog.get_config()
-    from config import request_log
+    from config.observability import request_log
 
     logger = request_log.logger
     structlog.configure(

@@ -22,7 +22,12 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
-from config.embedded.layout import POSTGRES_MAJOR, POSTGRES_PACKAGE, SUPERUSER, package_folder
+from config.devserver.embedded.layout import (
+    POSTGRES_MAJOR,
+    POSTGRES_PACKAGE,
+    SUPERUSER,
+    package_folder,
+)
 from tests.e2e.product import free_port
 from tests.processes import ROOT, end, wait_for
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from channels.testing import WebsocketCommunicator
 
-from config.sockets import BrowserOriginValidator
+from config.web.socket_origins import BrowserOriginValidator
 
 HERE = "http://testserver"
 

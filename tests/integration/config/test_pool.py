@@ -10,9 +10,9 @@ import psycopg
 import pytest
 from django.db import OperationalError, connection
 
-from config.databases import pooled
-from config.outages import database_is_away
-from config.pooled.base import DatabaseWrapper
+from config.database.errors import database_is_away
+from config.database.pool.base import DatabaseWrapper
+from config.settings.databases import pooled
 from tests.processes import wait_for
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -18,7 +18,7 @@ from django.db import connection, transaction
 from tests.e2e.product import free_port
 from tests.processes import ROOT, database_url, end, environment, wait_for
 from tests.roles import group_of
-from workflows.tokens import create_token
+from workflows.permissions.tokens import create_token
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LIST = "/api/v1/executions/"

@@ -18,13 +18,13 @@ from django.utils import timezone
 from rest_framework.exceptions import Throttled
 from rest_framework.test import APIClient
 
-from config import sign_in_limits
-from reviews.sockets import Credentials, Refusal
+from config.auth import sign_in_limits
+from reviews.sockets.queries import Credentials, Refusal
 from tests.integration.api.people import ROLES
-from workflows.client_address import address_of
-from workflows.mcp.gateway.callers import counted_caller
+from workflows.common.client_address import address_of
+from workflows.mcp_gateway.callers import counted_caller
 from workflows.models import SignInAlert, UnknownTokens
-from workflows.tokens import create_token
+from workflows.permissions.tokens import create_token
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "correct horse battery"
@@ -193,7 +193,7 @@ def test_old_attempts_are_looked_for_once_an_hour(
     """The sweeper asks each round; no index helps to find them."""
     monkeypatch.setattr(sign_in_limits, "_forget_at", 0.0)
     moment = [1000.0]
-    monkeypatch.setattr("config.sign_in_limits.time.monotonic", lambda: moment[0])
+    monkeypatch.setattr("config.auth.sign_in_limits.time.monotonic", lambda: moment[0])
     sign_in()
     sign_in(password=PASSWORD, address="192.0.2.9")
     assert sign_in_limits.forget_old() == 0

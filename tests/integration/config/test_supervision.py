@@ -15,18 +15,18 @@ import psutil
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from config.embedded.processes import is_alive, wait_until
-from config.supervision import child as child_module
-from config.supervision.child import Child
-from config.supervision.console import Console
-from config.supervision.guards import (
+from config.devserver.embedded.processes import is_alive, wait_until
+from config.devserver.supervision import child as child_module
+from config.devserver.supervision.child import Child
+from config.devserver.supervision.console import Console
+from config.devserver.supervision.guards import (
     StartRefused,
     check_port,
     end_leftovers,
     only_one,
     remember,
 )
-from config.supervision.plan import read_plan
+from config.devserver.supervision.plan import read_plan
 
 ENDS_AT_ONCE = "print('hello'); raise SystemExit(3)"
 STAYS = "import time; print('up', flush=True); time.sleep(600)"

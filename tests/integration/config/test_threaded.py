@@ -15,7 +15,7 @@ from django.test import override_settings
 from django.urls import path
 from django.utils.deprecation import MiddlewareMixin
 
-from config.threaded import ThreadedHandler
+from config.web.threaded_asgi import ThreadedHandler
 
 Respond = Callable[[HttpRequest], HttpResponse]
 seen: dict[str, threading.Thread] = {}

@@ -10,13 +10,13 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 
-from reviews.services import DecisionResult, decide
+from reviews.decisions.services import DecisionResult, decide
 from tests.catalogue import stock_catalogue
 from tests.unit.net.server import Server, running
-from workflows.capabilities import make_capability
-from workflows.jobs import run_to_rest
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import start_execution
 from workflows.models import Capability, Execution, Hold, Workflow
-from workflows.services import start_execution
+from workflows.permissions.capabilities import make_capability
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

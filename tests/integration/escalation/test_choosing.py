@@ -8,12 +8,12 @@ import pytest
 from rest_framework.test import APIClient
 
 from graphrag.models import Tool
-from workflows.definitions import save_workflow
 from workflows.engine.commands import InjectTask
 from workflows.engine.permissions import NAMED
+from workflows.executions.definitions import save_workflow
+from workflows.executions.services import InvalidRequest, start_execution, submit_command
 from workflows.models import CommandLog, Execution, Workflow
 from workflows.sandbox.checks import check_sandbox
-from workflows.services import InvalidRequest, start_execution, submit_command
 
 from .conftest import Desk, code, echo
 

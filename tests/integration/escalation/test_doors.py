@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 
 from tests.unit.net.server import Server
 from workflows.models import Capability, Execution, Grant
-from workflows.tokens import create_token
+from workflows.permissions.tokens import create_token
 
 from .conftest import ANSWER, Desk, address, code, fetch, page, use
 

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import connection
 from django.test import Client
 
-from reviews.rights import NotAllowed, right_now
+from reviews.decisions.rights import NotAllowed, right_now
 from workflows.engine.permissions import PermissionSet, smallest_cover
 from workflows.engine.ports import PermissionEscalationNeeded
 from workflows.models import Grant, Hold

@@ -8,8 +8,8 @@ import pytest
 
 from reviews.models import HumanReviewRecord
 from tests.unit.net.server import Server
+from workflows.executions.services import parse_command, submit_command
 from workflows.models import Execution, Grant
-from workflows.services import parse_command, submit_command
 
 from .conftest import ANSWER, LANGUAGES, Desk, address, echo, fetch, page, use
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from config.embedded.processes import wait_until
-from reviews.rights import NotAllowed, right_now
+from config.devserver.embedded.processes import wait_until
+from reviews.decisions.rights import NotAllowed, right_now
 from tests.unit.net.server import Server
 from workflows.engine.decide import Refused
-from workflows.grants import in_force, ledger, may_revoke, revoke
-from workflows.jobs import run_to_rest
+from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, Grant
+from workflows.permissions.grants import in_force, ledger, may_revoke, revoke
 
 from .conftest import Desk, address, code, echo, fetch, use
 
@@ -148,7 +148,7 @@ def test_a_decision_that_does_not_commit_leaves_no_grant(
     def fail(*args: Any) -> None:
         raise RuntimeError("the record could not be written")
 
-    monkeypatch.setattr("reviews.services.write_record", fail)
+    monkeypatch.setattr("reviews.decisions.services.write_record", fail)
     with pytest.raises(RuntimeError):
         desk.decide(desk.hold(execution))
     assert not Grant.objects.exists()
@@ -172,7 +172,7 @@ def test_beyond_the_runs_ceiling_there_is_no_hold(desk: Desk, web: Server, ceili
 
 
 def test_an_unknown_ceiling_is_named(desk: Desk, web: Server) -> None:
-    from workflows.services import InvalidRequest
+    from workflows.executions.services import InvalidRequest
 
     with pytest.raises(InvalidRequest) as raised:
         desk.run(echo("one"), policy={"permission_ceiling": "everything"})

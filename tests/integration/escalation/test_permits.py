@@ -8,15 +8,15 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from reviews.rights import NotAllowed, right_now
+from reviews.decisions.rights import NotAllowed, right_now
 from tests.unit.net.server import Server
-from workflows.capabilities import make_capability
 from workflows.engine.dag import CapabilityTask, CodeTask, ToolTask
 from workflows.engine.decide import Refused
 from workflows.engine.ports import Failure, Success, TaskCall
+from workflows.executions.layer_runner import LayerRunner
 from workflows.models import Execution, Grant
-from workflows.permits import permits_for
-from workflows.runners import LayerRunner
+from workflows.permissions.capabilities import make_capability
+from workflows.permissions.effective import permits_for
 from workflows.sandbox.checks import check_sandbox
 
 from .conftest import Desk, address, code, echo, fetch

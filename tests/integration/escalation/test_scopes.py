@@ -8,15 +8,15 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 
-from reviews.edits import ReviewInvalid
+from reviews.decisions.edits import ReviewInvalid
 from tests.unit.net.server import Server
-from workflows.capabilities import make_capability, raised_sets
 from workflows.engine.commands import Continue, InjectTask
-from workflows.engine.structure import parse_plan
-from workflows.grants import in_force
+from workflows.engine.plan_validation import parse_plan
+from workflows.executions.services import fork_execution, submit_command
 from workflows.models import Capability, Checkpoint, Execution, Grant
-from workflows.services import fork_execution, submit_command
-from workflows.wire import wire_events
+from workflows.permissions.capabilities import make_capability, raised_sets
+from workflows.permissions.grants import in_force
+from workflows.realtime.event_serialization import wire_events
 
 from .conftest import ANSWER, FETCH, Desk, address, code, echo, fetch, page, use
 
@@ -248,10 +248,10 @@ def test_a_rescued_run_keeps_its_grant_and_its_open_needs(
 
 
 def _dying(monkeypatch: pytest.MonkeyPatch) -> Any:
-    from workflows import runners
+    from workflows.executions import layer_runner
 
     def die(*args: Any) -> None:
         raise RuntimeError("died")
 
-    monkeypatch.setattr(runners, "_sort", die)
+    monkeypatch.setattr(layer_runner, "_sort", die)
     return monkeypatch.undo

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.unit.net.server import Server
-from workflows.capabilities import CapabilityInvalid, make_capability
 from workflows.engine.dag import CodeTask
 from workflows.engine.decide import Refused
+from workflows.executions.code_execution import clear_sandbox
+from workflows.executions.services import InvalidRequest, parse_command, submit_command
 from workflows.models import Capability, Grant
-from workflows.programs import clear_sandbox
-from workflows.services import InvalidRequest, parse_command, submit_command
+from workflows.permissions.capabilities import CapabilityInvalid, make_capability
 
 from .conftest import ANSWER, Desk, address, code, echo, page, use
 

@@ -12,11 +12,11 @@ import pytest
 from graphrag.models import Tool
 from tests.catalogue import stock_catalogue
 from tests.integration import mcp as mcp_tests
-from workflows import catalogue
 from workflows.engine.permissions import NAMED
-from workflows.mcp.client import close_pool
+from workflows.executions.services import InvalidRequest
 from workflows.models import McpServer
-from workflows.services import InvalidRequest
+from workflows.tools import catalogue_sync
+from workflows.tools.mcp_client import close_pool
 from workflows.tools.registry import _registry, tool
 
 from .conftest import Desk, code
@@ -35,7 +35,7 @@ def fruit(desk: Desk, tmp_path: Path) -> Iterator[McpServer]:
         args=[str(server)],
         env={"TOOLS": str(tmp_path / "tools")},
     )
-    assert catalogue.sync_server(row).error == ""
+    assert catalogue_sync.sync_server(row).error == ""
     yield row
     close_pool()
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from django.conf import settings as django_settings
 
-from graphrag import ingest
-from graphrag.records import ToolRecord
+from graphrag.catalogue import ingest
+from graphrag.catalogue.tool_record import ToolRecord
 from tests.integration.graphrag import fixtures
 
 STRING = {"type": "string"}

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from graphrag.records import ToolRecord
+from graphrag.catalogue.tool_record import ToolRecord
 
 DATA = Path(__file__).parent / "data"
 

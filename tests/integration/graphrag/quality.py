@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from graphrag import lexicon, retrieval
+from graphrag.retrieval import idf, search
 from tests.integration.graphrag.fixtures import Intent
 
 Ranker = Callable[[str], Sequence[str]]
@@ -55,17 +55,17 @@ def measure(intents: Sequence[Intent], ranker: Ranker) -> Quality:
 
 def by_vector(query: str) -> list[str]:
     """Names by the vector half alone."""
-    found = retrieval.vector_search(query, lexicon.current(), limit=DEPTH)
+    found = search.vector_search(query, idf.current(), limit=DEPTH)
     return [candidate.name for candidate in found]
 
 
 def by_words(query: str) -> list[str]:
     """Names by the full text half alone."""
-    words = lexicon.current()
-    found = retrieval.text_search(words.terms(query), words, limit=DEPTH)
+    words = idf.current()
+    found = search.text_search(words.terms(query), words, limit=DEPTH)
     return [candidate.name for candidate in found]
 
 
 def hybrid(query: str) -> list[str]:
     """Names as a user of the search gets them."""
-    return [found.tool.name for found in retrieval.search(query, limit=DEPTH).found]
+    return [found.tool.name for found in search.search(query, limit=DEPTH).found]

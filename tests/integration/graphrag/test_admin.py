@@ -5,9 +5,11 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
-from graphrag import catalogue, ingest, learning
+from graphrag import learning
+from graphrag.catalogue import ingest
+from graphrag.catalogue import selectors as catalogue_selectors
+from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.models import Tool, ToolDependency
-from graphrag.records import ToolRecord
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def test_a_change_is_a_choice_that_a_sync_respects(
     url = page("tool_change", tool("files.read_file").pk)
     assert admin.post(url, {"permission_set": "filesystem"}).status_code == 302
     ingest.upsert_tools(files_catalogue, server="files", prune=True)
-    found = catalogue.tools_by_name(["files.read_file"])["files.read_file"]
+    found = catalogue_selectors.tools_by_name(["files.read_file"])["files.read_file"]
     assert (found.enabled, found.permission_set) == (False, "filesystem")
     assert tool("files.read_file").permission_set_by_hand
 

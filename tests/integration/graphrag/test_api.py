@@ -6,9 +6,9 @@ import pytest
 from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
-from graphrag import ingest
+from graphrag.catalogue import ingest
+from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.models import Tool
-from graphrag.records import ToolRecord
 from tests.integration.graphrag.conftest import make_tool
 
 ROOT = "/api/v1/tools/"

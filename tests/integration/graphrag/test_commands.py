@@ -7,9 +7,10 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from graphrag import ingest, learning
+from graphrag import learning
+from graphrag.catalogue import ingest
+from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.models import Tool
-from graphrag.records import ToolRecord
 
 NOWHERE = "openai:http://127.0.0.1:1/v1"
 

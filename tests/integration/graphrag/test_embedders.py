@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphrag import embedding, hashing, ingest, retrieval
+from graphrag.catalogue import ingest
+from graphrag.embedding import embedders, hashing
 from graphrag.models import DIMENSIONS, Tool
+from graphrag.retrieval import search
 from tests.integration.graphrag.conftest import make_tool
 
 
@@ -71,7 +73,7 @@ def remote(server: Server, holdpoint: Callable[..., None]) -> Server:
 
 
 def test_texts_come_back_as_unit_vectors_in_their_order(remote: Server) -> None:
-    embedder = embedding.current()
+    embedder = embedders.current()
     found = embedder.embed_documents(["list files", "parse xml", "send mail"])
     assert found.shape == (3, DIMENSIONS)
     assert np.allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-5)
@@ -83,9 +85,9 @@ def test_texts_come_back_as_unit_vectors_in_their_order(remote: Server) -> None:
 
 
 def test_many_texts_go_in_batches(remote: Server) -> None:
-    assert embedding.current().embed_documents([f"text {n}" for n in range(130)]).shape[0] == 130
+    assert embedders.current().embed_documents([f"text {n}" for n in range(130)]).shape[0] == 130
     assert [len(asked["input"]) for asked in remote.asked] == [64, 64, 2]
-    assert embedding.current().embed_documents([]).shape == (0, DIMENSIONS)
+    assert embedders.current().embed_documents([]).shape == (0, DIMENSIONS)
 
 
 @pytest.mark.parametrize(
@@ -104,8 +106,8 @@ def test_a_server_that_answers_badly_is_an_embedder_error(
     remote: Server, answer: Callable[[dict[str, Any]], Any], status: int
 ) -> None:
     remote.answer, remote.status = answer, status
-    with pytest.raises(embedding.EmbedderError):
-        embedding.current().embed_query("anything")
+    with pytest.raises(embedders.EmbedderError):
+        embedders.current().embed_query("anything")
 
 
 @pytest.mark.django_db
@@ -114,11 +116,11 @@ def test_changing_the_embedder_changes_every_vector_and_mixes_none(
 ) -> None:
     ingest.upsert_tools([make_tool("s.read", "Read files"), make_tool("s.send", "Send mail")])
     holdpoint(embedder=server.setting)
-    assert retrieval.search("read files").found[0].cosine is None
+    assert search.search("read files").found[0].cosine is None
     assert ingest.reembed() == 2
     identity = f"{server.setting}#text-embedding-3-small"
     assert set(Tool.objects.values_list("embedder", flat=True)) == {identity}
-    best = retrieval.search("read files").found[0]
+    best = search.search("read files").found[0]
     assert best.tool.name == "s.read"
     assert best.cosine is not None
     assert ingest.upsert_tools([make_tool("s.read", "Read files")]).unchanged == ("s.read",)
@@ -136,7 +138,7 @@ def test_a_server_that_dies_half_way_keeps_what_was_done(
         return vectors(asked)
 
     server.answer = dies
-    with pytest.raises(embedding.EmbedderError):
+    with pytest.raises(embedders.EmbedderError):
         ingest.reembed()
     assert ingest.outdated().count() == 50
     server.answer, server.status = vectors, 200
@@ -150,15 +152,15 @@ def test_a_setting_that_names_no_embedder_is_said_so(
     holdpoint: Callable[..., None], spec: str
 ) -> None:
     holdpoint(embedder=spec)
-    with pytest.raises(embedding.EmbedderError, match="use 'hashing'"):
-        embedding.current()
+    with pytest.raises(embedders.EmbedderError, match="use 'hashing'"):
+        embedders.current()
 
 
 def test_a_missing_package_is_named(holdpoint: Callable[..., None], monkeypatch: Any) -> None:
     monkeypatch.setitem(__import__("sys").modules, "sentence_transformers", None)
     holdpoint(embedder="sentence-transformers:some-model")
-    with pytest.raises(embedding.EmbedderError, match="not installed"):
-        embedding.current().embed_query("x")
+    with pytest.raises(embedders.EmbedderError, match="not installed"):
+        embedders.current().embed_query("x")
 
 
 @pytest.fixture
@@ -192,9 +194,9 @@ def test_a_local_model_is_loaded_from_its_folder(
     assert set(Tool.objects.values_list("embedder", flat=True)) == {
         f"sentence-transformers:{local_model}"
     }
-    vector = embedding.current().embed_query("read files")
+    vector = embedders.current().embed_query("read files")
     assert vector.shape == (DIMENSIONS,)
     assert np.linalg.norm(vector) == pytest.approx(1.0, abs=1e-5)
-    found = retrieval.search("send mail").found
+    found = search.search("send mail").found
     assert found[0].tool.name == "s.send"
     assert found[0].cosine > (found[1].cosine if len(found) > 1 else 0.0)

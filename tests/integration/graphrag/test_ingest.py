@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
-from graphrag import catalogue, ingest, retrieval, revisions
+from graphrag import versioned_cache
+from graphrag.catalogue import ingest
+from graphrag.catalogue import selectors as catalogue_selectors
 from graphrag.models import Tool
+from graphrag.retrieval import search
 from tests.integration.graphrag.conftest import make_tool
 
 pytestmark = pytest.mark.django_db
@@ -23,10 +26,10 @@ def test_the_first_sync_creates_and_embeds_the_second_changes_nothing() -> None:
     first = ingest.upsert_tools(BOTH, server="git", prune=True)
     assert first.created == ("git.log", "git.diff")
     assert first.embedded == 2
-    number = revisions.number("catalogue")
+    number = versioned_cache.number("catalogue")
     second = ingest.upsert_tools(BOTH, server="git", prune=True)
     assert second.unchanged == ("git.log", "git.diff")
-    assert (second.embedded, revisions.number("catalogue")) == (0, number)
+    assert (second.embedded, versioned_cache.number("catalogue")) == (0, number)
 
 
 def test_records_come_back_as_they_went_in() -> None:
@@ -43,8 +46,11 @@ def test_records_come_back_as_they_went_in() -> None:
         open_world=None,
     )
     ingest.upsert_tools([full, FETCH])
-    assert catalogue.tools_by_name(["git.show", "nobody.there"]) == {"git.show": full}
-    assert [record.name for record in catalogue.all_enabled()] == ["git.show", "web.fetch"]
+    assert catalogue_selectors.tools_by_name(["git.show", "nobody.there"]) == {"git.show": full}
+    assert [record.name for record in catalogue_selectors.all_enabled()] == [
+        "git.show",
+        "web.fetch",
+    ]
 
 
 def test_only_a_changed_text_is_embedded_again() -> None:
@@ -53,7 +59,7 @@ def test_only_a_changed_text_is_embedded_again() -> None:
     result = ingest.upsert_tools(moved)
     assert result.updated == ("git.log", "git.diff")
     assert result.embedded == 1
-    (best, *_) = retrieval.search("the authors").found
+    (best, *_) = search.search("the authors").found
     assert best.tool.name == "git.log"
 
 
@@ -61,11 +67,11 @@ def test_what_vanished_is_disabled_and_comes_back_with_its_server() -> None:
     ingest.upsert_tools([*BOTH, FETCH])
     gone = ingest.upsert_tools([LOG], server="git", prune=True)
     assert gone.disabled == ("git.diff",)
-    assert [record.name for record in catalogue.all_enabled()] == ["git.log", "web.fetch"]
-    assert not catalogue.tools_by_name(["git.diff"])["git.diff"].enabled
+    assert [record.name for record in catalogue_selectors.all_enabled()] == ["git.log", "web.fetch"]
+    assert not catalogue_selectors.tools_by_name(["git.diff"])["git.diff"].enabled
     back = ingest.upsert_tools(BOTH, server="git", prune=True)
     assert back.restored == ("git.diff",)
-    assert catalogue.tools_by_name(["git.diff"])["git.diff"].enabled
+    assert catalogue_selectors.tools_by_name(["git.diff"])["git.diff"].enabled
     assert ingest.disable_server("git") == ("git.diff", "git.log")
 
 
@@ -75,7 +81,7 @@ def test_what_a_person_chose_survives_every_sync() -> None:
     ingest.set_tool_policy(name="git.diff", permission_set="trusted")
     for specs in (BOTH, [], BOTH):
         ingest.upsert_tools(specs, server="git", prune=True)
-    found = catalogue.tools_by_name(["git.log", "git.diff"])
+    found = catalogue_selectors.tools_by_name(["git.log", "git.diff"])
     assert not found["git.log"].enabled
     assert found["git.diff"].enabled
     assert found["git.diff"].permission_set == "trusted"
@@ -85,13 +91,13 @@ def test_what_a_person_chose_survives_every_sync() -> None:
 def test_a_permission_set_nobody_chose_follows_the_server() -> None:
     ingest.upsert_tools([LOG])
     ingest.upsert_tools([replace(LOG, permission_set="readonly")])
-    assert catalogue.tools_by_name(["git.log"])["git.log"].permission_set == "readonly"
+    assert catalogue_selectors.tools_by_name(["git.log"])["git.log"].permission_set == "readonly"
 
 
 def test_a_disabled_tool_is_never_found() -> None:
     ingest.upsert_tools(BOTH)
     ingest.set_tool_policy(name="git.log", enabled=False)
-    assert [found.tool.name for found in retrieval.search("commit logs").found] == ["git.diff"]
+    assert [found.tool.name for found in search.search("commit logs").found] == ["git.diff"]
 
 
 def test_one_bad_tool_does_not_stop_the_others() -> None:
@@ -116,25 +122,25 @@ def test_without_its_embedder_the_tools_are_stored_and_found_by_words(
     result = ingest.upsert_tools(BOTH)
     assert result.created == ("git.log", "git.diff")
     assert "127.0.0.1:1" in result.embedding_error
-    answer = retrieval.search("commit logs")
+    answer = search.search("commit logs")
     assert answer.found[0].tool.name == "git.log"
     assert answer.warnings[0].startswith("Found by full text alone")
     holdpoint(embedder="hashing")
     assert ingest.reembed() == 2
-    assert not retrieval.search("commit logs").warnings
+    assert not search.search("commit logs").warnings
 
 
 def test_vectors_of_two_embedders_never_meet(holdpoint: Callable[..., None]) -> None:
     ingest.upsert_tools(BOTH)
     Tool.objects.filter(name="git.diff").update(embedder="another:1")
     query = "zzzz differences"
-    cosines = {found.tool.name: found.cosine for found in retrieval.search(query).found}
+    cosines = {found.tool.name: found.cosine for found in search.search(query).found}
     assert cosines["git.diff"] is None
     assert ingest.outdated().count() == 1
     seen: list[tuple[int, int]] = []
     assert ingest.reembed(progress=lambda done, total: seen.append((done, total))) == 1
     assert seen == [(1, 1)]
-    assert retrieval.search(query).found[0].cosine is not None
+    assert search.search(query).found[0].cosine is not None
 
 
 def test_a_sync_that_reads_back_what_reembed_wrote_changes_nothing() -> None:

@@ -4,9 +4,14 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from graphrag import catalogue, ingest, knowledge, planning, replanning, retrieval, revisions
-from graphrag.catalogue import Shelf
-from graphrag.records import ToolRecord
+from graphrag import cache, versioned_cache
+from graphrag.catalogue import ingest
+from graphrag.catalogue import selectors as catalogue_selectors
+from graphrag.catalogue.selectors import Shelf
+from graphrag.catalogue.tool_record import ToolRecord
+from graphrag.planning import replanning
+from graphrag.planning import services as planning_services
+from graphrag.retrieval import search
 from tests.integration.graphrag.conftest import make_tool
 
 pytestmark = pytest.mark.django_db
@@ -32,36 +37,36 @@ def test_a_second_change_of_a_plan_asks_for_revisions_and_searches_alone(
 
 def test_a_search_reads_no_edges(files_catalogue: list[ToolRecord]) -> None:
     # Another revision: whatever an earlier test has kept is out of date.
-    revisions.bump("graph")
+    versioned_cache.bump("graph")
     with CaptureQueriesContext(connection) as asked:
-        assert retrieval.search("read a file").found
+        assert search.search("read a file").found
     assert not [sql for sql in statements(asked) if "graphrag_tooldependency" in sql]
 
 
 def test_a_persons_choice_for_a_tool_is_known_at_once(files_catalogue: list[ToolRecord]) -> None:
-    assert knowledge.current().shelf.by_name([READ])[READ].permission_set == "minimal"
+    assert cache.current().shelf.by_name([READ])[READ].permission_set == "minimal"
     ingest.set_tool_policy(name=READ, permission_set="trusted")
-    assert knowledge.current().shelf.by_name([READ])[READ].permission_set == "trusted"
+    assert cache.current().shelf.by_name([READ])[READ].permission_set == "trusted"
 
 
 def test_a_new_description_is_known_at_once(files_catalogue: list[ToolRecord]) -> None:
-    assert planning.suggest("read a file").plan is not None
+    assert planning_services.suggest("read a file").plan is not None
     ingest.upsert_tools([make_tool(READ, "Open a parcel.")])
-    (found,) = knowledge.current().shelf.by_name([READ]).values()
+    (found,) = cache.current().shelf.by_name([READ]).values()
     assert found.description == "Open a parcel."
 
 
 def test_nothing_is_kept_before_the_catalogue_has_a_revision() -> None:
-    assert revisions.present() == {}
-    assert knowledge.current().shelf is not knowledge.current().shelf
-    assert knowledge.current().shelf.by_name(["nobody.there"]) == {}
+    assert versioned_cache.present() == {}
+    assert cache.current().shelf is not cache.current().shelf
+    assert cache.current().shelf.by_name(["nobody.there"]) == {}
 
 
 def test_a_shelf_tells_what_the_catalogue_tells(files_catalogue: list[ToolRecord]) -> None:
     shelf, names = Shelf(), [tool.name for tool in files_catalogue]
     for _ in range(2):
-        assert shelf.by_name([*names, "nobody.there"]) == catalogue.tools_by_name(names)
-    keys = list(catalogue.tools().values_list("pk", flat=True))
+        assert shelf.by_name([*names, "nobody.there"]) == catalogue_selectors.tools_by_name(names)
+    keys = list(catalogue_selectors.tools().values_list("pk", flat=True))
     with CaptureQueriesContext(connection) as asked:
         assert {record.name for record in shelf.by_key([*keys]).values()} == set(names)
     assert statements(asked) == []
@@ -71,7 +76,7 @@ def test_a_shelf_tells_what_the_catalogue_tells(files_catalogue: list[ToolRecord
 def test_a_shelf_has_room_for_so_many(
     files_catalogue: list[ToolRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalogue, "_MOST_KEPT", 2)
+    monkeypatch.setattr(catalogue_selectors, "_MOST_KEPT", 2)
     shelf = Shelf()
     first, second, third = (tool.name for tool in files_catalogue[:3])
     shelf.by_name([first, second])

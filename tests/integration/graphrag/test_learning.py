@@ -5,8 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection
 
-from graphrag import graph, ingest, learning, planning
+from graphrag import learning
+from graphrag.catalogue import ingest
+from graphrag.graph import tool_graph
 from graphrag.models import LearnedExecution, Tool, ToolDependency
+from graphrag.planning import services as planning_services
 from tests.integration.graphrag.conftest import make_tool
 
 A, B, C, D = "t.alpha", "t.beta", "t.gamma", "t.delta"
@@ -28,12 +31,12 @@ def edges() -> dict[tuple[str, str], tuple[int, float]]:
 
 def test_the_same_run_twice_gives_two_edges_of_count_two(four: None) -> None:
     intent = "collect orders, then check orders, then ship orders"
-    confidences = [planning.suggest(intent).confidence]
-    ranks = [graph.current().rank(C)]
+    confidences = [planning_services.suggest(intent).confidence]
+    ranks = [tool_graph.current().rank(C)]
     for key in ("one", "two"):
         learning.learn(execution_key=key, layers=RUN)
-        confidences.append(planning.suggest(intent).confidence)
-        ranks.append(graph.current().rank(C))
+        confidences.append(planning_services.suggest(intent).confidence)
+        ranks.append(tool_graph.current().rank(C))
     assert edges() == {(A, B): (2, 0.6), (B, C): (2, 0.6)}
     assert confidences[0] < confidences[1] < confidences[2]
     assert ranks[0] < ranks[1]
@@ -81,14 +84,14 @@ def test_unknown_tools_are_named_and_left_out(four: None) -> None:
 def test_predictions_need_evidence_and_leave_out_what_is_done(four: None) -> None:
     for at in range(5):
         learning.learn(execution_key=str(at), layers=[[A], [B]])
-        likely = planning.predict_next([A])
+        likely = planning_services.predict_next([A])
         assert bool(likely) is (at >= 3)
     learning.learn(execution_key="once", layers=[[A], [D]])
-    (only,) = planning.predict_next([A])
+    (only,) = planning_services.predict_next([A])
     assert (only.tool, only.after, only.observed) == (B, A, 5)
     assert only.confidence > 0.7
-    assert planning.predict_next([A, B]) == []
-    assert planning.predict_next([]) == planning.predict_next(["no.body"]) == []
+    assert planning_services.predict_next([A, B]) == []
+    assert planning_services.predict_next([]) == planning_services.predict_next(["no.body"]) == []
 
 
 def test_at_most_three_are_predicted(db: None) -> None:
@@ -96,28 +99,28 @@ def test_at_most_three_are_predicted(db: None) -> None:
     ingest.upsert_tools([make_tool(name) for name in names])
     for key in range(6):
         learning.learn(execution_key=str(key), layers=[names[:1], names[1:]])
-    assert len(planning.predict_next(names[:1])) == 3
+    assert len(planning_services.predict_next(names[:1])) == 3
 
 
 def test_a_worker_reads_what_was_learned_and_nothing_else(
     four: None, django_assert_num_queries: object
 ) -> None:
-    kept = graph.current()
-    assert graph.current() is kept
+    kept = tool_graph.current()
+    assert tool_graph.current() is kept
     learning.learn(execution_key="one", layers=RUN)
-    changed = graph.current()
+    changed = tool_graph.current()
     assert changed.names is kept.names  # grown from the kept one, not read again
     assert changed.edge(A, B) is not None
     assert kept.edge(A, B) is None
     ingest.set_tool_policy(name=B, enabled=False)
-    assert B not in graph.current().index
-    assert graph.current().edges() == []
+    assert B not in tool_graph.current().index
+    assert tool_graph.current().edges() == []
 
 
 def test_a_cache_of_other_history_is_not_taken_over(four: None) -> None:
     """Same numbers, another past: a restored database must not mix with what a worker kept."""
     learning.learn(execution_key="one", layers=[[A], [B]])
-    kept = graph.current()
+    kept = tool_graph.current()
     from graphrag.models import Revision
 
     row = Revision.objects.get(name="graph")
@@ -127,7 +130,7 @@ def test_a_cache_of_other_history_is_not_taken_over(four: None) -> None:
     Revision.objects.filter(name="graph").update(
         number=row.number + 1, token="00000000-0000-4000-8000-000000000001"
     )
-    assert graph.current().names is not kept.names
+    assert tool_graph.current().names is not kept.names
 
 
 @pytest.mark.django_db(transaction=True)

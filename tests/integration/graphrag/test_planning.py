@@ -5,24 +5,26 @@ from typing import Any
 
 import pytest
 
-from graphrag import ingest, planning, plans
-from graphrag.records import ToolRecord
-from graphrag.retrieval import Filters
+from graphrag.catalogue import ingest
+from graphrag.catalogue.tool_record import ToolRecord
+from graphrag.planning import plans
+from graphrag.planning import services as planning_services
+from graphrag.retrieval.search import Filters
 from tests.integration.graphrag.conftest import make_tool
 
 
-def tools_of(suggestion: planning.Suggestion) -> list[str]:
+def tools_of(suggestion: planning_services.Suggestion) -> list[str]:
     assert suggestion.plan is not None, suggestion
     return [plans.tool_name(task) or "" for task in suggestion.plan["tasks"]]
 
 
-def by_id(suggestion: planning.Suggestion) -> dict[str, dict[str, Any]]:
+def by_id(suggestion: planning_services.Suggestion) -> dict[str, dict[str, Any]]:
     assert suggestion.plan is not None, suggestion
     return plans.tasks_of(suggestion.plan)
 
 
 def test_one_wish_one_task_with_reasons(files_catalogue: list[ToolRecord]) -> None:
-    found = planning.suggest("list the files of a folder", {"path": "data"})
+    found = planning_services.suggest("list the files of a folder", {"path": "data"})
     assert found.plan == {
         "tasks": [
             {
@@ -41,7 +43,7 @@ def test_one_wish_one_task_with_reasons(files_catalogue: list[ToolRecord]) -> No
 
 
 def test_steps_are_joined_by_what_the_schemas_say(files_catalogue: list[ToolRecord]) -> None:
-    found = planning.suggest(
+    found = planning_services.suggest(
         "list the files of a folder, then parse the XML document", {"path": "data"}
     )
     tasks = by_id(found)
@@ -56,16 +58,16 @@ def test_steps_are_joined_by_what_the_schemas_say(files_catalogue: list[ToolReco
 
 
 def test_what_is_missing_is_named_and_costs_confidence(files_catalogue: list[ToolRecord]) -> None:
-    without = planning.suggest("list the files of a folder")
+    without = planning_services.suggest("list the files of a folder")
     assert without.missing_inputs == {"path": "files.list_directory"}
     assert (
         without.confidence
-        < planning.suggest("list the files of a folder", {"path": "."}).confidence
+        < planning_services.suggest("list the files of a folder", {"path": "."}).confidence
     )
 
 
 def test_nothing_fits_names_what_is_near(files_catalogue: list[ToolRecord]) -> None:
-    found = planning.suggest("bake a chocolate cake")
+    found = planning_services.suggest("bake a chocolate cake")
     assert found.plan is None
     assert found.confidence < 0.45
     assert found.nearest
@@ -75,17 +77,19 @@ def test_nothing_fits_names_what_is_near(files_catalogue: list[ToolRecord]) -> N
 def test_a_step_that_nothing_fits_is_left_out_with_a_warning(
     files_catalogue: list[ToolRecord],
 ) -> None:
-    found = planning.suggest("parse the json document, then bake a chocolate cake", {"text": "{}"})
+    found = planning_services.suggest(
+        "parse the json document, then bake a chocolate cake", {"text": "{}"}
+    )
     assert tools_of(found) == ["files.parse_json"]
     assert any("bake a chocolate cake" in warning for warning in found.warnings)
 
 
 @pytest.mark.parametrize("intent", ["", "  ", "\x00", "???"])
 def test_an_empty_intent_or_catalogue_is_answered_plainly(db: None, intent: str) -> None:
-    found = planning.suggest(intent)
+    found = planning_services.suggest(intent)
     assert (found.plan, found.confidence) == (None, 0.0)
     assert found.warnings
-    assert planning.suggest("read a file").warnings
+    assert planning_services.suggest("read a file").warnings
 
 
 def test_a_disabled_tool_and_a_forbidden_set_are_never_planned(
@@ -93,11 +97,13 @@ def test_a_disabled_tool_and_a_forbidden_set_are_never_planned(
 ) -> None:
     ingest.set_tool_policy(name="files.write_file", permission_set="trusted")
     intent, inputs = "write text into a file", {"path": "a", "content": "b"}
-    assert tools_of(planning.suggest(intent, inputs)) == ["files.write_file"]
+    assert tools_of(planning_services.suggest(intent, inputs)) == ["files.write_file"]
     filters = Filters(permission_sets=("minimal", "readonly"))
-    assert "files.write_file" not in str(planning.suggest(intent, inputs, filters=filters).plan)
+    assert "files.write_file" not in str(
+        planning_services.suggest(intent, inputs, filters=filters).plan
+    )
     ingest.set_tool_policy(name="files.write_file", enabled=False)
-    assert "files.write_file" not in str(planning.suggest(intent, inputs).plan)
+    assert "files.write_file" not in str(planning_services.suggest(intent, inputs).plan)
 
 
 def test_a_capability_is_a_task_of_its_own_kind(db: None) -> None:
@@ -108,7 +114,7 @@ def test_a_capability_is_a_task_of_its_own_kind(db: None) -> None:
         properties={"lines": {"type": "array"}},
     )
     ingest.upsert_tools([capability])
-    found = planning.suggest("count the lines", {"lines": ["a"]})
+    found = planning_services.suggest("count the lines", {"lines": ["a"]})
     assert by_id(found)["count_lines"] == {
         "id": "count_lines",
         "type": "capability",
@@ -122,7 +128,7 @@ def test_a_plan_has_at_most_as_many_tasks_as_the_setting_says(
 ) -> None:
     holdpoint(suggest_max_tasks=2)
     intent = "; ".join(["list the files of a folder"] * 5)
-    found = planning.suggest(intent, {"path": "."})
+    found = planning_services.suggest(intent, {"path": "."})
     assert len(tools_of(found)) == 2
     assert any("full" in warning for warning in found.warnings)
 
@@ -131,7 +137,7 @@ def test_without_its_embedder_a_plan_still_comes_with_a_warning(
     files_catalogue: list[ToolRecord], holdpoint: Callable[..., None]
 ) -> None:
     holdpoint(embedder="openai:http://127.0.0.1:1/v1", suggest_threshold=0.3)
-    found = planning.suggest("list the files of a folder", {"path": "."})
+    found = planning_services.suggest("list the files of a folder", {"path": "."})
     assert tools_of(found) == ["files.list_directory"]
     assert "full text alone" in found.warnings[0]
 
@@ -151,7 +157,7 @@ def test_without_its_embedder_a_plan_still_comes_with_a_warning(
 def test_over_public_servers_real_wishes_give_the_right_tools(
     public_catalogue: None, intent: str, inputs: dict[str, Any], expected: list[str]
 ) -> None:
-    found = planning.suggest(intent, inputs)
+    found = planning_services.suggest(intent, inputs)
     assert tools_of(found) == expected
     assert not found.missing_inputs
 
@@ -161,4 +167,4 @@ def test_over_public_servers_real_wishes_give_the_right_tools(
     ["order a pizza with extra cheese", "book a flight to Paris", "play some jazz music"],
 )
 def test_over_public_servers_nonsense_gives_nothing(public_catalogue: None, nonsense: str) -> None:
-    assert planning.suggest(nonsense).plan is None
+    assert planning_services.suggest(nonsense).plan is None

@@ -7,8 +7,9 @@ from typing import Any
 import jmespath
 import pytest
 
-from graphrag import learning, plans, replanning
-from graphrag.records import ToolRecord
+from graphrag import learning
+from graphrag.catalogue.tool_record import ToolRecord
+from graphrag.planning import plans, replanning
 
 PLAN: dict[str, Any] = {
     "name": "discovery",

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from django.db import connection
 
-from graphrag import embedding, ingest, lexicon, retrieval
+from graphrag.catalogue import ingest
+from graphrag.embedding import embedders
 from graphrag.models import Tool
-from graphrag.retrieval import Filters
+from graphrag.retrieval import idf, search
+from graphrag.retrieval.search import Filters
 from tests.integration.graphrag import fixtures
 from tests.integration.graphrag.conftest import make_tool
 
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.django_db
 
 
 def names(query: str, **filters: object) -> list[str]:
-    answer = retrieval.search(query, limit=20, filters=Filters(**filters))  # type: ignore[arg-type]
+    answer = search.search(query, limit=20, filters=Filters(**filters))  # type: ignore[arg-type]
     return [found.tool.name for found in answer.found]
 
 
@@ -59,15 +61,15 @@ def test_filters_are_part_of_the_question(mixed: None) -> None:
     ],
 )
 def test_no_query_breaks_the_search(mixed: None, query: str) -> None:
-    assert isinstance(retrieval.search(query).found, tuple)
+    assert isinstance(search.search(query).found, tuple)
 
 
 def test_an_empty_catalogue_answers_with_nothing(db: None) -> None:
-    assert retrieval.search("anything at all") == retrieval.Answer()
+    assert search.search("anything at all") == search.Answer()
 
 
 def test_the_words_a_tool_matches_are_told_as_they_were_written(mixed: None) -> None:
-    found = retrieval.search("counting pages").found[0]
+    found = search.search("counting pages").found[0]
     assert found.tool.name == "c.count_pages"
     assert set(found.matched) == {"counting", "pages"}
     assert found.coverage == 1.0
@@ -80,9 +82,9 @@ def test_what_only_changes_ranks_below_what_reads_when_asked_to_read(mixed: None
 
 
 def test_a_measured_search_weighs_what_words_found_as_a_whole_search_does(mixed: None) -> None:
-    whole = retrieval.search("counting pages", limit=20).found
-    measured = retrieval.search("counting pages", limit=20, measured=True).found
-    by_words = retrieval.search("counting pages", limit=20, by_words=True).found
+    whole = search.search("counting pages", limit=20).found
+    measured = search.search("counting pages", limit=20, measured=True).found
+    by_words = search.search("counting pages", limit=20, by_words=True).found
     assert {found.tool.name for found in measured} == {found.tool.name for found in by_words}
     expected = {found.tool.name: (found.cosine, found.similarity) for found in whole}
     for found in measured:
@@ -92,18 +94,18 @@ def test_a_measured_search_weighs_what_words_found_as_a_whole_search_does(mixed:
 
 def test_a_measured_search_passes_over_vectors_of_another_embedder(mixed: None) -> None:
     Tool.objects.filter(name="c.count_pages").update(embedder="hashing:1")
-    found = {found.tool.name: found for found in retrieval.search("page", measured=True).found}
+    found = {found.tool.name: found for found in search.search("page", measured=True).found}
     assert found["c.count_pages"].cosine is None
     assert found["a.read_page"].cosine is not None
 
 
 def test_the_lexicon_follows_the_catalogue(mixed: None) -> None:
-    before = lexicon.current()
+    before = idf.current()
     ingest.upsert_tools([make_tool("d.zebra", "Paints zebras")])
-    after = lexicon.current()
+    after = idf.current()
     assert (before.tools, after.tools) == (4, 5)
     assert after.counts["zebra"] == 1
-    assert lexicon.current() is after
+    assert idf.current() is after
 
 
 def store_vectors(server: str, vectors: Sequence[Any], *, read_only_every: int = 1) -> None:
@@ -133,9 +135,9 @@ def anywhere(count: int) -> Any:
 def test_a_filter_that_few_pass_still_finds_them_through_the_index(db: None) -> None:
     """The index filters after its scan: without an iterative scan most would be missed."""
     store_vectors("s", anywhere(1_500), read_only_every=100)
-    words = lexicon.current()
+    words = idf.current()
     only_the_index()
-    found = retrieval.vector_search("read page", words, limit=10, filters=Filters(read_only=True))
+    found = search.vector_search("read page", words, limit=10, filters=Filters(read_only=True))
     assert len(found) == 10
     cosines = [candidate.cosine or 0.0 for candidate in found]
     assert cosines == sorted(cosines, reverse=True)
@@ -147,25 +149,25 @@ def test_dead_copies_of_one_vector_do_not_hide_the_living(
 ) -> None:
     """What was updated or rolled back stays in the index until vacuum: here 400 copies of the
     question itself, which are each other's neighbours and lead nowhere else."""
-    words = lexicon.current()
-    copies = [embedding.current().embed_query("read page", words.rarity)] * 400
+    words = idf.current()
+    copies = [embedders.current().embed_query("read page", words.rarity)] * 400
     store_vectors("gone", copies)
     Tool.objects.filter(server="gone").delete()
     store_vectors("s", anywhere(300), read_only_every=20)
     only_the_index()
     filters = Filters(read_only=only_reading)
-    found = retrieval.vector_search("read page", words, limit=10, filters=filters)
+    found = search.vector_search("read page", words, limit=10, filters=filters)
     assert len(found) == 10
 
 
-def nearest(query: str, words: lexicon.Lexicon) -> list[float]:
+def nearest(query: str, words: idf.Lexicon) -> list[float]:
     """Cosines of the ten nearest tools: tools that are equally near stand for each other."""
-    return [found.cosine or 0.0 for found in retrieval.vector_search(query, words, limit=10)]
+    return [found.cosine or 0.0 for found in search.vector_search(query, words, limit=10)]
 
 
 def test_the_index_is_used_and_finds_what_an_exact_search_finds(public_catalogue: None) -> None:
     exact, found = 0, 0
-    words = lexicon.current()
+    words = idf.current()
     with connection.cursor() as cursor:
         # Other tests left rows behind in the index that this one does not measure.
         cursor.execute("REINDEX INDEX tool_embedding_hnsw")

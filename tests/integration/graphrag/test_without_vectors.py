@@ -8,9 +8,11 @@ import pytest
 from django.db import connection
 
 from config.checks import vector_extension
-from graphrag import planning, replanning, retrieval
-from graphrag.records import ToolRecord
-from workflows.planning import tool_schemas
+from graphrag.catalogue.tool_record import ToolRecord
+from graphrag.planning import replanning
+from graphrag.planning import services as planning_services
+from graphrag.retrieval import search
+from workflows.planning.planner import tool_schemas
 
 
 @pytest.fixture
@@ -33,10 +35,10 @@ def test_the_check_names_what_is_missing_and_what_to_do(dropped: None) -> None:
 
 
 def test_tools_are_still_found_planned_and_run(dropped: None) -> None:
-    answer = retrieval.search("parse an XML document")
+    answer = search.search("parse an XML document")
     assert answer.found[0].tool.name == "files.parse_xml"
     assert "full text alone" in answer.warnings[0]
-    suggested = planning.suggest("parse the XML", {"text": "<a/>"})
+    suggested = planning_services.suggest("parse the XML", {"text": "<a/>"})
     assert suggested.plan is not None
     task = {"id": "t", "type": "tool", "tool": "files.read_file", "arguments": {"path": "a"}}
     changed = replanning.replan({"tasks": [task]}, ["t"], "parse XML", {"text": "<a/>"})

@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from workflows import background
-from workflows.mcp.client import McpServerSpec, close_pool, pool
+from workflows.common import background_loop
+from workflows.tools.mcp_client import McpServerSpec, close_pool, pool
 
 SERVER = Path(__file__).with_name("server.py")
 
@@ -87,7 +87,7 @@ def call() -> Callable[..., Any]:
     """Calls a tool of a spec and waits for the value."""
 
     def do(spec: McpServerSpec, tool: str, timeout: float = 30, **arguments: Any) -> Any:
-        return background.run(pool().call(spec, tool, arguments, timeout), timeout + 30)
+        return background_loop.run(pool().call(spec, tool, arguments, timeout), timeout + 30)
 
     return do
 

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from graphrag import retrieval
 from graphrag.models import Tool
+from graphrag.retrieval import search
 from tests.integration.mcp.conftest import until
-from workflows import background, catalogue
-from workflows.mcp.client import close_pool, pool
+from workflows.common import background_loop
+from workflows.executions.layer_runner import spec_of
+from workflows.executions.services import InvalidRequest, start_execution
 from workflows.models import McpServer
-from workflows.planning import suggest
-from workflows.runners import spec_of
-from workflows.services import InvalidRequest, start_execution
+from workflows.planning.planner import suggest
+from workflows.tools import catalogue_sync
+from workflows.tools.mcp_client import close_pool, pool
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SERVER = Path(__file__).with_name("changing.py")
@@ -35,14 +36,14 @@ def offers(tmp_path: Path) -> Callable[..., None]:
 def row(offers: Any, tmp_path: Path) -> Iterator[McpServer]:
     """The server, with two tools, connected and listened to."""
     offers("apples", "pears")
-    catalogue.listen()
+    catalogue_sync.listen()
     made = McpServer.objects.create(
         name="fruit",
         command=sys.executable,
         args=[str(SERVER)],
         env={"TOOLS": str(tmp_path / "tools")},
     )
-    assert catalogue.sync_server(made).error == ""
+    assert catalogue_sync.sync_server(made).error == ""
     yield made
     close_pool()
 
@@ -53,7 +54,7 @@ def enabled() -> set[str]:
 
 
 def have_it_look_again(row: McpServer) -> None:
-    told = background.run(pool().call(spec_of(row), "read_file_again", {}), 30)
+    told = background_loop.run(pool().call(spec_of(row), "read_file_again", {}), 30)
     assert told == {"told": True}
 
 
@@ -82,8 +83,8 @@ def test_what_a_connected_server_tells_reaches_the_catalogue(row: McpServer, off
 
 def test_a_tool_that_a_person_switched_off_is_neither_found_nor_planned(row: McpServer) -> None:
     Tool.objects.filter(name="fruit.pears").update(enabled=False)
-    assert catalogue.sync_server(row).tools == 3
-    names = [found.tool.name for found in retrieval.search("give the word pears back").found]
+    assert catalogue_sync.sync_server(row).tools == 3
+    names = [found.tool.name for found in search.search("give the word pears back").found]
     assert "fruit.apples" in names
     assert "fruit.pears" not in names
     plan = suggest("give the word pears back", {}).plan
@@ -92,13 +93,13 @@ def test_a_tool_that_a_person_switched_off_is_neither_found_nor_planned(row: Mcp
 
 def test_a_server_that_is_switched_off_or_removed_takes_its_tools_along(row: McpServer) -> None:
     McpServer.objects.update(enabled=False)
-    assert {each.server for each in catalogue.sync_all()} == {"python"}
+    assert {each.server for each in catalogue_sync.sync_all()} == {"python"}
     assert enabled() == set()
     McpServer.objects.update(enabled=True)
-    catalogue.sync_all()
+    catalogue_sync.sync_all()
     assert "apples" in enabled()
     row.delete()
-    assert "fruit.apples" in catalogue.retire_servers()
+    assert "fruit.apples" in catalogue_sync.retire_servers()
     assert enabled() == set()
     assert Tool.objects.filter(server="fruit", vanished=True).count() == 3
 
@@ -109,7 +110,7 @@ def test_the_follower_reads_what_is_new_and_hears_what_changes(
     close_pool()
     Tool.objects.all().delete()
     settings.HOLDPOINT = {**settings.HOLDPOINT, "catalogue_seconds": 3600}
-    follower = catalogue.Follower()
+    follower = catalogue_sync.Follower()
     follower.start()
     try:
         until(lambda: "apples" in enabled(), "the first reading")
@@ -124,7 +125,7 @@ def test_a_server_that_cannot_be_reached_keeps_its_tools_and_says_why(row: McpSe
     close_pool()
     McpServer.objects.update(command="/nowhere/to/be/found")
     row.refresh_from_db()
-    error = catalogue.sync_server(row).error
+    error = catalogue_sync.sync_server(row).error
     assert "fruit" in error
     row.refresh_from_db()
     assert row.sync_error == error

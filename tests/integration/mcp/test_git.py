@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from workflows import background
+from workflows.common import background_loop
 from workflows.engine.ports import TaskFailed
-from workflows.mcp.client import McpServerSpec, pool
 from workflows.tools import ToolContext, call_sync, get
 from workflows.tools.gitlog import read_diff, read_log
+from workflows.tools.mcp_client import McpServerSpec, pool
 
 from .conftest import git
 
 
 def ask(spec: McpServerSpec, tool: str, **arguments: Any) -> str:
-    answer = background.run(pool().call(spec, tool, arguments), 60)
+    answer = background_loop.run(pool().call(spec, tool, arguments), 60)
     assert isinstance(answer, str)
     return answer
 
@@ -55,7 +55,7 @@ def busy_repo(repo: Path) -> Path:
 
 
 def test_the_tool_list(git_spec: McpServerSpec) -> None:
-    tools = {tool.name: tool for tool in background.run(pool().list_tools(git_spec), 60)}
+    tools = {tool.name: tool for tool in background_loop.run(pool().list_tools(git_spec), 60)}
     assert tools["git_log"].read_only is True
     assert tools["git_reset"].destructive is True
     assert tools["git_commit"].idempotent is False

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from workflows import background
+from workflows.common import background_loop
 from workflows.engine.ports import TaskFailed
-from workflows.mcp.client import McpServerSpec, pool
+from workflows.tools.mcp_client import McpServerSpec, pool
 
 from .conftest import HTTPServer, until
 
@@ -21,7 +21,7 @@ def test_values_errors_and_tool_list(web: HTTPServer, call: Call) -> None:
     assert call(web.spec, "headers")["x-team"] == "blue"
     with pytest.raises(TaskFailed, match=r"web\.fail: .*no luck"):
         call(web.spec, "fail", message="no luck")
-    tools = {tool.name: tool for tool in background.run(pool().list_tools(web.spec), 30)}
+    tools = {tool.name: tool for tool in background_loop.run(pool().list_tools(web.spec), 30)}
     assert tools["add"].read_only is True
 
 
@@ -30,7 +30,7 @@ def test_calls_side_by_side(web: HTTPServer) -> None:
         ask = [pool().call(web.spec, "slow", {"seconds": 0.3, "word": f"w{n}"}) for n in range(5)]
         return await asyncio.gather(*ask)
 
-    assert background.run(both(), 60) == ["w0", "w1", "w2", "w3", "w4"]
+    assert background_loop.run(both(), 60) == ["w0", "w1", "w2", "w3", "w4"]
     began = [n for n, word in enumerate(web.journal.words) if word.endswith("began")]
     ended = [n for n, word in enumerate(web.journal.words) if word.endswith("ended")]
     assert max(began) < min(ended)
@@ -50,7 +50,7 @@ def test_killed_between_calls_and_started_again(web: HTTPServer, call: Call) -> 
 
 
 def test_killed_during_a_call(web: HTTPServer, call: Call) -> None:
-    running = background.submit(pool().call(web.spec, "slow", {"seconds": 60}))
+    running = background_loop.submit(pool().call(web.spec, "slow", {"seconds": 60}))
     web.journal.wait_for("slow began")
     web.kill()
     with pytest.raises(TaskFailed) as failure:
@@ -69,9 +69,9 @@ def test_time_is_up(web: HTTPServer, call: Call) -> None:
 
 
 def test_one_call_that_is_given_up_leaves_the_others_alone(web: HTTPServer) -> None:
-    stays = background.submit(pool().call(web.spec, "slow", {"seconds": 2, "word": "stays"}))
+    stays = background_loop.submit(pool().call(web.spec, "slow", {"seconds": 2, "word": "stays"}))
     web.journal.wait_for("stays began")
-    goes = background.submit(pool().call(web.spec, "slow", {"seconds": 60, "word": "goes"}))
+    goes = background_loop.submit(pool().call(web.spec, "slow", {"seconds": 60, "word": "goes"}))
     web.journal.wait_for("goes began")
     goes.cancel()
     web.journal.wait_for("goes cancelled")

@@ -11,14 +11,14 @@ from typing import Any
 import psutil
 import pytest
 
-from workflows.mcp.client import McpServerSpec, close_pool
+from workflows.tools.mcp_client import McpServerSpec, close_pool
 
 from .conftest import SERVER, Journal, gone, until
 
 _OWNER = """
 import sys, os, signal
 from workflows import background
-from workflows.mcp.client import McpServerSpec, pool
+from workflows.tools.mcp_client import McpServerSpec, pool
 
 spec = McpServerSpec("own", "stdio", command=sys.executable, args=tuple(sys.argv[2:]),
                      env={"JOURNAL": os.environ["JOURNAL"]})

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from graphrag.models import Tool, ToolDependency
-from workflows import catalogue
-from workflows.jobs import run_to_rest
-from workflows.learning import learn_from
-from workflows.mcp.client import close_pool
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import start_execution
 from workflows.models import McpServer
-from workflows.planning import suggest
-from workflows.services import start_execution
+from workflows.planning.learning import learn_from
+from workflows.planning.planner import suggest
+from workflows.tools import catalogue_sync
+from workflows.tools.mcp_client import close_pool
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -31,7 +31,7 @@ def public(repo: Path) -> Iterator[None]:
 
 
 def test_real_servers_are_listed_planned_run_and_learned(public: None, repo: Path) -> None:
-    synced = {each.server: each for each in catalogue.sync_all()}
+    synced = {each.server: each for each in catalogue_sync.sync_all()}
     assert {name: synced[name].error for name in ("git", "time", "fetch")} == {
         "git": "", "time": "", "fetch": "",
     }  # fmt: skip

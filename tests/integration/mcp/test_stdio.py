@@ -10,9 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-from workflows import background
+from workflows.common import background_loop
 from workflows.engine.ports import TaskFailed
-from workflows.mcp.client import McpServerSpec, pool
+from workflows.tools.mcp_client import McpServerSpec, pool
 
 from .conftest import SERVER, Journal, gone, until
 
@@ -68,7 +68,7 @@ def test_calls_side_by_side_share_one_session(spec: Spec, journal: Journal) -> N
         ask = [pool().call(spec(), "slow", {"seconds": 0.3, "word": f"w{n}"}) for n in range(5)]
         return await asyncio.gather(*ask)
 
-    assert background.run(both(), 60) == ["w0", "w1", "w2", "w3", "w4"]
+    assert background_loop.run(both(), 60) == ["w0", "w1", "w2", "w3", "w4"]
     assert len(journal.pids) == 1
     began = [n for n, word in enumerate(journal.words) if word.endswith("began")]
     ended = [n for n, word in enumerate(journal.words) if word.endswith("ended")]
@@ -91,7 +91,7 @@ def test_killed_between_calls_is_restarted(spec: Spec, call: Call, journal: Jour
 def test_killed_during_a_call_fails_it_and_is_not_repeated(
     spec: Spec, call: Call, journal: Journal
 ) -> None:
-    running = background.submit(pool().call(spec(), "slow", {"seconds": 60}))
+    running = background_loop.submit(pool().call(spec(), "slow", {"seconds": 60}))
     journal.wait_for("slow began")
     os.kill(journal.pids[0], signal.SIGKILL)
     with pytest.raises(TaskFailed) as failure:
@@ -116,7 +116,7 @@ def test_a_call_that_takes_too_long_is_cancelled_on_the_server(
 
 def test_a_stopped_call_is_cancelled_on_the_server(spec: Spec, journal: Journal) -> None:
     stop = threading.Event()
-    running = background.submit(
+    running = background_loop.submit(
         pool().call(spec(), "slow", {"seconds": 60}, should_stop=stop.is_set)
     )
     journal.wait_for("slow began")
@@ -128,7 +128,7 @@ def test_a_stopped_call_is_cancelled_on_the_server(spec: Spec, journal: Journal)
 
 
 def test_a_caller_that_gives_up_cancels_on_the_server(spec: Spec, journal: Journal) -> None:
-    running = background.submit(pool().call(spec(), "slow", {"seconds": 60}))
+    running = background_loop.submit(pool().call(spec(), "slow", {"seconds": 60}))
     journal.wait_for("slow began")
     running.cancel()
     journal.wait_for("slow cancelled")
@@ -150,7 +150,7 @@ def test_a_server_that_never_answers_is_given_up(spec: Spec, call: Call, journal
 def test_a_changed_spec_gets_a_new_server_and_lets_running_calls_end(
     spec: Spec, call: Call, journal: Journal
 ) -> None:
-    running = background.submit(pool().call(spec(), "slow", {"seconds": 1.5}))
+    running = background_loop.submit(pool().call(spec(), "slow", {"seconds": 1.5}))
     journal.wait_for("slow began")
     changed = spec(env={"JOURNAL": str(journal.path), "EXTRA": "1"})
     assert call(changed, "surroundings")["EXTRA"] == "1"
@@ -159,7 +159,7 @@ def test_a_changed_spec_gets_a_new_server_and_lets_running_calls_end(
 
 
 def test_list_tools_with_annotations(spec: Spec) -> None:
-    tools = {tool.name: tool for tool in background.run(pool().list_tools(spec()), 30)}
+    tools = {tool.name: tool for tool in background_loop.run(pool().list_tools(spec()), 30)}
     add = tools["add"]
     assert (add.title, add.description) == ("Add two numbers", "Add a and b.")
     assert set(add.input_schema["required"]) == {"a", "b"}
@@ -172,10 +172,10 @@ def test_list_tools_with_annotations(spec: Spec) -> None:
 
 def test_list_tools_follows_the_pages(spec: Spec) -> None:
     paged = str(SERVER.with_name("paged.py"))
-    tools = background.run(pool().list_tools(spec(args=(paged,))), 30)
+    tools = background_loop.run(pool().list_tools(spec(args=(paged,))), 30)
     assert [tool.name for tool in tools] == ["t0a", "t0b", "t1a", "t1b", "t2a", "t2b"]
     with pytest.raises(TaskFailed, match="more than 100 pages"):
-        background.run(pool().list_tools(spec(args=(paged, "endless"))), 30)
+        background_loop.run(pool().list_tools(spec(args=(paged, "endless"))), 30)
 
 
 def test_a_changed_tool_list_reaches_the_hook(spec: Spec, call: Call) -> None:

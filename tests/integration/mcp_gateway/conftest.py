@@ -17,11 +17,11 @@ from tests.integration.api.people import ROLES
 from tests.integration.mcp_gateway.web import Agent, Web
 from tests.processes import engine_processes, wait_for
 from tests.roles import group_of
-from workflows.jobs import run_to_rest
-from workflows.mcp.gateway.callers import caller_with
-from workflows.mcp.gateway.server import build_server
+from workflows.executions.jobs import run_to_rest
+from workflows.mcp_gateway.callers import caller_with
+from workflows.mcp_gateway.server import build_server
 from workflows.models import Execution
-from workflows.tokens import create_token
+from workflows.permissions.tokens import create_token
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult

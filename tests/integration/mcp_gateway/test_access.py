@@ -11,10 +11,10 @@ from reviews.models import HumanReviewRecord
 from tests.integration.api.people import ROLES
 from tests.integration.mcp_gateway.conftest import VALIDATED, Call, at_rest, chain, reviewed
 from tests.integration.mcp_gateway.web import refused
-from workflows import services
-from workflows.mcp.gateway.tools import TOOLS
+from workflows.executions import services
+from workflows.mcp_gateway.tools import TOOLS
 from workflows.models import Execution, Hold, Workflow
-from workflows.tokens import SCOPES
+from workflows.permissions.tokens import SCOPES
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

@@ -9,13 +9,13 @@ import httpx2
 import pytest
 from mcp_types import ElicitResult
 
-from reviews import services
+from reviews.decisions import services
 from reviews.models import HumanReviewRecord
 from tests.integration.mcp_gateway.conftest import Agents, Call, at_rest, reviewed, value
 from tests.integration.mcp_gateway.web import Agent, Web, refused, words
-from workflows.mcp.gateway.threads import in_thread
+from workflows.executions.services import start_execution
+from workflows.mcp_gateway.threads import in_thread
 from workflows.models import Execution, Hold
-from workflows.services import start_execution
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

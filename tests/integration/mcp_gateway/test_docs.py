@@ -13,8 +13,8 @@ import pytest
 from tests.integration.mcp_gateway.conftest import Tokens
 from tests.integration.mcp_gateway.web import Web
 from tests.processes import ROOT, environment
-from workflows.mcp.gateway.inputs import MAX_WAIT_SECONDS
-from workflows.mcp.gateway.tools import TOOLS
+from workflows.mcp_gateway.inputs import MAX_WAIT_SECONDS
+from workflows.mcp_gateway.tools import TOOLS
 
 TEXT = (ROOT / "docs" / "howto" / "connect-an-agent.md").read_text(encoding="utf-8")
 

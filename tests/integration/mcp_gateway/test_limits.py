@@ -13,13 +13,13 @@ from mcp import Client
 
 from tests.integration.mcp_gateway.conftest import VALIDATED, Call, Tokens, at_rest, chain
 from tests.integration.mcp_gateway.web import refused
-from workflows import services
 from workflows.api import throttling
-from workflows.mcp.gateway.callers import caller_with
-from workflows.mcp.gateway.door import Door
-from workflows.mcp.gateway.server import build_server
+from workflows.executions import services
+from workflows.mcp_gateway.callers import caller_with
+from workflows.mcp_gateway.middleware import Door
+from workflows.mcp_gateway.server import build_server
 from workflows.models import CommandLog, Execution
-from workflows.tokens import create_token
+from workflows.permissions.tokens import create_token
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.integration.mcp_gateway.conftest import VALIDATED, Call, at_rest, reviewed, value
-from workflows import services
+from workflows.executions import services
 from workflows.models import Execution
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reviews.models_notices import Notice
-from reviews.notices import feed
+from reviews.models.notifications import Notice
+from reviews.notifications import journal_consumer
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.integration.reviews.conftest import make_user as make_user
 from tests.integration.reviews.conftest import operator as operator
 from tests.integration.reviews.conftest import start as start
-from workflows.event_log import Horizon
+from workflows.journal.event_log import Horizon
 from workflows.models import ExecutionEvent, Hold
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def read_feed() -> None:
     horizon = Horizon()
     while horizon.reach(patience=10) < newest:
         pass
-    while feed.read_new(horizon):
+    while journal_consumer.read_new(horizon):
         pass
 
 

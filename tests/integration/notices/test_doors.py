@@ -12,15 +12,15 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from config.asgi import application
-from reviews.models_notices import ChatHook, Notice
-from reviews.notices import inbox
+from reviews.models.notifications import ChatHook, Notice
+from reviews.notifications import inbox
 from tests.integration.notices.conftest import Wait, read_feed
 from tests.integration.reviews.conftest import MakeUser
 from tests.integration.reviews.test_sockets import Socket
 from tests.receiver import Receiver, receiving
+from workflows.common.secret_encryption import unseal
 from workflows.models import Workflow
-from workflows.sealing import unseal
-from workflows.tokens import create_token
+from workflows.permissions.tokens import create_token
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

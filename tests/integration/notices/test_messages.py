@@ -14,19 +14,19 @@ from django.core import mail
 from django.core.mail.backends.base import BaseEmailBackend
 from django.db.models.functions import Now
 
-from reviews.models_notices import ChatHook, NoticeMessage
-from reviews.notices import inbox, sender, timers
-from reviews.notices.preferences import KINDS, save_wishes
+from reviews.models.notifications import ChatHook, NoticeMessage
+from reviews.notifications import inbox, sender, timers
+from reviews.notifications.preferences import KINDS, save_wishes
 from tests.integration.notices.conftest import Wait, read_feed
 from tests.integration.notices.test_telling import decide
 from tests.integration.reviews.conftest import Start, echo
 from tests.integration.workflows.test_waiting import at_once, pass_time
 from tests.receiver import Receiver, receiving
-from workflows import crashpoints
-from workflows.jobs import run_to_rest
+from workflows.common import crashpoints
+from workflows.common.secret_encryption import seal
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import start_execution
 from workflows.models import Hold, Workflow
-from workflows.sealing import seal
-from workflows.services import start_execution
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

@@ -9,20 +9,22 @@ import pytest
 from django.db.models.functions import Now
 from django.test import Client
 
-from reviews import claims, services, undo
+from reviews.decisions import services, withdrawal
 from reviews.models import ReviewClaim
-from reviews.models_notices import Notice, NoticeMessage
-from reviews.notices import feed, inbox, timers, words
-from reviews.notices.preferences import KINDS, save_wishes
+from reviews.models.notifications import Notice, NoticeMessage
+from reviews.notifications import inbox, journal_consumer, timers
+from reviews.notifications import sentences as notifications_sentences
+from reviews.notifications.preferences import KINDS, save_wishes
+from reviews.queue import claims
 from tests.integration.notices.conftest import Wait, read_feed, told
 from tests.integration.reviews.conftest import MakeUser, Start, echo
 from tests.integration.workflows.test_waiting import at_once, pass_time
 from workflows.engine.commands import Abort, WithdrawAnswer
-from workflows.event_log import Horizon
+from workflows.executions.recovery import escalate_due
+from workflows.executions.services import submit_command
+from workflows.journal.event_log import Horizon
 from workflows.models import ExecutionEvent, Hold
-from workflows.models_ops import EventCursor
-from workflows.recovery import escalate_due
-from workflows.services import submit_command
+from workflows.models.operations import EventCursor
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -83,16 +85,16 @@ def test_a_decision_that_rests_asks_for_nothing_until_it_is_taken_back(
     read_feed()
     assert (told(ann, unread=True), told(bob, unread=True)) == ([], [])
     assert told(operator) == [], "nothing is decided yet"
-    undo.withdraw(hold_id=hold.pk, user=ann, source="test")
+    withdrawal.withdraw(hold_id=hold.pk, user=ann, source="test")
     read_feed()
     assert told(bob, unread=True) == ["waiting"]
     assert told(ann, unread=True) == [], "who took it back knows"
     notice = Notice.objects.filter(user=bob).latest("pk")
-    says = words.sentence(notice.kind, notice.hold, notice.actor, notice.detail)
+    says = notifications_sentences.sentence(notice.kind, notice.hold, notice.actor, notice.detail)
     assert says.startswith("ann took the decision back; it waits for you again: echo will run")
     # The same once more: told again, since it is another time.
     decide(hold, ann, undo_seconds=600)
-    undo.withdraw(hold_id=hold.pk, user=ann, source="test")
+    withdrawal.withdraw(hold_id=hold.pk, user=ann, source="test")
     read_feed()
     assert told(bob) == ["waiting"] * 3
     assert told(bob, unread=True) == ["waiting"]
@@ -106,7 +108,7 @@ def test_what_was_taken_back_before_anybody_looked_is_told_of(
 ) -> None:
     hold = wait()
     decide(hold, ann, undo_seconds=600)
-    undo.withdraw(hold_id=hold.pk, user=ann, source="test")
+    withdrawal.withdraw(hold_id=hold.pk, user=ann, source="test")
     read_feed()
     assert told(bob, unread=True) == ["waiting"]
 
@@ -130,7 +132,7 @@ def test_a_vote_taken_back_leaves_the_others_asked_as_they_are(
     hold = wait(quorum=2)
     read_feed()
     decide(hold, ann)
-    undo.withdraw(hold_id=hold.pk, user=ann, source="test")
+    withdrawal.withdraw(hold_id=hold.pk, user=ann, source="test")
     read_feed()
     assert (told(ann), told(bob)) == (["waiting"], ["waiting"])
     assert told(bob, unread=True) == ["waiting"]
@@ -189,7 +191,7 @@ def test_four_sweepers_remind_and_read_once(wait: Wait, ann: User, bob: User) ->
 
     def sweep() -> None:
         timers.remind_due()
-        feed.read_new()
+        journal_consumer.read_new()
 
     at_once(sweep)
     timers.remind_due()
@@ -204,17 +206,17 @@ def test_a_feed_that_dies_tells_again_from_where_it_was(
     wait: Wait, ann: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read_feed()
-    before = EventCursor.objects.get(name=feed.NAME).event
+    before = EventCursor.objects.get(name=journal_consumer.NAME).event
     wait()
 
     def dies(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("the power is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(feed, "settle", dies)  # after the notices, before the commit
+        patch.setattr(journal_consumer, "settle", dies)  # after the notices, before the commit
         with pytest.raises(RuntimeError):
             read_feed()
-    assert EventCursor.objects.get(name=feed.NAME).event == before
+    assert EventCursor.objects.get(name=journal_consumer.NAME).event == before
     assert told(ann) == []
     read_feed()
     assert told(ann) == ["waiting"]
@@ -307,5 +309,5 @@ def test_many_holds_at_once_cost_a_few_statements(
             return newest
 
     with django_assert_max_num_queries(25):
-        feed.read_new(Reached())
+        journal_consumer.read_new(Reached())
     assert len(told(ann)) == len(told(bob)) == 50

@@ -24,7 +24,7 @@ import config.asgi
 from django.core.management import call_command
 call_command("check")
 found = sorted(name for name in sys.modules if name.split(".")[0] in ("allauth", "oauthlib"))
-ours = sorted(name for name in sys.modules if name.startswith("config.oidc"))
+ours = sorted(name for name in sys.modules if name.startswith("config.auth.oidc"))
 print(found, ours)
 """
 MISSING = """
@@ -55,7 +55,7 @@ def started(before: str = "", **more: str) -> subprocess.CompletedProcess[str]:
 def test_off_nothing_of_it_is_loaded() -> None:
     off = started()
     assert off.returncode == 0, off.stderr
-    assert off.stdout.splitlines()[-1] == "[] ['config.oidc', 'config.oidc.options']"
+    assert off.stdout.splitlines()[-1] == "[] ['config.auth.oidc', 'config.auth.oidc.options']"
 
 
 def test_off_it_works_without_the_extra() -> None:

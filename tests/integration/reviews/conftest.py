@@ -10,9 +10,9 @@ from django.contrib.auth import get_user_model
 
 from tests.catalogue import stock_catalogue
 from tests.roles import group_of
-from workflows.jobs import run_to_rest
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import start_execution
 from workflows.models import Execution, Hold
-from workflows.services import start_execution
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

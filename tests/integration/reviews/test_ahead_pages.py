@@ -11,15 +11,15 @@ import pytest
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from tests.integration.reviews.test_pages import browser
 from workflows.engine.commands import ApprovalResponse
-from workflows.jobs import run_to_rest, speculate
-from workflows.models import Execution, Speculation
-from workflows.selectors import (
+from workflows.executions.jobs import run_to_rest, speculate
+from workflows.executions.selectors import (
     Speculated,
     speculation_counts,
     speculation_totals,
     speculations_behind,
 )
-from workflows.services import submit_command
+from workflows.executions.services import submit_command
+from workflows.models import Execution, Speculation
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

@@ -10,12 +10,12 @@ import pytest
 from django.test import Client
 from rest_framework.renderers import JSONRenderer
 
-from reviews import claims, selectors
 from reviews.api.serializers import HoldRowSerializer, hold_row
 from reviews.models import HumanReviewRecord
+from reviews.queue import claims, selectors
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from workflows.models import Execution
-from workflows.tokens import create_token
+from workflows.permissions.tokens import create_token
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

@@ -19,12 +19,12 @@ from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reviews import services
-from reviews.counting import up_to
-from reviews.history import records
+from reviews.audit.history import records
+from reviews.audit.signing import public_key
+from reviews.components.number_formatting import up_to
+from reviews.decisions import services
+from reviews.decisions.rights import NotAllowed
 from reviews.models import DeniedAttempt, HumanReviewRecord
-from reviews.rights import NotAllowed
-from reviews.signing import public_key
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from workflows.engine.bounded_json import canonical
 from workflows.models import Hold

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.test import Client
 
-from reviews import backtest_work
+from reviews.backtests import jobs as backtests_jobs
 from reviews.models import Backtest
 from tests.integration.reviews.conftest import MakeUser
 from tests.integration.reviews.test_backtests import SMALL, Past, done, past
-from workflows.models_rules import RuleVersion
-from workflows.tokens import create_token
+from workflows.models.review_rules import RuleVersion
+from workflows.permissions.tokens import create_token
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -46,7 +46,7 @@ def test_a_draft_becomes_a_report_and_the_rules_in_force(past: Past) -> None:
     assert answer["Location"] == f"/insights/backtest/{made.pk}/"
     waiting = client.get(answer["Location"]).content.decode()
     assert "It waits for a worker" in waiting
-    backtest_work.advance(made.pk)
+    backtests_jobs.advance(made.pk)
     assert client.get(f"{answer['Location']}progress/")["HX-Refresh"] == "true"
     page = client.get(answer["Location"]).content.decode()
     assert "These rules would have spared 2 of 2 reviews." in page
@@ -232,7 +232,7 @@ def test_the_same_over_rest(past: Past) -> None:
     assert again.json()["id"] == made.json()["id"]
     number = made.json()["id"]
     assert api.post("workflows/w/rules/", {"backtest": number}).status_code == 409
-    backtest_work.advance(int(number))
+    backtests_jobs.advance(int(number))
     found = api.get(f"backtests/{number}/").json()
     assert (found["status"], found["report"]["spared"]["edited"]) == ("DONE", 1)
     assert [each["id"] for each in api.get("backtests/?workflow=w").json()["results"]] == [number]

@@ -11,19 +11,23 @@ from django.core.exceptions import PermissionDenied
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
-from reviews import backtest_work, backtests, claims, services
-from reviews.backtest_sums import headline
+from reviews.backtests import jobs as backtests_jobs
+from reviews.backtests import services as backtests_services
+from reviews.backtests.totals import headline
+from reviews.decisions import services
 from reviews.models import Backtest, HumanReviewRecord
+from reviews.queue import claims
 from tests.catalogue import stock_catalogue
 from tests.integration.reviews.conftest import MakeUser, echo, only_hold
-from workflows import dispatch, publishing
-from workflows.access import limited
 from workflows.engine.bounded_json import digest
 from workflows.engine.decide import Refused
-from workflows.engine.sparing import share_of
-from workflows.jobs import run_to_rest
+from workflows.engine.review_rules import share_of
+from workflows.executions import dispatch
+from workflows.executions.access import limited
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import InvalidRequest, start_execution
 from workflows.models import Execution, Hold, Workflow
-from workflows.services import InvalidRequest, start_execution
+from workflows.review_rules import publish as review_rules_publish
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -77,8 +81,8 @@ def past(operator: User, reviewer: User) -> Past:
 
 
 def done(user: User, workflow: Workflow, *rules: dict[str, Any], **more: Any) -> Backtest:
-    made = backtests.start(user=user, workflow=workflow, rules=list(rules), **more)
-    assert not backtest_work.advance(made.pk)
+    made = backtests_services.start(user=user, workflow=workflow, rules=list(rules), **more)
+    assert not backtests_jobs.advance(made.pk)
     made.refresh_from_db()
     assert made.status == "DONE", made.error
     return made
@@ -183,7 +187,7 @@ def test_a_quorum_is_one_review(past: Past, auditor: User, reviewer2: User) -> N
 def test_days_narrow_it_and_reviews_spared_already_are_said(past: Past, auditor: User) -> None:
     past.decided(1)
     made = done(auditor, past.workflow, SMALL)
-    backtests.publish(user=past.operator, backtest=made, source="test")
+    backtests_services.publish(user=past.operator, backtest=made, source="test")
     assert past.run(2).status == "COMPLETED"
     moment = timezone.now()
     report = done(auditor, past.workflow, SMALL).report
@@ -197,12 +201,12 @@ def test_days_narrow_it_and_reviews_spared_already_are_said(past: Past, auditor:
 def test_it_goes_on_where_it_stopped_and_says_how_far_it_is(
     past: Past, auditor: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backtest_work, "BATCH", 2)
+    monkeypatch.setattr(backtests_jobs, "BATCH", 2)
     for value in range(5):
         past.decided(value)
-    made = backtests.start(user=auditor, workflow=past.workflow, rules=[SMALL])
+    made = backtests_services.start(user=auditor, workflow=past.workflow, rules=[SMALL])
     seen = []
-    while backtest_work.advance(made.pk, seconds=-1):
+    while backtests_jobs.advance(made.pk, seconds=-1):
         made.refresh_from_db()
         seen.append((made.status, made.looked, made.total))
         past.decided(100)  # came later: does not count
@@ -216,7 +220,7 @@ def test_it_goes_on_where_it_stopped_and_says_how_far_it_is(
 def test_a_backtest_looks_at_the_newest_and_says_that_there_are_more(
     past: Past, auditor: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backtest_work, "MOST", 3)
+    monkeypatch.setattr(backtests_jobs, "MOST", 3)
     for value in (1, 2, 3, 30):
         past.decided(value)
     report = done(auditor, past.workflow, SMALL).report
@@ -227,9 +231,9 @@ def test_a_backtest_looks_at_the_newest_and_says_that_there_are_more(
 def test_a_worker_that_lost_its_claim_changes_nothing(past: Past, auditor: User) -> None:
     """Stopped between reading and writing; another one does the whole of it meanwhile."""
     past.decided(1)
-    made = backtests.start(user=auditor, workflow=past.workflow, rules=[SMALL])
+    made = backtests_services.start(user=auditor, workflow=past.workflow, rules=[SMALL])
     stopped, go_on = threading.Event(), threading.Event()
-    original = backtest_work._finish
+    original = backtests_jobs._finish
 
     def slow(backtest: Backtest) -> None:
         if not stopped.is_set():
@@ -240,18 +244,18 @@ def test_a_worker_that_lost_its_claim_changes_nothing(past: Past, auditor: User)
 
     def late() -> None:
         try:
-            backtest_work.advance(made.pk)
+            backtests_jobs.advance(made.pk)
         finally:
             connection.close()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backtest_work, "_finish", slow)
+        patch.setattr(backtests_jobs, "_finish", slow)
         worker = threading.Thread(target=late)
         worker.start()
         assert stopped.wait(60)
-        assert not backtest_work.advance(made.pk), "somebody is at it"
+        assert not backtests_jobs.advance(made.pk), "somebody is at it"
         Backtest.objects.filter(pk=made.pk).update(lease_until=timezone.now() - timedelta(1))
-        backtest_work.advance(made.pk)
+        backtests_jobs.advance(made.pk)
         go_on.set()
         worker.join(60)
     made.refresh_from_db()
@@ -264,12 +268,12 @@ def test_what_no_worker_is_at_is_sent_again(
     sent: list[int] = []
     monkeypatch.setattr(dispatch, "waiting", lambda queue: 0)
     monkeypatch.setattr(dispatch, "enqueue", lambda job, pk, **more: sent.append(pk))
-    made = backtests.start(user=auditor, workflow=past.workflow, rules=[SMALL])
+    made = backtests_services.start(user=auditor, workflow=past.workflow, rules=[SMALL])
     sent.clear()
-    assert backtest_work.resend() == 1
+    assert backtests_jobs.resend() == 1
     assert sent == [made.pk]
-    backtest_work.advance(made.pk)
-    assert backtest_work.resend() == 0
+    backtests_jobs.advance(made.pk)
+    assert backtests_jobs.resend() == 0
 
 
 def test_a_failure_is_told_and_ends_it(
@@ -278,13 +282,13 @@ def test_a_failure_is_told_and_ends_it(
     def broken(*args: Any, **more: Any) -> Any:
         raise ZeroDivisionError("nothing to divide")
 
-    monkeypatch.setattr("reviews.backtest_past.batch", broken)
-    made = backtests.start(user=auditor, workflow=past.workflow, rules=[SMALL])
-    assert not backtest_work.advance(made.pk)
+    monkeypatch.setattr("reviews.backtests.past_reviews.batch", broken)
+    made = backtests_services.start(user=auditor, workflow=past.workflow, rules=[SMALL])
+    assert not backtests_jobs.advance(made.pk)
     made.refresh_from_db()
     assert (made.status, made.error) == ("FAILED", "ZeroDivisionError: nothing to divide")
     with pytest.raises(Refused):
-        backtests.publish(user=past.operator, backtest=made, source="test")
+        backtests_services.publish(user=past.operator, backtest=made, source="test")
 
 
 def test_a_report_never_changes(past: Past, auditor: User) -> None:
@@ -304,13 +308,15 @@ def test_who_may_see_every_run_holds_rules_against_them(
 ) -> None:
     for name in ("reviewer", "integrator", "legal"):
         with pytest.raises(PermissionDenied):
-            backtests.start(user=make_user(f"{name}9", name), workflow=past.workflow, rules=[SMALL])
+            backtests_services.start(
+                user=make_user(f"{name}9", name), workflow=past.workflow, rules=[SMALL]
+            )
     made = done(auditor, past.workflow, SMALL)
-    assert list(backtests.visible(past.operator)) == [made]
-    assert not backtests.visible(past.reviewer).exists()
-    assert not backtests.visible(limited(past.operator, [0])).exists()
+    assert list(backtests_services.visible(past.operator)) == [made]
+    assert not backtests_services.visible(past.reviewer).exists()
+    assert not backtests_services.visible(limited(past.operator, [0])).exists()
     with pytest.raises(PermissionDenied):
-        backtests.publish(user=auditor, backtest=made, source="test")
+        backtests_services.publish(user=auditor, backtest=made, source="test")
 
 
 @pytest.mark.parametrize(
@@ -321,23 +327,25 @@ def test_bad_drafts_are_refused_with_their_place(
     past: Past, auditor: User, rules: Any, path: str
 ) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        backtests.start(user=auditor, workflow=past.workflow, rules=rules)
+        backtests_services.start(user=auditor, workflow=past.workflow, rules=rules)
     assert caught.value.problems[0].path == path
 
 
 def test_one_person_has_a_few_under_way(past: Past, auditor: User) -> None:
-    for _ in range(backtests.AT_ONCE):
-        backtests.start(user=auditor, workflow=past.workflow, rules=[SMALL])
+    for _ in range(backtests_services.AT_ONCE):
+        backtests_services.start(user=auditor, workflow=past.workflow, rules=[SMALL])
     with pytest.raises(Refused):
-        backtests.start(user=auditor, workflow=past.workflow, rules=[SMALL])
+        backtests_services.start(user=auditor, workflow=past.workflow, rules=[SMALL])
 
 
 def test_rules_are_published_from_the_ground_they_were_drafted_on(past: Past) -> None:
     one = done(past.operator, past.workflow, SMALL)
     two = done(past.operator, past.workflow, {**SMALL, "sample": 0.5})
-    made = backtests.publish(user=past.operator, backtest=one, source="web", comment="for a week")
+    made = backtests_services.publish(
+        user=past.operator, backtest=one, source="web", comment="for a week"
+    )
     assert (made.number, made.report, made.report_digest) == (1, one.pk, one.digest)
-    with pytest.raises(publishing.RulesMoved):
-        backtests.publish(user=past.operator, backtest=two, source="web")
+    with pytest.raises(review_rules_publish.RulesMoved):
+        backtests_services.publish(user=past.operator, backtest=two, source="web")
     assert past.run(1).status == "COMPLETED"
     assert past.run(10).status == "PAUSED_FOR_REVIEW"

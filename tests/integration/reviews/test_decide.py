@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.db import connection
 
-from reviews import services
-from reviews.conflicts import Conflict
-from reviews.edits import ReviewInvalid
+from reviews.audit.chain import GENESIS, verify_chain
+from reviews.audit.records import text_of
+from reviews.decisions import services
+from reviews.decisions.conflicts import Conflict
+from reviews.decisions.edits import ReviewInvalid
+from reviews.decisions.rights import NotAllowed
 from reviews.models import HumanReviewRecord
-from reviews.receipts import GENESIS, verify_chain
-from reviews.records import text_of
-from reviews.rights import NotAllowed
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from workflows.engine.bounded_json import digest
-from workflows.jobs import run_to_rest
+from workflows.executions.jobs import run_to_rest
 from workflows.models import CommandLog, Execution, Hold, TaskAttempt
 
 if TYPE_CHECKING:

@@ -16,9 +16,14 @@ from rest_framework.test import APIClient
 from tests.catalogue import stock_catalogue
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.roles import group_of
-from workflows.definitions import save_workflow
+from workflows.executions.definitions import save_workflow
+from workflows.executions.services import (
+    InvalidRequest,
+    parse_command,
+    start_execution,
+    submit_command,
+)
 from workflows.models import Execution, Workflow
-from workflows.services import InvalidRequest, parse_command, start_execution, submit_command
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

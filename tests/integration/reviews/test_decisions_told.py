@@ -11,18 +11,18 @@ from django.utils import timezone
 from mcp import Client as McpClient
 from rest_framework.test import APIClient
 
-from reviews import services, undo
+from reviews.decisions import services, withdrawal
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.roles import group_of
 from workflows.agents import registry
 from workflows.engine.ports import AgentAnswer, AgentQuestion
-from workflows.jobs import run_to_rest
-from workflows.mcp.gateway.callers import caller_with
-from workflows.mcp.gateway.server import build_server
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import fork_execution, parse_command, submit_command
+from workflows.mcp_gateway.callers import caller_with
+from workflows.mcp_gateway.server import build_server
 from workflows.models import Execution, Hold
-from workflows.services import fork_execution, parse_command, submit_command
-from workflows.tokens import create_token
-from workflows.wire import wire_events
+from workflows.permissions.tokens import create_token
+from workflows.realtime.event_serialization import wire_events
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -90,7 +90,7 @@ def test_a_decision_taken_back_is_no_decision_of_the_hold(start: Start, reviewer
     decide(execution, reviewer, comment="yes", undo_seconds=60)
     (hold,) = body(reviewer, execution)["holds"]
     assert told(hold, "decision", "comment", "reviewer") == ("APPROVE", "yes", "reviewer")
-    undo.withdraw(hold_id=hold["id"], user=reviewer, source="test")
+    withdrawal.withdraw(hold_id=hold["id"], user=reviewer, source="test")
     (hold,) = body(reviewer, execution)["holds"]
     assert told(hold, "decision", "comment", "reviewer", "edited") == ("", "", None, False)
 
@@ -175,11 +175,11 @@ def test_votes_withdrawals_and_decisions_in_their_order(
 ) -> None:
     execution = start(echo("a", "x", phase=AFTER, quorum=2))
     decide(execution, reviewer, comment="first")
-    undo.withdraw(hold_id=only_hold(execution).id, user=reviewer, source="test")
+    withdrawal.withdraw(hold_id=only_hold(execution).id, user=reviewer, source="test")
     decide(execution, reviewer)
     decide(execution, reviewer2, comment="second", undo_seconds=60)
     Hold.objects.update(undo_until=timezone.now() - timedelta(seconds=1))
-    assert undo.settle_due() == 1
+    assert withdrawal.settle_due() == 1
     run_to_rest(execution.pk)
     rows = decisions(reviewer, execution)
     names = ("type", "decision", "actor", "is_vote")

@@ -13,18 +13,19 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from reviews import bulk, claims, presence, saved, selectors, services
-from reviews.conflicts import Conflict
-from reviews.edits import ReviewInvalid
-from reviews.filters import RISKS, parse_queue_filters, risk_of
+from reviews.decisions import services
+from reviews.decisions.conflicts import Conflict
+from reviews.decisions.edits import ReviewInvalid
+from reviews.decisions.rights import NotAllowed
 from reviews.models import HumanReviewRecord, ReviewClaim, ReviewPresence, SavedView
-from reviews.rights import NotAllowed
+from reviews.queue import bulk, claims, presence, saved_views, selectors
+from reviews.queue.filters import RISKS, parse_queue_filters, risk_of
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.integration.reviews.test_sockets import bearer, joined, session, socket, take
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
 from workflows.models import Execution, Hold
-from workflows.tokens import create_token
+from workflows.permissions.tokens import create_token
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -275,15 +276,15 @@ def test_a_private_view_stays_private_and_a_name_is_one_view(
     reviewer: User, reviewer2: User
 ) -> None:
     for query in ("risk=high", "risk=low"):
-        saved.save_view(user=reviewer, name="Mine", query=query, shared=False)
+        saved_views.save_view(user=reviewer, name="Mine", query=query, shared=False)
     assert SavedView.objects.get().query == "risk=low"
-    assert not saved.views_for(reviewer2).exists()
+    assert not saved_views.views_for(reviewer2).exists()
 
 
 @pytest.mark.parametrize("name", ["", " ", "x" * 61, "a\nb", "nul\0"])
 def test_a_view_needs_a_plain_name(reviewer: User, name: str) -> None:
     with pytest.raises(ReviewInvalid):
-        saved.save_view(user=reviewer, name=name, query="", shared=False)
+        saved_views.save_view(user=reviewer, name=name, query="", shared=False)
 
 
 # --- bulk -----------------------------------------------------------------------------------------

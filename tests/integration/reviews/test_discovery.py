@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.test import Client
 
-from reviews import services
+from reviews.decisions import services
 from tests.integration.reviews.conftest import MakeUser
 from tests.integration.workflows import files_server
-from workflows import catalogue
-from workflows.jobs import run_to_rest
-from workflows.mcp.client import close_pool
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import start_execution
 from workflows.models import Execution, Hold, McpServer
-from workflows.services import start_execution
+from workflows.tools import catalogue_sync
+from workflows.tools.mcp_client import close_pool
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -67,7 +67,7 @@ def tool_servers(folder: Path) -> Iterator[None]:
         ("time", ["-m", "mcp_server_time"]),
     ):
         McpServer.objects.create(name=name, command=sys.executable, args=args)
-    synced = catalogue.sync_all()
+    synced = catalogue_sync.sync_all()
     assert all(not each.error and each.tools for each in synced), synced
     yield
     close_pool()

@@ -18,20 +18,20 @@ from django.core.wsgi import get_wsgi_application
 from django.test import Client as Browser
 from mcp import Client as McpClient
 
-from reviews import services
+from reviews.audit.chain import verify_chain
+from reviews.audit.records import text_of
+from reviews.decisions import services
+from reviews.decisions.withdrawal import settle_due
 from reviews.models import HumanReviewRecord
-from reviews.receipts import verify_chain
-from reviews.records import text_of
-from reviews.undo import settle_due
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.unit.net.server import running
 from workflows.api.client import Client, Problem
 from workflows.engine.bounded_json import digest
-from workflows.jobs import run_to_rest
-from workflows.mcp.gateway.callers import caller_with
-from workflows.mcp.gateway.server import build_server
+from workflows.executions.jobs import run_to_rest
+from workflows.mcp_gateway.callers import caller_with
+from workflows.mcp_gateway.server import build_server
 from workflows.models import Execution, Hold
-from workflows.tokens import create_token
+from workflows.permissions.tokens import create_token
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

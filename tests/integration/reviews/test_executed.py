@@ -13,13 +13,13 @@ from django.db import DatabaseError, connection, transaction
 from django.test import Client
 from rest_framework.test import APIClient
 
-from reviews import services
+from reviews.audit.chain import record_hash, record_text
+from reviews.decisions import services
 from reviews.models import HumanReviewRecord
-from reviews.receipts import record_hash, record_text
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from tests.integration.reviews.test_tampering import behind_the_back, product, standalone
 from workflows.engine.bounded_json import digest
-from workflows.jobs import run_to_rest
+from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, ExecutionReceipt
 
 if TYPE_CHECKING:

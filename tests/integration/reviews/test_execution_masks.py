@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.test import Client
 
+from reviews.decisions.masked_values_panel import reveal_sentence
 from reviews.models import SecretReveal
-from reviews.pages.masks import reveal_sentence
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
-from workflows import services
 from workflows.engine.commands import AddMessage, UpdateState
+from workflows.executions import services
 from workflows.models import Execution, TaskAttempt
-from workflows.tokens import create_token
+from workflows.permissions.tokens import create_token
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reviews import extending, services
-from reviews.conflicts import Conflict
-from reviews.edits import ReviewInvalid
-from reviews.rights import NotAllowed
+from reviews.decisions import services
+from reviews.decisions.conflicts import Conflict
+from reviews.decisions.edits import ReviewInvalid
+from reviews.decisions.rights import NotAllowed
+from reviews.queue import extensions
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.integration.reviews.test_api import Api
 from tests.integration.reviews.test_pages import HTMX, browser, page_of
 from workflows.models import CommandLog, Execution, Hold
-from workflows.wire import wire_events
+from workflows.realtime.event_serialization import wire_events
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -31,8 +32,8 @@ def paused(start: Start) -> Execution:
     return start(echo("a", phase=BEFORE, timeout_seconds=600))
 
 
-def extend(hold: Hold, user: User, seconds: float = HOUR) -> extending.Extension:
-    return extending.extend(hold_id=hold.id, user=user, seconds=seconds, source="test")
+def extend(hold: Hold, user: User, seconds: float = HOUR) -> extensions.Extension:
+    return extensions.extend(hold_id=hold.id, user=user, seconds=seconds, source="test")
 
 
 def test_the_deadline_moves_and_the_run_tells_it(paused: Execution, reviewer: User) -> None:
@@ -76,7 +77,7 @@ def test_the_seconds_are_bounded(paused: Execution, reviewer: User, seconds: flo
 
 def test_the_deadline_is_never_more_than_a_month_ahead(paused: Execution, reviewer: User) -> None:
     hold = only_hold(paused)
-    extend(hold, reviewer, extending.LONGEST - HOUR)
+    extend(hold, reviewer, extensions.LONGEST - HOUR)
     with pytest.raises(ReviewInvalid):
         extend(hold, reviewer, HOUR)
     assert "+1 h" not in browser(reviewer).get(page_of(hold)).content.decode()

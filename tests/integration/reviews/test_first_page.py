@@ -10,13 +10,13 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from reviews import first_page, selectors
-from reviews.claims import claim
-from reviews.filters import QueueFilters
-from reviews.first_page import FIRST, Listing
-from reviews.selectors import TABS, Viewer, light_rows, queue
+from reviews.queue import first_page, selectors
+from reviews.queue.claims import claim
+from reviews.queue.filters import QueueFilters
+from reviews.queue.first_page import FIRST, Listing
+from reviews.queue.selectors import TABS, Viewer, light_rows, queue
 from tests.integration.reviews.conftest import MakeUser, Start, echo
-from workflows import access
+from workflows.executions import access
 from workflows.models import Execution, Hold
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
-from config.embedded.layout import APP_ROLE, SUPERUSER
-from config.grants import grant
-from reviews import services
+from config.database.roles import grant
+from config.devserver.embedded.layout import APP_ROLE, SUPERUSER
+from reviews.audit.chain import record_hash, record_text
+from reviews.audit.records import content
+from reviews.decisions import services
 from reviews.models import HumanReviewRecord
-from reviews.receipts import record_hash, record_text
-from reviews.records import content
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reviews import services
+from reviews.decisions import services
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.integration.reviews.test_pages import browser
 from workflows.engine.commands import Abort, UpdateState
-from workflows.jobs import run_to_rest
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import fork_execution, start_execution, submit_command
 from workflows.models import Execution, Workflow
-from workflows.services import fork_execution, start_execution, submit_command
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 
 from tests.integration.reviews.conftest import Start, echo, only_hold
-from workflows.jobs import speculate
+from workflows.executions.jobs import speculate
 from workflows.models import Hold
 
 if TYPE_CHECKING:

@@ -10,9 +10,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from reviews import claims, insights, services
-from reviews.insights import Period, Scope
+from reviews.decisions import services
+from reviews.insights import statistics as insights_statistics
+from reviews.insights.statistics import Period, Scope
 from reviews.models import ClaimStart
+from reviews.queue import claims
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from workflows.models import Hold
 
@@ -59,40 +61,47 @@ def scope(user: User, days: int = 7) -> Scope:
 
 
 def test_outcomes_are_counted_once_each(reviewed: None, auditor: User) -> None:
-    tally = insights.tally(scope(auditor))
+    tally = insights_statistics.tally(scope(auditor))
     found = (tally.total, tally.approved, tally.edited, tally.rejected, tally.expired)
     assert found == (4, 1, 1, 1, 1)
     assert tally.median is not None
     assert tally.p90 is not None
     assert tally.median <= tally.p90
-    people = dict(insights.tally_by(scope(auditor), "reviewer"))
+    people = dict(insights_statistics.tally_by(scope(auditor), "reviewer"))
     assert {name: each.total for name, each in people.items()} == {
         "reviewer": 2,
         "reviewer2": 1,
         "system": 1,
     }
     assert people["system"].median is None
-    assert [name for name, _ in insights.tally_by(scope(auditor), "tool")] == ["builtin.echo"]
-    assert sum(each.total for each in insights.tally_by_day(scope(auditor)).values()) == 4
+    assert [name for name, _ in insights_statistics.tally_by(scope(auditor), "tool")] == [
+        "builtin.echo"
+    ]
+    assert (
+        sum(each.total for each in insights_statistics.tally_by_day(scope(auditor)).values()) == 4
+    )
 
 
 def test_open_holds_are_counted_at_each_days_end(reviewed: None, auditor: User) -> None:
-    assert insights.open_by_day(scope(auditor))[-1] == 1
+    assert insights_statistics.open_by_day(scope(auditor))[-1] == 1
     Hold.objects.filter(status=Hold.Status.OPEN).update(
         opened_at=timezone.now() - timedelta(days=3)
     )
-    assert insights.open_by_day(scope(auditor))[-4:] == [1, 1, 1, 1]
-    assert insights.open_by_day(scope(auditor))[:3] == [0, 0, 0]
-    assert insights.waiting(scope(auditor)).count == 1
+    assert insights_statistics.open_by_day(scope(auditor))[-4:] == [1, 1, 1, 1]
+    assert insights_statistics.open_by_day(scope(auditor))[:3] == [0, 0, 0]
+    assert insights_statistics.waiting(scope(auditor)).count == 1
 
 
 def test_the_first_claim_is_timed(start: Start, reviewer: User, reviewer2: User) -> None:
     hold = only_hold(start(echo("a", phase=BEFORE)))
-    assert insights.claim_times(scope(reviewer)) == (None, None)
+    assert insights_statistics.claim_times(scope(reviewer)) == (None, None)
     claims.claim(hold_id=hold.id, user=reviewer)
     claims.assign(hold_id=hold.id, user=reviewer, to="reviewer2")
     (first,) = ClaimStart.objects.all()
-    assert insights.claim_times(scope(reviewer)) == (first.after_seconds, first.after_seconds)
+    assert insights_statistics.claim_times(scope(reviewer)) == (
+        first.after_seconds,
+        first.after_seconds,
+    )
 
 
 def test_each_number_leads_to_the_decisions_it_counts(reviewed: None, auditor: User) -> None:
@@ -114,7 +123,7 @@ def test_nobody_counts_what_they_may_not_see(
     reviewed: None, make_user: MakeUser, reviewer: User
 ) -> None:
     stranger = make_user("stranger", "legal")
-    assert insights.tally(scope(stranger)).total == 0
+    assert insights_statistics.tally(scope(stranger)).total == 0
     page = browser(stranger).get("/insights/")
     assert page.context["is_empty"]
     assert "Nothing was reviewed" in page.content.decode()

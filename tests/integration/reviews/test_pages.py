@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.test import Client
 
-from reviews import services
+from reviews.decisions import services
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
-from workflows.jobs import run_to_rest
+from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, Hold, TaskAttempt, Workflow
 
 if TYPE_CHECKING:

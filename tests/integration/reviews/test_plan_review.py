@@ -11,16 +11,16 @@ from django.test import Client
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from reviews import services
-from reviews.edits import ReviewInvalid
+from reviews.audit.records import text_of
+from reviews.decisions import services
+from reviews.decisions.edits import ReviewInvalid
+from reviews.decisions.rights import NotAllowed
 from reviews.models import HumanReviewRecord
-from reviews.records import text_of
-from reviews.rights import NotAllowed
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from workflows.engine.bounded_json import digest
-from workflows.jobs import run_to_rest
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import fork_execution, parse_command, submit_command
 from workflows.models import Checkpoint, Execution, Hold
-from workflows.services import fork_execution, parse_command, submit_command
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

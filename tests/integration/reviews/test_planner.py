@@ -15,7 +15,7 @@ from rest_framework.test import APIClient
 from graphrag.learning import learn
 from tests.catalogue import stock_catalogue
 from tests.integration.reviews.conftest import MakeUser
-from workflows.jobs import run_to_rest
+from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, Workflow
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from reviews import selectors
-from reviews.claims import claim
+from reviews.queue import selectors
+from reviews.queue.claims import claim
 from tests.integration.reviews.conftest import Start, echo
 from workflows.models import Execution
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from reviews import services
-from reviews.conflicts import Conflict
+from reviews.audit.chain import verify_chain
+from reviews.audit.records import text_of
+from reviews.decisions import services
+from reviews.decisions.conflicts import Conflict
 from reviews.models import HumanReviewRecord
-from reviews.receipts import verify_chain
-from reviews.records import text_of
 from tests.counts import often
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from workflows.models import Execution

@@ -12,15 +12,15 @@ import httpx2
 import pytest
 from django.db import connection
 
+from reviews.audit.chain import verify_chain
+from reviews.audit.records import text_of
 from reviews.models import HumanReviewRecord
-from reviews.receipts import verify_chain
-from reviews.records import text_of
 from tests.counts import often
 from tests.integration.mcp_gateway.web import Web, call_of, post, told
 from tests.integration.reviews.conftest import Start, echo, only_hold
-from workflows.jobs import run_to_rest
+from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, Hold
-from workflows.tokens import create_token
+from workflows.permissions.tokens import create_token
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

@@ -14,17 +14,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rest_framework.test import APIClient
 
-from reviews import history, insights, services, undo
-from reviews.conflicts import Conflict
-from reviews.edits import ReviewInvalid
+from reviews.audit import history
+from reviews.audit.chain import verify_chain
+from reviews.audit.records import text_of
+from reviews.decisions import services, withdrawal
+from reviews.decisions.conflicts import Conflict
+from reviews.decisions.edits import ReviewInvalid
+from reviews.insights import statistics as insights_statistics
 from reviews.models import HumanReviewRecord
-from reviews.receipts import verify_chain
-from reviews.records import text_of
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from tests.integration.reviews.test_undo import at_once, time_is_over
-from workflows.jobs import advance, run_to_rest
+from workflows.executions.jobs import advance, run_to_rest
+from workflows.executions.selectors import messages_of
 from workflows.models import Execution, Hold
-from workflows.selectors import messages_of
 from workflows.tools.context import ToolContext
 from workflows.tools.registry import tool
 
@@ -191,11 +193,11 @@ def test_a_request_rests_and_is_taken_back(start: Start, reviewer: User) -> None
     say(hold, reviewer, undo_seconds=600)
     advance(execution.pk)
     assert execution.attempts.filter(settled=True).count() == 1
-    undo.withdraw(hold_id=hold.id, user=reviewer, source="test")
+    withdrawal.withdraw(hold_id=hold.id, user=reviewer, source="test")
     assert not messages_of(execution), "what was taken back was never said"
     say(hold, reviewer, undo_seconds=600, comment="longer")
     time_is_over(hold)
-    assert undo.settle_due() == 1
+    assert withdrawal.settle_due() == 1
     assert next_hold(execution).payload["input"] == ["longer"]
 
 
@@ -312,8 +314,13 @@ def test_the_page_asks_shows_the_rounds_and_says_when_no_more(start: Start, revi
     assert "it was sent back, and the task ran again" in shown
     story = client.get(reverse("reviews:run", args=(execution.pk,))).content.decode()
     assert "reviewer requested changes of" in story
-    scope = insights.Scope(reviewer, insights.Period.of(7, today=record.reviewed_at.date()))
-    assert (insights.tally(scope).returned, insights.tally(scope).rejected) == (1, 0)
+    scope = insights_statistics.Scope(
+        reviewer, insights_statistics.Period.of(7, today=record.reviewed_at.date())
+    )
+    assert (
+        insights_statistics.tally(scope).returned,
+        insights_statistics.tally(scope).rejected,
+    ) == (1, 0)
     assert json.dumps(record.original_data)
 
 

@@ -13,10 +13,10 @@ from tests.integration.reviews.conftest import MakeUser, Start, echo
 from tests.integration.reviews.test_pages import HTMX, browser
 from workflows.engine.commands import AddMessage
 from workflows.engine.events import ExecutionStarted, LayerStarted
-from workflows.jobs import run_to_rest
-from workflows.journal import DjangoJournal, JournalRun
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import start_execution, submit_command
+from workflows.journal.writer import DjangoJournal, JournalRun
 from workflows.models import Execution
-from workflows.services import start_execution, submit_command
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

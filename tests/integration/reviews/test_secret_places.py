@@ -10,13 +10,13 @@ from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
 from graphrag.models import Tool
-from reviews import services
-from reviews.masking import mark
+from reviews.decisions import services
+from reviews.decisions.masking import mark
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from tests.integration.reviews.test_desk import api, browser
-from workflows.jobs import run_to_rest
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import parse_command, start_execution, submit_command
 from workflows.models import Execution, Hold, Workflow
-from workflows.services import parse_command, start_execution, submit_command
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

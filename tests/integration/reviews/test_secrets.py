@@ -11,15 +11,15 @@ from django.contrib.auth import get_user_model
 from django.db import DatabaseError, transaction
 from django.test import Client
 
-from reviews import services
-from reviews.masking import mark
+from reviews.audit.signing import public_key
+from reviews.decisions import services
+from reviews.decisions.masking import mark
 from reviews.models import HumanReviewRecord, SecretReveal
-from reviews.signing import public_key
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.integration.reviews.test_auditor import verify
 from tests.integration.reviews.test_desk import browser
 from workflows.models import Hold
-from workflows.tokens import create_token
+from workflows.permissions.tokens import create_token
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

@@ -9,13 +9,13 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 from rest_framework.test import APIClient
 
-from reviews import claims
-from reviews.notices.audience import Members
-from reviews.rights import shapers_of
-from reviews.selectors import Viewer
+from reviews.decisions.rights import shapers_of
+from reviews.notifications.audience import Members
+from reviews.queue import claims
+from reviews.queue.selectors import Viewer
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.integration.reviews.test_plan_review import folder, listing
-from workflows.jobs import run_to_rest
+from workflows.executions.jobs import run_to_rest
 from workflows.models import Checkpoint, Execution, Hold, Shaper
 
 if TYPE_CHECKING:

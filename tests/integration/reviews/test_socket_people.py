@@ -10,9 +10,9 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
 
-from reviews.sockets import UNAUTHENTICATED, Credentials, Refusal
+from reviews.sockets.queries import UNAUTHENTICATED, Credentials, Refusal
 from tests.roles import group_of
-from workflows.access import groups_of
+from workflows.executions.access import groups_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

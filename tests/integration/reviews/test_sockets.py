@@ -16,12 +16,13 @@ from django.conf import settings as django_settings
 from django.test import Client
 
 from config.asgi import application
-from reviews import notifications, services
+from reviews.decisions import services
+from reviews.sockets import change_receiver
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
-from workflows.jobs import run_to_rest
+from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution
-from workflows.tokens import create_token
-from workflows.wire import wire_events
+from workflows.permissions.tokens import create_token
+from workflows.realtime.event_serialization import wire_events
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -177,7 +178,7 @@ async def test_lost_news_is_made_up_for(
         await take(one, execution.version)
         await queue.send_to('{"type": "ping"}')
         assert await take(queue, 1) == [{"type": "pong"}]
-        monkeypatch.setattr(notifications._outbox, "put", lambda *args: None)
+        monkeypatch.setattr(change_receiver._outbox, "put", lambda *args: None)
         await in_thread(approve, execution, reviewer)
         assert (await take(one, 1))[0]["type"] == "workflow_resumed"
         assert (await take(queue, 1))[0]["type"] == "workflow_resumed"

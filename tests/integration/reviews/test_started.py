@@ -14,9 +14,9 @@ from tests.catalogue import stock_catalogue
 from tests.integration.reviews.conftest import echo
 from tests.integration.reviews.test_sockets import bearer, in_thread, session, socket, take
 from workflows.engine.commands import Abort
-from workflows.jobs import run_to_rest
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import start_execution, submit_command
 from workflows.models import Execution
-from workflows.services import start_execution, submit_command
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

@@ -9,15 +9,15 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from reviews.bulk import Chosen, Request, apply_to_all
+from reviews.decisions.rights import NotAllowed
+from reviews.decisions.services import decide, decide_command
 from reviews.models import HumanReviewRecord
-from reviews.rights import NotAllowed
-from reviews.services import decide, decide_command
+from reviews.queue.bulk import Chosen, Request, apply_to_all
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from workflows.engine.commands import ApprovalResponse
+from workflows.executions.services import InvalidRequest
 from workflows.models import ApiToken, Hold
-from workflows.services import InvalidRequest
-from workflows.tokens import create_token
+from workflows.permissions.tokens import create_token
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

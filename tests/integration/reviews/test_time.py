@@ -11,14 +11,15 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
 
-from reviews import claims, selectors, services
-from reviews.conflicts import Conflict
-from reviews.filters import QueueFilters
+from reviews.decisions import services
+from reviews.decisions.conflicts import Conflict
+from reviews.decisions.rights import NotAllowed
 from reviews.models import HumanReviewRecord, ReviewClaim
-from reviews.rights import NotAllowed
+from reviews.queue import claims, selectors
+from reviews.queue.filters import QueueFilters
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from workflows.engine.commands import ApprovalResponse
-from workflows.jobs import run_to_rest
+from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, Hold
 
 if TYPE_CHECKING:

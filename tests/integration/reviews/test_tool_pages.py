@@ -9,10 +9,10 @@ from django.test import Client
 from django.urls import reverse
 
 from graphrag.models import LearnedExecution, Tool
-from reviews.pages.tools import tool_context
+from reviews.planner.tools_page import tool_context
 from tests.integration.reviews.conftest import MakeUser, Start, echo
-from workflows.learning import learn_from
 from workflows.models import Execution, ExecutionEvent
+from workflows.planning.learning import learn_from
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

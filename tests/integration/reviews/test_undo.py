@@ -13,18 +13,18 @@ from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
-from reviews import services, undo
-from reviews.conflicts import Conflict
+from reviews.audit.chain import verify_chain
+from reviews.audit.records import text_of
+from reviews.decisions import services, withdrawal
+from reviews.decisions.conflicts import Conflict
+from reviews.decisions.rights import NotAllowed
 from reviews.models import DeniedAttempt, HumanReviewRecord, ReviewClaim
-from reviews.receipts import verify_chain
-from reviews.records import text_of
-from reviews.rights import NotAllowed
 from tests.counts import often
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
-from workflows.jobs import advance, run_to_rest
+from workflows.executions.jobs import advance, run_to_rest
+from workflows.executions.recovery import seconds_to_next, sweep
+from workflows.executions.services import parse_command, submit_command
 from workflows.models import CommandLog, Execution, Grant, Hold
-from workflows.recovery import seconds_to_next, sweep
-from workflows.services import parse_command, submit_command
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -41,8 +41,8 @@ def decide(hold: Hold, user: User, decision: str = "APPROVE", **more: Any) -> An
     return services.decide(hold_id=hold.id, user=user, decision=decision, **given)
 
 
-def take_back(hold: Hold, user: User, **more: Any) -> undo.Withdrawal:
-    return undo.withdraw(hold_id=hold.id, user=user, **{"source": "web", **more})
+def take_back(hold: Hold, user: User, **more: Any) -> withdrawal.Withdrawal:
+    return withdrawal.withdraw(hold_id=hold.id, user=user, **{"source": "web", **more})
 
 
 def time_is_over(*holds: Hold) -> None:
@@ -76,12 +76,12 @@ def test_a_decision_is_recorded_and_the_run_rests(start: Start, reviewer: User) 
     )
     for _ in range(3):
         advance(execution.pk)
-    assert undo.settle_due() == 0, "its time is not over"
+    assert withdrawal.settle_due() == 0, "its time is not over"
     execution.refresh_from_db()
     assert (execution.status, execution.version) == ("PAUSED_FOR_REVIEW", result.version)
     time_is_over(hold)
-    assert undo.settle_due() == 1
-    assert undo.settle_due() == 0
+    assert withdrawal.settle_due() == 1
+    assert withdrawal.settle_due() == 0
     assert run_to_rest(execution.pk).status == "COMPLETED"
     assert HumanReviewRecord.objects.count() == 1
     seqs = execution.events.order_by("seq").values_list("seq", flat=True)
@@ -233,14 +233,14 @@ def test_while_another_review_is_open_there_is_no_hurry(
     first, second = execution.holds.order_by("opened_seq")
     decide(first, reviewer)
     time_is_over(first)
-    assert undo.settle_due() == 0, "the run has not gone on"
+    assert withdrawal.settle_due() == 0, "the run has not gone on"
     take_back(first, reviewer)
     decide(first, reviewer)
     time_is_over(first)
     decide(second, reviewer2, undo_seconds=0)
     execution.refresh_from_db()
     assert execution.status == "PAUSED_FOR_REVIEW"
-    assert undo.settle_due() == 1
+    assert withdrawal.settle_due() == 1
     assert run_to_rest(execution.pk).status == "COMPLETED"
 
 
@@ -249,7 +249,7 @@ def test_a_rejection_that_ends_the_run_waits_for_no_other(start: Start, reviewer
     first, _ = execution.holds.order_by("opened_seq")
     decide(first, reviewer, "REJECT")
     time_is_over(first)
-    assert undo.settle_due() == 1
+    assert withdrawal.settle_due() == 1
     execution.refresh_from_db()
     assert execution.status == "ABORTED"
 
@@ -266,7 +266,7 @@ def test_a_run_that_is_aborted_carries_out_nothing(start: Start, reviewer: User)
     )
     hold.refresh_from_db()
     assert (hold.status, hold.undo_until) == ("CLOSED", None)
-    assert undo.settle_due() == 0
+    assert withdrawal.settle_due() == 0
     with pytest.raises(Conflict):
         take_back(hold, reviewer)
 
@@ -283,7 +283,7 @@ def test_what_does_not_fit_any_more_is_taken_back_by_the_system(
     state["holds"][0]["reason"] = "layer_approval"
     state["holds"][0]["answer"]["command"]["edits"] = {"no": "longer"}
     Execution.objects.filter(pk=execution.pk).update(state=state, version=F("version") + 1)
-    assert undo.settle_due() == 1
+    assert withdrawal.settle_due() == 1
     assert only_hold(execution).id == hold.id
     record = HumanReviewRecord.objects.latest("id")
     assert (record.decision, record.actor, record.reviewer) == ("WITHDRAW", "system", None)
@@ -305,7 +305,7 @@ def test_a_permission_is_granted_when_it_is_carried_out_and_not_before(
     take_back(hold, reviewer)
     decide(hold, reviewer)
     time_is_over(hold)
-    assert undo.settle_due() == 1
+    assert withdrawal.settle_due() == 1
     assert Grant.objects.get().granted_by == "reviewer"
 
 
@@ -344,7 +344,7 @@ def test_undo_against_going_on_one_wins(start: Start, reviewer: User) -> None:
             return take_back(hold, reviewer).what
 
         def sweeper() -> int:
-            return undo.settle_due()
+            return withdrawal.settle_due()
 
         def worker(execution: Execution = execution) -> None:
             advance(execution.pk)

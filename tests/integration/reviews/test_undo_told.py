@@ -13,7 +13,9 @@ from django.test import Client
 from django.urls import reverse
 from rest_framework.test import APIClient
 
-from reviews import exports, history, insights, services, undo
+from reviews.audit import exports, history
+from reviews.decisions import services, withdrawal
+from reviews.insights import statistics as insights_statistics
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from tests.integration.reviews.test_undo import BEFORE, decide, take_back, time_is_over
 
@@ -66,10 +68,10 @@ def test_history_filters_sentences_and_figures(start: Start, reviewer: User) -> 
     before = client.get(reverse("reviews:record", args=(record.withdraws_id,))).content.decode()
     assert "the decision was taken back before the run went on" in before
     today = record.reviewed_at.date()
-    scope = insights.Scope(reviewer, insights.Period.of(7, today=today))
-    assert insights.tally(scope).total == 0, "what was taken back is no decision"
+    scope = insights_statistics.Scope(reviewer, insights_statistics.Period.of(7, today=today))
+    assert insights_statistics.tally(scope).total == 0, "what was taken back is no decision"
     decide(hold, reviewer, undo_seconds=0)
-    assert insights.tally(scope).total == 1
+    assert insights_statistics.tally(scope).total == 1
 
 
 def test_rest(start: Start, reviewer: User) -> None:
@@ -133,7 +135,7 @@ def test_a_page_decides_with_the_time_the_policy_gives(start: Start, reviewer: U
     execution.refresh_from_db()
     client.post(page, {"version": execution.version, "decision": "APPROVE"})
     time_is_over(hold)
-    undo.settle_due()
+    withdrawal.settle_due()
     text = client.get(page).content.decode()
     assert "data-no-undo" in text
     assert "data-undo=" not in text

@@ -14,10 +14,10 @@ from rest_framework.test import APIClient
 from graphrag.models import Tool
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import Start, echo, only_hold
-from workflows.mcp.gateway.callers import caller_with
-from workflows.mcp.gateway.server import build_server
+from workflows.mcp_gateway.callers import caller_with
+from workflows.mcp_gateway.server import build_server
 from workflows.models import Execution
-from workflows.tokens import create_token
+from workflows.permissions.tokens import create_token
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from config.embedded.processes import is_alive, wait_until
+from config.devserver.embedded.processes import is_alive, wait_until
 from workflows.sandbox import reaper
 
 #: A worker that runs one program without end in each language, side by side.

@@ -35,8 +35,8 @@ SEED = f"""
 from django.contrib.auth.models import Group, User
 from tests.catalogue import stock_catalogue
 from tests.integration.reviews.conftest import echo, only_hold
-from workflows.jobs import run_to_rest
-from workflows.services import start_execution
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import start_execution
 stock_catalogue()
 for name, group in (("operator", "operator"), ("reviewer", "reviewer"), ("other", "reviewer")):
     user = User.objects.create_user(name, password={PASSWORD!r})

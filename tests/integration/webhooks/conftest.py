@@ -16,9 +16,9 @@ from tests.integration.workflows.conftest import Engine, value
 from tests.processes import wait_for
 from tests.receiver import Receiver, receiving
 from tests.roles import group_of
+from workflows.executions.services import start_execution
 from workflows.models import Execution, ExecutionEvent
-from workflows.models_ops import WebhookDelivery, WebhookEndpoint
-from workflows.services import start_execution
+from workflows.models.operations import WebhookDelivery, WebhookEndpoint
 from workflows.webhooks.endpoints import create_endpoint
 from workflows.webhooks.sender import Sender
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import psutil
 
-from config.embedded.layout import Layout
-from config.embedded.redis import Redis
+from config.devserver.embedded.layout import Layout
+from config.devserver.embedded.redis import Redis
 from tests.processes import ROOT, end, environment, start, wait_for
 
 Process = subprocess.Popen[bytes]

@@ -20,8 +20,8 @@ from tests.integration.workflows.conftest import Engine, value
 from tests.processes import wait_for
 from tests.receiver import Receiver, flaky
 from workflows.models import Execution
-from workflows.models_ops import WebhookDelivery, WebhookEndpoint
-from workflows.tokens import create_token
+from workflows.models.operations import WebhookDelivery, WebhookEndpoint
+from workflows.permissions.tokens import create_token
 
 FULL = 200
 RUNS = often(12, 200)

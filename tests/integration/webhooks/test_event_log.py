@@ -5,8 +5,8 @@ from psycopg import conninfo
 
 from tests.integration.webhooks.conftest import run, send_all
 from tests.processes import database_url
-from workflows import journal_sql as sql
-from workflows.event_log import Horizon
+from workflows.journal import sql as sql
+from workflows.journal.event_log import Horizon
 from workflows.models import Execution, ExecutionEvent
 
 _STEP = """

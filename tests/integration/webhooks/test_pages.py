@@ -7,8 +7,8 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.integration.webhooks.conftest import person, run, send_all
-from workflows.models_ops import WebhookDelivery, WebhookEndpoint
-from workflows.sealing import unseal
+from workflows.common.secret_encryption import unseal
+from workflows.models.operations import WebhookDelivery, WebhookEndpoint
 from workflows.webhooks import endpoints
 
 LIST = "/webhooks/"

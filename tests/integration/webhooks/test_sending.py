@@ -6,7 +6,7 @@ import time
 from tests.integration.webhooks.conftest import person, run, send_all
 from tests.processes import wait_for
 from tests.receiver import Receiver, flaky, receiving
-from workflows.models_ops import WebhookDelivery
+from workflows.models.operations import WebhookDelivery
 from workflows.webhooks import endpoints
 from workflows.webhooks.claims import NOT_VISIBLE, claim_endpoints
 from workflows.webhooks.sender import Sender

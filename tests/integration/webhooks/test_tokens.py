@@ -14,11 +14,12 @@ from rest_framework.test import APIClient
 from tests.integration.webhooks.conftest import run, send_all
 from tests.integration.workflows.conftest import Engine, value
 from tests.receiver import Receiver
-from workflows import access, tokens
-from workflows.jobs import run_to_rest
+from workflows.executions import access
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import start_execution
 from workflows.models import ApiToken, Execution, Workflow
-from workflows.models_ops import WebhookEndpoint
-from workflows.services import start_execution
+from workflows.models.operations import WebhookEndpoint
+from workflows.permissions import tokens
 from workflows.webhooks.endpoints import (
     create_endpoint,
     endpoints_of,

@@ -8,9 +8,14 @@ import pytest
 from tests import toolkit  # importing it declares its tools
 from tests.catalogue import stock_catalogue
 from workflows.engine.commands import ApprovalResponse
-from workflows.jobs import run_to_rest
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import (
+    CommandResult,
+    parse_command,
+    start_execution,
+    submit_command,
+)
 from workflows.models import Execution, Hold
-from workflows.services import CommandResult, parse_command, start_execution, submit_command
 
 
 @pytest.fixture

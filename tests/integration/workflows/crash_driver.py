@@ -21,18 +21,18 @@ if __name__ == "__main__":
 from django.contrib.auth import get_user_model
 from django.db import connections
 
-from reviews.services import decide
+from reviews.decisions.services import decide
 from tests.toolkit import note
-from workflows import crashpoints
+from workflows.common import crashpoints
 from workflows.engine.commands import load_command
+from workflows.engine.plan_validation import parse_plan
 from workflows.engine.policy import Policy
 from workflows.engine.ports import TaskFailed
 from workflows.engine.state import ExecutionState, dump_state, load_state
-from workflows.engine.structure import parse_plan
-from workflows.jobs import advance
+from workflows.executions.jobs import advance
+from workflows.executions.recovery import sweep
+from workflows.executions.services import parse_command, start_execution, submit_command
 from workflows.models import Execution, Hold
-from workflows.recovery import sweep
-from workflows.services import parse_command, start_execution, submit_command
 from workflows.tools.context import ToolContext
 from workflows.tools.registry import discover, tool
 

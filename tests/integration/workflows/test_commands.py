@@ -6,9 +6,9 @@ import pytest
 
 from tests.integration.workflows.conftest import Engine, review, source, value
 from workflows.engine.decide import Refused
-from workflows.engine.faults import TaskFailed
+from workflows.engine.task_errors import TaskFailed
+from workflows.executions.services import InvalidRequest
 from workflows.models import CommandLog, Execution
-from workflows.services import InvalidRequest
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_replan_without_a_planner_leaves_the_run_as_it_was(
     def nothing(*args: object, **kwargs: object) -> None:
         raise TaskFailed("no planner is configured")
 
-    monkeypatch.setattr("workflows.planning.CataloguePlanner.replan", nothing)
+    monkeypatch.setattr("workflows.planning.planner.CataloguePlanner.replan", nothing)
     execution = engine.run(
         value("a"), value("b", depends_on=["a"]), policy={"per_layer_validation": True}
     )

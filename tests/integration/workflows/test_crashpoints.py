@@ -29,10 +29,10 @@ from tests.integration.workflows import crash_driver
 from tests.integration.workflows.conftest import Engine
 from tests.processes import ROOT, environment
 from tests.roles import group_of
-from workflows import crashpoints
-from workflows.crashpoints import EXIT_CODE, POINTS
+from workflows.common import crashpoints
+from workflows.common.crashpoints import EXIT_CODE, POINTS
+from workflows.executions.recovery import sweep
 from workflows.models import Execution
-from workflows.recovery import sweep
 
 KILLS = often(5, 20)
 EPOCH = "2000-01-01T00:00Z"
@@ -240,7 +240,10 @@ def test_the_nth_arrival_is_the_one(name: Any, nth: int) -> None:
 
 
 def test_the_environment_arms_a_process() -> None:
-    code = "from workflows.crashpoints import crashpoint; crashpoint('step.after'); print('alive')"
+    code = (
+        "from workflows.common.crashpoints import crashpoint; "
+        "crashpoint('step.after'); print('alive')"
+    )
     for armed, status in (("step.after", EXIT_CODE), ("step.before", 0), ("", 0)):
         result = subprocess.run(
             [sys.executable, "-c", code],

@@ -8,7 +8,7 @@ from django.db import OperationalError, connection
 from django.test import Client
 
 from tests.integration.workflows.conftest import Engine
-from workflows import recovery
+from workflows.executions import recovery
 from workflows.management.commands import run_sweeper
 
 BROKEN, LATER = f"{__name__}.loses_its_session", f"{__name__}.asks_something"

@@ -2,9 +2,9 @@
 
 from tests.integration.workflows.conftest import Engine, review, source, value
 from workflows.engine.commands import AddMessage
+from workflows.executions.selectors import messages_of
+from workflows.executions.services import fork_execution, submit_command
 from workflows.models import Checkpoint, Execution
-from workflows.selectors import messages_of
-from workflows.services import fork_execution, submit_command
 
 
 def at(execution: Execution, layer: int) -> Checkpoint:

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from graphrag import ingest, planning
+from graphrag.catalogue import ingest
 from graphrag.models import Tool, ToolDependency
+from graphrag.planning import services as planning_services
 from tests.integration.workflows.conftest import Engine, source, value
-from workflows.definitions import plan_for_intent
-from workflows.learning import learn_from
+from workflows.executions.definitions import plan_for_intent
+from workflows.executions.services import InvalidRequest
 from workflows.models import Execution
-from workflows.planning import suggest
-from workflows.services import InvalidRequest
+from workflows.planning.learning import learn_from
+from workflows.planning.planner import suggest
 
 WAITING = {"per_layer_validation": True}
 INTENT = "list the directory, then read the file, then parse the JSON"
@@ -112,7 +113,7 @@ def test_a_planner_that_is_down_is_told_and_the_run_goes_on(engine: Engine) -> N
         ingest.revisions.bump("graph")
         replan(engine, execution, "parse XML", text="<a/>")
         assert "The tool graph cannot be asked now" in why_not(execution)
-        found = planning.suggest("parse XML")
+        found = planning_services.suggest("parse XML")
         assert found.plan is None
         assert "cannot be asked now" in found.warnings[0]
         goes_on(engine, execution)
@@ -127,7 +128,7 @@ def test_an_embedder_that_refuses_connections_leaves_full_text(
     engine: Engine, settings: Any, nobody_listens: str
 ) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "embedder": nobody_listens}
-    found = planning.suggest("parse the XML", {"text": "<a/>"})
+    found = planning_services.suggest("parse the XML", {"text": "<a/>"})
     assert found.plan is not None
     assert found.plan["tasks"][0]["tool"] == "builtin.parse_xml"
     assert any("full text alone" in told and nobody_listens[7:] in told for told in found.warnings)

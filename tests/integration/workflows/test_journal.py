@@ -5,11 +5,12 @@ from django.db import DataError, connection
 
 from tests.integration.workflows.conftest import Engine, value
 from tests.integration.workflows.test_leases import in_thread
-from workflows import journal, journal_time
-from workflows import journal_sql as sql
 from workflows.engine.events import MessageAdded
 from workflows.engine.ports import LeaseLost
-from workflows.jobs import run_to_rest
+from workflows.executions.jobs import run_to_rest
+from workflows.journal import due as journal_due
+from workflows.journal import sql as sql
+from workflows.journal import writer as journal_writer
 from workflows.models import CommandLog, Execution, ExecutionEvent
 
 
@@ -64,8 +65,8 @@ def test_a_thread_of_its_own_has_its_own(engine: Engine) -> None:
 
 def test_a_database_error_is_djangos_own(engine: Engine) -> None:
     with pytest.raises(DataError):
-        journal.execute("SELECT 1 / %(nothing)s::int", {"nothing": 0})
-    assert journal.execute("SELECT %(one)s::int", {"one": 1}) == [(1,)]
+        journal_writer.execute("SELECT 1 / %(nothing)s::int", {"nothing": 0})
+    assert journal_writer.execute("SELECT %(one)s::int", {"one": 1}) == [(1,)]
 
 
 # --- a claim that never reached the disk ----------------------------------------------------------
@@ -75,7 +76,7 @@ def test_only_the_claim_is_not_waited_for(engine: Engine) -> None:
     execution = engine.start(value("a"))
     with connection.cursor() as cursor:
         cursor.execute("SET synchronous_commit = on")
-    with journal.DjangoJournal("one").claim(str(execution.pk)) as run:
+    with journal_writer.DjangoJournal("one").claim(str(execution.pk)) as run:
         assert run is not None
         assert show("synchronous_commit") == "on", "steps are waited for again"
     assert "synchronous_commit" not in sql.MOVE + sql.QUEUE + sql.RENEW + sql.REST
@@ -85,11 +86,11 @@ def test_a_claim_that_a_crash_of_the_database_undid_does_no_harm(engine: Engine)
     """Two workers then hold the same fence; the version lets one of them land."""
     execution = engine.start(value("a"))
     before = row(execution)
-    with journal.DjangoJournal("first").claim(str(execution.pk)) as first:
+    with journal_writer.DjangoJournal("first").claim(str(execution.pk)) as first:
         assert first is not None
         claimed = row(execution)
         Execution.objects.filter(pk=execution.pk).update(**before)  # as after the crash
-        with journal.DjangoJournal("second").claim(str(execution.pk)) as second:
+        with journal_writer.DjangoJournal("second").claim(str(execution.pk)) as second:
             assert second is not None
             assert row(execution)["fence"] == claimed["fence"]
             second.record(MessageAdded(role="user", content="from the second"))
@@ -106,12 +107,12 @@ def test_a_claim_that_a_crash_of_the_database_undid_does_no_harm(engine: Engine)
 def test_a_lost_claim_leaves_work_that_the_sweeper_finds(engine: Engine) -> None:
     execution = engine.start(value("a"))
     before = row(execution)
-    with journal.DjangoJournal("first").claim(str(execution.pk)) as first:
+    with journal_writer.DjangoJournal("first").claim(str(execution.pk)) as first:
         assert first is not None
         Execution.objects.filter(pk=execution.pk).update(
             **before, dispatched_at="2000-01-01T00:00Z"
         )
-        assert execution.pk in journal_time.take_overdue(patience=1)
+        assert execution.pk in journal_due.take_overdue(patience=1)
         first.held = False
 
 
@@ -136,7 +137,7 @@ def test_an_applied_command_and_its_log_are_one_step(engine: Engine) -> None:
 
 def test_a_queued_command_is_logged_where_it_is_queued(engine: Engine) -> None:
     execution = engine.start(value("a"))
-    with journal.DjangoJournal("one").claim(str(execution.pk)):
+    with journal_writer.DjangoJournal("one").claim(str(execution.pk)):
         result = engine.command(execution, {"kind": "update_state", "updates": {"k": 1}})
         assert (result.outcome, result.version) == ("queued", execution.version)
     assert CommandLog.objects.get(execution=execution).outcome == "queued"

@@ -10,16 +10,16 @@ import pytest
 from django.db.models.functions import Now
 
 from tests.memory_journal import MemoryJournal
-from workflows import journal as django_journal
 from workflows.engine import events as ev
 from workflows.engine.commands import Abort, UpdateState
 from workflows.engine.dag import Plan, Revision
 from workflows.engine.evolve import replay
+from workflows.engine.plan_validation import parse_plan
 from workflows.engine.policy import Policy, TriggerPhase
 from workflows.engine.ports import Busy, Journal, LeaseLost, Run, Settled, StaleVersion
 from workflows.engine.state import ExecutionState, HoldReason, SkipReason, Stage, load_state
 from workflows.engine.status import ExecutionStatus, IllegalTransition, TaskStatus
-from workflows.engine.structure import parse_plan
+from workflows.journal import writer as django_journal
 from workflows.models import Execution, ExecutionEvent, Hold
 
 EPOCH = "2000-01-01T00:00Z"

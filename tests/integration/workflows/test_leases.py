@@ -10,10 +10,10 @@ from django.db.models.functions import Now
 from tests import toolkit
 from tests.integration.workflows.conftest import Engine, review, source, value
 from tests.processes import wait_for
-from workflows import journal
 from workflows.engine.events import ContextUpdated, MessageAdded
 from workflows.engine.ports import LeaseLost, StaleVersion
-from workflows.jobs import advance, run_to_rest
+from workflows.executions.jobs import advance, run_to_rest
+from workflows.journal import writer as journal_writer
 from workflows.models import Execution, ExecutionEvent
 
 
@@ -30,12 +30,12 @@ def expire_lease(execution: Execution) -> None:
 
 def test_a_stale_worker_lands_nothing(engine: Engine) -> None:
     execution = engine.start(value("a"))
-    first = journal.DjangoJournal("first").claim(str(execution.pk))
+    first = journal_writer.DjangoJournal("first").claim(str(execution.pk))
     run = first.__enter__()
     assert run is not None
     run.record(MessageAdded(role="user", content="from the first"))
     expire_lease(execution)
-    with journal.DjangoJournal("second").claim(str(execution.pk)) as second:
+    with journal_writer.DjangoJournal("second").claim(str(execution.pk)) as second:
         assert second is not None
         second.record(MessageAdded(role="user", content="from the second"))
         second.commit()
@@ -50,15 +50,15 @@ def test_a_stale_worker_lands_nothing(engine: Engine) -> None:
 
 def test_a_held_execution_cannot_be_claimed(engine: Engine) -> None:
     execution = engine.start(value("a"))
-    with journal.DjangoJournal("a").claim(str(execution.pk)) as run:
+    with journal_writer.DjangoJournal("a").claim(str(execution.pk)) as run:
         assert run is not None
-        with journal.DjangoJournal("b").claim(str(execution.pk)) as other:
+        with journal_writer.DjangoJournal("b").claim(str(execution.pk)) as other:
             assert other is None
 
 
 def test_a_resting_execution_cannot_be_claimed(engine: Engine) -> None:
     execution = engine.run(value("a", **review("BEFORE")))
-    with journal.DjangoJournal("a").claim(str(execution.pk)) as run:
+    with journal_writer.DjangoJournal("a").claim(str(execution.pk)) as run:
         assert run is None
 
 
@@ -127,7 +127,7 @@ def test_a_crash_of_the_step_gives_the_lease_back_and_says_why(
     execution = engine.start(value("a"))
 
     def crash() -> None:
-        with journal.DjangoJournal("a").claim(str(execution.pk)) as run:
+        with journal_writer.DjangoJournal("a").claim(str(execution.pk)) as run:
             assert run is not None
             run.record(ContextUpdated(updates={"x": 1}))
             raise RuntimeError("the disk is full")

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db.models import Q
 
-from workflows.lookups import AnyOf
+from workflows.common.db_expressions import AnyOf
 
 pytestmark = pytest.mark.django_db
 

@@ -10,10 +10,12 @@ from django.db.models.functions import Now
 
 from tests.integration.workflows.conftest import Engine, review, value
 from tests.processes import engine_processes, wait_for
-from workflows import journal, journal_time, recovery
 from workflows.engine.events import MessageAdded
+from workflows.executions import recovery
+from workflows.executions.services import fail_lost
+from workflows.journal import due as journal_due
+from workflows.journal import writer as journal_writer
 from workflows.models import CommandLog, Execution
-from workflows.services import fail_lost
 
 FINAL = ("COMPLETED", "FAILED", "ABORTED")
 
@@ -47,7 +49,7 @@ _CLAIMED: list[Any] = []
 
 def lose(execution: Execution) -> None:
     """Claim as a worker that dies: the lease is never given back, and its time passes."""
-    claim = journal.DjangoJournal("lost").claim(str(execution.pk))
+    claim = journal_writer.DjangoJournal("lost").claim(str(execution.pk))
     assert claim.__enter__() is not None
     _CLAIMED.append(claim)
     lapse(execution)
@@ -58,7 +60,7 @@ def lapse(execution: Execution) -> None:
 
 
 def refused(execution: Execution) -> bool:
-    with journal.DjangoJournal("another").claim(str(execution.pk)) as run:
+    with journal_writer.DjangoJournal("another").claim(str(execution.pk)) as run:
         return run is None
 
 
@@ -118,7 +120,7 @@ def test_a_recorded_step_starts_the_count_anew(engine: Engine) -> None:
     for _ in range(3):
         for _ in range(2):
             lose(execution)
-        with journal.DjangoJournal("steps").claim(str(execution.pk)) as run:
+        with journal_writer.DjangoJournal("steps").claim(str(execution.pk)) as run:
             assert run is not None
             run.record(MessageAdded(role="user", content="a step"))
             run.commit()
@@ -130,11 +132,11 @@ def test_a_worker_that_is_only_slow_is_not_lost(engine: Engine) -> None:
     execution = engine.start(value("a"))
     for _ in range(2):
         lose(execution)
-    with journal.DjangoJournal("slow").claim(str(execution.pk)) as run:
+    with journal_writer.DjangoJournal("slow").claim(str(execution.pk)) as run:
         assert run is not None
         assert recovery.fail_lost_executions() == 0
         lapse(execution)
-        [found] = journal_time.given_up()
+        [found] = journal_due.given_up()
         run._renewed = run._watched = -1000.0
         assert run.watch() is False
         assert not fail_lost(
@@ -148,7 +150,10 @@ def test_a_worker_that_is_only_slow_is_not_lost(engine: Engine) -> None:
 def test_a_run_that_makes_its_worker_stumble_three_times_says_over_what(engine: Engine) -> None:
     execution = engine.start(value("a"))
     for _ in range(3):
-        with pytest.raises(KeyError), journal.DjangoJournal("stumbles").claim(str(execution.pk)):
+        with (
+            pytest.raises(KeyError),
+            journal_writer.DjangoJournal("stumbles").claim(str(execution.pk)),
+        ):
             raise KeyError("somewhere")
         Execution.objects.filter(pk=execution.pk).update(wake_at=None)
     assert recovery.fail_lost_executions() == 1
@@ -163,7 +168,7 @@ def test_an_outage_or_a_stop_is_not_held_against_the_run(
 ) -> None:
     execution = engine.start(value("a"))
     for _ in range(5):
-        with pytest.raises(type(error)), journal.DjangoJournal("w").claim(str(execution.pk)):
+        with pytest.raises(type(error)), journal_writer.DjangoJournal("w").claim(str(execution.pk)):
             raise error
         Execution.objects.filter(pk=execution.pk).update(wake_at=None)
     assert recovery.fail_lost_executions() == 0

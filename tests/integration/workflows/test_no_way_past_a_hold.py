@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 from django.db.models.functions import Now
 
-from reviews.services import expire_due
+from reviews.decisions.services import expire_due
 from tests.integration.workflows.conftest import Engine, review, value
 from tests.integration.workflows.test_leases import expire_lease
-from workflows import crashpoints, journal_time
+from workflows.common import crashpoints
 from workflows.engine.commands import WithdrawAnswer
-from workflows.jobs import advance
+from workflows.executions.jobs import advance
+from workflows.executions.recovery import sweep
+from workflows.executions.services import fork_execution, submit_command
+from workflows.journal import due as journal_due
 from workflows.models import Checkpoint, Execution, Hold
-from workflows.recovery import sweep
-from workflows.services import fork_execution, submit_command
 
 GATED = review("BEFORE", on_reject="abort", on_timeout="reject", timeout_seconds=3600)
 
@@ -140,7 +141,7 @@ def test_nothing_runs_while_an_answer_rests(engine: Engine) -> None:
     [hold] = engine.holds(execution)
     engine.decide(hold, undo_seconds=600)
     Execution.objects.filter(pk=execution.pk).update(dispatched_at="2000-01-01T00:00Z")
-    assert execution.pk not in journal_time.take_overdue(patience=1)
+    assert execution.pk not in journal_due.take_overdue(patience=1)
     sweep()
     for _ in range(3):
         advance(execution.pk)
@@ -156,7 +157,7 @@ def test_nothing_runs_before_somebody_decides(
     assert execution.status == "PAUSED_FOR_REVIEW"
     [hold] = engine.holds(execution)
     Execution.objects.filter(pk=execution.pk).update(dispatched_at="2000-01-01T00:00Z")
-    assert execution.pk not in journal_time.take_overdue(patience=1)
+    assert execution.pk not in journal_due.take_overdue(patience=1)
     sweep()
     for _ in range(3):
         advance(execution.pk)

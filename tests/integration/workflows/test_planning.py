@@ -18,10 +18,10 @@ from graphrag.models import LearnedExecution, ToolDependency
 from tests.integration.workflows.conftest import Engine, review, source, value
 from tests.processes import ROOT, environment
 from workflows.engine.decide import Refused
-from workflows.jobs import learn
-from workflows.learning import unlearned
+from workflows.executions.jobs import learn
+from workflows.executions.recovery import sweep
 from workflows.models import Execution, LearningAttempt
-from workflows.recovery import sweep
+from workflows.planning.learning import unlearned
 
 WAITING = {"per_layer_validation": True}
 
@@ -128,7 +128,7 @@ def test_a_graph_that_cannot_learn_leaves_the_run_alone(
     def broken(**kwargs: object) -> None:
         raise OSError("the graph is away")
 
-    monkeypatch.setattr("workflows.learning.learn", broken)
+    monkeypatch.setattr("workflows.planning.learning.learn", broken)
     execution = two_tools(engine)
     learn(execution.pk)
     execution.refresh_from_db()
@@ -195,7 +195,7 @@ def test_a_worker_that_is_stopped_while_it_learns_is_not_held_against_the_run(
 
     execution = two_tools(engine)
     with monkeypatch.context() as patch:
-        patch.setattr("workflows.learning.learn", stopped)
+        patch.setattr("workflows.planning.learning.learn", stopped)
         for _ in range(4):
             with pytest.raises(SystemExit):
                 learn(execution.pk)

@@ -10,9 +10,9 @@ from workflows import agents
 from workflows.engine.commands import AddMessage
 from workflows.engine.decide import Refused
 from workflows.engine.ports import AgentAnswer, AgentQuestion
+from workflows.executions.recovery import expire_agent_holds
+from workflows.executions.services import InvalidRequest, submit_command
 from workflows.models import Execution, Hold
-from workflows.recovery import expire_agent_holds
-from workflows.services import InvalidRequest, submit_command
 
 
 def chain(*tools: str) -> list[dict[str, Any]]:

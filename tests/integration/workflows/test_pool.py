@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 from rq import Worker
 
-from config.embedded.processes import is_alive
+from config.devserver.embedded.processes import is_alive
 from tests.integration.workflows.conftest import Engine
 from tests.processes import end, start, wait_for, worker_pids
 

@@ -4,7 +4,7 @@ import pytest
 
 from graphrag.learning import learn
 from graphrag.models import Tool
-from workflows.planning import predict_next, read_only_tools, sync_python_tools
+from workflows.planning.planner import predict_next, read_only_tools, sync_python_tools
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

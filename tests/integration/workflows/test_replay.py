@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 
 from tests.integration.workflows.conftest import Engine, review, source, value
-from workflows import journal
 from workflows.engine.commands import WithdrawAnswer
 from workflows.engine.events import STATE_ONLY
 from workflows.engine.state import ExecutionState, load_state
+from workflows.executions.services import fork_execution, submit_command
+from workflows.journal import writer as journal_writer
 from workflows.models import Execution
-from workflows.services import fork_execution, submit_command
 from workflows.webhooks.payload import task_data
 
 
 def replayed(execution: Execution) -> ExecutionState:
     """The state from the events, which is the stored one."""
     execution.refresh_from_db()
-    state = journal.replayed(execution.pk)
+    state = journal_writer.replayed(execution.pk)
     assert state == load_state({**execution.state, "version": execution.version})
     assert state.version == execution.version == execution.events.count()
     return state

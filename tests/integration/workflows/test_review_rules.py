@@ -14,12 +14,14 @@ from django.db.models.functions import Now
 
 from tests.integration.workflows.conftest import Engine, review, source, value
 from tests.integration.workflows.test_leases import expire_lease
-from workflows import access, crashpoints, publishing
+from workflows.common import crashpoints
 from workflows.engine.policy import Policy
-from workflows.engine.sparing import share_of
+from workflows.engine.review_rules import share_of
+from workflows.executions import access
+from workflows.executions.services import InvalidRequest, fork_execution, start_execution
 from workflows.models import Execution, Workflow
-from workflows.models_rules import RuleVersion
-from workflows.services import InvalidRequest, fork_execution, start_execution
+from workflows.models.review_rules import RuleVersion
+from workflows.review_rules import publish as review_rules_publish
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -48,14 +50,14 @@ def put_in_force(
     )
     number = found.rule_versions.count()
     named = [{"name": f"r{index}", **rule} for index, rule in enumerate(rules, 1)]
-    _, kept = publishing.checked_rules(found, named)
-    return publishing.publish(
+    _, kept = review_rules_publish.checked_rules(found, named)
+    return review_rules_publish.publish(
         actor=author,
         workflow=found,
         rules=named,
         expected=number,
         source="test",
-        report=publishing.Report(1, "d" * 64, publishing.rules_digest(kept)),
+        report=review_rules_publish.Report(1, "d" * 64, review_rules_publish.rules_digest(kept)),
     )
 
 
@@ -216,7 +218,7 @@ def test_rules_come_with_no_policy(engine: Engine, where: str) -> None:
 )
 def test_bad_rules_are_named_with_their_place(engine: Engine, rules: Any, path: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        publishing.checked_rules(workflow(value("a")), rules)
+        review_rules_publish.checked_rules(workflow(value("a")), rules)
     assert caught.value.problems[0].path == path
 
 
@@ -235,30 +237,32 @@ def test_a_token_for_other_workflows_publishes_nothing_here(engine: Engine) -> N
 
 def test_rules_need_a_report_of_these_very_rules_and_none_need_nothing(engine: Engine) -> None:
     found, author = workflow(value("a")), person("op", "operator")
-    other = publishing.Report(1, "d" * 64, "0" * 64)
+    other = review_rules_publish.Report(1, "d" * 64, "0" * 64)
     rules = [{"name": "x", "sample": 0.5}]
     for report in (None, other):
         with pytest.raises(InvalidRequest) as caught:
-            publishing.publish(
+            review_rules_publish.publish(
                 actor=author, workflow=found, rules=rules, expected=0, source="test", report=report
             )
         assert caught.value.problems[0].code == "no_report"
-    made = publishing.publish(actor=author, workflow=found, rules=[], expected=0, source="test")
+    made = review_rules_publish.publish(
+        actor=author, workflow=found, rules=[], expected=0, source="test"
+    )
     assert (made.number, made.rules, made.report) == (1, [], None)
 
 
 def test_of_many_who_publish_at_once_one_does(engine: Engine) -> None:
     found, author = workflow(value("a")), person("op", "operator")
     rules = [{"name": "x", "sample": 0.5}]
-    _, kept = publishing.checked_rules(found, rules)
-    report = publishing.Report(1, "d" * 64, publishing.rules_digest(kept))
+    _, kept = review_rules_publish.checked_rules(found, rules)
+    report = review_rules_publish.Report(1, "d" * 64, review_rules_publish.rules_digest(kept))
 
     def go(_: int) -> str:
         try:
-            publishing.publish(
+            review_rules_publish.publish(
                 actor=author, workflow=found, rules=rules, expected=0, source="test", report=report
             )
-        except publishing.RulesMoved as moved:
+        except review_rules_publish.RulesMoved as moved:
             return f"moved to {moved.number}"
         finally:
             connection.close()
@@ -275,15 +279,19 @@ def test_an_older_version_comes_back_with_its_report(engine: Engine) -> None:
     first = put_in_force(found, {"sample": 0.5})
     put_in_force(found, {"sample": 0.1})
     author = get_user_model().objects.get(username="op")
-    again = publishing.republish(
+    again = review_rules_publish.republish(
         actor=author, workflow=found, number=1, expected=2, source="test", comment="too few"
     )
     assert (again.number, again.republished, again.rules) == (3, 1, first.rules)
     assert (again.report, again.report_digest) == (first.report, first.report_digest)
-    with pytest.raises(publishing.RulesMoved):
-        publishing.republish(actor=author, workflow=found, number=1, expected=2, source="test")
+    with pytest.raises(review_rules_publish.RulesMoved):
+        review_rules_publish.republish(
+            actor=author, workflow=found, number=1, expected=2, source="test"
+        )
     with pytest.raises(InvalidRequest):
-        publishing.republish(actor=author, workflow=found, number=9, expected=3, source="test")
+        review_rules_publish.republish(
+            actor=author, workflow=found, number=9, expected=3, source="test"
+        )
 
 
 def test_a_published_version_never_changes(engine: Engine) -> None:

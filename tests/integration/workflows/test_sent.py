@@ -14,12 +14,12 @@ from tests.catalogue import stock_catalogue
 from tests.integration.workflows.conftest import Engine, source
 from tests.integration.workflows.test_leases import expire_lease, in_thread
 from tests.processes import wait_for
-from workflows.engine import act
+from workflows.engine import execute_move as engine_execute_move
 from workflows.engine.ports import LeaseLost, Run, TaskCall
-from workflows.jobs import run_to_rest
+from workflows.executions.jobs import run_to_rest
+from workflows.journal.statements import Sent, ask, execute
 from workflows.models import Execution
-from workflows.signals import execution_moved
-from workflows.statements import Sent, ask, execute
+from workflows.realtime.signals import execution_moved
 from workflows.tools.registry import tool
 
 #: Counts calls of `look`; `gate` tells that it was reached, and waits to be opened.
@@ -150,9 +150,9 @@ def test_what_landed_is_told_whatever_fails_meanwhile(
             raise RuntimeError("a bug")
         return make_call(run, task_id)
 
-    make_call = act.call_for
+    make_call = engine_execute_move.call_for
     execution = desk.start(task("a", "look", 1), task("b", "look", source("a")))
-    monkeypatch.setattr(act, "call_for", call_for)
+    monkeypatch.setattr(engine_execute_move, "call_for", call_for)
     execution_moved.connect(hear)
     try:
         with pytest.raises(RuntimeError, match="a bug"):

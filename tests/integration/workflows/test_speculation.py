@@ -8,10 +8,10 @@ import pytest
 
 from graphrag.models import Tool
 from tests.integration.workflows.conftest import Engine, review, source, value
-from workflows.aside import tidy
-from workflows.jobs import speculate
+from workflows.executions.jobs import speculate
+from workflows.executions.services import fork_execution
 from workflows.models import Execution, Speculation
-from workflows.services import fork_execution
+from workflows.speculation.store import tidy
 
 AHEAD = {"speculation": {"enabled": True}}
 

@@ -14,9 +14,10 @@ from django.db.models.functions import Now
 from tests import toolkit
 from tests.integration.workflows.conftest import Engine, review, source, value
 from tests.integration.workflows.test_speculation import AHEAD, chain, paused, said, states
-from workflows import aside, dispatch
-from workflows.jobs import speculate
+from workflows.executions import dispatch
+from workflows.executions.jobs import speculate
 from workflows.models import Execution, Grant, Speculation
+from workflows.speculation import store as speculation_store
 
 
 @pytest.fixture(autouse=True)
@@ -114,13 +115,13 @@ def test_a_pause_sends_for_it_and_so_does_a_command_at_rest(engine: Engine) -> N
     assert dispatch.waiting(dispatch.AHEAD) == 2
 
 
-def abandoned(execution: Execution) -> aside.Claim:
+def abandoned(execution: Execution) -> speculation_store.Claim:
     """A claim of a worker that died right after it."""
     Speculation.objects.all().delete()
     row = {"task_id": "b", "key": "k" * 64, "tool": "testkit.value", "behind": "testkit.value"}
-    claim = aside.claim(execution_id=execution.pk, patience=60, **row)
+    claim = speculation_store.claim(execution_id=execution.pk, patience=60, **row)
     assert claim is not None
-    assert aside.claim(execution_id=execution.pk, patience=60, **row) is None
+    assert speculation_store.claim(execution_id=execution.pk, patience=60, **row) is None
     return claim
 
 
@@ -133,7 +134,7 @@ def test_a_worker_that_died_on_the_way_harms_nothing(engine: Engine) -> None:
     assert states(execution) == {"b": "STOPPED"}
     assert said(execution) == []
     # It was not dead, just late: what it has lands nowhere.
-    assert not aside.keep(late, "late", "", 1.0)
+    assert not speculation_store.keep(late, "late", "", 1.0)
 
 
 def test_what_a_dead_worker_had_claimed_is_anybodys_after_a_while(engine: Engine) -> None:
@@ -153,7 +154,7 @@ def test_nothing_is_claimed_for_a_run_that_goes_on(engine: Engine) -> None:
     execution = paused(engine, value("held", 1, **review("AFTER")), value("b", source("held")))
     engine.decide(engine.holds(execution)[0])
     row = {"task_id": "b", "key": "k" * 64, "tool": "testkit.value", "behind": "testkit.value"}
-    assert aside.claim(execution_id=execution.pk, patience=60, **row) is None
+    assert speculation_store.claim(execution_id=execution.pk, patience=60, **row) is None
 
 
 def test_a_worker_that_dies_between_taking_and_recording(engine: Engine) -> None:
@@ -161,8 +162,8 @@ def test_a_worker_that_dies_between_taking_and_recording(engine: Engine) -> None
     execution = paused(engine, value("held", 1, **review("AFTER")), value("b", source("held")))
     engine.decide(engine.holds(execution)[0])
     (row,) = execution.speculations.all()
-    assert aside.take([row]) == {row.pk}
-    assert aside.tidy() == 0
+    assert speculation_store.take([row]) == {row.pk}
+    assert speculation_store.tidy() == 0
     execution = engine.drive(execution)
     assert execution.status == "COMPLETED"
     assert said(execution) == [("hit", "b")]

@@ -14,11 +14,12 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from tests.integration.workflows.conftest import Engine, review, value
-from workflows import crashpoints, journal_time
+from workflows.common import crashpoints
 from workflows.engine.commands import ExtendHold
+from workflows.executions.recovery import escalate_due, sweep
+from workflows.executions.services import submit_command
+from workflows.journal import due as journal_due
 from workflows.models import CommandLog, Execution, Hold
-from workflows.recovery import escalate_due, sweep
-from workflows.services import submit_command
 
 STEPS = [
     {"after_seconds": 600, "groups": ["legal", "reviewer"]},
@@ -52,7 +53,7 @@ def seconds_ahead(hold: Hold, field: str) -> float:
 
 def remind() -> list[tuple[str, int]]:
     with transaction.atomic():
-        return journal_time.take_due_reminders()
+        return journal_due.take_due_reminders()
 
 
 def at_once(work: Callable[[], Any], number: int = 4) -> list[Any]:
@@ -125,7 +126,7 @@ def test_a_reminder_that_was_not_committed_is_given_again(engine: Engine) -> Non
     hold = waiting(engine)
     pass_time(hold, 301)
     with suppress(RuntimeError), transaction.atomic():
-        assert journal_time.take_due_reminders() == [(hold.pk, 1)]
+        assert journal_due.take_due_reminders() == [(hold.pk, 1)]
         raise RuntimeError("the power is gone")
     assert remind() == [(hold.pk, 1)]
 

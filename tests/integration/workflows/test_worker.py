@@ -16,8 +16,8 @@ from rq.registry import FailedJobRegistry, StartedJobRegistry
 from rq.serializers import JSONSerializer
 
 from tests.integration.workflows.conftest import Engine, value
-from workflows import dispatch
-from workflows.worker import EngineWorker, Hint
+from workflows.executions import dispatch
+from workflows.executions.worker import EngineWorker, Hint
 
 HERE = "tests.integration.workflows.test_worker"
 done: list[int] = []
@@ -191,7 +191,7 @@ def test_the_worker_counts_what_it_did_and_says_it_lives(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = worker(queue)
-    monkeypatch.setattr("workflows.worker.NOTED_EVERY", 0.0)
+    monkeypatch.setattr("workflows.executions.worker.NOTED_EVERY", 0.0)
     for number in range(3):
         dispatch.enqueue(f"{HERE}.note", number)
     seen = {}

@@ -13,10 +13,10 @@ from workflows.api import problems
 from workflows.api.problems import CODES, IdempotencyMismatch, problem_handler
 from workflows.engine.bounded_json import BoundedJSONError
 from workflows.engine.decide import Refused
+from workflows.engine.plan_validation import Problem
 from workflows.engine.ports import StaleVersion
-from workflows.engine.structure import Problem
-from workflows.journal import ExecutionNotFound
-from workflows.services import InvalidRequest
+from workflows.executions.services import InvalidRequest
+from workflows.journal.writer import ExecutionNotFound
 
 FAULT = (Problem("plan.tasks[0].tool", "unknown_tool", "there is no such tool"),)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workflows.starts import Starts, starts
+from workflows.realtime.task_started import Starts, starts
 
 
 def heard(*names: str, after: int) -> Starts:

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.vocabulary import FOREIGN, OURS, Meant, NotUnderstood, is_foreign, meaning_of
+from workflows.common.decision_formats import (
+    FOREIGN,
+    OURS,
+    Meant,
+    NotUnderstood,
+    is_foreign,
+    meaning_of,
+)
 
 CALL = {"name": "send", "args": {"to": "b"}}
 INBOX = {"action": "send", "args": {"to": "b"}}

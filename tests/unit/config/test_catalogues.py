@@ -11,7 +11,7 @@ import pytest
 from babel.messages.catalog import Catalog, Message
 from babel.messages.mofile import read_mo
 
-from reviews.counting import NOUNS
+from reviews.components.number_formatting import NOUNS
 from tests.architecture.files import ROOT, files_with
 from tests.messages.catalogues import LANGUAGES, as_mo, po_path, read
 from tests.messages.gather import DOMAINS, messages_of, template_of

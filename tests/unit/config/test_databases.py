@@ -7,7 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.databases import parse_database_url
+from config.settings.databases import parse_database_url
 
 
 def test_all_parts() -> None:

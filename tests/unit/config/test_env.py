@@ -8,7 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config import env
+from config.settings import env
 
 
 @pytest.mark.parametrize("word", ["1", "true", "YES", " on "])

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from config.product import product_settings
+from config.settings.product import product_settings
 from workflows.engine.permissions import PermissionSet
-from workflows.grants import ceilings_of, may_grant
+from workflows.permissions.grants import ceilings_of, may_grant
 
 HOST = PermissionSet(hosts=("127.0.0.1:8000",))
 RUN = PermissionSet(run=("git",))

@@ -5,7 +5,7 @@ from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 from django.utils.translation import get_language, gettext
 
-from config.languages import FOR_PROGRAMS, LanguageMiddleware, words_version
+from config.web.languages import FOR_PROGRAMS, LanguageMiddleware, words_version
 
 
 def answer(request: HttpRequest) -> HttpResponse:

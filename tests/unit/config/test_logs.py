@@ -6,7 +6,7 @@ import logging
 import pytest
 import structlog
 
-from config.logs import logging_config
+from config.observability.logs import logging_config
 
 
 def line(style: str) -> str:

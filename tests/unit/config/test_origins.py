@@ -5,8 +5,8 @@ from urllib.parse import urlparse
 import pytest
 from channels.security.websocket import OriginValidator
 
-from config.csp import policy
-from config.origins import origins_of, websocket_origins
+from config.web.csp import policy
+from config.web.origins import origins_of, websocket_origins
 
 
 def test_explicit_origins_stand_alone() -> None:

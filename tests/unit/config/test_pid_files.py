@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from config.embedded.processes import read_pid
+from config.devserver.embedded.processes import read_pid
 
 
 @pytest.mark.parametrize(

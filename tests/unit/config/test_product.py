@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from config.product import product_settings
+from config.settings.product import product_settings
 from graphrag import conf as graph_conf
 from tests.architecture.files import package_modules
 from workflows import conf as workflow_conf

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from config.secret import home_secret
+from config.settings.secret_files import home_secret
 
 
 def test_made_once_and_private(tmp_path: Path) -> None:

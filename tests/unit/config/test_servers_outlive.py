@@ -10,13 +10,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from config.embedded import processes
+from config.devserver.embedded import processes
 from tests.architecture.files import ROOT
 
 START = """
 import sys
 from pathlib import Path
-from config.embedded.processes import spawn_server
+from config.devserver.embedded.processes import spawn_server
 print(spawn_server(["sleep", "600"], Path(sys.argv[1])).pid)
 """
 

@@ -4,8 +4,8 @@ import pytest
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 
-from config.health import livez
-from config.middleware import RequestContextMiddleware
+from config.observability.health import livez
+from config.web.middleware import RequestContextMiddleware
 
 
 def answer(request: HttpRequest) -> HttpResponse:

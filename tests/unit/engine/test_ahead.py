@@ -14,16 +14,16 @@ from tests.stateful.plans import plans, policies
 from tests.stateful.scripted import ScriptedRunner
 from tests.unit.engine.test_plan_review import AGENT, REVIEW, Asks, Ideas
 from tests.unit.engine.test_properties import World
-from workflows.engine.ahead import behind, digest_of, steps, waits
 from workflows.engine.commands import Continue
 from workflows.engine.dag import Plan
 from workflows.engine.loop import step
 from workflows.engine.permissions import NAMED, PermissionSet
+from workflows.engine.plan_validation import parse_plan
 from workflows.engine.policy import Policy
 from workflows.engine.ports import NewPlan, Ports, Settled, TaskCall
+from workflows.engine.speculation_candidates import behind, digest_of, steps, waits
 from workflows.engine.state import Hold
 from workflows.engine.status import TaskStatus
-from workflows.engine.structure import parse_plan
 
 AHEAD = {"speculation": {"enabled": True}}
 READER, WRITER = "readonly", "filesystem"

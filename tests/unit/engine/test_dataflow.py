@@ -3,7 +3,7 @@
 import pytest
 
 from workflows.engine.dataflow import condition_holds, resolve
-from workflows.engine.faults import TaskFailed
+from workflows.engine.task_errors import TaskFailed
 
 SOURCES = {"list": {"files": ["a.xml", "b.json"]}, "inputs": {"n": 2, "zero": 0}}
 

@@ -30,13 +30,13 @@ from workflows.engine.expressions import (
     evaluate,
     expression_error,
 )
-from workflows.engine.faults import TaskFailed
 from workflows.engine.loop import step
+from workflows.engine.plan_validation import PlanInvalid, parse_plan
 from workflows.engine.policy import ReviewPolicy, ReviewRules, TriggerPhase
 from workflows.engine.ports import AgentQuestion, Ports
-from workflows.engine.sparing import judged
+from workflows.engine.review_rules import judged
 from workflows.engine.status import TaskStatus
-from workflows.engine.structure import PlanInvalid, parse_plan
+from workflows.engine.task_errors import TaskFailed
 from workflows.tools.basic import select
 
 DOUBLING = "|".join(["[@,@]"] * 30)

@@ -22,6 +22,7 @@ from workflows.engine.dag import CodeTask, Plan, ToolTask
 from workflows.engine.decide import Refused
 from workflows.engine.loop import step, submit
 from workflows.engine.plan_gates import with_reviews
+from workflows.engine.plan_validation import parse_plan
 from workflows.engine.policy import Policy, ReviewPolicy
 from workflows.engine.ports import (
     AgentAnswer,
@@ -34,7 +35,6 @@ from workflows.engine.ports import (
 )
 from workflows.engine.state import Hold, HoldReason
 from workflows.engine.status import ExecutionStatus
-from workflows.engine.structure import parse_plan
 
 OUTPUT = "approved text"
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from workflows.engine.dag import Revision
-from workflows.engine.faults import TaskFailed
 from workflows.engine.inputs import task_inputs
+from workflows.engine.plan_validation import parse_plan
 from workflows.engine.ports import Settled
 from workflows.engine.state import TaskState
 from workflows.engine.status import TaskStatus
-from workflows.engine.structure import parse_plan
+from workflows.engine.task_errors import TaskFailed
 
 OUTPUTS = {"big": ["x"] * 1000, "small": {"n": 1}, "other": 2}
 

@@ -21,11 +21,11 @@ from workflows.engine.commands import (
 from workflows.engine.dag import Plan, ToolTask
 from workflows.engine.decide import Refused
 from workflows.engine.loop import step, submit
+from workflows.engine.plan_validation import parse_plan
 from workflows.engine.policy import Policy
 from workflows.engine.ports import AgentAnswer, AgentQuestion, NewPlan, Ports, Watch
 from workflows.engine.state import ExecutionState, HoldReason
 from workflows.engine.status import ExecutionStatus
-from workflows.engine.structure import parse_plan
 
 REVIEW = {"replan_review": True}
 AGENT = {"ail": {"enabled": True, "agent": "rules"}}

@@ -17,11 +17,11 @@ from tests.stateful.scripted import PowerCut, ScriptedRunner
 from workflows.engine import commands as cmd
 from workflows.engine.decide import Refused
 from workflows.engine.loop import step, submit
+from workflows.engine.plan_validation import parse_plan
 from workflows.engine.policy import Policy
 from workflows.engine.ports import AgentAnswer, AgentQuestion, Busy, Ports, TaskFailed, Watch
 from workflows.engine.state import Hold, HoldReason
 from workflows.engine.status import ExecutionStatus
-from workflows.engine.structure import parse_plan
 
 #: More steps than any of these runs can need: whoever needs more is going round in circles.
 MANY = 400

@@ -17,10 +17,10 @@ from workflows.engine import events as ev
 from workflows.engine.commands import ApprovalResponse
 from workflows.engine.dag import ToolTask
 from workflows.engine.loop import step, submit
+from workflows.engine.plan_validation import PlanInvalid, parse_plan
 from workflows.engine.policy import Policy, ReviewPolicy, ReviewRules, TriggerPhase
 from workflows.engine.ports import Ports
-from workflows.engine.sparing import judged, share_of
-from workflows.engine.structure import PlanInvalid, parse_plan
+from workflows.engine.review_rules import judged, share_of
 
 BEFORE, AFTER = TriggerPhase.BEFORE_EXECUTION, TriggerPhase.AFTER_EXECUTION
 

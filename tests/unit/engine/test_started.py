@@ -10,9 +10,9 @@ import pytest
 from tests.memory_journal import MemoryJournal
 from tests.stateful.scripted import ScriptedRunner, outcome
 from workflows.engine.loop import step
+from workflows.engine.plan_validation import parse_plan
 from workflows.engine.ports import Ports, TaskCall, TaskResult, TaskRunner, Watch
 from workflows.engine.status import ExecutionStatus
-from workflows.engine.structure import parse_plan
 
 TASKS = ("a", "b", "c")
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from workflows.engine.dag import Revision
-from workflows.engine.structure import PlanInvalid, parse_plan
+from workflows.engine.plan_validation import PlanInvalid, parse_plan
 
 
 def task(name: str, **more: Any) -> dict[str, Any]:

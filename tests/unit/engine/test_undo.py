@@ -22,11 +22,11 @@ from workflows.engine.dag import ToolTask
 from workflows.engine.decide import Refused
 from workflows.engine.events import HoldAnswered, HoldDecided, HoldWithdrawn
 from workflows.engine.loop import step, submit
+from workflows.engine.plan_validation import parse_plan
 from workflows.engine.policy import Policy
 from workflows.engine.ports import Ports
 from workflows.engine.state import ExecutionState, dump_state, load_state
 from workflows.engine.status import ExecutionStatus
-from workflows.engine.structure import parse_plan
 
 
 class NoAgents:

@@ -14,10 +14,10 @@ from workflows.engine.commands import ApprovalResponse, EscalateHold
 from workflows.engine.decide import Refused
 from workflows.engine.events import HoldEscalated, HoldOpened
 from workflows.engine.loop import step, submit
+from workflows.engine.plan_validation import PlanInvalid, parse_plan
 from workflows.engine.policy import Policy, ReviewPolicy
 from workflows.engine.ports import Ports
 from workflows.engine.state import dump_state, load_state
-from workflows.engine.structure import PlanInvalid, parse_plan
 
 STEPS = [
     {"after_seconds": 60, "groups": ["legal"]},

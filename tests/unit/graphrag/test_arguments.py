@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from graphrag import arguments, intents, schemas, sources
-from graphrag.records import ToolRecord
+from graphrag.catalogue.tool_record import ToolRecord
+from graphrag.planning import argument_sources, arguments, intents, schemas
 
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}
@@ -33,11 +33,11 @@ def fill(
 ) -> list[arguments.Filled]:
     (step,) = intents.steps(intent)
     available = [
-        *sources.of_values("context", context or {}),
-        *sources.of_values("inputs", inputs or {}),
+        *argument_sources.of_values("context", context or {}),
+        *argument_sources.of_values("inputs", inputs or {}),
     ]
     for name, given in (earlier or {}).items():
-        available.extend(sources.of_task(name, given, step.literals.extension))
+        available.extend(argument_sources.of_task(name, given, step.literals.extension))
     return arguments.fill(record, step=step, available=available, most=most)
 
 
@@ -161,8 +161,8 @@ def test_a_single_choice_and_a_default_need_nobody() -> None:
 
 
 def test_an_odd_name_is_quoted_for_jmespath() -> None:
-    assert sources.identifier("plain_name") == "plain_name"
-    assert sources.identifier('with "quote" and space') == '"with \\"quote\\" and space"'
+    assert argument_sources.identifier("plain_name") == "plain_name"
+    assert argument_sources.identifier('with "quote" and space') == '"with \\"quote\\" and space"'
 
 
 @pytest.mark.parametrize(

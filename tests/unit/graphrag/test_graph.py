@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graphrag.graph import DAMPING, Edge, ToolGraph
+from graphrag.graph.tool_graph import DAMPING, Edge, ToolGraph
 
 NAMES = [f"s.t{at}" for at in range(8)]
 TOOLS = list(enumerate(NAMES))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphrag import hashing
+from graphrag.embedding import hashing
 from graphrag.models import DIMENSIONS
 
 

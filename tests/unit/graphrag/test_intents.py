@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphrag import intents
+from graphrag.planning import intents
 
 
 @pytest.mark.parametrize(

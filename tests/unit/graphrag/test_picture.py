@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graphrag.picture import BOX, Around, Drawing, Neighbour
+from graphrag.graph.svg import BOX, Around, Drawing, Neighbour
 
 neighbours = st.lists(
     st.builds(

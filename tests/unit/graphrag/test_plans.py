@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphrag import plans
+from graphrag.planning import plans
 
 
 def task(name: str, *needs: str, **more: Any) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from graphrag import records
-from graphrag.records import ToolRecord
+from graphrag.catalogue import tool_record
+from graphrag.catalogue.tool_record import ToolRecord
 
 GOOD = ToolRecord(
     name="s.read_file",
@@ -39,12 +39,12 @@ GOOD = ToolRecord(
     ],
 )
 def test_what_cannot_be_stored_is_refused_with_the_reason(change: dict[str, Any], why: str) -> None:
-    with pytest.raises(records.ToolRefused, match=why):
-        records.cleaned(replace(GOOD, **change))
+    with pytest.raises(tool_record.ToolRefused, match=why):
+        tool_record.cleaned(replace(GOOD, **change))
 
 
 def test_hostile_characters_and_lengths_are_cut() -> None:
-    found = records.cleaned(
+    found = tool_record.cleaned(
         replace(
             GOOD,
             title="t" * 500,
@@ -58,13 +58,13 @@ def test_hostile_characters_and_lengths_are_cut() -> None:
 
 
 def test_a_good_record_stays_as_it_is() -> None:
-    assert records.cleaned(GOOD) == GOOD
+    assert tool_record.cleaned(GOOD) == GOOD
     assert GOOD.required == ("path",)
     assert list(GOOD.parameters) == ["path", "n"]
 
 
 def test_the_text_goes_from_what_says_most_to_what_says_least() -> None:
-    written = records.text_of(GOOD)
+    written = tool_record.text_of(GOOD)
     assert written.headline == "s read file read a file"
     assert written.summary == "Reads a file."
     assert written.body == "It may be long."
@@ -76,11 +76,13 @@ def test_the_order_of_properties_does_not_change_the_digest() -> None:
     """jsonb gives keys back in an order of its own."""
     properties = dict(reversed(GOOD.input_schema["properties"].items()))
     turned = replace(GOOD, input_schema={**GOOD.input_schema, "properties": properties})
-    assert records.text_of(turned).digest == records.text_of(GOOD).digest
+    assert tool_record.text_of(turned).digest == tool_record.text_of(GOOD).digest
 
 
 def test_schemas_that_are_not_what_they_should_be_do_no_harm() -> None:
     odd = replace(GOOD, input_schema={"properties": ["x"], "required": "path"})
     assert odd.required == ()
     assert dict(odd.parameters) == {}
-    assert records.text_of(replace(GOOD, input_schema={"properties": {"p": 1}})).arguments == "p"
+    assert (
+        tool_record.text_of(replace(GOOD, input_schema={"properties": {"p": 1}})).arguments == "p"
+    )

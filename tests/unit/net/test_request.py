@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from tests.unit.net.server import Server, running
-from workflows.engine.permissions import PermissionSet
-from workflows.net import (
+from workflows.common.outbound_http import (
     NetLimits,
     NetworkDenied,
     NetworkFailed,
@@ -20,6 +19,7 @@ from workflows.net import (
     Response,
     request,
 )
+from workflows.engine.permissions import PermissionSet
 
 QUICK = NetLimits(connect_seconds=1, total_seconds=1, max_response_bytes=100_000)
 
@@ -332,11 +332,13 @@ def test_requests_that_are_refused(options: dict[str, Any]) -> None:
 
 
 def test_https_is_never_left_for_http() -> None:
-    from workflows import net
+    from workflows.common import outbound_http
 
-    call = net._Call("GET", (), None, PermissionSet(), QUICK, resolver_for(), lambda: False)
+    call = outbound_http._Call(
+        "GET", (), None, PermissionSet(), QUICK, resolver_for(), lambda: False
+    )
     answers = [Response(302, "", "https://a.example/", (("Location", "http://a.example/"),), b"")]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(net, "_one_hop", lambda *_: answers.pop())
+        patch.setattr(outbound_http, "_one_hop", lambda *_: answers.pop())
         with pytest.raises(NetworkFailed, match="https to http"):
-            net._follow(call, net.parse_target("https://a.example/"))
+            outbound_http._follow(call, outbound_http.parse_target("https://a.example/"))

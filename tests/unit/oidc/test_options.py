@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from config.oidc.options import from_environment
+from config.auth.oidc.options import from_environment
 
 SET = {
     "HOLDPOINT_OIDC_ISSUER": "https://id.example.com",

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reviews.charts import BAR, HEIGHT, LEFT, TOP, WIDTH, Series, line_chart, shares
-from reviews.insights import Period
+from reviews.insights.charts import BAR, HEIGHT, LEFT, TOP, WIDTH, Series, line_chart, shares
+from reviews.insights.statistics import Period
 
 values = st.lists(st.none() | st.floats(0, 1e9), min_size=1, max_size=90)
 

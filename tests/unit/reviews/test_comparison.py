@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from reviews.comparison import LONGEST, difference, pairs, plan_difference
-from workflows.engine.structure import parse_plan
-from workflows.selectors import TaskView
+from reviews.runs.comparison import LONGEST, difference, pairs, plan_difference
+from workflows.engine.plan_validation import parse_plan
+from workflows.executions.selectors import TaskView
 
 
 def view(name: str, **more: Any) -> TaskView:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reviews.dag_svg import (
+from reviews.components.dag_svg import (
     GAP_X,
     MARGIN,
     MAX_ROWS,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reviews.diffs import MISSING, Change, apply, diff, folded, same, text_segments
+from reviews.components.diffs import MISSING, Change, apply, diff, folded, same, text_segments
 
 KEYS = st.sampled_from(["a", "b", "c", "a/b", "", "0"])
 SCALARS = st.none() | st.booleans() | st.integers(-2, 2) | st.floats(-2, 2) | st.text(max_size=3)

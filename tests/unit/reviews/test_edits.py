@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reviews.edits import NO_CHANGE, Change, ReviewInvalid, below, change_to, checked_edit
+from reviews.decisions.edits import NO_CHANGE, Change, ReviewInvalid, below, change_to, checked_edit
 from workflows.engine.bounded_json import canonical
 from workflows.models import Hold
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reviews.forms import payload_fields, posted_json, posted_value, schema_for
+from reviews.decisions.payload_forms import payload_fields, posted_json, posted_value, schema_for
 
 
 def posted_untouched(schema: Any, value: Any) -> dict[str, str]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reviews.highlighting import lines_of
+from reviews.components.highlighting import lines_of
 
 LANGUAGES = ("python", "typescript", "javascript", "unknown")
 TAG = re.compile(r'<span class="t-[a-z0-9]*">|</span>')

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reviews.diffs import Path, diff
-from reviews.impact import impact, paths_read
+from reviews.components.diffs import Path, diff
+from reviews.decisions.edit_impact import impact, paths_read
 from workflows.engine.dag import Plan
 from workflows.engine.dataflow import condition_holds
 from workflows.engine.expressions import compiled
-from workflows.engine.faults import TaskFailed
+from workflows.engine.task_errors import TaskFailed
 
 
 def plan(*tasks: dict[str, Any]) -> Plan:

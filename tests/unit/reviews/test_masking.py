@@ -8,9 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reviews.masking import DOTS, NO_RULES, NotRestorable, Rules, is_marked, mark, masked, restored
+from reviews.decisions.masking import (
+    DOTS,
+    NO_RULES,
+    NotRestorable,
+    Rules,
+    is_marked,
+    mark,
+    masked,
+    restored,
+)
+from workflows.common.redaction import text_masked
 from workflows.engine.bounded_json import canonical, path_text
-from workflows.redaction import text_masked
 
 GITHUB = "ghp_" + "a1B2c3D4e5F6g7H8i9J0"
 BEARER = "Bearer abcdef123456"

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reviews.diffs import MISSING, diff, same
-from reviews.merge import merge
+from reviews.components.diffs import MISSING, diff, same
+from reviews.decisions.three_way_merge import merge
 
 KEYS = st.sampled_from(["a", "b", "c"])
 VALUES = st.recursive(

@@ -12,8 +12,8 @@ from django.db.models import Q
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reviews.history import parse_filters
-from reviews.selectors import BadCursor, _beyond, _cursor_of
+from reviews.audit.history import parse_filters
+from reviews.queue.selectors import BadCursor, _beyond, _cursor_of
 from workflows.models import Execution, Hold
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reviews.receipts import (
+from reviews.audit.chain import (
     GENESIS,
     ChainReport,
     Digests,

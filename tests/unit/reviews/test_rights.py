@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reviews.rights import deciding_groups, right_of
+from reviews.decisions.rights import deciding_groups, right_of
 from workflows.models import Execution, Hold, Shaper
 
 

@@ -3,10 +3,10 @@
 import pytest
 from django.utils import translation
 
-from reviews.pages.story import entry
-from reviews.sentences import in_language
-from workflows.engine.faults import attempt_words
+from reviews.components.sentences import in_language
+from reviews.runs.timeline import entry
 from workflows.engine.permissions import PermissionSet
+from workflows.engine.task_errors import attempt_words
 from workflows.models import ExecutionEvent
 
 

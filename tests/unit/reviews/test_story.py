@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from reviews.pages.story import _LINES, entry, timeline
+from reviews.runs.timeline import _LINES, entry, timeline
 from workflows.engine import events as ev
 from workflows.engine.policy import TriggerPhase
 from workflows.models import ExecutionEvent

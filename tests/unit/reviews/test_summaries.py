@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reviews.summaries import approved, headline, rejected
-from workflows.redaction import redact, redact_text
-from workflows.summaries import TaskLine, estimate_tokens, layer_summary, one_line
+from reviews.decisions.summaries import approved, headline, rejected
+from workflows.common.redaction import redact, redact_text
+from workflows.executions.layer_summaries import TaskLine, estimate_tokens, layer_summary, one_line
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=30),

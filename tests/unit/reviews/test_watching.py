@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from reviews.pages.watching import as_seen
+from reviews.runs.live_status import as_seen
 from tests.unit.reviews.test_comparison import view
 from workflows.models import ExecutionEvent
 

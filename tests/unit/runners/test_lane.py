@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows import runners
-from workflows.runners import _Lane
+from workflows.executions import layer_runner
+from workflows.executions.layer_runner import _Lane
 
 #: Seconds after which a test that hangs fails.
 SOON = 20
@@ -104,7 +104,7 @@ def test_no_more_threads_than_calls(monkeypatch: pytest.MonkeyPatch) -> None:
         def submit(self, *call: Any) -> None:
             asked.append(call)
 
-    monkeypatch.setattr(runners, "_threads", Pool)
+    monkeypatch.setattr(layer_runner, "_threads", Pool)
     lane = _Lane()
     lane.let_in(5)
     assert asked == []

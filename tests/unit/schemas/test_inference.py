@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.schemas import kind_of, schema_errors, schema_of
+from workflows.common.schemas import kind_of, schema_errors, schema_of
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=5)
 JSON = st.recursive(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field
 
-from workflows.schemas import FieldError, schema_errors, schema_from_callable, schema_problem
+from workflows.common.schemas import FieldError, schema_errors, schema_from_callable, schema_problem
 
 SCHEMA = {
     "type": "object",

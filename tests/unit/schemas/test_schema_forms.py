@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workflows.schemas import FieldError, FormField, form_fields, value_from_form
+from workflows.common.schemas import FieldError, FormField, form_fields, value_from_form
 
 TEXT = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=12)
 SCALARS = (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from workflows.schemas import unnamed_keys
+from workflows.common.schemas import unnamed_keys
 
 MAIL = {
     "type": "object",

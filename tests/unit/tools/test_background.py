@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from workflows import background
+from workflows.common import background_loop
 
 
 async def where() -> str:
@@ -15,11 +15,11 @@ async def where() -> str:
 
 
 def test_coroutines_run_on_one_loop_in_a_thread_of_its_own() -> None:
-    assert background.run(where()) == "holdpoint-background"
-    assert background.submit(where()).result(5) == "holdpoint-background"
-    assert background.loop() is background.loop()
-    assert asyncio.run(background.here(where())) == "holdpoint-background"
-    assert background.run(background.here(where())) == "holdpoint-background"
+    assert background_loop.run(where()) == "holdpoint-background"
+    assert background_loop.submit(where()).result(5) == "holdpoint-background"
+    assert background_loop.loop() is background_loop.loop()
+    assert asyncio.run(background_loop.here(where())) == "holdpoint-background"
+    assert background_loop.run(background_loop.here(where())) == "holdpoint-background"
 
 
 def test_time_is_up_and_the_coroutine_does_not_go_on() -> None:
@@ -32,16 +32,16 @@ def test_time_is_up_and_the_coroutine_does_not_go_on() -> None:
             ended.set()
 
     with pytest.raises(TimeoutError):
-        background.run(forever(), 0.05)
+        background_loop.run(forever(), 0.05)
     assert ended.wait(5)
 
 
 def test_waiting_for_the_own_loop_is_refused() -> None:
     async def ask() -> None:
-        background.run(where())
+        background_loop.run(where())
 
     with pytest.raises(RuntimeError, match="its own loop"):
-        background.run(ask(), 5)
+        background_loop.run(ask(), 5)
 
 
 def test_shutdown_closes_in_reverse_order_and_a_new_loop_follows() -> None:
@@ -49,7 +49,7 @@ def test_shutdown_closes_in_reverse_order_and_a_new_loop_follows() -> None:
     cancelled = threading.Event()
 
     async def close(name: str) -> None:
-        closed.append(f"{name} on {await background.here(where())}")
+        closed.append(f"{name} on {await background_loop.here(where())}")
 
     async def forever() -> None:
         try:
@@ -57,28 +57,28 @@ def test_shutdown_closes_in_reverse_order_and_a_new_loop_follows() -> None:
         finally:
             cancelled.set()
 
-    background.shutdown()
-    first = background.loop()
-    background.at_close(lambda: close("a"))
-    background.at_close(lambda: close("b"))
-    background.submit(forever())
-    background.shutdown()
-    background.shutdown()
+    background_loop.shutdown()
+    first = background_loop.loop()
+    background_loop.at_close(lambda: close("a"))
+    background_loop.at_close(lambda: close("b"))
+    background_loop.submit(forever())
+    background_loop.shutdown()
+    background_loop.shutdown()
     assert closed == ["b on holdpoint-background", "a on holdpoint-background"]
     assert cancelled.wait(1)
     assert first.is_closed()
-    assert background.run(where()) == "holdpoint-background"
-    assert background.loop() is not first
+    assert background_loop.run(where()) == "holdpoint-background"
+    assert background_loop.loop() is not first
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_gets_a_loop_of_its_own() -> None:
-    parent = background.loop()
+    parent = background_loop.loop()
     reading, writing = os.pipe()
     pid = os.fork()
     if not pid:
-        fresh = background.loop() is not parent
-        answer = f"{fresh} {background.run(where(), 5)}"
+        fresh = background_loop.loop() is not parent
+        answer = f"{fresh} {background_loop.run(where(), 5)}"
         os.write(writing, answer.encode())
         os._exit(0)
     os.close(writing)
@@ -86,6 +86,6 @@ def test_a_forked_child_gets_a_loop_of_its_own() -> None:
         assert answer_pipe.read() == b"True holdpoint-background"
     os.waitpid(pid, 0)
     start = time.monotonic()
-    assert background.run(where(), 5) == "holdpoint-background"
-    assert background.loop() is parent
+    assert background_loop.run(where(), 5) == "holdpoint-background"
+    assert background_loop.loop() is parent
     assert time.monotonic() - start < 5

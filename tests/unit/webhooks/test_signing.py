@@ -2,7 +2,7 @@
 
 import pytest
 
-from workflows.sealing import SecretLost, seal, unseal
+from workflows.common.secret_encryption import SecretLost, seal, unseal
 from workflows.webhooks.signing import headers, is_genuine, new_secret, signature
 
 #: The example that the libraries of Standard Webhooks test themselves with.

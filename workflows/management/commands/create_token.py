@@ -9,8 +9,8 @@ from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
-from workflows.services import InvalidRequest
-from workflows.tokens import SCOPES, create_token
+from workflows.executions.services import InvalidRequest
+from workflows.permissions.tokens import SCOPES, create_token
 
 
 class Command(BaseCommand):

@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 from django.core.management.base import BaseCommand, CommandError
 
-from workflows.mcp.gateway import stdio
-from workflows.mcp.gateway.callers import NOT_VALID, caller_with
+from workflows.mcp_gateway import stdio
+from workflows.mcp_gateway.callers import NOT_VALID, caller_with
 
 
 class Command(BaseCommand):

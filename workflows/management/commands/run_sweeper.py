@@ -14,10 +14,11 @@ from django.db import Error, close_old_connections, connection
 from django.utils.module_loading import import_string
 from redis.exceptions import RedisError
 
-from workflows import background, conf, heap
-from workflows.catalogue import Follower
-from workflows.heartbeat import beat, report_failing
-from workflows.recovery import failing, seconds_to_next, sweep
+from workflows import conf
+from workflows.common import background_loop, gc_freeze
+from workflows.executions.recovery import failing, seconds_to_next, sweep
+from workflows.metrics.process_liveness import beat, report_failing
+from workflows.tools.catalogue_sync import Follower
 from workflows.webhooks.sender import Sender
 
 logger = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class Command(BaseCommand):
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        heap.settle()
+        gc_freeze.settle()
         follower = Follower()
         follower.start()
         beside = [*_start_sender(stop), *_start_beside(stop)]
@@ -51,7 +52,7 @@ class Command(BaseCommand):
             follower.stop()
             for thread in beside:
                 thread.join()
-            background.shutdown()
+            background_loop.shutdown()
 
 
 def _start_sender(stop: threading.Event) -> Iterator[threading.Thread]:

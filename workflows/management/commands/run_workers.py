@@ -11,10 +11,11 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection, connections
 from rq.serializers import JSONSerializer
 
-from workflows import conf, heap
-from workflows.dispatch import QUEUES
-from workflows.programs import clear_sandbox
-from workflows.worker import EnginePool, EngineWorker, Hint
+from workflows import conf
+from workflows.common import gc_freeze
+from workflows.executions.code_execution import clear_sandbox
+from workflows.executions.dispatch import QUEUES
+from workflows.executions.worker import EnginePool, EngineWorker, Hint
 
 
 class Command(BaseCommand):
@@ -30,11 +31,11 @@ class Command(BaseCommand):
                 " run them with HOLDPOINT_ROLE=worker."
             )
         # What each of them needs is loaded once, before they fork.
-        import_module("workflows.mcp.client.pool")
+        import_module("workflows.tools.mcp_client.pool")
         # Forked workers must not inherit a connection: two processes would share one session.
         connections.close_all()
         clear_sandbox()
-        heap.settle()
+        gc_freeze.settle()
         EnginePool(
             # In this order: work ahead and learning wait while any execution does.
             list(QUEUES),

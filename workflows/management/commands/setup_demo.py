@@ -9,11 +9,11 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandParser
 
-from workflows.catalogue import sync_all
 from workflows.demo.people import DEMO_USERS, demo_passwords, ensure_roles, ensure_users
 from workflows.demo.repository import NoRepository
 from workflows.demo.setup import ensure_git_server, ensure_workflows, start_demo
 from workflows.models import Execution
+from workflows.tools.catalogue_sync import sync_all
 
 
 class Command(BaseCommand):

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from workflows.catalogue import Synced, sync_all, sync_server
 from workflows.models import McpServer
+from workflows.tools.catalogue_sync import Synced, sync_all, sync_server
 
 
 class Command(BaseCommand):

@@ -1,0 +1,103 @@
+"""What the environment asks for.  Imports nothing of allauth, which need not be installed."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+
+from config.settings.env import env_list, env_secret, env_str
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+PROVIDER = "oidc"
+_SCOPES = ("openid", "profile", "email")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """One issuer.
+
+    `groups` are (name in the claim, group here); `domains` are lower-case, none lets every
+    address in.
+    """
+
+    issuer: str
+    client_id: str
+    client_secret: str
+    name: str
+    scopes: tuple[str, ...]
+    groups_claim: str
+    groups: tuple[tuple[str, str], ...]
+    domains: tuple[str, ...]
+
+    @property
+    def provider_id(self) -> str:
+        """Kept with each account: the same `sub` at another issuer is somebody else."""
+        return f"oidc-{hashlib.sha256(self.issuer.encode()).hexdigest()[:16]}"
+
+
+def from_environment(*, passwords: bool) -> Options | None:
+    """The options, None when signing in this way is off; raises ImproperlyConfigured.
+
+    `passwords`: whether there is another way in, without which there has to be this one.
+    """
+    issuer = env_str("HOLDPOINT_OIDC_ISSUER", "")
+    if not issuer and not passwords:
+        raise ImproperlyConfigured(
+            "HOLDPOINT_PASSWORD_LOGIN=0 needs HOLDPOINT_OIDC_ISSUER: nobody could sign in."
+        )
+    if not issuer:
+        return None
+    _check_issuer(issuer)
+    if importlib.util.find_spec("allauth") is None:
+        raise ImproperlyConfigured(
+            "HOLDPOINT_OIDC_ISSUER is set, and the extra that it needs is not installed:"
+            " pip install -c constraints.txt '.[oidc]'"
+        )
+    return Options(
+        issuer=issuer,
+        client_id=env_str("HOLDPOINT_OIDC_CLIENT_ID"),
+        client_secret=env_secret("HOLDPOINT_OIDC_CLIENT_SECRET"),
+        name=env_str("HOLDPOINT_OIDC_NAME", "single sign-on"),
+        scopes=tuple(env_list("HOLDPOINT_OIDC_SCOPES", _SCOPES)),
+        groups_claim=env_str("HOLDPOINT_OIDC_GROUPS_CLAIM", "groups"),
+        groups=_mapping(env_list("HOLDPOINT_OIDC_GROUPS")),
+        domains=tuple(each.lower() for each in env_list("HOLDPOINT_OIDC_EMAIL_DOMAINS")),
+    )
+
+
+def _check_issuer(issuer: str) -> None:
+    parts = urlsplit(issuer)
+    safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
+    if not safe or not parts.hostname or parts.query or parts.fragment:
+        raise ImproperlyConfigured(
+            f"HOLDPOINT_OIDC_ISSUER={issuer!r} is not an https address without a query."
+        )
+
+
+def _mapping(entries: list[str]) -> tuple[tuple[str, str], ...]:
+    """`theirs:ours` each; the last colon separates, so that their names may have some."""
+    found = []
+    for entry in entries:
+        theirs, _, ours = entry.rpartition(":")
+        if not theirs or not ours:
+            raise ImproperlyConfigured(f"HOLDPOINT_OIDC_GROUPS: {entry!r} is not THEIRS:OURS.")
+        found.append((theirs, ours))
+    return tuple(found)
+
+
+def add_to(settings: dict[str, Any], options: Options) -> None:
+    """Switch it on in the namespace of a settings module."""
+    settings["INSTALLED_APPS"] += ["allauth", "allauth.account", "allauth.socialaccount"]
+    settings["INSTALLED_APPS"] += ["config.auth.oidc"]
+    settings["MIDDLEWARE"] += ["allauth.account.middleware.AccountMiddleware"]
+    settings["SOCIALACCOUNT_ADAPTER"] = "config.auth.oidc.adapter.SignIns"
+    settings["ACCOUNT_ADAPTER"] = "config.auth.oidc.adapter.Accounts"
+    # Nobody is found by their e-mail address, and none is kept by allauth.
+    settings["ACCOUNT_EMAIL_VERIFICATION"] = "none"
+    settings["SOCIALACCOUNT_EMAIL_AUTHENTICATION"] = False
+    settings["SOCIALACCOUNT_STORE_TOKENS"] = False

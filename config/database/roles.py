@@ -1,0 +1,62 @@
+"""`python -m config.database.roles`: set what the product's role may do with the tables.
+
+The product connects as a role that owns nothing: it reads and writes rows, and can neither alter a
+table nor change what is append-only. Runs as the owner (DATABASE_URL); the role comes from
+HOLDPOINT_APP_DATABASE_URL. Nothing is done when both are the same role.
+"""
+
+import sys
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import sql
+
+from config.settings.databases import parse_database_url
+from config.settings.env import env_secret
+
+EVERYTHING: tuple[LiteralString, ...] = (
+    "GRANT USAGE ON SCHEMA public TO {role}",
+    "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}",
+    "GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO {role}",
+    "REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {role}",
+)
+ROWS_STAY: LiteralString = "REVOKE UPDATE, DELETE, TRUNCATE ON {table} FROM {role}"
+#: The one column of an append-only table that a worker writes; a trigger lets it do so once.
+TAKEN: LiteralString = "GRANT UPDATE (taken_at) ON workflows_queuedcommand TO {role}"
+#: Tables with a trigger that refuses changes, by the name of its function: a new one counts by
+#: itself.
+APPEND_ONLY: LiteralString = r"""
+SELECT DISTINCT c.relname FROM pg_trigger t
+  JOIN pg_proc f ON f.oid = t.tgfoid
+  JOIN pg_class c ON c.oid = t.tgrelid
+ WHERE NOT t.tgisinternal AND f.proname LIKE 'holdpoint%append\_only' ORDER BY 1
+"""
+
+
+def append_only_tables(connection: psycopg.Connection[Any]) -> list[str]:
+    """The names of the tables whose rows are never changed, as the database's triggers say."""
+    return [name for (name,) in connection.execute(APPEND_ONLY)]
+
+
+def grant(owner_url: str, app_url: str) -> None:
+    """Grants and revokes in one transaction, so that no row is changeable in between."""
+    role = parse_database_url(app_url)["USER"]
+    if role == parse_database_url(owner_url)["USER"]:
+        return
+    with psycopg.connect(owner_url) as connection:
+        for statement in EVERYTHING:
+            connection.execute(sql.SQL(statement).format(role=sql.Identifier(role)))
+        for table in append_only_tables(connection):
+            connection.execute(
+                sql.SQL(ROWS_STAY).format(table=sql.Identifier(table), role=sql.Identifier(role))
+            )
+        connection.execute(sql.SQL(TAKEN).format(role=sql.Identifier(role)))
+
+
+def main() -> int:
+    grant(env_secret("DATABASE_URL"), env_secret("HOLDPOINT_APP_DATABASE_URL"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

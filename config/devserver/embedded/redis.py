@@ -1,0 +1,86 @@
+"""The embedded Redis: start, repair, stop.
+
+Nothing is written to disk: Redis carries wake-ups and news only, and PostgreSQL can tell all of it
+again.
+"""
+
+import contextlib
+import signal
+
+import psutil
+from redis import Redis as Client
+from redis.exceptions import RedisError
+
+from config.devserver.embedded.layout import EmbeddedError, Layout
+from config.devserver.embedded.processes import (
+    find_process,
+    read_pid,
+    spawn_server,
+    stop_process,
+    tail,
+    wait_until,
+)
+
+START_SECONDS = 15.0
+STOP_SECONDS = 5.0
+
+
+class Redis:
+    """One Redis server on a unix socket."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.log = layout.logs / "redis.log"
+        self.pidfile = layout.redis_data / "redis.pid"
+
+    def start(self) -> None:
+        """Starts the server, or takes over the one of an earlier run."""
+        if self.process() is not None and self.answers():
+            return
+        self.stop()
+        for folder in (self.layout.redis_data, self.layout.logs):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.layout.sockets.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._launch()
+
+    def stop(self) -> None:
+        process = self.process()
+        if process is not None:
+            stop_process(process, signal.SIGTERM, STOP_SECONDS)
+        self.pidfile.unlink(missing_ok=True)
+
+    def process(self) -> psutil.Process | None:
+        pid = read_pid(self.pidfile)
+        return None if pid is None else find_process(pid, "redis-server", self.layout.redis_data)
+
+    def answers(self) -> bool:
+        """Whether the server says PONG."""
+        client = Client(unix_socket_path=str(self.layout.redis_socket), socket_timeout=2)
+        with contextlib.closing(client):
+            try:
+                return bool(client.ping())
+            except (RedisError, OSError):
+                return False
+
+    def _launch(self) -> None:
+        child = spawn_server(self._command(), self.log, cwd=self.layout.redis_data)
+        self.pidfile.write_text(f"{child.pid}\n", encoding="ascii")
+        if not wait_until(lambda: child.poll() is not None or self.answers(), START_SECONDS):
+            child.kill()
+        if child.poll() is not None:
+            raise EmbeddedError(f"Redis did not start. Its log ends with:\n{tail(self.log)}")
+
+    def _command(self) -> list[str]:
+        settings = {
+            "port": "0",
+            "unixsocket": str(self.layout.redis_socket),
+            "unixsocketperm": "700",
+            "dir": str(self.layout.redis_data),
+            "save": "",
+            "appendonly": "no",
+            "daemonize": "no",
+        }
+        command = [str(self.layout.redis_server)]
+        for name, value in settings.items():
+            command += [f"--{name}", value]
+        return command

@@ -1,0 +1,1 @@
+"""The parts of `python -m config.devserver.supervisor`: console, children, guards, preparation."""

@@ -1,0 +1,98 @@
+"""What is checked before anything starts, so that two instances never share a port or a home."""
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from config.devserver.embedded.processes import is_alive, wait_until
+from config.devserver.supervision.family import Family, kill_all
+
+
+class StartRefused(RuntimeError):
+    """The product cannot start; the message says why and what to do."""
+
+
+@contextmanager
+def only_one(home: Path) -> Iterator[None]:
+    """Holds the lock of `home`; the system releases it even when we are killed."""
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "supervisor.lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise StartRefused(
+                f"Holdpoint already runs on {home} (process {lock.read().strip() or 'unknown'}). "
+                "Stop it first, or give this one its own folder and port: "
+                "HOLDPOINT_HOME=var2 HOLDPOINT_PORT=8001 make run"
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+def check_port(host: str, port: int) -> None:
+    """Raises `StartRefused` when somebody listens on the port already."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise StartRefused(
+                f"Port {port} on {host} cannot be used: {error.strerror}. "
+                f"Choose another one: HOLDPOINT_PORT={min(port + 1, 65535)} make run"
+            ) from None
+
+
+def remember(home: Path, pids: list[int]) -> None:
+    """Notes our children, so that a later start can end them if we are killed."""
+    rows = []
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            rows.append([pid, psutil.Process(pid).create_time()])
+    # Whole or not at all: we may be killed in the middle of it.
+    half = home / "children.json.new"
+    half.write_text(json.dumps(rows), encoding="ascii")
+    half.replace(home / "children.json")
+
+
+def end_leftovers(home: Path) -> str:
+    """Ends processes of a supervisor that was killed; names those that there were, or "".
+
+    Those that stay for five seconds after SIGTERM are killed. The time of their start is compared,
+    so that a pid given to another process is left alone.
+    """
+    path = home / "children.json"
+    try:
+        rows = json.loads(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return ""
+    left = [process for process in (_same_process(*row) for row in rows) if process is not None]
+    families = [Family(process.pid) for process in left]
+    for family in families:
+        family.look()
+    for process in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.terminate()
+    wait_until(lambda: not any(is_alive(process) for process in left), 5)
+    killed = kill_all(process for process in left if is_alive(process))
+    killed = ", ".join(filter(None, [killed, *(family.end(0) for family in families)]))
+    path.unlink()
+    count = f"{len(left)} processes" if len(left) > 1 else "1 process" if left else ""
+    return f"{count}; had to kill {killed}" if killed else count
+
+
+def _same_process(pid: int, created: float) -> psutil.Process | None:
+    try:
+        process = psutil.Process(pid)
+        return process if abs(process.create_time() - created) < 0.01 else None
+    except psutil.NoSuchProcess:
+        return None

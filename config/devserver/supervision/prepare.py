@@ -1,0 +1,88 @@
+"""The steps between "the servers answer" and "the product may start"."""
+
+import subprocess
+import sys
+import time
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from config.devserver.supervision.console import Console
+from config.devserver.supervision.guards import StartRefused
+from config.devserver.supervision.plan import MANAGE, Plan
+from config.paths import BASE_DIR
+
+READY_SECONDS = 120.0
+
+
+def prepare(plan: Plan, console: Console) -> str:
+    """Migrates as the owner of the tables, grants the product its rights, lays out the demo.
+
+    Returns the logins of the demo, a line each.
+    """
+    owner = plan.env_for("worker")
+    if plan.owner_url:
+        owner |= {"DATABASE_URL": plan.owner_url}
+        owner.pop("DATABASE_URL_FILE", None)
+    console.say("migrating the database")
+    run([*MANAGE, "migrate", "--noinput"], owner, console)
+    if plan.owner_url:
+        grants = owner | {"HOLDPOINT_APP_DATABASE_URL": plan.env["DATABASE_URL"]}
+        run([sys.executable, "-m", "config.database.roles"], grants, console)
+    if plan.env["DJANGO_SETTINGS_MODULE"] == "config.settings.base":
+        run([*MANAGE, "collectstatic", "--noinput", "--verbosity", "0"], owner, console)
+    console.say("setting up users, groups and demo workflows")
+    return _set_up(plan, console)
+
+
+def run(command: list[str], env: dict[str, str], console: Console) -> None:
+    """One step; its lines appear as they come. Raises `StartRefused` when it fails."""
+    with subprocess.Popen(
+        command,
+        cwd=BASE_DIR,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        for line in process.stdout or []:
+            console.line("setup", line.rstrip())
+    _refuse(command, process.returncode)
+
+
+def _set_up(plan: Plan, console: Console) -> str:
+    """`setup_demo`: what it says goes to the console, its answer are the logins."""
+    command = [*MANAGE, "setup_demo", "--logins"]
+    result = subprocess.run(
+        command,
+        cwd=BASE_DIR,
+        env=plan.env_for("worker"),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    for line in result.stderr.splitlines():
+        console.line("setup", line)
+    _refuse(command, result.returncode)
+    return result.stdout
+
+
+def _refuse(command: list[str], code: int) -> None:
+    if code != 0:
+        raise StartRefused(f"`{' '.join(command[1:])}` failed with {code}; see above.")
+
+
+def answers(address: str) -> bool:
+    """Whether daphne says it is alive."""
+    try:
+        with urlopen(f"{address}/livez", timeout=2) as response:  # noqa: S310 - our own http address
+            return bool(response.status == 200)
+    except (URLError, OSError):
+        return False
+
+
+def deadline(seconds: float = READY_SECONDS) -> float:
+    return time.monotonic() + seconds

@@ -1,0 +1,68 @@
+"""`DATABASE_URL` as Django's `DATABASES` entry.
+
+    postgres://user:password@host:5432/name?sslmode=require
+    postgres://user@/name?host=/folder/of/the/socket
+    postgres://user@%2Ffolder%2Fof%2Fthe%2Fsocket/name
+
+Every part is percent-decoded. Query parameters other than `host` and `port` go to libpq as they
+are (`sslmode`, `connect_timeout`, `application_name`, ...).
+"""
+
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+
+SCHEMES = frozenset({"postgres", "postgresql"})
+
+
+def parse_database_url(url: str, *, conn_max_age: int | None = 0) -> dict[str, Any]:
+    """The settings for `url`; raises `ImproperlyConfigured`, without repeating the password."""
+    parts = urlsplit(url)
+    if parts.scheme not in SCHEMES:
+        raise ImproperlyConfigured("DATABASE_URL must start with postgres:// or postgresql://.")
+    try:
+        port = parts.port
+    except ValueError:
+        raise ImproperlyConfigured("DATABASE_URL has a port that is not a number.") from None
+    name = unquote(parts.path.removeprefix("/"))
+    if not name:
+        raise ImproperlyConfigured("DATABASE_URL names no database.")
+    options: dict[str, Any] = dict(parse_qsl(parts.query))
+    host = options.pop("host", "") or _host(parts.netloc)
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": name,
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": host,
+        "PORT": str(options.pop("port", "") or port or ""),
+        "CONN_MAX_AGE": conn_max_age,
+        "CONN_HEALTH_CHECKS": conn_max_age != 0,
+        "OPTIONS": options,
+    }
+
+
+def _host(netloc: str) -> str:
+    """The host with its case kept: `urlsplit().hostname` would lower that of a folder."""
+    location = netloc.rpartition("@")[2]
+    if location.startswith("["):
+        return location[1:].partition("]")[0]
+    return unquote(location.partition(":")[0])
+
+
+def pooled(entry: dict[str, Any], *, least: int, most: int, wait_seconds: float) -> dict[str, Any]:
+    """The settings `entry` with a pool of `least` to `most` sessions for this process.
+
+    A request waits up to `wait_seconds` for one; for as long the pool tries to reach a server that
+    is away before it leaves trying to the next request.
+    """
+    pool = {
+        "min_size": least,
+        "max_size": most,
+        "timeout": wait_seconds,
+        "reconnect_timeout": wait_seconds,
+        "name": "holdpoint",
+    }
+    options = {**entry["OPTIONS"], "pool": pool}
+    return {**entry, "ENGINE": "config.database.pool", "OPTIONS": options}

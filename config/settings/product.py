@@ -1,0 +1,328 @@
+"""The product's own numbers: `settings.HOLDPOINT`, each overridable by `HOLDPOINT_<KEY>`.
+
+The apps read them through their `conf.py` at access time, so a test can override one.
+"""
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+
+from config.paths import BASE_DIR
+from config.settings.env import (
+    env_bool,
+    env_choice,
+    env_float,
+    env_int,
+    env_json,
+    env_list,
+    env_path,
+    env_secret,
+    env_str,
+)
+
+AUDIT_KEY_LENGTH = 32
+PUBLIC_KEY_BYTES = 32
+PERMISSION_SETS = ("minimal", "readonly", "filesystem", "network-api", "mcp-standard", "trusted")
+
+#: Up to which set the members of a group may grant; `*` is every group that is not named.
+GRANT_CEILINGS = ("reviewer:mcp-standard", "admin:trusted", "*:mcp-standard")
+#: Up to which set the members of a group may choose a task's permission set in a plan.
+START_CEILINGS = ("admin:trusted", "operator:trusted", "*:mcp-standard")
+
+#: A person who starts a plan of their own does not approve it.
+POLICY_FLOOR = {"four_eyes": True}
+
+
+def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
+    """Seconds unless the key says otherwise; paths are absolute."""
+    return {
+        "home": home,
+        "site_url": site_url,
+        **_engine(),
+        **_speculation(),
+        **_tools(home),
+        **_sandbox(home),
+        **_graph(),
+        **_desk(),
+        **_audit(home),
+        **_notices(),
+        **_limits(),
+        **_demo(),
+        **_models(),
+        **_webhooks(),
+        **_operations(),
+        # Where the executions app calls what stands above it, by dotted path.
+        "sweep_hooks": [
+            "reviews.decisions.withdrawal.settle_due",
+            "reviews.decisions.services.expire_due",
+            "workflows.executions.idempotency.forget_old",
+            "workflows.speculation.store.tidy",
+            "reviews.queue.presence.forget_old",
+            "reviews.notifications.timers.remind_due",
+            "reviews.notifications.timers.claims_ended",
+            "reviews.notifications.timers.forget_old",
+            "reviews.backtests.jobs.resend",
+            "workflows.webhooks.retention.forget_old",
+            "workflows.metrics.collector.count_events",
+            "workflows.permissions.token_guesses.forget_old",
+            "config.auth.sign_in_limits.mail_alerts",
+            "config.auth.sign_in_limits.forget_old",
+        ],
+        # What goes on in the sweeper's process beside its rounds; an event ends it.
+        "sweep_threads": [
+            "reviews.notifications.journal_consumer.run",
+            "reviews.notifications.sender.run_mail",
+            "reviews.notifications.sender.run_chat",
+            "reviews.audit.chain_anchors.run",
+        ],
+        "decision_service": "reviews.decisions.services.decide_command",
+        # How the API of executions shows payloads: masked, revealed, and a checkpoint's context.
+        "execution_view": "reviews.runs.execution_view.shown_execution",
+        "execution_revealed": "reviews.runs.execution_view.revealed_execution",
+        "context_view": "reviews.runs.execution_view.shown_context",
+    }
+
+
+def _engine() -> dict[str, Any]:
+    return {
+        # What a plan without a workflow may not loosen; see workflows.engine.policy_floor.
+        "policy_floor": env_json("HOLDPOINT_POLICY_FLOOR", POLICY_FLOOR),
+        "lease_seconds": env_int("HOLDPOINT_LEASE_SECONDS", 30, minimum=2),
+        # A run that lost so many workers in a row without a recorded step ends as FAILED.
+        "lost_claims_limit": env_int("HOLDPOINT_LOST_CLAIMS_LIMIT", 3, minimum=0),
+        "slice_seconds": env_float("HOLDPOINT_SLICE_SECONDS", 2.0, minimum=0),
+        "commit_window_ms": env_int("HOLDPOINT_COMMIT_WINDOW_MS", 50, minimum=0, maximum=10_000),
+        "checkpoints_kept": env_int("HOLDPOINT_CHECKPOINTS_KEPT", 5, minimum=1),
+        "max_replans": env_int("HOLDPOINT_MAX_REPLANS", 3, minimum=0),
+        "max_failed_replans": env_int("HOLDPOINT_MAX_FAILED_REPLANS", 10, minimum=1),
+        "abandoned_ttl_seconds": env_int("HOLDPOINT_ABANDONED_TTL_SECONDS", 3600, minimum=1),
+        "sweep_seconds": env_float("HOLDPOINT_SWEEP_SECONDS", 3.0, minimum=0.1),
+        "task_timeout_seconds": env_int("HOLDPOINT_TASK_TIMEOUT_SECONDS", 300, minimum=1),
+        "workers": env_int("HOLDPOINT_WORKERS", 2, minimum=1, maximum=256),
+    }
+
+
+def _speculation() -> dict[str, Any]:
+    return {
+        # Of the last so many results of a workflow, this share has to have been used.
+        "speculation_window": env_int("HOLDPOINT_SPECULATION_WINDOW", 20, minimum=1, maximum=1000),
+        "speculation_min_hits": env_float(
+            "HOLDPOINT_SPECULATION_MIN_HITS", 0.4, minimum=0, maximum=1
+        ),
+        # For how long a hit or a miss is weighed.
+        "speculation_memory_seconds": env_int(
+            "HOLDPOINT_SPECULATION_MEMORY_SECONDS", 86_400, minimum=1
+        ),
+        # A result that is older is not used any more.
+        "speculation_max_age_seconds": env_int(
+            "HOLDPOINT_SPECULATION_MAX_AGE_SECONDS", 3600, minimum=1
+        ),
+    }
+
+
+def _tools(home: Path) -> dict[str, Any]:
+    return {
+        "tool_modules": env_list("HOLDPOINT_TOOL_MODULES"),  # besides the built-in ones
+        "file_root": env_path("HOLDPOINT_FILE_ROOT", home / "files"),
+        "http_allow_hosts": env_list("HOLDPOINT_HTTP_ALLOW_HOSTS"),
+        # Services of this machine that a permission may reach, each as host:port; * is any.
+        "loopback_targets": env_list("HOLDPOINT_LOOPBACK_TARGETS"),
+        "mcp_call_timeout_seconds": env_int("HOLDPOINT_MCP_CALL_TIMEOUT_SECONDS", 60, minimum=1),
+        "catalogue_seconds": env_float("HOLDPOINT_CATALOGUE_SECONDS", 60.0, minimum=1),
+        # What a call to /mcp waits for the next stop unless it says otherwise.
+        "mcp_wait_seconds": env_float("HOLDPOINT_MCP_WAIT_SECONDS", 20.0, minimum=0, maximum=55),
+    }
+
+
+def _sandbox(home: Path) -> dict[str, Any]:
+    return {
+        "sandbox_root": env_path("HOLDPOINT_SANDBOX_ROOT", home / "sandbox"),
+        "sandbox_memory_mb": env_int("HOLDPOINT_SANDBOX_MEMORY_MB", 128, minimum=16, maximum=8192),
+        "sandbox_landlock": _landlock_mode(),
+        "sandbox_allow_root": env_bool("HOLDPOINT_SANDBOX_ALLOW_ROOT", default=False),
+        "grant_ceilings": grant_ceilings(env_list("HOLDPOINT_GRANT_CEILINGS", GRANT_CEILINGS)),
+        "start_ceilings": grant_ceilings(
+            env_list("HOLDPOINT_START_CEILINGS", START_CEILINGS), "HOLDPOINT_START_CEILINGS"
+        ),
+    }
+
+
+def _landlock_mode() -> str:
+    """When code needs the kernel's fence: "auto" where the kernel has it, "on" always, "off"."""
+    name = "HOLDPOINT_SANDBOX_REQUIRE_LANDLOCK"
+    if env_str(name, "auto").lower() == "auto":
+        return "auto"
+    return "on" if env_bool(name, default=True) else "off"
+
+
+def grant_ceilings(
+    entries: Sequence[str], setting: str = "HOLDPOINT_GRANT_CEILINGS"
+) -> dict[str, str]:
+    """`group:set` entries as a table; ImproperlyConfigured for a set that does not exist."""
+    table: dict[str, str] = {}
+    for entry in entries:
+        group, _, ceiling = entry.partition(":")
+        if not group or ceiling not in PERMISSION_SETS:
+            known = ", ".join(PERMISSION_SETS)
+            message = f"{setting}: {entry!r} is not GROUP:SET, the set one of {known}."
+            raise ImproperlyConfigured(message)
+        table[group] = ceiling
+    return table
+
+
+def _graph() -> dict[str, Any]:
+    return {
+        "embedder": env_str("HOLDPOINT_EMBEDDER", "hashing"),
+        "embedder_model": env_str("HOLDPOINT_EMBEDDER_MODEL", "text-embedding-3-small"),
+        "embedder_api_key": env_secret("HOLDPOINT_EMBEDDER_API_KEY", ""),
+        "embedder_timeout_seconds": env_float(
+            "HOLDPOINT_EMBEDDER_TIMEOUT_SECONDS", 10.0, minimum=0.1
+        ),
+        "learn_statement_seconds": env_float(
+            "HOLDPOINT_LEARN_STATEMENT_SECONDS", 10.0, minimum=0.01
+        ),
+        "learn_rank_seconds": env_float("HOLDPOINT_LEARN_RANK_SECONDS", 10.0, minimum=0),
+        "suggest_threshold": env_float("HOLDPOINT_SUGGEST_THRESHOLD", 0.45, minimum=0, maximum=1),
+        "suggest_max_tasks": env_int("HOLDPOINT_SUGGEST_MAX_TASKS", 8, minimum=1),
+        "replan_max_tasks": env_int("HOLDPOINT_REPLAN_MAX_TASKS", 3, minimum=1),
+        "predict_threshold": env_float("HOLDPOINT_PREDICT_THRESHOLD", 0.7, minimum=0, maximum=1),
+        "permission_sets": env_list("HOLDPOINT_PERMISSION_SETS", PERMISSION_SETS),
+        "search_candidates": env_int("HOLDPOINT_SEARCH_CANDIDATES", 50, minimum=1),
+    }
+
+
+def _audit(home: Path) -> dict[str, Any]:
+    key = env_secret("HOLDPOINT_AUDIT_KEY", "")
+    if key and len(key) < AUDIT_KEY_LENGTH:
+        raise ImproperlyConfigured(
+            f"HOLDPOINT_AUDIT_KEY must have at least {AUDIT_KEY_LENGTH} characters."
+        )
+    retired = env_list("HOLDPOINT_AUDIT_RETIRED_KEYS")
+    for text in retired:
+        if not _is_public_key(text):
+            raise ImproperlyConfigured(
+                f"HOLDPOINT_AUDIT_RETIRED_KEYS: {text!r} is not a public key of 32 bytes in base64."
+            )
+    return {
+        "audit_key": key,
+        "audit_retired_keys": retired,
+        "audit_heads_file": env_path("HOLDPOINT_AUDIT_HEADS_FILE", home / "audit-heads.jsonl"),
+        # A little less than a minute: a head at least every minute, however long one takes.
+        "audit_heads_seconds": env_int("HOLDPOINT_AUDIT_HEADS_SECONDS", 55, minimum=1),
+        "audit_heads_log": env_bool("HOLDPOINT_AUDIT_HEADS_LOG", default=False),
+        "audit_heads_url": env_str("HOLDPOINT_AUDIT_HEADS_URL", ""),
+    }
+
+
+def _is_public_key(text: str) -> bool:
+    try:
+        return len(base64.b64decode(text, validate=True)) == PUBLIC_KEY_BYTES
+    except ValueError:
+        return False
+
+
+def _desk() -> dict[str, Any]:
+    return {
+        # For how long a decision made on a page can be undone before the run goes on.
+        "undo_seconds": env_float("HOLDPOINT_UNDO_SECONDS", 5.0, minimum=0, maximum=600),
+        "claim_seconds": env_int("HOLDPOINT_CLAIM_SECONDS", 300, minimum=5),
+        "socket_backstop_seconds": env_float(
+            "HOLDPOINT_SOCKET_BACKSTOP_SECONDS", 20.0, minimum=0.1
+        ),
+        "page_size": env_int("HOLDPOINT_PAGE_SIZE", 50, minimum=1, maximum=500),
+    }
+
+
+def _notices() -> dict[str, Any]:
+    return {
+        "notice_poll_seconds": env_float("HOLDPOINT_NOTICE_POLL_SECONDS", 0.5, minimum=0.02),
+        # What comes within this time goes out as one message, and messages keep this distance.
+        "notice_gather_seconds": env_float("HOLDPOINT_NOTICE_GATHER_SECONDS", 10.0, minimum=0),
+        "notice_pause_seconds": env_float("HOLDPOINT_NOTICE_PAUSE_SECONDS", 60.0, minimum=0),
+        "notice_lease_seconds": env_float("HOLDPOINT_NOTICE_LEASE_SECONDS", 120.0, minimum=1),
+        "notice_backoff_seconds": env_float("HOLDPOINT_NOTICE_BACKOFF_SECONDS", 5.0, minimum=0),
+        "notice_max_attempts": env_int("HOLDPOINT_NOTICE_MAX_ATTEMPTS", 12, minimum=1),
+        "notice_keep_days": env_int("HOLDPOINT_NOTICE_KEEP_DAYS", 90, minimum=1),
+    }
+
+
+def _limits() -> dict[str, Any]:
+    """What one token, or one person without one, may ask for; 0 is no limit."""
+    return {
+        "requests_per_minute": env_int("HOLDPOINT_REQUESTS_PER_MINUTE", 3000, minimum=0),
+        "starts_per_minute": env_int("HOLDPOINT_STARTS_PER_MINUTE", 600, minimum=0),
+        "decisions_per_minute": env_int("HOLDPOINT_DECISIONS_PER_MINUTE", 300, minimum=0),
+        # Open streams and sockets, in each web process.
+        "connections_each": env_int("HOLDPOINT_CONNECTIONS_EACH", 50, minimum=0),
+        "behind_proxy": env_bool("HOLDPOINT_BEHIND_PROXY", default=False),
+        # Which approvals a person confirms with a code of a second factor, and how long it counts.
+        "step_up": env_choice("HOLDPOINT_STEP_UP", "off", ("off", "high_risk", "all")),
+        "step_up_seconds": env_int("HOLDPOINT_STEP_UP_SECONDS", 600, minimum=30),
+        # Failed sign-ins within the lock's time; see config.auth.sign_in_limits.
+        "sign_in_lock_seconds": env_int("HOLDPOINT_SIGN_IN_LOCK_SECONDS", 900, minimum=1),
+        "sign_in_failures": env_int("HOLDPOINT_SIGN_IN_FAILURES", 5, minimum=1),
+        "sign_in_failures_per_address": env_int(
+            "HOLDPOINT_SIGN_IN_FAILURES_PER_ADDRESS", 50, minimum=1
+        ),
+        "sign_in_failures_per_account": env_int(
+            "HOLDPOINT_SIGN_IN_FAILURES_PER_ACCOUNT", 100, minimum=1
+        ),
+        "unknown_tokens_per_address": env_int(
+            "HOLDPOINT_UNKNOWN_TOKENS_PER_ADDRESS", 50, minimum=1
+        ),
+    }
+
+
+def _models() -> dict[str, Any]:
+    return {
+        "llm_model": env_str("HOLDPOINT_LLM_MODEL", ""),
+        "llm_base_url": env_str("HOLDPOINT_LLM_BASE_URL", ""),
+        "llm_api_key": env_secret("HOLDPOINT_LLM_API_KEY", ""),
+    }
+
+
+def _webhooks() -> dict[str, Any]:
+    return {
+        # Receivers on this machine, over plain http; for development and tests.
+        "webhook_allow_loopback": env_bool("HOLDPOINT_WEBHOOK_ALLOW_LOOPBACK", default=False),
+        # Receivers on a private network, each as host:port.
+        "webhook_allow_hosts": env_list("HOLDPOINT_WEBHOOK_ALLOW_HOSTS"),
+        "webhook_timeout_seconds": env_float(
+            "HOLDPOINT_WEBHOOK_TIMEOUT_SECONDS", 10.0, minimum=0.5, maximum=60
+        ),
+        "webhook_poll_seconds": env_float("HOLDPOINT_WEBHOOK_POLL_SECONDS", 0.5, minimum=0.02),
+        "webhook_lease_seconds": env_float("HOLDPOINT_WEBHOOK_LEASE_SECONDS", 30.0, minimum=1),
+        # 0 switches the sender of this process off.
+        "webhook_concurrency": env_int("HOLDPOINT_WEBHOOK_CONCURRENCY", 32, minimum=0, maximum=256),
+        "webhook_per_endpoint": env_int("HOLDPOINT_WEBHOOK_PER_ENDPOINT", 4, minimum=1),
+        "webhook_backoff_seconds": env_float("HOLDPOINT_WEBHOOK_BACKOFF_SECONDS", 1.0, minimum=0),
+        "webhook_max_backoff_seconds": env_float(
+            "HOLDPOINT_WEBHOOK_MAX_BACKOFF_SECONDS", 3600.0, minimum=0
+        ),
+        "webhook_park_after": env_int("HOLDPOINT_WEBHOOK_PARK_AFTER", 20, minimum=1),
+        "webhook_max_attempts": env_int("HOLDPOINT_WEBHOOK_MAX_ATTEMPTS", 25, minimum=1),
+        "webhook_rotation_seconds": env_int(
+            "HOLDPOINT_WEBHOOK_ROTATION_SECONDS", 86_400, minimum=0
+        ),
+        "webhook_keep_days": env_int("HOLDPOINT_WEBHOOK_KEEP_DAYS", 30, minimum=1),
+        "webhook_max_endpoints": env_int("HOLDPOINT_WEBHOOK_MAX_ENDPOINTS", 20, minimum=1),
+    }
+
+
+def _operations() -> dict[str, Any]:
+    return {
+        "metrics_token": env_secret("HOLDPOINT_METRICS_TOKEN", ""),
+        "metrics_networks": env_list("HOLDPOINT_METRICS_NETWORKS"),
+        "ready_sweeper_seconds": env_float("HOLDPOINT_READY_SWEEPER_SECONDS", 60.0, minimum=1),
+        "ready_queue_depth": env_int("HOLDPOINT_READY_QUEUE_DEPTH", 10_000, minimum=1),
+    }
+
+
+def _demo() -> dict[str, Any]:
+    return {
+        "demo": env_bool("HOLDPOINT_DEMO", default=False),
+        "demo_repository": env_str("HOLDPOINT_DEMO_REPOSITORY", str(BASE_DIR)),
+    }

@@ -1,1 +1,0 @@
-"""The parts of `python -m config.supervisor`: console, children, guards, preparation."""

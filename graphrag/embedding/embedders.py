@@ -1,0 +1,196 @@
+"""Embedders: text in, unit vectors of 384 numbers out.
+
+Which one is in force is a setting (``embedder``). Every vector is stored with the embedder's
+``identity``; a query is compared only with vectors of the same identity.
+"""
+
+import importlib
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Protocol
+
+import httpx
+import numpy as np
+from numpy.typing import NDArray
+
+from graphrag import conf
+from graphrag.embedding import hashing
+from graphrag.embedding.hashing import Rarity
+from graphrag.models import DIMENSIONS
+
+Vectors = NDArray[np.float32]
+_BATCH = 64
+
+
+class EmbedderError(RuntimeError):
+    """The embedder cannot answer: not installed, unreachable, or its answer is unusable."""
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors of one space."""
+
+    @property
+    def identity(self) -> str:
+        """Name of the vector space; two embedders share it only if their vectors compare."""
+
+    @property
+    def trust(self) -> float:
+        """Weight of its ranking beside full text's when both are fused."""
+
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        """One unit vector per text, shape ``(len(texts), 384)``.
+
+        :raises EmbedderError: when no vectors can be had.
+        """
+
+    def embed_query(self, text: str, rarity: Rarity | None = None) -> Vectors:
+        """The unit vector of a question, shape ``(384,)``; ``rarity`` may weigh its words.
+
+        :raises EmbedderError: when no vector can be had.
+        """
+
+
+class HashingEmbedder:
+    """The default: no model, no network, the same numbers on every machine."""
+
+    identity = hashing.IDENTITY
+    trust = 0.3  # it reads the same words as full text, through a narrower door
+
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        """See :class:`Embedder`."""
+        return hashing.embed_documents(texts, dimensions=DIMENSIONS)
+
+    def embed_query(self, text: str, rarity: Rarity | None = None) -> Vectors:
+        """See :class:`Embedder`."""
+        return hashing.embed_query(text, dimensions=DIMENSIONS, rarity=rarity)
+
+
+class SentenceTransformerEmbedder:
+    """A local model through the ``sentence-transformers`` package, loaded at first use."""
+
+    trust = 1.0
+
+    def __init__(self, model: str) -> None:
+        self.identity = f"sentence-transformers:{model}"
+        self._name = model
+        self._lock = threading.Lock()
+        self._model: Any = None
+
+    def _loaded(self) -> Any:
+        with self._lock:
+            if self._model is None:
+                self._model = self._load()
+            return self._model
+
+    def _load(self) -> Any:
+        try:
+            package = importlib.import_module("sentence_transformers")
+        except ImportError as error:
+            raise EmbedderError(
+                f"embedder is '{self.identity}', but the package sentence-transformers is not "
+                "installed."
+            ) from error
+        try:
+            return package.SentenceTransformer(self._name)
+        except Exception as error:
+            raise EmbedderError(f"the model '{self._name}' cannot be loaded: {error}") from error
+
+    def _encode(self, method: str, texts: Sequence[str]) -> Vectors:
+        model = self._loaded()
+        encode = getattr(model, method, model.encode)
+        try:
+            return _fitted(encode(list(texts), batch_size=_BATCH), self.identity)
+        except EmbedderError:
+            raise
+        except Exception as error:
+            raise EmbedderError(f"'{self.identity}' failed: {error}") from error
+
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        """See :class:`Embedder`."""
+        return self._encode("encode_document", texts)
+
+    def embed_query(self, text: str, rarity: Rarity | None = None) -> Vectors:
+        """See :class:`Embedder`."""
+        vector: Vectors = self._encode("encode_query", [text])[0]
+        return vector
+
+
+class OpenAIEmbedder:
+    """Any server that speaks ``POST <base url>/embeddings``."""
+
+    trust = 1.0
+
+    def __init__(self, base_url: str, *, model: str, api_key: str, timeout: float) -> None:
+        self.identity = f"openai:{base_url}#{model}"
+        self._url = f"{base_url.rstrip('/')}/embeddings"
+        self._model = model
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._client = httpx.Client(timeout=timeout, headers=headers)
+
+    def _request(self, texts: Sequence[str]) -> Vectors:
+        asked = {"model": self._model, "input": list(texts), "dimensions": DIMENSIONS}
+        try:
+            answer = self._client.post(self._url, json=asked)
+            answer.raise_for_status()
+            rows = sorted(answer.json()["data"], key=lambda row: row["index"])
+            return _fitted([row["embedding"] for row in rows], self.identity, len(texts))
+        except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+            raise EmbedderError(f"the embedding server {self._url} failed: {error}") from error
+
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        """See :class:`Embedder`; asks for at most 64 vectors at once."""
+        if not texts:
+            return np.zeros((0, DIMENSIONS), dtype=np.float32)
+        starts = range(0, len(texts), _BATCH)
+        return np.vstack([self._request(texts[start : start + _BATCH]) for start in starts])
+
+    def embed_query(self, text: str, rarity: Rarity | None = None) -> Vectors:
+        """See :class:`Embedder`."""
+        vector: Vectors = self._request([text])[0]
+        return vector
+
+
+def _fitted(rows: Any, identity: str, count: int | None = None) -> Vectors:
+    """Rows as unit vectors of 384: shorter ones are padded with zeros, longer ones refused."""
+    vectors = np.asarray(rows, dtype=np.float32)
+    if vectors.ndim != 2 or (count is not None and len(vectors) != count):
+        raise EmbedderError(f"'{identity}' gave an answer of shape {vectors.shape}")
+    if vectors.shape[1] > DIMENSIONS:
+        raise EmbedderError(
+            f"'{identity}' gives {vectors.shape[1]} dimensions; at most {DIMENSIONS} can be stored"
+        )
+    if not np.isfinite(vectors).all():
+        raise EmbedderError(f"'{identity}' gave numbers that are not finite")
+    padded = np.pad(vectors, ((0, 0), (0, DIMENSIONS - vectors.shape[1])))
+    lengths = np.linalg.norm(padded, axis=1, keepdims=True)
+    unit: Vectors = (padded / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    return unit
+
+
+@lru_cache(maxsize=8)
+def _built(spec: str, model: str, api_key: str, timeout: float) -> Embedder:
+    kind, _, rest = spec.partition(":")
+    if kind == "hashing" and not rest:
+        return HashingEmbedder()
+    if kind == "sentence-transformers" and rest:
+        return SentenceTransformerEmbedder(rest)
+    if kind == "openai" and rest.startswith(("http://", "https://")):
+        return OpenAIEmbedder(rest, model=model, api_key=api_key, timeout=timeout)
+    raise EmbedderError(
+        f"embedder is '{spec}'; use 'hashing', 'sentence-transformers:<name or path>' or "
+        "'openai:<base url>'"
+    )
+
+
+def current() -> Embedder:
+    """The embedder that the settings name now, kept between calls.
+
+    :raises EmbedderError: when the setting names none.
+    """
+    return _built(
+        conf.embedder(),
+        conf.embedder_model(),
+        conf.embedder_api_key(),
+        conf.embedder_timeout_seconds(),
+    )

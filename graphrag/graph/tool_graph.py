@@ -1,0 +1,265 @@
+"""The graph of tools in memory: PageRank by scipy, edges by name, kept until the graph changes.
+
+A worker reads the graph once. When executions have been learned since, it reads their edges
+alone; when the catalogue changed as well, it reads everything again.
+"""
+
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from graphrag import versioned_cache
+from graphrag.models import LearnedExecution, Tool, ToolDependency
+from graphrag.versioned_cache import Seen
+
+DAMPING = 0.85
+_TOLERANCE = 1e-6
+_MAX_ROUNDS = 100
+
+Ranks = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """``to_tool`` followed ``from_tool`` in ``count`` executions; confidence 0.5 to 1."""
+
+    from_tool: str
+    to_tool: str
+    count: int
+    confidence: float
+
+    @property
+    def support(self) -> float:
+        """What the edge adds to a guess, 0 to 1: confident and often seen is near 1."""
+        return self.confidence * (1.0 - 0.5**self.count)
+
+
+class ToolGraph:
+    """Enabled tools and the edges between them, as of one revision."""
+
+    _near: tuple[tuple[str, ...], Ranks] | None = None
+
+    def __init__(self, tools: Sequence[tuple[int, str]], edges: Iterable[Edge]) -> None:
+        self.keys = [key for key, _ in tools]
+        self.names = [name for _, name in tools]
+        self.index = {name: at for at, name in enumerate(self.names)}
+        self._next: dict[str, dict[str, Edge]] = {}
+        self._previous: dict[str, dict[str, Edge]] = {}
+        for edge in edges:
+            self._put(edge)
+
+    def _put(self, edge: Edge) -> None:
+        self._next.setdefault(edge.from_tool, {})[edge.to_tool] = edge
+        self._previous.setdefault(edge.to_tool, {})[edge.from_tool] = edge
+
+    def with_edges(self, edges: Iterable[Edge]) -> "ToolGraph":
+        """A graph of the same tools in which these edges replace their earlier state."""
+        new = ToolGraph.__new__(ToolGraph)
+        new.keys, new.names, new.index = self.keys, self.names, self.index
+        new._next, new._previous = dict(self._next), dict(self._previous)
+        gained: list[tuple[Edge, float]] = []
+        for edge in edges:
+            before = self.edge(edge.from_tool, edge.to_tool)
+            gained.append((edge, _weight(edge) - (_weight(before) if before else 0.0)))
+            new._next[edge.from_tool] = dict(new._next.get(edge.from_tool, {}))
+            new._previous[edge.to_tool] = dict(new._previous.get(edge.to_tool, {}))
+            new._put(edge)
+        if "_weights" in self.__dict__:
+            new.__dict__["_weights"] = self._weights + new._matrix(gained)
+        return new
+
+    def edge(self, from_tool: str, to_tool: str) -> Edge | None:
+        """The edge between two tools, if one was ever observed."""
+        return self._next.get(from_tool, {}).get(to_tool)
+
+    def after(self, name: str) -> list[Edge]:
+        """Edges that leave a tool, the most often observed first."""
+        found = self._next.get(name, {}).values()
+        return sorted(found, key=lambda edge: (-edge.count, edge.to_tool))
+
+    def before(self, name: str) -> list[Edge]:
+        """Edges that lead to a tool, the most often observed first."""
+        found = self._previous.get(name, {}).values()
+        return sorted(found, key=lambda edge: (-edge.count, edge.from_tool))
+
+    def edges(self) -> list[Edge]:
+        """All edges."""
+        return [edge for edges in self._next.values() for edge in edges.values()]
+
+    def networkx(self) -> "nx.DiGraph[str]":
+        """The same graph for networkx; edges carry ``count``, ``confidence`` and ``weight``."""
+        graph: nx.DiGraph[str] = nx.DiGraph()
+        graph.add_nodes_from(self.names)
+        for edge in self.edges():
+            graph.add_edge(
+                edge.from_tool,
+                edge.to_tool,
+                count=edge.count,
+                confidence=edge.confidence,
+                weight=_weight(edge),
+            )
+        return graph
+
+    def _matrix(self, weighted: Sequence[tuple[Edge, float]]) -> Any:
+        from scipy import sparse  # here: it is slow to load, and most processes never rank
+
+        rows = [self.index[edge.from_tool] for edge, _ in weighted]
+        columns = [self.index[edge.to_tool] for edge, _ in weighted]
+        weights = np.array([weight for _, weight in weighted], dtype=np.float64)
+        size = len(self.names)
+        return sparse.csr_array((weights, (rows, columns)), shape=(size, size))
+
+    @cached_property
+    def _weights(self) -> Any:
+        return self._matrix([(edge, _weight(edge)) for edge in self.edges()])
+
+    @cached_property
+    def _transitions(self) -> tuple[Any, Ranks]:
+        """Transposed transition matrix, and 1 for every tool that nothing follows."""
+        from scipy import sparse
+
+        size = len(self.names)
+        totals = self._weights.sum(axis=1)
+        shares = np.divide(1.0, totals, out=np.zeros(size), where=totals > 0)
+        scaled = sparse.csr_array(sparse.diags_array(shares) @ self._weights)
+        return scaled.T.tocsr(), (totals <= 0).astype(np.float64)
+
+    def pagerank(
+        self, restart: Mapping[str, float] | None = None, *, within: float | None = None
+    ) -> Ranks:
+        """PageRank of every tool, in the order of ``names``, in multiples of the average tool's.
+
+        ``restart`` (tool name -> weight) makes it personal: how close a tool is to those. Names
+        the graph does not know are left out; with none left it is the plain PageRank.
+
+        Raises TimeoutError when it takes longer than ``within`` seconds.
+        """
+        deadline = None if within is None else time.monotonic() + within
+        size = len(self.names)
+        if not size:
+            return np.zeros(0)
+        start = self._start(restart or {})
+        matrix, dangling = self._transitions
+        ranks = start
+        for _ in range(_MAX_ROUNDS):
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"PageRank took longer than {within:g} s")
+            lost = float(dangling @ ranks)
+            new = DAMPING * (matrix @ ranks + lost * start) + (1.0 - DAMPING) * start
+            if float(np.abs(new - ranks).sum()) < _TOLERANCE:
+                ranks = new
+                break
+            ranks = new
+        scaled: Ranks = ranks * size
+        return scaled
+
+    def _start(self, restart: Mapping[str, float]) -> Ranks:
+        start = np.zeros(len(self.names))
+        for name, weight in restart.items():
+            if name in self.index:
+                start[self.index[name]] += weight
+        total = float(start.sum())
+        return start / total if total > 0 else np.full(len(self.names), 1.0 / len(self.names))
+
+    @cached_property
+    def ranks(self) -> Ranks:
+        """The plain PageRank, worked out once."""
+        return self.pagerank()
+
+    def ranks_within(self, seconds: float) -> Ranks:
+        """``ranks``; raises TimeoutError when working it out takes longer."""
+        if "ranks" not in vars(self):
+            self.ranks = self.pagerank(within=seconds)
+        return self.ranks
+
+    def ranks_near(self, names: Sequence[str]) -> Ranks:
+        """PageRank personal to these tools; the last is kept, each step of a plan asks it again."""
+        asked = tuple(names)
+        near = self._near
+        if near is None or near[0] != asked:
+            near = self._near = (asked, self.pagerank(dict.fromkeys(asked, 1.0)))
+        return near[1]
+
+    def rank(self, name: str) -> float:
+        """Plain PageRank of one tool in multiples of the average; 1 for an unknown tool."""
+        at = self.index.get(name)
+        return float(self.ranks[at]) if at is not None else 1.0
+
+
+def _weight(edge: Edge) -> float:
+    return edge.count * edge.confidence
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    seen: Seen
+    graph: ToolGraph
+
+
+_lock = threading.Lock()
+_kept: _Kept | None = None
+
+
+def current() -> ToolGraph:
+    """The graph as it is now, kept between calls while its revision stays."""
+    return at(versioned_cache.present().get("graph"))
+
+
+def at(seen: Seen | None) -> ToolGraph:
+    """The graph of a revision just looked at."""
+    global _kept
+    if seen is None:
+        return _read()
+    with _lock:
+        if _kept is None or _kept.seen.token != seen.token:
+            _kept = _Kept(seen, _refreshed(_kept, seen.number))
+        return _kept.graph
+
+
+def _refreshed(kept: _Kept | None, number: int) -> ToolGraph:
+    """Read what changed: new edges alone when nothing but learning happened since."""
+    if kept is not None and number > kept.seen.number:
+        before = kept.seen
+        learned = list(
+            LearnedExecution.objects.filter(
+                graph_number__gt=before.number, graph_number__lte=number
+            )
+            .order_by("graph_number")
+            .values_list("graph_number", "graph_before", "edges")
+        )
+        numbers = [at for at, _, _ in learned]
+        if numbers == list(range(before.number + 1, number + 1)) and learned[0][1] == before.token:
+            pairs = {(pair[0], pair[1]) for _, _, edges in learned for pair in edges}
+            return kept.graph.with_edges(_edges(kept.graph, pairs))
+    return _read()
+
+
+def _edges(graph: ToolGraph, pairs: set[tuple[str, str]]) -> list[Edge]:
+    rows = ToolDependency.objects.filter(
+        from_tool__name__in={first for first, _ in pairs},
+        to_tool__name__in={second for _, second in pairs},
+    ).values_list("from_tool__name", "to_tool__name", "observed_count", "confidence")
+    return [Edge(*row) for row in rows if row[:2] in pairs and set(row[:2]) <= graph.index.keys()]
+
+
+def _read() -> ToolGraph:
+    tools = list(Tool.objects.filter(enabled=True).order_by("pk").values_list("pk", "name"))
+    names = dict(tools)
+    rows = ToolDependency.objects.order_by().values_list(
+        "from_tool_id", "to_tool_id", "observed_count", "confidence"
+    )
+    return ToolGraph(
+        tools,
+        (
+            Edge(names[first], names[second], count, confidence)
+            for first, second, count, confidence in rows.iterator(chunk_size=20_000)
+            if first in names and second in names
+        ),
+    )

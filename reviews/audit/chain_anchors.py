@@ -1,0 +1,140 @@
+"""Signed heads of the audit log, kept outside the database.
+
+A head says where both chains ended at a moment: `{"at", "sequence", "hash", "receipts_sequence",
+"receipts_hash", "signature"}`.  The sweeper's process signs one at least every minute and when it
+stops, and ships it to a file, the log and a webhook, as configured.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable
+from datetime import UTC
+from typing import Any, BinaryIO, Final
+
+from django.db import Error, close_old_connections, connection, transaction
+
+from reviews import conf
+from workflows.common import outbound_http
+from workflows.engine.bounded_json import canonical
+from workflows.webhooks.addresses import grants_for
+
+from . import signing
+from .chain import GENESIS
+from .records import CHAIN_LOCK
+
+logger = logging.getLogger(__name__)
+#: The log that heads are shipped to.
+heads_logger = logging.getLogger("holdpoint.audit.heads")
+
+#: Key of the lock that the database takes when it chains a receipt (migration 0013).
+RECEIPTS_LOCK = 0x486F6C65
+_LONGEST_LINE: Final = 4096
+
+# Whoever adds to a chain keeps its lock until the commit, so nothing earlier is under way.
+_LOCK = "SELECT pg_advisory_xact_lock(%s), pg_advisory_xact_lock(%s)"
+_ENDS = """
+SELECT clock_timestamp(), record.sequence, record.hash, receipt.sequence, receipt.hash
+  FROM (VALUES (1)) AS one
+  LEFT JOIN LATERAL (
+      SELECT (canonical::json ->> 'sequence')::bigint AS sequence, hash
+        FROM reviews_humanreviewrecord ORDER BY id DESC LIMIT 1) AS record ON true
+  LEFT JOIN LATERAL (
+      SELECT sequence, hash
+        FROM workflows_executionreceipt ORDER BY sequence DESC LIMIT 1) AS receipt ON true
+"""
+
+
+def run(stop: threading.Event) -> None:
+    """Sign and ship a head every so often until stopped, and once more then.  A sweep thread."""
+    try:
+        while True:
+            _ship_one()
+            if stop.wait(conf.heads_seconds()):
+                break
+        _ship_one()
+    finally:
+        connection.close()
+
+
+def sign_head() -> dict[str, Any]:
+    """The ends of both chains now, signed; "signature" is "" where no key is configured."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(_LOCK, [CHAIN_LOCK, RECEIPTS_LOCK])
+        cursor.execute(_ENDS)
+        moment, sequence, record_hash, receipts_sequence, receipts_hash = cursor.fetchone()
+    head = {
+        "at": moment.astimezone(UTC).isoformat(timespec="microseconds"),
+        "sequence": sequence or 0,
+        "hash": record_hash or GENESIS,
+        "receipts_sequence": receipts_sequence or 0,
+        "receipts_hash": receipts_hash or GENESIS,
+    }
+    return {**head, "signature": signing.sign("head", canonical(head))}
+
+
+def ship(head: dict[str, Any]) -> None:
+    """Send a head everywhere it is kept; one place that fails does not keep it from the others."""
+    line = json.dumps(head)
+    _try("file", lambda: _to_file(line))
+    if conf.heads_to_log():
+        heads_logger.info("audit head %s", line)
+    _try("webhook", lambda: _to_webhook(line))
+
+
+def _ship_one() -> None:
+    try:
+        close_old_connections()
+        ship(sign_head())
+    except Error as error:
+        logger.warning("no head of the audit log could be read: %s", error)
+        connection.close()
+
+
+def _try(place: str, send: Callable[[], None]) -> None:
+    try:
+        send()
+    except Exception as error:  # nothing may end the thread of the heads
+        logger.error("a head of the audit log did not reach its %s: %s", place, error)
+
+
+def _to_file(line: str) -> None:
+    path = conf.heads_file()
+    if path is None:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:
+        _drop_torn_line(file)
+        file.write(line.encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _drop_torn_line(file: BinaryIO) -> None:
+    """Cut off what a crash left of a line, so that the file stays one of whole lines."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _LONGEST_LINE))
+    tail = file.read()
+    if tail and not tail.endswith(b"\n"):
+        file.truncate(size - len(tail) + tail.rfind(b"\n") + 1)
+
+
+def _to_webhook(line: str) -> None:
+    url = conf.heads_url()
+    if not url:
+        return
+    answer = outbound_http.request(
+        "POST",
+        url,
+        grants=grants_for(url),
+        headers={"Content-Type": "application/json"},
+        body=line.encode(),
+        limits=outbound_http.NetLimits(
+            connect_seconds=5.0, total_seconds=10.0, max_response_bytes=65_536, max_redirects=0
+        ),
+    )
+    if not 200 <= answer.status < 300:
+        raise outbound_http.NetworkFailed(f"HTTP {answer.status}")

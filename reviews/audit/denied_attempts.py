@@ -1,0 +1,45 @@
+"""Attempts to decide that were refused: noted for auditors, apart from the attempt itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from django.db.models import QuerySet
+
+from reviews.decisions.rights import NotAllowed
+from reviews.models import Decision, DeniedAttempt
+from workflows.executions.access import of_visible
+from workflows.models import Hold
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+@contextmanager
+def denials_noted(hold_id: str, user: User, wanted: str, source: str) -> Iterator[None]:
+    """Note a NotAllowed from inside, once the transaction it was raised in is rolled back."""
+    try:
+        yield
+    except NotAllowed as denied:
+        hold = Hold.objects.filter(pk=hold_id).first()
+        # Whoever was removed meanwhile cannot be named, and an unknown word is no decision.
+        if hold is not None and wanted in Decision.values and denied.code != "inactive":
+            DeniedAttempt.objects.create(
+                execution_id=hold.execution_id,
+                hold=hold,
+                user_id=user.pk,
+                actor=user.get_username(),
+                source=source,
+                wanted=wanted,
+                code=denied.code,
+                reason=denied.message,
+            )
+        raise
+
+
+def denials(user: User) -> QuerySet[DeniedAttempt]:
+    """The denied attempts on executions the user may see, newest first."""
+    rows = of_visible(DeniedAttempt.objects.all(), user)
+    return rows.select_related("execution", "hold").order_by("-id")

@@ -1,0 +1,201 @@
+"""Reading the audit log: every decision the user may know of, filtered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from django.db.models import OuterRef, QuerySet, Subquery
+from django.utils.dateparse import parse_date, parse_datetime
+
+from reviews.models import Decision, HumanReviewRecord, RecordSet, RecordWords
+from reviews.queue.filters import plain_text
+from workflows.common.full_text import matching
+from workflows.common.number_parsing import natural
+from workflows.common.schemas import FieldError
+from workflows.engine.policy import TriggerPhase
+from workflows.executions.access import of_visible
+from workflows.models import ExecutionReceipt, TaskAttempt
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_TEXTS = (
+    "execution", "node", "tool", "reason", "reviewer", "decision", "phase", "workflow", "q",
+    "edited", "bulk", "expired",
+)  # fmt: skip
+#: The `source` of records that answered many holds at once.
+BULK: Final = "bulk"
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Conditions on records; None or "" asks nothing.  `until` is exclusive."""
+
+    execution: int | None = None
+    node: str = ""
+    tool: str = ""
+    reason: str = ""
+    reviewer: str = ""
+    decision: str = ""
+    phase: str = ""
+    workflow: str = ""
+    q: str = ""
+    edited: bool | None = None
+    bulk: bool | None = None
+    expired: bool | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    errors: tuple[FieldError, ...] = field(default=())
+
+
+def records(user: User) -> RecordSet:
+    """The records of executions the user may see, newest first."""
+    rows: RecordSet = HumanReviewRecord.objects.order_by("-id")
+    return cast("RecordSet", of_visible(rows, user))
+
+
+def filtered(rows: QuerySet[HumanReviewRecord], filters: Filters) -> QuerySet[HumanReviewRecord]:
+    """The rows that fit every condition."""
+    exact = {
+        "execution_id": filters.execution,
+        "node_id": filters.node,
+        "target": filters.tool,
+        "reason": filters.reason,
+        "reviewer__isnull": filters.expired,
+        "actor": filters.reviewer,
+        "decision": filters.decision,
+        "trigger_phase": filters.phase,
+        "is_edited": filters.edited,
+        "reviewed_at__gte": filters.since,
+        "reviewed_at__lt": filters.until,
+    }
+    rows = rows.filter(**{name: value for name, value in exact.items() if value not in (None, "")})
+    if filters.workflow:
+        rows = rows.filter(workflow_title=filters.workflow)
+    if filters.bulk is not None:
+        rows = rows.filter(source=BULK) if filters.bulk else rows.exclude(source=BULK)
+    return rows.filter(matching(filters.q, RecordWords.objects.all())) if filters.q else rows
+
+
+def parse_filters(query: Mapping[str, str]) -> Filters:
+    """Filters from a query string; what cannot be read is left out and named in `errors`.
+
+    Keys: execution, node, tool, reason, expired, reviewer, decision, phase, workflow, q (full
+    text), edited, bulk, from, to.  `from` and `to` are dates (UTC, both inclusive) or moments
+    (ISO 8601; `to` exclusive).
+    """
+    errors: list[FieldError] = []
+    texts = {name: plain_text(query, name, errors) for name in _TEXTS}
+    return Filters(
+        execution=_number(texts["execution"], errors),
+        node=texts["node"],
+        tool=texts["tool"],
+        reason=texts["reason"],
+        reviewer=texts["reviewer"],
+        decision=_choice("decision", texts["decision"], Decision.values, errors),
+        phase=_choice("phase", texts["phase"], [each.value for each in TriggerPhase], errors),
+        workflow=texts["workflow"],
+        q=texts["q"],
+        edited=_boolean("edited", texts["edited"], errors),
+        bulk=_boolean("bulk", texts["bulk"], errors),
+        expired=_boolean("expired", texts["expired"], errors),
+        since=_moment(query, "from", errors, days=0),
+        until=_moment(query, "to", errors, days=1),
+        errors=tuple(errors),
+    )
+
+
+def _number(text: str, errors: list[FieldError]) -> int | None:
+    if not text:
+        return None
+    number = natural(text)
+    if number is None:
+        errors.append(FieldError("execution", "must be the number of a run"))
+    return number
+
+
+def _choice(name: str, text: str, choices: list[str], errors: list[FieldError]) -> str:
+    if text and text.upper() not in choices:
+        errors.append(FieldError(name, f"must be one of {', '.join(choices)}"))
+        return ""
+    return text.upper()
+
+
+def _boolean(name: str, text: str, errors: list[FieldError]) -> bool | None:
+    if text and text.lower() not in _BOOLEANS:
+        errors.append(FieldError(name, "must be true or false"))
+    return _BOOLEANS.get(text.lower())
+
+
+def _moment(
+    query: Mapping[str, str], name: str, errors: list[FieldError], *, days: int
+) -> datetime | None:
+    text = (query.get(name) or "").strip()
+    if not text:
+        return None
+    try:
+        day = parse_date(text)
+        if day is not None:
+            return _start_of(day) + timedelta(days=days)
+        # A "+" in a query string that nobody escaped arrives as a space.
+        moment = parse_datetime(text.replace(" ", "+") if "T" in text else text)
+    except (ValueError, OverflowError):
+        moment = None
+    if moment is None:
+        errors.append(FieldError(name, "must be a date like 2026-01-31, or an ISO 8601 time"))
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _start_of(day: date) -> datetime:
+    return datetime.combine(day, time(), tzinfo=UTC)
+
+
+def receipts_of(record: HumanReviewRecord) -> QuerySet[ExecutionReceipt]:
+    """The receipts of what ran after this decision, the first try first."""
+    return ExecutionReceipt.objects.filter(decision_hash=record.hash).order_by("sequence")
+
+
+def with_executed_digest(rows: QuerySet[HumanReviewRecord]) -> QuerySet[HumanReviewRecord]:
+    """The rows, each with `executed_digest`: that of its newest receipt, or None."""
+    newest = ExecutionReceipt.objects.filter(decision_hash=OuterRef("hash")).order_by("-sequence")
+    return rows.annotate(executed_digest=Subquery(newest.values("digest")[:1]))
+
+
+def executed(record: HumanReviewRecord) -> list[Any]:
+    """[what then ran or was passed on], or [] when nothing was (yet)."""
+    if record.decision != Decision.APPROVE or not record.node_id:
+        return []
+    if was_taken_back(record) or is_early_vote(record):
+        return []
+    tries = TaskAttempt.objects.filter(
+        execution_id=record.execution_id, task_id=record.node_id, status="SUCCEEDED"
+    )
+    if record.trigger_phase == TriggerPhase.BEFORE_EXECUTION:
+        failed = TaskAttempt.objects.filter(
+            execution_id=record.execution_id,
+            task_id=record.node_id,
+            status="FAILED",
+            inputs__isnull=False,
+        )
+        return list((tries | failed).order_by("attempt").values_list("inputs", flat=True)[:1])
+    if record.trigger_phase == TriggerPhase.AFTER_EXECUTION:
+        found = tries.filter(settled=True).first()
+        if found is not None:
+            return [found.edited_output if found.is_edited else found.output]
+    return []
+
+
+def is_early_vote(record: HumanReviewRecord) -> bool:
+    """Whether others of a quorum decided after this one."""
+    rows = HumanReviewRecord.objects.standing().filter(hold_id=record.hold_id, pk__gt=record.pk)
+    return rows.exists()
+
+
+def was_taken_back(record: HumanReviewRecord) -> bool:
+    """Whether a later record says that this decision was withdrawn."""
+    return HumanReviewRecord.objects.filter(withdraws=record).exists()

@@ -1,0 +1,270 @@
+"""The history's rows and filters, and the receipt of one decision."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from django.contrib.auth import get_user_model
+from django.templatetags.static import static
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
+
+from reviews import conf
+from reviews.audit.chain import record_hash
+from reviews.audit.history import (
+    executed,
+    filtered,
+    is_early_vote,
+    parse_filters,
+    receipts_of,
+    records,
+    was_taken_back,
+)
+from reviews.audit.records import text_of
+from reviews.audit.reveals import COLUMNS, may_reveal, record_place, record_views
+from reviews.audit.signing import public_key
+from reviews.components import labels as components_labels
+from reviews.components.diffs import diff
+from reviews.components.number_formatting import at_least, counted, grouped, up_to
+from reviews.components.sentences import in_language
+from reviews.decisions.masked_values_panel import masks_context
+from reviews.decisions.masking import Masked
+from reviews.models import Decision, HumanReviewRecord
+from reviews.queue import selectors
+from workflows.engine.bounded_json import digest
+from workflows.engine.policy import TriggerPhase
+from workflows.models import ExecutionReceipt, Workflow
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+_KEYS = (
+    "q", "execution", "node", "tool", "reason", "decision", "reviewer", "phase", "workflow",
+    "edited", "bulk", "expired", "from", "to",
+)  # fmt: skip
+#: Filters that links bring and that have no control of their own.
+_ALSO = (
+    ("execution", N_("run")),
+    ("node", N_("task")),
+    ("tool", N_("tool")),
+    ("reason", N_("reason")),
+    ("expired", N_("decided by time")),
+)
+_MAX_PEOPLE = 500
+#: Rows that are counted one by one: what a filter finds may lie far apart among a million.
+_COUNTED = 200
+
+
+def history_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
+    """The context of the history page; raises selectors.BadCursor."""
+    asked = {key: (query.get(key) or "").strip() for key in _KEYS}
+    filters = parse_filters(query)
+    rows = filtered(records(user), filters)
+    cursor = query.get("cursor", "")
+    page = selectors.page(rows.select_related("withdraws"), cursor=cursor, size=conf.page_size())
+    kept = {key: value for key, value in asked.items() if value}
+    count = up_to(rows, _COUNTED)
+    return {
+        "filters": asked,
+        "selects": _selects(asked),
+        "also": tuple((name, _(label), asked[name]) for name, label in _ALSO if asked[name]),
+        "exports": _exports(kept, count),
+        "verifier_url": static("reviews/verify_history.py"),
+        "audit_key": public_key(),
+        "audit_key_url": reverse("reviews:audit_key"),
+        "filtered": bool(kept),
+        "filter_errors": tuple(
+            f"{each.path} {in_language(each.message)}" for each in filters.errors
+        ),
+        "count_words": _count_words(count),
+        "rows": tuple(_row(each) for each in page.rows),
+        "next_url": history_url({**kept, "cursor": page.next}) if page.next else "",
+        "previous_url": history_url(kept) if cursor else "",
+        "page_words": "",
+    }
+
+
+def history_url(query: Mapping[str, str]) -> str:
+    """The history's address."""
+    base = reverse("reviews:history")
+    return f"{base}?{urlencode(query)}" if query else base
+
+
+def _count_words(count: int) -> str:
+    if count > _COUNTED:
+        return _("more than %(number)s decisions") % {"number": grouped(_COUNTED)}
+    return counted(count, "decision")
+
+
+def _exports(kept: Mapping[str, str], count: int) -> tuple[dict[str, str], ...]:
+    """A link per format that repeats the filter, and says how many rows come."""
+    names = {"csv": "CSV", "jsonl": "JSON Lines"}
+    address = reverse("reviews:export_history")
+    return tuple(
+        {
+            "url": f"{address}?{urlencode({**kept, 'as': kind})}",
+            "label": _("Export %(number)s as %(format)s")
+            % {"number": at_least(count, _COUNTED), "format": name},
+        }
+        for kind, name in names.items()
+        if count
+    )
+
+
+def _people() -> list[str]:
+    """Names to choose from: everybody with an account, and time.  Never read from the records."""
+    names = get_user_model().objects.order_by("username").values_list("username", flat=True)
+    return ["system", *names[:_MAX_PEOPLE]]
+
+
+def _selects(asked: Mapping[str, str]) -> tuple[dict[str, Any], ...]:
+    titles = Workflow.objects.order_by("title").values_list("title", flat=True)
+    phases = [(each.value, components_labels.phase_words(each, past=True)) for each in TriggerPhase]
+    choices = {
+        "decision": (_("Decision"), [(each.value, _(str(each.label))) for each in Decision]),
+        "reviewer": (_("Who"), [(name, name) for name in _people()]),
+        "workflow": (_("Workflow"), [(title, title) for title in titles]),
+        "phase": (_("When"), phases),
+        "edited": (_("Edited"), [("true", _("with changes")), ("false", _("as shown"))]),
+        "bulk": (_("How"), [("false", _("by itself")), ("true", _("several at once"))]),
+    }
+    return tuple(
+        {"name": name, "label": label, "value": asked[name], "options": tuple(options)}
+        for name, (label, options) in choices.items()
+    )
+
+
+def _row(record: HumanReviewRecord) -> dict[str, Any]:
+    return {
+        "url": reverse("reviews:record", args=(record.pk,)),
+        "decision": components_labels.record_outcome(record),
+        "word": _("sent back") if record.decision == Decision.REQUEST_CHANGES else "",
+        "sentence": components_labels.record_sentence(record),
+        "subject": components_labels.record_subject(record),
+        "comment": record.comment if record.reviewer_id else "",
+        "at": record.reviewed_at,
+    }
+
+
+# --- one record -----------------------------------------------------------------------------------
+
+
+def record_context(user: User, record: HumanReviewRecord) -> dict[str, Any]:
+    """One decision; `record.execution` and the hold with its execution are loaded."""
+    ran = executed(record)
+    views = record_views(record, ran)
+    return {
+        "sentence": components_labels.record_sentence(record),
+        "subject": components_labels.record_subject(record),
+        "decision": components_labels.record_outcome(record),
+        "at": record.reviewed_at,
+        "phase_words": components_labels.phase_words(record.trigger_phase, past=True),
+        "run_url": f"{reverse('reviews:run', args=(record.execution_id,))}#e{record.version}",
+        "run_title": components_labels.run_title(record.workflow_title, record.execution_id),
+        "version": record.version,
+        "comment": record.comment,
+        "links": _links(record),
+        "changes": diff(views["original"].value, views["edited"].value) if record.is_edited else (),
+        "columns": _columns(user, record, ran, views),
+        **_receipt(record, ran),
+    }
+
+
+def _links(record: HumanReviewRecord) -> tuple[dict[str, str], ...]:
+    """From a record to the one it takes back, and from that one to it."""
+    links = []
+    if record.withdraws_id is not None:
+        links.append((_("What was taken back"), record.withdraws_id))
+    later = HumanReviewRecord.objects.filter(withdraws=record).values_list("pk", flat=True).first()
+    if later is not None:
+        links.append((_("This was taken back"), later))
+    return tuple(
+        {"label": label, "url": reverse("reviews:record", args=(pk,))} for label, pk in links
+    )
+
+
+def _columns(
+    user: User, record: HumanReviewRecord, ran: list[Any], views: Mapping[str, Masked]
+) -> tuple[dict[str, Any], ...]:
+    instead = {
+        "original": "",
+        "edited": "" if record.is_edited else _("Nothing was changed."),
+        "executed": "" if ran else _not_executed(record),
+    }
+    titles = {"original": _("Original"), "edited": _("Edited"), "executed": _("Executed")}
+    may = may_reveal(user, record.execution, record.hold)
+    return tuple(
+        {
+            "title": titles[name],
+            "json": "" if instead[name] else _pretty(views[name].value),
+            "instead": instead[name],
+            "masks": masks_context(views[name], record_place(record.pk, name), may=may),
+        }
+        for name in COLUMNS
+    )
+
+
+def _not_executed(record: HumanReviewRecord) -> str:
+    if record.decision == Decision.WITHDRAW:
+        return _("Nothing: it says that a decision was taken back.")
+    if was_taken_back(record):
+        return _("Nothing: the decision was taken back before the run went on.")
+    if record.decision == Decision.REJECT:
+        return _("Nothing: it was rejected.")
+    if record.decision == Decision.REQUEST_CHANGES:
+        return _("Nothing: it was sent back, and the task ran again.")
+    if record.reason == "replan_review":
+        return _("The plan of the run was changed as it was decided; see its timeline.")
+    if not record.node_id:
+        return _("Nothing of its own: it let the run go on.")
+    if is_early_vote(record):
+        return _("See the last approval of the quorum.")
+    if record.execution.status in ("COMPLETED", "FAILED", "ABORTED"):
+        return _("Nothing: the run ended before.")
+    return _("Not yet: the run has not got there.")
+
+
+def _pretty(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _receipt(record: HumanReviewRecord, values: list[Any]) -> dict[str, Any]:
+    """The digests side by side, and whether the record still is what was signed."""
+    receipts = list(receipts_of(record))
+    words_, status = _verdict(record, receipts, digest(values[0]) if values else "")
+    # Each once: the tries of a task run with the same inputs unless something is wrong.
+    ran = dict.fromkeys(receipt.digest for receipt in receipts)
+    lines = (
+        (_("Shown"), record.shown_digest),
+        (_("Decided"), record.decided_digest),
+        *((_("Executed"), each) for each in ran or [""]),
+        (_("Previous record"), record.previous_hash),
+        (_("This record"), record.hash),
+    )
+    return {
+        "receipt": tuple({"label": label, "value": value} for label, value in lines),
+        "receipt_words": words_,
+        "receipt_status": status,
+    }
+
+
+def _verdict(
+    record: HumanReviewRecord, receipts: list[ExecutionReceipt], stored: str
+) -> tuple[str, str]:
+    """Words and status; `stored` is the digest of what the task's row says now, or ""."""
+    whole = record_hash(record.previous_hash, record.canonical) == record.hash
+    if not whole or text_of(record) != record.canonical:
+        return _("this record was altered after it was signed"), "FAILED"
+    if any(receipt.digest != record.decided_digest for receipt in receipts):
+        return _("what ran is not what was approved"), "FAILED"
+    if receipts and stored and stored != record.decided_digest:
+        return _("the task shows other data now than it ran with"), "FAILED"
+    if receipts:
+        return _("the record is whole; what ran is what was approved"), "COMPLETED"
+    if stored:
+        return _("the record is whole; no receipt of what ran was kept"), "COMPLETED"
+    return _("the record is whole"), "COMPLETED"

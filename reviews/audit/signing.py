@@ -1,0 +1,53 @@
+"""Signatures over the audit log: Ed25519, with a key that is kept outside the database.
+
+The private key is derived from the secret HOLDPOINT_AUDIT_KEY.  A signature is the text
+`KEY ID:BASE64`; a public key is the base64 of its 32 bytes, and its id the first 16 hex digits of
+their SHA-256.  Without a secret nothing is signed: signatures are "".
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import lru_cache
+from typing import Literal
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from reviews import conf
+
+#: What a signature is over; one made for one purpose is worth nothing for another.
+Purpose = Literal["record", "head", "export"]
+
+
+def sign(purpose: Purpose, text: str) -> str:
+    """The signature over a text, or "" where no key is configured."""
+    secret = conf.audit_key()
+    if not secret:
+        return ""
+    signature = _private_key(secret).sign(f"holdpoint.{purpose}\n{text}".encode())
+    return f"{key_id(public_key())}:{base64.b64encode(signature).decode('ascii')}"
+
+
+def public_key() -> str:
+    """The public key in use, or "" where no key is configured."""
+    secret = conf.audit_key()
+    if not secret:
+        return ""
+    return base64.b64encode(_private_key(secret).public_key().public_bytes_raw()).decode("ascii")
+
+
+def public_keys() -> tuple[str, ...]:
+    """The public key in use and those that were in use before."""
+    return tuple(dict.fromkeys(key for key in (public_key(), *conf.audit_retired_keys()) if key))
+
+
+def key_id(key: str) -> str:
+    """The id of a public key, as it stands in signatures."""
+    return hashlib.sha256(base64.b64decode(key)).hexdigest()[:16]
+
+
+@lru_cache(maxsize=4)
+def _private_key(secret: str) -> Ed25519PrivateKey:
+    seed = hashlib.sha256(b"holdpoint.audit:" + secret.encode()).digest()
+    return Ed25519PrivateKey.from_private_bytes(seed)

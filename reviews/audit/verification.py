@@ -1,0 +1,250 @@
+"""Checks the audit log where it is kept: chains, signatures, heads, and what ran."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+from django.db import connection
+from django.db.models import F, OuterRef, Q, Subquery
+
+from reviews.models import HumanReviewRecord
+from workflows.engine.bounded_json import digest
+from workflows.engine.policy import TriggerPhase
+from workflows.models import ExecutionReceipt, TaskAttempt
+
+from .chain import record_text, verify_chain
+from .records import text_of
+
+_BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """What was checked, the heads of both chains, and a line for each problem.
+
+    `signed` counts the records whose signature was checked, None where there is no key to check by;
+    `unsigned_heads` the heads from before there was a key, which are not compared.
+    """
+
+    records: int
+    receipts: int
+    head: str
+    receipts_head: str
+    signed: int | None
+    unsigned_heads: int
+    problems: tuple[str, ...]
+
+
+class CannotCheck(Exception):
+    """Heads were given that cannot be checked; the text says why."""
+
+
+def verify_audit(
+    *,
+    published: Collection[str] = (),
+    keys: Collection[str] = (),
+    heads: Collection[str] | None = None,
+    max_age: timedelta = timedelta(minutes=10),
+) -> AuditReport:
+    """Check every record and receipt, and signatures by the public `keys`.
+
+    `published` are record hashes known from elsewhere; `heads` the lines of signed heads, of which
+    the newest may be `max_age` old.  Raises CannotCheck when heads are asked for in vain.
+    """
+    signatures = _Signatures(keys, heads)
+    # The end first: what is added while this walks is not compared with the heads.
+    now, last_receipt, last_record = _ends()
+    rows = HumanReviewRecord.objects.filter(pk__lte=last_record).order_by("id")
+    kept = ExecutionReceipt.objects.filter(sequence__lte=last_receipt).order_by("sequence")
+    records = verify_chain(
+        signatures.of_records(rows.iterator(chunk_size=_BATCH)),
+        text_of=text_of,
+        published=published,
+    )
+    receipts = verify_chain(
+        signatures.of_receipts(kept.iterator(chunk_size=_BATCH)),
+        text_of=receipt_text,
+        noun="receipt",
+    )
+    problems = [
+        *(f"{each.kind}: {each.message}" for each in (*records.problems, *receipts.problems)),
+        *signatures.end(now, max_age),
+        *_other_than_approved(),
+        *_other_than_stored(),
+    ]
+    return AuditReport(
+        records=records.checked,
+        receipts=receipts.checked,
+        head=records.head,
+        receipts_head=receipts.head,
+        signed=signatures.signed if keys else None,
+        unsigned_heads=signatures.unsigned_heads,
+        problems=tuple(problems),
+    )
+
+
+def _ends() -> tuple[datetime, int, int]:
+    """The database's time, the newest receipt's number and the newest record's id."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT clock_timestamp(),"
+            " (SELECT coalesce(max(sequence), 0) FROM workflows_executionreceipt),"
+            " (SELECT coalesce(max(id), 0) FROM reviews_humanreviewrecord)"
+        )
+        now, receipt, record = cursor.fetchone()
+    return now, receipt, record
+
+
+class _Signatures:
+    """Checks signatures and heads along the way, as the standalone verifier does: by its code."""
+
+    def __init__(self, keys: Collection[str], heads: Collection[str] | None) -> None:
+        standalone = _standalone()
+        self.signed = 0
+        self._standalone = standalone
+        self._problems: list[str] = []
+        self._numbers = [0, 0]
+        try:
+            self._keys = standalone.Keys(keys) if keys else None
+            if heads is not None and self._keys is None:
+                raise CannotCheck("heads are checked by their signatures, and there is no key")
+            self._heads = None if heads is None else standalone.Heads(heads, self._keys)
+        except standalone.CannotCheck as reason:
+            raise CannotCheck(str(reason)) from None
+
+    @property
+    def unsigned_heads(self) -> int:
+        return 0 if self._heads is None else int(self._heads.unsigned)
+
+    def of_records(self, rows: Iterable[HumanReviewRecord]) -> Iterator[HumanReviewRecord]:
+        for row in rows:
+            number = self._meet(0, f"record {row.pk}", row.canonical, row.hash, row.reviewed_at)
+            self._check_signature(row, number)
+            yield row
+
+    def of_receipts(self, rows: Iterable[ExecutionReceipt]) -> Iterator[ExecutionReceipt]:
+        for row in rows:
+            self._meet(1, f"receipt {row.pk}", row.canonical, row.hash, row.executed_at)
+            yield row
+
+    def end(self, now: datetime, max_age: timedelta) -> list[str]:
+        if self._keys and self._numbers[0] and not self.signed:
+            self._check_unsigned()
+        if self._heads is not None:
+            self._heads.end(tuple(self._numbers), now, max_age)
+            self._problems += [f"heads: {each}" for each in self._heads.problems]
+        return self._problems
+
+    def _check_unsigned(self) -> None:
+        """Where no record is signed, a signed head has to show that all are older than the key."""
+        nothing = f"unsigned: {self._standalone.NONE_SIGNED}"
+        if self._heads is None:
+            self._problems.append(f"{nothing}: {self._standalone.GIVE_HEADS}")
+        elif self._heads.fits[0] < self._numbers[0]:
+            self._problems.append(f"{nothing}, and the signed heads do not show it")
+
+    def _check_signature(self, row: HumanReviewRecord, number: int) -> None:
+        if self._keys is None:
+            return
+        if row.signature:
+            self.signed += 1
+            if not self._keys.has_signed("record", row.hash, row.signature):
+                self._problems.append(f"unsigned: record {row.pk} was not signed by a known key")
+        elif self.signed:
+            message = f"unsigned: record {row.pk} is not signed, though records before it are"
+            self._problems.append(message)
+        elif self._heads is not None and self._standalone.is_younger(number, self._heads):
+            message = f"unsigned: record {row.pk} is not signed, though a head from before it is"
+            self._problems.append(message)
+
+    def _meet(self, index: int, name: str, text: str, row_hash: str, at: datetime) -> int:
+        try:
+            number = int(json.loads(text)["sequence"])
+        except (ValueError, KeyError, TypeError):
+            number = self._numbers[index] + 1  # the chain's own check names this row
+        self._numbers[index] = number
+        if self._heads is not None:
+            self._heads.add(index, name, number, row_hash, at)
+        return number
+
+
+@lru_cache(maxsize=1)
+def _standalone() -> ModuleType:
+    """The verifier that auditors download, as a module."""
+    path = Path(__file__).parents[1] / "static/reviews/verify_history.py"
+    spec = spec_from_file_location("holdpoint_verify_history", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} cannot be loaded")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def receipt_text(receipt: ExecutionReceipt) -> str:
+    """The canonical text made anew from the columns, which must be the text that was hashed."""
+    return record_text(
+        {
+            "attempt": receipt.attempt,
+            "decision_hash": receipt.decision_hash,
+            "executed_at": receipt.executed_at,
+            "executed_digest": receipt.digest,
+            "execution": receipt.execution_id,
+            "hold": receipt.hold_id,
+            "node": receipt.task_id,
+            "phase": receipt.phase,
+            "sequence": receipt.sequence,
+        }
+    )
+
+
+def _other_than_approved() -> Iterator[str]:
+    """Receipts whose decision is gone, is about something else, or approved something else."""
+    decision = HumanReviewRecord.objects.filter(
+        hash=OuterRef("decision_hash"),
+        hold_id=OuterRef("hold_id"),
+        execution_id=OuterRef("execution_id"),
+        node_id=OuterRef("task_id"),
+        trigger_phase=OuterRef("phase"),
+        decision="APPROVE",
+    )
+    rows = ExecutionReceipt.objects.annotate(
+        record=Subquery(decision.values("id")[:1]),
+        decided=Subquery(decision.values("decided_digest")[:1]),
+    )
+    wrong = rows.filter(Q(record=None) | ~Q(digest=F("decided"))).order_by("sequence")
+    for row, record in wrong.values_list("id", "record").iterator(chunk_size=_BATCH):
+        if record is None:
+            yield f"altered: receipt {row} names a decision that is not there"
+        else:
+            yield f"altered: receipt {row}: what ran is not what record {record} approved"
+
+
+def _other_than_stored() -> Iterator[str]:
+    """Receipts of tasks whose stored inputs or output are not what ran any more."""
+    attempts = TaskAttempt.objects.filter(
+        execution_id=OuterRef("execution_id"),
+        task_id=OuterRef("task_id"),
+        attempt=OuterRef("attempt"),
+    )
+    rows = ExecutionReceipt.objects.order_by("sequence").annotate(
+        stored_inputs=Subquery(attempts.values("inputs")[:1]),
+        stored_output=Subquery(attempts.values("output")[:1]),
+        stored_edit=Subquery(attempts.values("edited_output")[:1]),
+        was_edited=Subquery(attempts.values("is_edited")[:1]),
+    )
+    for row in rows.iterator(chunk_size=_BATCH):
+        stored = row.stored_inputs
+        if row.phase == TriggerPhase.AFTER_EXECUTION:
+            stored = row.stored_edit if row.was_edited else row.stored_output
+        if digest(stored) != row.digest:
+            yield (
+                f"altered: receipt {row.pk}: task {row.task_id} of run {row.execution_id} shows"
+                " other data now than it ran with"
+            )

@@ -1,0 +1,189 @@
+"""Drafting rules, holding them against past reviews, publishing them; what rules spared."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST, require_safe
+
+from reviews.audit.list_page import TEMPLATE
+from reviews.backtests import services
+from reviews.backtests.page import check_context, draft_context, read_draft, workflow_of
+from reviews.backtests.report_page import report_context
+from reviews.backtests.rules_page import rules_context
+from reviews.backtests.skipped_page import spared_context
+from reviews.components.views import SeeOther, fragment, good_cursor, page, person
+from reviews.models import Backtest
+from workflows.common.number_parsing import natural
+from workflows.engine.decide import Refused
+from workflows.engine.plan_validation import Problem
+from workflows.executions.access import may_backtest, workflows_for
+from workflows.executions.services import InvalidRequest
+from workflows.models import Workflow
+from workflows.models.review_rules import RuleVersion
+from workflows.review_rules import publish as review_rules_publish
+
+
+def _allowed(request: HttpRequest) -> None:
+    if not may_backtest(person(request)):
+        raise PermissionDenied
+
+
+@login_required
+def backtest(request: HttpRequest) -> HttpResponse:
+    """The form of `?workflow=`, and the backtests there are; a POST starts one."""
+    _allowed(request)
+    user = person(request)
+    form = request.POST if request.method == "POST" else request.GET
+    workflow = workflow_of(user, form.get("workflow", ""))
+    problems: tuple[Problem, ...] = ()
+    if request.method == "POST" and workflow is None:
+        problems = (Problem("workflow", "required", _("choose a workflow")),)
+    elif request.method == "POST" and workflow is not None:
+        started = _started(request, workflow)
+        if isinstance(started, Backtest):
+            return SeeOther(reverse("reviews:backtest_report", args=(started.pk,)))
+        problems = started
+    context = draft_context(user, workflow, form, problems, is_new=request.method != "POST")
+    status = 422 if problems else 200
+    return page(request, "reviews/backtests/draft.html", context, section="insights", status=status)
+
+
+def _started(request: HttpRequest, workflow: Workflow) -> Backtest | tuple[Problem, ...]:
+    draft = read_draft(workflow, request.POST)
+    if draft.problems:
+        return draft.problems
+    try:
+        with transaction.atomic():
+            return services.start(
+                user=person(request),
+                workflow=workflow,
+                rules=draft.rules,
+                since=draft.since,
+                until=draft.until,
+            )
+    except InvalidRequest as invalid:
+        return invalid.problems
+    except Refused as refusal:
+        return (Problem("", refusal.code, refusal.message),)
+
+
+@login_required
+@require_POST
+def check(request: HttpRequest) -> HttpResponse:
+    """What is wrong with the draft, or what it says to the newest reviews."""
+    _allowed(request)
+    workflow = workflow_of(person(request), request.POST.get("workflow", ""))
+    if workflow is None:
+        raise Http404
+    context = check_context(workflow, read_draft(workflow, request.POST))
+    return fragment(request, "reviews/backtests/_check.html", context)
+
+
+def _report(request: HttpRequest, backtest_id: int) -> Backtest:
+    return get_object_or_404(services.visible(person(request)), pk=backtest_id)
+
+
+@login_required
+@require_safe
+def report(request: HttpRequest, backtest_id: int) -> HttpResponse:
+    """One backtest."""
+    context = report_context(person(request), _report(request, backtest_id))
+    return page(request, "reviews/backtests/report.html", context, section="insights")
+
+
+@login_required
+@require_safe
+def progress(request: HttpRequest, backtest_id: int) -> HttpResponse:
+    """How far it is; once it is over, the whole page is to be loaded again."""
+    found = _report(request, backtest_id)
+    context = report_context(person(request), found)
+    answer = fragment(request, "reviews/backtests/_progress.html", context)
+    if context["is_done"] or context["is_failed"]:
+        answer["HX-Refresh"] = "true"
+    return answer
+
+
+@login_required
+@require_POST
+def publish(request: HttpRequest, backtest_id: int) -> HttpResponse:
+    """Put the rules of a report in force."""
+    found = _report(request, backtest_id)
+    here = reverse("reviews:backtest_report", args=(backtest_id,))
+    try:
+        made = services.publish(
+            user=person(request),
+            backtest=found,
+            source="web",
+            comment=request.POST.get("comment", "").strip(),
+        )
+    except (InvalidRequest, Refused, review_rules_publish.RulesMoved) as refusal:
+        messages.error(request, str(refusal))
+        return SeeOther(here)
+    messages.success(request, _in_force(made.number))
+    return SeeOther(reverse("reviews:workflow_rules", args=(found.workflow_id,)))
+
+
+def _in_force(number: int) -> str:
+    return _("Rules v%(number)s are in force for runs that start from now on.") % {"number": number}
+
+
+@login_required
+def rules(request: HttpRequest, workflow_id: int) -> HttpResponse:
+    """Every version of a workflow's rules; a POST brings one back, or takes all rules away."""
+    user = person(request)
+    workflow = get_object_or_404(workflows_for(user), pk=workflow_id)
+    if request.method == "POST":
+        try:
+            made = _again(request, workflow)
+        except (InvalidRequest, review_rules_publish.RulesMoved) as refusal:
+            messages.error(request, str(refusal))
+        else:
+            messages.success(request, _in_force(made.number))
+        return SeeOther(reverse("reviews:workflow_rules", args=(workflow.pk,)))
+    context = rules_context(user, workflow)
+    return page(request, "reviews/backtests/rules.html", context, section="workflows")
+
+
+def _again(request: HttpRequest, workflow: Workflow) -> RuleVersion:
+    wanted, seen = request.POST.get("number", ""), request.POST.get("seen", "")
+    found = (natural(each, digits=8) for each in (wanted, seen))
+    numbers = [-1 if number is None else number for number in found]
+    user, comment = person(request), request.POST.get("comment", "").strip()
+    if wanted == "none":
+        return review_rules_publish.publish(
+            actor=user,
+            workflow=workflow,
+            rules=[],
+            expected=numbers[1],
+            source="web",
+            comment=comment,
+        )
+    return review_rules_publish.republish(
+        actor=user,
+        workflow=workflow,
+        number=numbers[0],
+        expected=numbers[1],
+        source="web",
+        comment=comment,
+    )
+
+
+@login_required
+@require_safe
+def spared(request: HttpRequest) -> HttpResponse:
+    """The reviews that rules spared; `?workflow=` and `?rule=` narrow it."""
+    with good_cursor():
+        context = spared_context(
+            person(request),
+            cursor=request.GET.get("cursor", ""),
+            workflow=request.GET.get("workflow", ""),
+            rule=request.GET.get("rule", ""),
+        )
+    return page(request, TEMPLATE, context, section="history")

@@ -1,0 +1,161 @@
+"""What one plan has that another has not: a picture with a mark on each task, and a list."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from reviews.components.dag_svg import DagTask, Picture, layout
+from reviews.components.diffs import Change as Difference
+from reviews.components.diffs import diff
+from reviews.components.sentences import in_language
+from reviews.decisions.masking import Masked, masked
+from workflows.engine.dag import Layers, Plan
+from workflows.engine.moves import is_critical
+from workflows.engine.permissions import NAMED
+from workflows.engine.plan_diff import Change, Spec, as_written, dropped_with
+
+from . import labels
+
+_LONGEST_NOTE = 11
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDiff:
+    """`before` with `change` made to it.
+
+    `layers` are those of the plan with the whole change; `gone` are tasks of it that a reviewer
+    dropped; `why` says for added tasks what speaks for them; `done` are ids of tasks that have run.
+    `view` is what was masked before: tasks are masked by its rules, and with its numbers.
+    """
+
+    view: Masked
+    before: Plan
+    old_layers: Layers
+    layers: Layers
+    change: Change
+    why: Mapping[str, Any] = field(default_factory=dict)
+    gone: Collection[str] = ()
+    done: Collection[str] = ()
+
+
+def diff_context(shown: PlanDiff, links: str = "#change-") -> dict[str, Any]:
+    """`p` of the templates: the picture, each difference as an entry, what they may do."""
+    change = shown.change
+    return {
+        "picture": diff_picture(shown, links),
+        "added": tuple(_added(task, shown) for task in change.added),
+        "changed": tuple(_changed(task, shown) for task in change.changed),
+        "removed": tuple({"id": name} for name in change.removed),
+        "kept": _kept(shown),
+        "permissions": tuple(_permissions((*change.added, *change.changed), shown.gone)),
+    }
+
+
+def _kept(shown: PlanDiff) -> int:
+    return len(shown.before.tasks) - len(shown.change.changed) - len(shown.change.removed)
+
+
+# --- the picture ----------------------------------------------------------------------------------
+
+
+def diff_picture(shown: PlanDiff, links: str) -> Picture:
+    """Both plans in one picture; a removed task stands where it stood."""
+    specs = {**shown.before.by_id, **_by_id(shown.change.added), **_by_id(shown.change.changed)}
+    layers = [list(layer) for layer in shown.layers]
+    for index, layer in enumerate(shown.old_layers):
+        removed = [name for name in layer if name in shown.change.removed]
+        if removed and index >= len(layers):
+            layers.append([])
+        layers[min(index, len(layers) - 1)].extend(removed)
+    marks = _marks(shown)
+    drawn = [[_node(specs[name], marks, shown, links) for name in layer] for layer in layers]
+    return layout(drawn)
+
+
+def _by_id(tasks: Iterable[Spec]) -> dict[str, Spec]:
+    return {task.id: task for task in tasks}
+
+
+def _marks(shown: PlanDiff) -> dict[str, str]:
+    """Task → what becomes of it; those without a mark are kept."""
+    change = shown.change
+    return {
+        **{task.id: "ADDED" for task in change.added},
+        **{task.id: "CHANGED" for task in change.changed},
+        **dict.fromkeys(change.removed, "REMOVED"),
+        **dict.fromkeys(shown.gone, "DROPPED"),
+    }
+
+
+def _node(task: Spec, marks: Mapping[str, str], shown: PlanDiff, links: str) -> DagTask:
+    mark = marks.get(task.id, "KEPT")
+    note = _("done") if task.id in shown.done else short(task.target, _LONGEST_NOTE)
+    href = f"{links}{task.id}" if mark != "KEPT" else ""
+    return DagTask(task.id, mark, tuple(sorted(task.needs)), note, href=href)
+
+
+def short(target: str, longest: int) -> str:
+    """A tool's own name, cut where it is too long for a box."""
+    name = target.rpartition(".")[2]
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"
+
+
+# --- the list -------------------------------------------------------------------------------------
+
+
+def _added(task: Spec, shown: PlanDiff) -> dict[str, Any]:
+    told = shown.why.get(task.id) or {}
+    follows = dropped_with(shown.change, [task.id]) - {task.id}
+    return {
+        "id": task.id,
+        "target": task.target,
+        "permission": task.permission_set or "",
+        "beyond": is_critical(task),
+        "after": ", ".join(sorted(task.needs)),
+        "confidence": told.get("confidence"),
+        "reasons": ", ".join(in_language(str(each)) for each in told.get("reasons", ())),
+        "values_json": json.dumps(_hidden(dict(task.values), shown), indent=2, ensure_ascii=False),
+        "code": _hidden(getattr(task, "code", ""), shown),
+        "dropped": task.id in shown.gone,
+        "follows": ", ".join(sorted(follows)),
+    }
+
+
+def _changed(task: Spec, shown: PlanDiff) -> dict[str, Any]:
+    old = shown.before.by_id.get(task.id)
+    return {
+        "id": task.id,
+        "changes": _differences(old, task, shown) if old else (),
+        "dropped": task.id in shown.gone,
+    }
+
+
+def _differences(old: Spec, task: Spec, shown: PlanDiff) -> tuple[Difference, ...]:
+    before = masked(as_written(old), shown.view.rules, after=shown.view)
+    after = masked(as_written(task), shown.view.rules, after=before)
+    return diff(before.value, after.value)
+
+
+def _hidden(value: Any, shown: PlanDiff) -> Any:
+    return masked(value, shown.view.rules, after=shown.view).value
+
+
+def _permissions(tasks: Iterable[Spec], gone: Collection[str]) -> Iterable[dict[str, Any]]:
+    """The permission sets that the tasks need, with those that need them."""
+    needed: dict[str, list[str]] = {}
+    for task in tasks:
+        if task.id not in gone:
+            needed.setdefault(task.permission_set or "", []).append(task.id)
+    for name, ids in sorted(needed.items()):
+        known = NAMED.get(name)
+        yield {
+            "name": name or _("not known"),
+            "tasks": ", ".join(ids),
+            "words": labels.allowed_words(known) if known else _("Nobody knows what it allows."),
+            "beyond": known is None or known.is_beyond_reading,
+        }

@@ -1,0 +1,183 @@
+"""What an edit reaches: which later tasks read the changed field, and whose results change by it.
+
+Read off the plan's `$from` references and conditions.  Where an expression cannot be followed it
+counts as reading everything it starts from: a reader may be named too many, none too few.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from reviews.components.diffs import Path
+from workflows.engine.dag import Plan, is_reference
+from workflows.engine.expressions import ExpressionError, compiled
+
+#: Stands for any key or index in a path that is read.
+ANY: Final = "*"
+
+_Read = tuple[str, ...]
+_EVERYTHING: Final = frozenset({()})
+
+
+@dataclass(frozen=True, slots=True)
+class Impact:
+    """`readers` maps each changed path to the tasks that read it, in the plan's order.
+
+    `affected` are all tasks that may come out otherwise: readers, and who reads from them.
+    """
+
+    readers: Mapping[Path, tuple[str, ...]]
+    affected: frozenset[str]
+
+
+def impact(plan: Plan, task_id: str, changed: Iterable[Path], *, output: bool) -> Impact:
+    """What changing these paths of a task's output reaches; of its inputs when not `output`.
+
+    Inputs are read by the task itself, and its output may then be another one altogether: its
+    readers are the task, and then whoever reads anything of it.
+    """
+    paths = list(changed)
+    if task_id not in plan.by_id or not paths:
+        return Impact({}, frozenset())
+    reads = _Reads(plan)
+    if not output:
+        own = (task_id, *reads.readers(task_id, ()))
+        return Impact(dict.fromkeys(paths, own), reads.reached({task_id}))
+    readers = {path: reads.readers(task_id, path) for path in paths}
+    return Impact(readers, reads.reached({name for names in readers.values() for name in names}))
+
+
+class _Reads:
+    """Who reads what of whom: one walk over the plan, however much is asked afterwards."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._place = {task.id: place for place, task in enumerate(plan.tasks)}
+        # Source -> reader -> paths; a condition that chooses its source while it runs is under ANY.
+        self._of: defaultdict[str, defaultdict[str, set[_Read]]]
+        self._of = defaultdict(lambda: defaultdict(set))
+        for task in plan.tasks:
+            for source, read in _reads(task.values, task.when):
+                self._of[source][task.id].add(read)
+
+    def readers(self, source: str, path: Path) -> tuple[str, ...]:
+        """The tasks that read this path of the source's output, in the plan's order."""
+        keys = tuple(ANY if isinstance(part, int) else part for part in path)
+        found = {
+            name
+            for key in (source, ANY)
+            for name, reads in self._of.get(key, {}).items()
+            if any(_touch(read, keys) for read in reads)
+        }
+        return tuple(sorted(found, key=self._place.__getitem__))
+
+    def reached(self, names: set[str]) -> frozenset[str]:
+        """These tasks, and who reads anything of them, directly or through others."""
+        found, todo = set(names), list(names)
+        while todo:
+            name = todo.pop()
+            new = {*self._of.get(name, ()), *self._of.get(ANY, ())} - found
+            found |= new
+            todo += new
+        return frozenset(found)
+
+
+def _touch(read: _Read, keys: tuple[str, ...]) -> bool:
+    return all(
+        ANY in (mine, theirs) or mine == theirs for mine, theirs in zip(read, keys, strict=False)
+    )
+
+
+def _reads(value: Any, when: str | None) -> Iterator[tuple[str, _Read]]:
+    """(source, path) of everything that a task's values and its condition read."""
+    for read in paths_read(when) if when else ():
+        yield (read[0], read[1:]) if read else (ANY, ())
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if is_reference(item):
+            select = item.get("select")
+            for read in _EVERYTHING if select is None else paths_read(select):
+                yield item["$from"], read
+        elif isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, list | tuple):
+            stack.extend(item)
+
+
+@lru_cache(maxsize=4096)
+def paths_read(expression: str) -> frozenset[_Read]:
+    """The paths that a JMESPath expression looks at; `*` for what is chosen while it runs."""
+    reads: set[_Read] = set()
+    try:
+        end = _follow(compiled(expression).parsed, (), reads)
+    except (ExpressionError, RecursionError):
+        return _EVERYTHING
+    if end is not None:
+        reads.add(end)
+    return frozenset(reads)
+
+
+def _follow(node: Mapping[str, Any], at: _Read | None, reads: set[_Read]) -> _Read | None:
+    """Where the value of `node`, seen from `at`, stands; None for what was made on the way.
+
+    What is looked at besides goes into `reads`.
+    """
+    kind, children = node["type"], node.get("children", [])
+    if kind == "literal":
+        return None
+    if kind in ("identity", "current"):
+        return at
+    if kind == "field":
+        return None if at is None else (*at, str(node["value"]))
+    if kind == "index":
+        return None if at is None else (*at, ANY)
+    if kind == "slice":
+        return at
+    if kind in ("subexpression", "index_expression", "pipe"):
+        for child in children:
+            at = _follow(child, at, reads)
+        return at
+    if kind in ("projection", "value_projection", "filter_projection"):
+        return _project(kind, children, at, reads)
+    _read_all(kind, children, at, reads)
+    return None
+
+
+def _project(
+    kind: str, children: list[Mapping[str, Any]], at: _Read | None, reads: set[_Read]
+) -> _Read | None:
+    """Every item of the left side, looked at by the right side and by a filter."""
+    left = _follow(children[0], at, reads)
+    item = None if left is None else (*left, ANY)
+    if kind == "filter_projection":
+        _use(children[2], item, reads)
+    return _follow(children[1], item, reads)
+
+
+_MAKERS: Final = frozenset(
+    {
+        "flatten", "multi_select_list", "multi_select_dict", "key_val_pair", "function_expression",
+        "comparator", "or_expression", "and_expression", "not_expression",
+    }
+)  # fmt: skip
+
+
+def _read_all(
+    kind: str, children: list[Mapping[str, Any]], at: _Read | None, reads: set[_Read]
+) -> None:
+    """A value made of others: all of them are read.  So is everything by what is not known here."""
+    if kind not in _MAKERS and at is not None:
+        reads.add(at)
+    for child in children:
+        _use(child, at, reads)
+
+
+def _use(node: Mapping[str, Any], at: _Read | None, reads: set[_Read]) -> None:
+    # `&expression` of sort_by and the like looks at items of another argument, which is read whole.
+    end = _follow(node, at, reads) if node["type"] != "expref" else None
+    if end is not None:
+        reads.add(end)

@@ -1,0 +1,280 @@
+"""A reviewer's edit, checked against the tool's JSON Schema before anything is decided."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from graphrag.catalogue.tool_record import ToolRecord
+from workflows.common.schemas import FieldError, schema_errors, unnamed_keys
+from workflows.engine import plan_diff
+from workflows.engine.bounded_json import BoundedJSONError, canonical, check_value
+from workflows.engine.dag import CapabilityTask, ToolTask
+from workflows.engine.plan_validation import Problem, validation_problems
+from workflows.engine.policy import TriggerPhase
+from workflows.engine.state import HoldReason
+from workflows.executions.selectors import task_spec
+from workflows.models import Execution, Hold
+from workflows.permissions import capabilities
+from workflows.permissions.capabilities import StoredCode
+from workflows.planning.planner import tool_schemas
+from workflows.tools.registry import argument_errors
+
+from .masking import Masked, NotRestorable, Rules, is_marked, masked, restored, restored_part
+
+
+class ReviewInvalid(Exception):
+    """The answer to a hold is malformed; `errors` names each field.  The hold stays open."""
+
+    def __init__(self, errors: Iterable[FieldError]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("; ".join(str(each) for each in self.errors))
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The same for the API's problem answers."""
+        return tuple(Problem(each.path, "invalid", each.message) for each in self.errors)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an answer to a hold changes: nothing, unless one of the fields is set.
+
+    Absent and null edits are the same, so null cannot stand for a new output: `set_output_null`
+    does.
+    """
+
+    edits: Any = None
+    set_output_null: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        return self.edits is None and not self.set_output_null
+
+
+NO_CHANGE = Change()
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A checked change: `sent` goes to the engine, `whole` is the payload as it will then be.
+
+    `warnings` name what is allowed and may still be a mistake.
+    """
+
+    sent: Change
+    whole: Any
+    warnings: tuple[FieldError, ...] = ()
+
+
+def payload_schema(hold: Hold) -> Any:
+    """The JSON Schema of what a node review shows: that of its tool or capability, or None.
+
+    `hold.execution` is loaded.  Two queries at most.
+    """
+    return payload_schemas([hold])[hold.pk]
+
+
+def payload_schemas(holds: Sequence[Hold]) -> dict[str, Any]:
+    """The same for several holds, by their ids; as many queries for one run as for one hold."""
+    tasks = {
+        hold.pk: (hold, task_spec(hold.execution, hold.task_id))
+        for hold in holds
+        if hold.task_id and hold.reason == HoldReason.NODE_REVIEW
+    }
+    tools = [task.tool for _, task in tasks.values() if isinstance(task, ToolTask)]
+    codes = [task.capability for _, task in tasks.values() if isinstance(task, CapabilityTask)]
+    known_tools = tool_schemas(tools) if tools else {}
+    known_codes = capabilities.load(codes)
+    found: dict[str, Any] = dict.fromkeys(hold.pk for hold in holds)
+    for hold, task in tasks.values():
+        known: StoredCode | ToolRecord | None = None
+        if isinstance(task, ToolTask):
+            known = known_tools.get(task.tool)
+        elif isinstance(task, CapabilityTask):
+            known = known_codes.get(task.capability)
+        if known is not None:
+            before = hold.phase == TriggerPhase.BEFORE_EXECUTION
+            found[hold.pk] = known.input_schema if before else known.output_schema
+    return found
+
+
+def schema_of(target: str, phase: str) -> Any:
+    """The JSON Schema of what a tool or capability takes (BEFORE_EXECUTION) or gives, or None."""
+    known: Any = tool_schemas([target]).get(target) or capabilities.load([target]).get(target)
+    if known is None or not phase:
+        return None
+    return known.input_schema if phase == TriggerPhase.BEFORE_EXECUTION else known.output_schema
+
+
+def inputs_schema(execution: Execution) -> dict[str, Any]:
+    """The JSON Schema of a run's inputs, its workflow's; {} for a plan of its own."""
+    return execution.workflow.inputs_schema if execution.workflow else {}
+
+
+def checked_edit(hold: Hold, change: Change, schema: Any) -> Edit | None:
+    """The payload as the change makes it, or None when it stays as it is.
+
+    Edits of a BEFORE_EXECUTION hold are an object laid key by key over the inputs, those of an
+    AFTER_EXECUTION hold the whole new output, those of a plan review `{"drop": [ids of added
+    tasks]}`, which drops what waits for them too.  Raises ReviewInvalid with paths below "edits",
+    or at "set_output_null".
+    """
+    edits = change.edits
+    if change.set_output_null:
+        return _checked_null(hold, edits, schema)
+    if edits is None:
+        return None
+    if hold.reason == HoldReason.REPLAN_REVIEW:
+        return _checked_drop(hold, edits)
+    if hold.reason != HoldReason.NODE_REVIEW:
+        raise ReviewInvalid([FieldError("edits", "only node and plan reviews take edits")])
+    try:
+        check_value(edits)
+    except BoundedJSONError as error:
+        raise ReviewInvalid([FieldError(below("edits", error.path), error.message)]) from None
+    edits, whole = _with_true_values(hold, edits, schema)
+    if canonical(whole) == canonical(hold.payload):
+        return None
+    errors = schema_errors(schema, whole) or _tool_errors(hold, whole)
+    if errors:
+        raise ReviewInvalid(FieldError(below("edits", each.path), each.message) for each in errors)
+    warnings = edit_warnings(schema, hold.payload, whole)
+    return Edit(sent=Change(edits), whole=whole, warnings=warnings)
+
+
+def edit_warnings(schema: Any, before: Any, after: Any) -> tuple[FieldError, ...]:
+    """The keys an edit adds that the tool's schema does not name: the tool may ignore them."""
+    return tuple(
+        FieldError(below("edits", path), "is not named by the tool's schema")
+        for path in unnamed_keys(schema, before, after)
+    )
+
+
+def _checked_null(hold: Hold, edits: Any, schema: Any) -> Edit | None:
+    """The change that sets the output of a task to null."""
+    if edits is not None:
+        raise _null_refused("cannot be given together with edits")
+    if hold.reason != HoldReason.NODE_REVIEW or hold.phase != TriggerPhase.AFTER_EXECUTION:
+        raise _null_refused("only the output of a task can be set to null")
+    if hold.payload is None:
+        return None
+    if errors := schema_errors(schema, None):
+        raise _null_refused(errors[0].message)
+    return Edit(sent=Change(set_output_null=True), whole=None)
+
+
+def _null_refused(message: str) -> ReviewInvalid:
+    return ReviewInvalid([FieldError("set_output_null", message)])
+
+
+def secret_rules(execution: Execution, schema: Any) -> Rules:
+    """What is secret in a value of the run that has this JSON Schema."""
+    return Rules(schema, tuple(execution.policy.get("secrets", ())))
+
+
+def shown_payload(hold: Hold, schema: Any) -> Masked:
+    """The payload as people see it; `schema` is `payload_schema(hold)`."""
+    return masked(hold.payload, secret_rules(hold.execution, schema))
+
+
+def _with_true_values(hold: Hold, edits: Any, schema: Any) -> tuple[Any, Any]:
+    """The edits and what they make of the payload, marks of masked values replaced in both.
+
+    An edit without a mark is what it says: whoever knows the values may send them.
+    """
+    whole = _laid_over(hold, edits, hold.payload)
+    if not is_marked(json.dumps(edits, ensure_ascii=False)):
+        return edits, whole
+    view = shown_payload(hold, schema)
+    try:
+        restored(_laid_over(hold, edits, view.value), view)
+        true = restored_part(edits, view)
+    except NotRestorable as problem:
+        raise ReviewInvalid([FieldError(below("edits", problem.path), problem.message)]) from None
+    return true, _laid_over(hold, true, hold.payload)
+
+
+def _tool_errors(hold: Hold, whole: Any) -> tuple[FieldError, ...]:
+    """What the tool itself has against these arguments, where a schema cannot say it."""
+    if hold.phase != TriggerPhase.BEFORE_EXECUTION:
+        return ()
+    return argument_errors(hold.target, whole)
+
+
+def _checked_drop(hold: Hold, edits: Any) -> Edit | None:
+    try:
+        wanted = plan_diff.Drop.model_validate(edits).drop
+    except ValidationError as error:
+        problems = validation_problems(error, "edits")
+        raise ReviewInvalid(FieldError(each.path, each.message) for each in problems) from None
+    payload: dict[str, Any] = hold.payload or {}
+    change = plan_diff.in_payload(payload)
+    known = {task.id for task in change.added}
+    unknown = [
+        FieldError(f"edits.drop[{index}]", f"the change adds no task {name!r}")
+        for index, name in enumerate(wanted)
+        if name not in known
+    ]
+    if unknown:
+        raise ReviewInvalid(unknown)
+    gone = plan_diff.dropped_with(change, wanted)
+    if not gone:
+        return None
+    if plan_diff.without(change, gone).is_empty:
+        message = "nothing of the change would be left; reject it instead"
+        raise ReviewInvalid([FieldError("edits.drop", message)])
+    dropped = Change({"drop": sorted(wanted)})
+    return Edit(sent=dropped, whole=plan_diff.payload_without(payload, gone))
+
+
+def _laid_over(hold: Hold, edits: Any, payload: Any) -> Any:
+    if hold.phase != TriggerPhase.BEFORE_EXECUTION:
+        return edits
+    if not isinstance(edits, dict):
+        message = "must be an object whose keys are laid over the task's inputs"
+        raise ReviewInvalid([FieldError("edits", message)])
+    return {**_arguments(payload), **edits}
+
+
+def _arguments(payload: Any) -> dict[str, Any]:
+    """The payload of a BEFORE_EXECUTION hold: the task's inputs, always an object."""
+    return payload if isinstance(payload, dict) else {}
+
+
+def change_to(hold: Hold, value: Any, shown: Any) -> Change:
+    """The change that turns the payload into `value`.
+
+    `shown` is the payload as the person saw it, `value` what they made of it, both with marks.
+
+    Raises ReviewInvalid where no change can say it: a removed argument.
+    """
+    if canonical(value) == canonical(shown):
+        return NO_CHANGE
+    if hold.phase != TriggerPhase.BEFORE_EXECUTION:
+        return Change(set_output_null=True) if value is None else Change(value)
+    if not isinstance(value, dict):
+        raise ReviewInvalid([FieldError("edits", "must be an object: the task's arguments")])
+    before = _arguments(shown)
+    removed = [key for key in before if key not in value]
+    if removed:
+        message = "cannot be taken away; change its value instead"
+        raise ReviewInvalid(FieldError(f"edits.{key}", message) for key in removed)
+    return Change(
+        {
+            key: item
+            for key, item in value.items()
+            if key not in before or canonical(item) != canonical(before[key])
+        }
+    )
+
+
+def below(prefix: str, path: str) -> str:
+    """`path` under `prefix`: `edits.items[0]`."""
+    if not path:
+        return prefix
+    return f"{prefix}{path}" if path.startswith("[") else f"{prefix}.{path}"

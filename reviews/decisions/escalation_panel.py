@@ -1,0 +1,173 @@
+"""An escalation as its reviewer sees it: what is there, what is asked for, the code that asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_args
+
+from django.urls import reverse
+from django.utils.html import conditional_escape
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
+
+from reviews.components.highlighting import Line, lines_of
+from reviews.components.number_formatting import counted
+from reviews.components.sentences import in_language
+from workflows.engine.permissions import PermissionSet
+from workflows.engine.state import GrantScope, HoldReason
+from workflows.engine.task_errors import attempt_words
+from workflows.models import Grant, Hold
+from workflows.permissions.grants import asked_for, is_in_force
+
+if TYPE_CHECKING:
+    from django.utils.safestring import SafeString
+
+#: Longer code is first shown around the line that was stopped.
+_SHOWN_WHOLE = 30
+_AROUND = 8
+
+_KINDS = (
+    ("hosts", N_("Network")),
+    ("read_paths", N_("Files to read")),
+    ("write_paths", N_("Files to write")),
+    ("env_names", N_("Environment")),
+    ("run", N_("Programs")),
+)
+
+_LANGUAGES = {"python": "Python", "typescript": "TypeScript", "javascript": "JavaScript"}
+
+#: How long a timed grant may last: seconds and the words for it.
+TIMES = (
+    (3600, N_("for 1 hour")),
+    (86_400, N_("for 1 day")),
+    (604_800, N_("for 7 days")),
+    (2_592_000, N_("for 30 days")),
+)
+
+REJECT_PRESETS = (N_("Not needed"), N_("Asks for too much"), N_("Do it another way"))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The scope that a person chose in a form that is shown again."""
+
+    scope: GrantScope = "task"
+    seconds: float | None = None
+
+
+#: For a form that nobody has sent yet.
+NARROWEST = Asked()
+
+
+def asked_by(scope: str, seconds: str) -> Asked:
+    """What a posted form says; the narrowest unless it says something else."""
+    known = next((each for each in get_args(GrantScope) if each == scope), NARROWEST.scope)
+    length = next((float(each) for each, _words in TIMES if str(each) == seconds), None)
+    return Asked(known, length if known == "until" else None)
+
+
+def escalation_context(hold: Hold, asked: Asked) -> dict[str, Any] | None:
+    """`d.escalation` of the templates; None for every other kind of hold."""
+    payload = hold.payload
+    if hold.reason != HoldReason.ESCALATION or not isinstance(payload, dict):
+        return None
+    need = asked_for(payload)
+    current = PermissionSet.model_validate(payload["current"])
+    code, line = payload.get("code") or "", payload.get("line")
+    return {
+        "tried": in_language(attempt_words(payload["operation"], payload["resource"])),
+        "allows": tuple(in_language(each) for each in need.sentences()),
+        "rows": tuple(
+            _row(name, title, current, need)
+            for name, title in _KINDS
+            if current.entries(name) or need.entries(name)
+        ),
+        "line": line,
+        **_code(code, payload.get("language") or "", line),
+        "language": _LANGUAGES.get(payload.get("language") or "", ""),
+        "scopes": _scopes(hold, payload.get("capability") or "", asked),
+        "times": tuple(
+            {"seconds": each, "words": _(text), "chosen": each == (asked.seconds or TIMES[0][0])}
+            for each, text in TIMES
+        ),
+        "grant": _grant(hold),
+        "grants_url": reverse("reviews:grants"),
+    }
+
+
+def _row(name: str, title: str, current: PermissionSet, need: PermissionSet) -> dict[str, Any]:
+    """One kind of access: what the task has, and what would come on top."""
+    has = tuple(entry_words(each) for each in current.entries(name))
+    more = tuple(entry_words(each) for each in need.entries(name))
+    return {"title": _(title), "has": has, "more": more}
+
+
+def entry_words(entry: str) -> str:
+    """An entry of a set; the working folder has a name of its own, a folder says what it covers."""
+    inside = entry.removeprefix("$SCRATCH")
+    if entry.startswith("/") and entry.endswith("/"):
+        return _("%(path)s and everything below") % {"path": entry}
+    return _("working folder%(inside)s") % {"inside": inside} if inside != entry else entry
+
+
+def _code(code: str, language: str, line: int | None) -> dict[str, Any]:
+    if not code:
+        return {"lines": (), "whole": (), "line_count": 0}
+    found = [_numbered(each, line) for each in lines_of(code, language)]
+    if len(found) <= _SHOWN_WHOLE or line is None:
+        return {"lines": found, "whole": (), "line_count": len(found)}
+    near = found[max(0, line - 1 - _AROUND) : line + _AROUND]
+    return {"lines": near, "whole": found, "line_count": len(found)}
+
+
+def _numbered(each: Line, marked: int | None) -> dict[str, Any]:
+    markup: SafeString = conditional_escape(each.markup)
+    return {"number": each.number, "markup": markup, "marked": each.number == marked}
+
+
+def _scopes(hold: Hold, capability: str, asked: Asked) -> tuple[dict[str, Any], ...]:
+    """How far an approval may reach, the narrowest first."""
+    workflow = hold.execution.workflow
+    here = _("%(task)s, in this run") % {"task": hold.task_id}
+    found = [("task", _("This task only"), here)]
+    found.append(("execution", _("Every task of this run"), _("until the run ends")))
+    if workflow is not None:
+        same = _("of %(workflow)s, while it stays the same") % {"workflow": workflow.title}
+        found.append(("until", _("This task in every run"), same))
+    if capability:
+        named = _("The capability %(name)s") % {"name": capability}
+        found.append(("capability", named, _("in whatever run it is used")))
+    chosen = asked.scope if asked.scope in {each[0] for each in found} else "task"
+    return tuple(
+        {"value": value, "label": label, "detail": detail, "chosen": value == chosen}
+        for value, label, detail in found
+    )
+
+
+def _grant(hold: Hold) -> dict[str, Any] | None:
+    """What became of an approval."""
+    grant = Grant.objects.filter(hold=hold).select_related("capability", "workflow").first()
+    if grant is None:
+        return None
+    return {
+        "scope": scope_words(grant),
+        "used": counted(grant.uses, "time"),
+        "in_force": is_in_force(grant),
+        "revoked_by": grant.revoked_by,
+        "revoked_at": grant.revoked_at,
+    }
+
+
+def scope_words(grant: Grant) -> str:
+    """`for task fetch in this run`, `for the capability page`."""
+    match grant.scope:
+        case Grant.Scope.TASK:
+            return _("for task %(task)s in this run") % {"task": grant.task_id}
+        case Grant.Scope.EXECUTION:
+            return _("for every task of this run")
+        case Grant.Scope.CAPABILITY:
+            return _("for the capability %(name)s") % {"name": str(grant.capability)}
+    if grant.workflow is None:
+        return _("for task %(task)s in every run of this plan") % {"task": grant.task_id}
+    told = {"task": grant.task_id, "workflow": str(grant.workflow)}
+    return _("for task %(task)s in every run of %(workflow)s") % told

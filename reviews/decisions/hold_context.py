@@ -1,0 +1,268 @@
+"""What stands around a hold: the layers, what led here, what each answer will cause."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
+from django.utils.translation import ngettext
+
+from reviews.audit.reveals import task_place, task_rules
+from reviews.components import labels as components_labels
+from reviews.components.number_formatting import counted
+from reviews.decisions.masking import Rules, masked
+from reviews.decisions.summaries import approved, one_line, rejected
+from reviews.models import HumanReviewRecord, SecretReveal
+from reviews.templatetags.desk import look_of
+from workflows.common.redaction import text_masked
+from workflows.engine.policy import TriggerPhase
+from workflows.engine.state import HoldReason
+from workflows.executions.selectors import TaskView, messages_of, revision_of, tasks_of
+from workflows.models import Hold
+
+from .masked_values_panel import masks_context, reveal_sentence
+
+_BAD = ("FAILED", "REJECTED")
+_MAX_NAMES = 2
+
+
+class Surroundings:
+    """Reads lazily: the tasks of the run once, its conversation once."""
+
+    def __init__(self, hold: Hold, *, may_reveal: bool = False) -> None:
+        self.hold = hold
+        self.may_reveal = may_reveal
+        self.execution = hold.execution
+
+    @cached_property
+    def tasks(self) -> list[TaskView]:
+        return tasks_of(self.execution)
+
+    @cached_property
+    def by_id(self) -> dict[str, TaskView]:
+        return {task.id: task for task in self.tasks}
+
+    @cached_property
+    def _rules(self) -> Mapping[tuple[str, str], Rules]:
+        """What is secret in the data of the held task, and of those that it reads."""
+        task = self.by_id[self.hold.task_id]
+        near = (self.by_id[name] for name in task.needs if name in self.by_id)
+        return task_rules(self.execution, [task, *near])
+
+    # --- where the run stands -------------------------------------------------------------------
+
+    def beads(self) -> tuple[dict[str, str], ...]:
+        """One bead per layer: label, state (done, current, todo, failed), words."""
+        return tuple(self._bead(index, list(names)) for index, names in enumerate(self._layers))
+
+    @property
+    def _layers(self) -> tuple[tuple[str, ...], ...]:
+        return revision_of(self.execution).layers
+
+    def _bead(self, index: int, names: list[str]) -> dict[str, str]:
+        here = self.hold.layer
+        label = ", ".join(names) if len(names) <= _MAX_NAMES else counted(len(names), "task")
+        failed = any(self.by_id[name].status in _BAD for name in names)
+        if index == here:
+            return {
+                "label": components_labels.step_words(self.hold),
+                "state": "current",
+                "words": _("waits here"),
+            }
+        if failed:
+            return {"label": label, "state": "failed", "words": _("failed in part")}
+        if index < max(here, self.execution.layer):
+            return {"label": label, "state": "done", "words": _("done")}
+        return {"label": label, "state": "todo", "words": _("not yet")}
+
+    # --- what led here --------------------------------------------------------------------------
+
+    def context(self) -> tuple[dict[str, Any], ...]:
+        """Parts with a title and items to unfold: upstream results, tries, conversation."""
+        parts = (
+            (_("It ran with"), list(self._own_inputs())),
+            (_("What led here"), list(self._upstream())),
+            (_("Earlier tries"), list(self._tries())),
+            (_("Conversation"), [_item(_said(each)) for each in messages_of(self.execution)]),
+        )
+        return tuple(
+            {"title": title, "items_shown": tuple(items)} for title, items in parts if items
+        )
+
+    def _own_inputs(self) -> Iterator[dict[str, Any]]:
+        task = self.by_id.get(self.hold.task_id)
+        if task and self.hold.phase == TriggerPhase.AFTER_EXECUTION and task.inputs is not None:
+            yield self._item(task, "inputs", "%(value)s")
+
+    def _item(self, task: TaskView, side: str, text: str) -> dict[str, Any]:
+        """What a task ran with or gave, to unfold; its secrets masked."""
+        view = masked(getattr(task, side), self._rules[task.id, side])
+        place = task_place(self.execution.pk, task.id, side)
+        masks = masks_context(view, place, may=self.may_reveal)
+        told = {"task": task.id, "value": one_line(view.value)}
+        return {**_item(text % told, view.value), "masks": masks}
+
+    def _upstream(self) -> Iterator[dict[str, Any]]:
+        task = self.by_id.get(self.hold.task_id)
+        for name in task.needs if task else ():
+            source = self.by_id.get(name)
+            if source is not None and source.status == "SUCCEEDED":
+                text = _("%(task)s gave: %(value)s")
+                if source.is_edited:
+                    text = _("%(task)s gave after an edit: %(value)s")
+                yield self._item(source, "output", text)
+            elif source is not None:
+                error = text_masked(source.error)
+                yield _item(f"{name}: {look_of(source.status).word} {error}".strip())
+
+    def _tries(self) -> Iterator[dict[str, Any]]:
+        task = self.by_id.get(self.hold.task_id)
+        for row in task.attempts if task else ():
+            if row.error:
+                told = {"number": row.attempt, "error": one_line(text_masked(row.error))}
+                yield _item(_("try %(number)s: %(error)s") % told)
+
+    def history(self, records: list[HumanReviewRecord]) -> tuple[dict[str, Any], ...]:
+        """Earlier decisions of this run and its start, the latest first."""
+        creator = self.execution.created_by
+        who = creator.get_username() if creator else _("the system")
+        started = _("%(name)s started the run") % {"name": who}
+        rows: list[dict[str, Any]] = [
+            {
+                "sentence": components_labels.record_sentence(each, short=True),
+                "at": each.reviewed_at,
+            }
+            for each in records
+            if each.hold_id != self.hold.id or _was_taken_back(each, records)
+        ]
+        shown = SecretReveal.objects.filter(hold_id=self.hold.id).order_by("id")
+        rows += [{"sentence": reveal_sentence(each, short=True), "at": each.at} for each in shown]
+        rows.sort(key=lambda row: row["at"])
+        return (*reversed(rows), {"sentence": started, "at": self.execution.created_at})
+
+    # --- what follows ---------------------------------------------------------------------------
+
+    def dependents(self) -> list[str]:
+        """Tasks that need this hold's task directly."""
+        return [task.id for task in self.tasks if self.hold.task_id in task.needs]
+
+    def skipped_count(self) -> int:
+        """How many tasks wait for this one, directly or not."""
+        plan = revision_of(self.execution).plan
+        return len(plan.descendants(self.hold.task_id)) if self.hold.task_id in plan.by_id else 0
+
+    def what_followed(self) -> tuple[dict[str, str], ...]:
+        """What became of the task and of the run after the decision."""
+        steps = []
+        task = self.by_id.get(self.hold.task_id)
+        if task is not None and task.status not in ("PENDING", "RUNNING"):
+            steps.append({"status": task.status, "sentence": _became(task)})
+        sentence = _(_RUN_WORDS[self.execution.status])
+        steps.append({"status": self.execution.status, "sentence": sentence})
+        return tuple(steps)
+
+
+_RUN_WORDS = {
+    "PENDING": N_("the run has not begun"),
+    "RUNNING": N_("the run goes on"),
+    "PAUSED_FOR_REVIEW": N_("the run waits for another review"),
+    "AWAITING_AGENT": N_("the run waits for an agent"),
+    "COMPLETED": N_("the run is complete"),
+    "FAILED": N_("the run has failed"),
+    "ABORTED": N_("the run was aborted"),
+}
+
+
+_BECAME = {
+    "SUCCEEDED": N_("%(task)s is done"),
+    "FAILED": N_("%(task)s failed"),
+    "SKIPPED": N_("%(task)s was skipped"),
+    "REJECTED": N_("%(task)s was rejected"),
+}
+
+
+def _became(task: TaskView) -> str:
+    text = _BECAME.get(task.status)
+    if text is None:
+        return f"{task.id}: {look_of(task.status).word}"
+    return _(text) % {"task": task.id}
+
+
+def _was_taken_back(record: HumanReviewRecord, records: list[HumanReviewRecord]) -> bool:
+    """Whether it is one of two records that cancel each other out."""
+    gone = {each.withdraws_id for each in records}
+    return record.withdraws_id is not None or record.pk in gone
+
+
+def _said(message: dict[str, Any]) -> str:
+    content = text_masked(str(message["content"]))
+    return f"{message.get('author') or message.get('role')}: {content}"
+
+
+def _item(summary: str, value: Any = None) -> dict[str, Any]:
+    text = "" if value is None else json.dumps(value, indent=2, ensure_ascii=False)
+    return {"summary": summary, "json": text, "open": False}
+
+
+def effects(around: Surroundings) -> dict[str, Any]:
+    """What the buttons will cause, and their labels."""
+    hold = around.hold
+    skipped = around.skipped_count()
+    approve = approved(components_labels.hold_kind(hold), hold.target, hold.task_id)
+    reject = rejected(_on_reject(hold), skipped)
+    outcomes = [
+        {"when": _("If you approve"), "then": approve},
+        {"when": _("If you reject"), "then": reject},
+    ]
+    if hold.changes_left:
+        again = _("Runs %(task)s again with your words.") % {"task": hold.task_id}
+        outcomes.insert(1, {"when": _("If you request changes"), "then": again})
+    if hold.expires_at is None:
+        outcomes.append({"when": _("If nobody decides"), "then": _("It keeps waiting.")})
+    return {
+        "outcomes": tuple(outcomes),
+        "approve_label": _("Approve"),
+        "approve_effect": _then(around),
+        "reject_label": _reject_label(hold, skipped),
+        "reject_effect": reject,
+    }
+
+
+#: What a rejection does where it does not abort the run.
+_REJECTED = {
+    HoldReason.ESCALATION.value: "fail",
+    HoldReason.REPLAN_REVIEW.value: "keep_plan",
+}
+
+
+def _on_reject(hold: Hold) -> str:
+    if hold.reason == HoldReason.NODE_REVIEW:
+        return hold.on_reject
+    return _REJECTED.get(hold.reason, "abort")
+
+
+def _then(around: Surroundings) -> str:
+    if len(around.execution.state.get("holds", ())) > 1:
+        return _("The run goes on when the other reviews are decided.")
+    following = around.dependents()[:_MAX_NAMES]
+    if not following:
+        return _("The run goes on.")
+    if len(following) == 1:
+        return _("The run goes on to %(task)s.") % {"task": following[0]}
+    told = {"one": following[0], "other": following[1]}
+    return _("The run goes on to %(one)s and %(other)s.") % told
+
+
+def _reject_label(hold: Hold, skipped: int) -> str:
+    if _on_reject(hold) == "keep_plan":
+        return _("Reject, keep the plan as it is")
+    if _on_reject(hold) == "abort":
+        return _("Reject and abort the run")
+    if not skipped:
+        return _("Reject")
+    text = ngettext("Reject and skip %(n)s task", "Reject and skip %(n)s tasks", skipped)
+    return text % {"n": skipped}

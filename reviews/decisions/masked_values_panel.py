@@ -1,0 +1,109 @@
+"""Masked values beside what they stand in, each with its button."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from reviews.audit.list_page import Entry, KeptWords, kept_context
+from reviews.audit.reveals import REFUSED, reveals
+from reviews.components import labels as components_labels
+from reviews.decisions.masking import Masked, Secret, mark
+from reviews.models import SecretReveal
+from reviews.templatetags.desk import pretty_json
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+#: Masked values of one place that get a button.
+_MOST = 50
+
+
+def masks_context(view: Masked, place: str, *, may: bool) -> dict[str, Any] | None:
+    """`masks` of _masks.html: words, place, url, may, refused, items of number, mark and path.
+
+    None where nothing is masked.
+    """
+    count = len(view.secrets)
+    if not count:
+        return None
+    return {
+        "words": ngettext("%(count)d value is masked", "%(count)d values are masked", count)
+        % {"count": count},
+        "place": place,
+        "url": reverse("reviews:reveal"),
+        "may": may,
+        "refused": _(REFUSED),
+        "items_shown": tuple(_item(each) for each in view.secrets[:_MOST]),
+        "more": max(0, count - _MOST),
+    }
+
+
+def _item(secret: Secret) -> dict[str, Any]:
+    return {"number": secret.number, "mark": mark(secret.number), "path": path_words(secret)}
+
+
+def path_words(secret: Secret) -> str:
+    """`headers.Authorization`, and how many more places have the same value."""
+    first, *more = [each or _("the whole value") for each in secret.paths]
+    if not more:
+        return first
+    return _("%(path)s and %(more)d more") % {"path": first, "more": len(more)}
+
+
+def revealed_context(secret: Secret) -> dict[str, Any]:
+    """`revealed` of _revealed.html: mark, path and text of one value."""
+    text = secret.value if isinstance(secret.value, str) else pretty_json(secret.value)
+    return {"mark": mark(secret.number), "path": path_words(secret), "text": text}
+
+
+def reveals_context(user: User, *, cursor: str) -> dict[str, Any]:
+    """The context of kept.TEMPLATE: what was shown to whom; raises selectors.BadCursor."""
+    said = KeptWords(
+        heading=_("Masked values that were shown"),
+        lead=_(
+            "Who had a masked value shown, and where it stood. These entries are kept for good; the"
+            " values are not in them."
+        ),
+        nothing=_("Nothing masked was shown"),
+        nothing_more=_(
+            "Passwords, tokens and keys are masked. When somebody reveals one, it is noted here."
+        ),
+    )
+    address = reverse("reviews:reveals")
+    return kept_context(said, reveals(user), _entry, address=address, cursor=cursor)
+
+
+def _entry(shown: SecretReveal) -> Entry:
+    sentence = reveal_sentence(shown)
+    return Entry(sentence=sentence, subject=shown.path, at=shown.at, url=_url(shown))
+
+
+def reveal_sentence(shown: SecretReveal, *, short: bool = False) -> str:
+    """`auditor had headers.Authorization of the payload shown, in Release notes (run 9)`."""
+    told = {"who": shown.actor, "path": shown.path, "where": _where(shown.place)}
+    if short:
+        return _("%(who)s had %(path)s of %(where)s shown") % told
+    told["run"] = components_labels.run_title(shown.execution.title, shown.execution_id)
+    return _("%(who)s had %(path)s of %(where)s shown, in %(run)s") % told
+
+
+def _where(place: str) -> str:
+    kind, _colon, rest = place.partition(":")
+    if kind in ("hold", "execution"):
+        return _("the payload")
+    if kind == "task":
+        task_id, _colon, side = rest.partition(":")[2].rpartition(":")
+        if side == "inputs":
+            return _("what %(task)s ran with") % {"task": task_id}
+        return _("what %(task)s gave") % {"task": task_id}
+    return _("record %(number)s") % {"number": rest.partition(":")[0]}
+
+
+def _url(shown: SecretReveal) -> str:
+    if shown.hold_id:
+        return reverse("reviews:decision", args=(shown.execution_id, shown.hold_id))
+    return reverse("reviews:run", args=(shown.execution_id,))

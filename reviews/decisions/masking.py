@@ -1,0 +1,246 @@
+"""Secrets in a JSON value, hidden behind marks that stand for them until somebody reveals one.
+
+A mark reads `[•••••••• 3]`: dots that tell no length, and a number that tells values apart.  What
+was masked is edited as it is: `restored` puts the true values back where their marks still stand.
+Text that looks like a mark by itself is masked too, so that no agent can write one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from workflows.common.redaction import DOTS, joined_spans, names_secret, secret_spans
+from workflows.common.schemas.fields import usable_schema
+from workflows.common.schemas.shapes import Shape, fitting_shape, item_schema, parts_of, shape_of
+from workflows.engine.bounded_json import JSON, canonical, path_text
+
+_MARK: Final = re.compile(rf"\[{DOTS} ([1-9][0-9]{{0,5}})\]")
+
+_Path = tuple[str | int, ...]
+
+
+class NotRestorable(Exception):
+    """An edit uses a mark where it cannot; `path` is the place in the edited value."""
+
+    def __init__(self, path: _Path, message: str) -> None:
+        super().__init__(message)
+        self.path = path_text(path)
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is secret beside what its name or look says.
+
+    `schema`: a JSON Schema with `writeOnly` or `format: password`.  `paths`: keys joined by dots
+    (`customer.iban`, `*` for any one key); a value is secret whose path ends so, indexes left out.
+    """
+
+    schema: Any = None
+    paths: tuple[str, ...] = ()
+
+
+#: Nothing is secret but what its name or look says.
+NO_RULES: Final = Rules()
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A hidden value: the number in its mark, itself, and the places it stands at, dotted."""
+
+    number: int
+    value: JSON
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """`value` with marks; `secrets` those in it by number; `known` also those of earlier values."""
+
+    value: JSON
+    secrets: tuple[Secret, ...] = ()
+    known: Mapping[int, JSON] = field(default_factory=dict)
+    rules: Rules = NO_RULES
+
+    def secret(self, number: int) -> Secret | None:
+        """The secret behind a mark."""
+        return next((each for each in self.secrets if each.number == number), None)
+
+
+def mark(number: int) -> str:
+    """The mark of a number."""
+    return f"[{DOTS} {number}]"
+
+
+def is_marked(text: str) -> bool:
+    """Whether a mark stands in the text."""
+    return _MARK.search(text) is not None
+
+
+def masked(value: JSON, rules: Rules = NO_RULES, *, after: Masked | None = None) -> Masked:
+    """`value` with each secret behind a mark; equal secrets have one number.
+
+    `after` is what was masked before and is compared with it: the same secrets keep their numbers.
+    """
+    work = _Masker(rules, after.known if after else {})
+    shown = work.walk((), value, usable_schema(rules.schema), hidden=False)
+    found = tuple(
+        Secret(number, work.known[number], tuple(paths))
+        for number, paths in sorted(work.places.items())
+    )
+    return Masked(shown, found, work.known, rules)
+
+
+def restored(edited: JSON, view: Masked) -> JSON:
+    """`edited`, made from `view.value`, with the true values in place of their marks.
+
+    Raises NotRestorable for a mark that stands for nothing, and for one that was carried to where
+    its value would be seen: who wants it there has to reveal it.
+    """
+    true = restored_part(edited, view)
+    _check_hidden((), edited, masked(true, view.rules, after=view).value)
+    return true
+
+
+def restored_part(edited: JSON, view: Masked) -> JSON:
+    """The same for a part of an edited value whose whole was checked; NotRestorable as above."""
+    return _Restorer(view.known).walk((), edited)
+
+
+def edited_as_shown(view: Masked, edited: JSON) -> JSON:
+    """`edited`, made from `view.value`, with secrets that were typed into it behind marks too."""
+    try:
+        return masked(restored(edited, view), view.rules, after=view).value
+    except NotRestorable:
+        return edited
+
+
+class _Masker:
+    def __init__(self, rules: Rules, known: Mapping[int, JSON]) -> None:
+        self.known = dict(known)
+        self.places: dict[int, list[str]] = {}
+        self._numbers = {canonical(value): number for number, value in known.items()}
+        self._root = usable_schema(rules.schema)
+        self._listed = [tuple(path.split(".")) for path in rules.paths]
+
+    def walk(self, path: _Path, value: Any, schema: Any, *, hidden: bool) -> Any:
+        hidden = hidden or _says_secret(schema, self._root) or self._is_listed(path)
+        if isinstance(value, dict):
+            return self._object(path, value, schema, hidden=hidden)
+        if isinstance(value, (list, tuple)):
+            shape = self._shape(schema, value)
+            return [
+                self.walk((*path, at), item, item_schema(shape, at), hidden=hidden)
+                for at, item in enumerate(value)
+            ]
+        if hidden and value is not None and not isinstance(value, bool) and value != "":
+            return self._mark(path, value)
+        return self._text(path, value) if isinstance(value, str) else value
+
+    def _object(self, path: _Path, value: dict[str, Any], schema: Any, *, hidden: bool) -> Any:
+        shape = self._shape(schema, value)
+        schemas = {key: part for key, part, _ in parts_of(shape, value)}
+        shown: dict[str, Any] = {}
+        for key, item in value.items():
+            name = self._text((*path, key), key)
+            inside = hidden or names_secret(key, item)
+            shown[name] = self.walk((*path, name), item, schemas.get(key, True), hidden=inside)
+        return shown
+
+    def _shape(self, schema: Any, value: Any) -> Shape:
+        return fitting_shape(schema, self._root, value)
+
+    def _is_listed(self, path: _Path) -> bool:
+        keys = tuple(part for part in path if isinstance(part, str))
+        return any(_ends_so(keys, wanted) for wanted in self._listed)
+
+    def _text(self, path: _Path, text: str) -> str:
+        marks = (match.span() for match in _MARK.finditer(text))
+        shown, done = [], 0
+        for start, end in joined_spans([*secret_spans(text), *marks]):
+            shown += [text[done:start], self._mark(path, text[start:end])]
+            done = end
+        return "".join([*shown, text[done:]])
+
+    def _mark(self, path: _Path, value: JSON) -> str:
+        key = canonical(value)
+        number = self._numbers.setdefault(key, len(self.known) + 1)
+        self.known[number] = value
+        places = self.places.setdefault(number, [])
+        place = path_text(path)
+        if place not in places:
+            places.append(place)
+        return mark(number)
+
+
+def _ends_so(keys: Sequence[str], wanted: Sequence[str]) -> bool:
+    if not keys or len(wanted) > len(keys):
+        return False
+    tail = keys[len(keys) - len(wanted) :]
+    return all(want in ("*", key) for want, key in zip(wanted, tail, strict=True))
+
+
+def _says_secret(schema: Any, root: Any) -> bool:
+    """Whether the schema, or one of its alternatives, says so."""
+    if not isinstance(schema, dict) or not schema:
+        return False
+    forms = [schema, shape_of(schema, root, None).rules]
+    for key in ("anyOf", "oneOf", "allOf"):
+        listed = schema.get(key)
+        parts = listed if isinstance(listed, list) else []
+        forms += [shape_of(each, root, None).rules for each in parts]
+    return any(form.get("writeOnly") is True or form.get("format") == "password" for form in forms)
+
+
+class _Restorer:
+    def __init__(self, known: Mapping[int, JSON]) -> None:
+        self._known = known
+
+    def walk(self, path: _Path, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                self._text((*path, key), key): self.walk((*path, key), item)
+                for key, item in value.items()
+            }
+        if isinstance(value, list):
+            return [self.walk((*path, at), item) for at, item in enumerate(value)]
+        if not isinstance(value, str):
+            return value
+        whole = _MARK.fullmatch(value)
+        return self._value(path, whole[1]) if whole else self._text(path, value)
+
+    def _text(self, path: _Path, text: str) -> str:
+        def value(match: re.Match[str]) -> str:
+            found = self._value(path, match[1])
+            return found if isinstance(found, str) else canonical(found)
+
+        return _MARK.sub(value, text)
+
+    def _value(self, path: _Path, digits: str) -> JSON:
+        if int(digits) not in self._known:
+            raise NotRestorable(path, f"{mark(int(digits))} stands for no value of this review")
+        return self._known[int(digits)]
+
+
+def _check_hidden(path: _Path, edited: Any, again: Any) -> None:
+    """Every mark of `edited` stands in `again`, the restored value masked anew, as well."""
+    if isinstance(edited, dict):
+        for key, item in edited.items():
+            if not isinstance(again, dict) or key not in again:
+                raise _carried((*path, key))
+            _check_hidden((*path, key), item, again[key])
+    elif isinstance(edited, list):
+        for at, item in enumerate(edited):
+            _check_hidden((*path, at), item, again[at])
+    elif isinstance(edited, str) and _MARK.search(edited):
+        shown = _MARK.findall(again) if isinstance(again, str) else []
+        if any(number not in shown for number in _MARK.findall(edited)):
+            raise _carried(path)
+
+
+def _carried(path: _Path) -> NotRestorable:
+    message = "would show a masked value here; reveal it and write it out if it is meant"
+    return NotRestorable(path, message)

@@ -1,0 +1,63 @@
+"""The payload of a hold, or the inputs of a workflow, as a page's fields, and what a page sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from workflows.common.schemas import FieldError, FormField, FormValue, form_fields, value_from_form
+from workflows.engine.bounded_json import BoundedJSONError, parse
+
+from .masking import is_marked
+
+_MAX_DEPTH = 4
+
+
+def payload_fields(
+    schema: Any,
+    value: Any,
+    *,
+    original: Any,
+    rejected: Mapping[str, str] | None = None,
+    errors: Iterable[FieldError] = (),
+) -> tuple[FormField, ...]:
+    """The fields of `value`; `original` is the value before any edit."""
+    shape = schema_for(schema, original)
+    fields = form_fields(shape, value, original=original, rejected=rejected, errors=errors)
+    return tuple(map(_plain_where_masked, fields))
+
+
+def _plain_where_masked(field: FormField) -> FormField:
+    """A mark is no address and no date: a browser must not refuse to send it."""
+    children = tuple(map(_plain_where_masked, field.children))
+    kind = "text" if is_marked(field.original_text) else field.input_type
+    return replace(field, children=children, input_type=kind)
+
+
+def posted_value(schema: Any, original: Any, posted: Mapping[str, str]) -> FormValue:
+    """What the fields of a page make of `original`; texts that were not touched change nothing."""
+    return value_from_form(schema_for(schema, original), original, posted)
+
+
+def posted_json(text: str) -> FormValue:
+    """The JSON that a person typed; an error at the root when it is none."""
+    try:
+        return FormValue(parse(text))
+    except BoundedJSONError as error:
+        return FormValue(None, (FieldError("", str(error)),))
+
+
+def schema_for(schema: Any, value: Any) -> Any:
+    """The tool's schema, or for tools that give none one read off the value itself."""
+    return _read_off(value, 0) if schema is None or schema in ({}, True) else schema
+
+
+def _read_off(value: Any, depth: int) -> dict[str, Any]:
+    if isinstance(value, dict) and depth < _MAX_DEPTH:
+        parts = {key: _read_off(item, depth + 1) for key, item in value.items()}
+        return {"type": "object", "properties": parts, "required": list(parts)}
+    for kind, name in ((bool, "boolean"), (str, "string"), (int, "integer"), (float, "number")):
+        if isinstance(value, kind):
+            return {"type": name}
+    return {}

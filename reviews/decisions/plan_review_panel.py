@@ -1,0 +1,131 @@
+"""A plan change as its reviewer sees it, and what the reviewer's form makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
+from django.utils.translation import ngettext
+
+from reviews.components.plan_diff import PlanDiff, diff_context
+from reviews.decisions.masking import Masked
+from workflows.common.schemas import FieldError
+from workflows.engine.dag import Revision
+from workflows.engine.plan_diff import Change, changed_plan, dropped_with, in_payload, without
+from workflows.engine.state import HoldReason
+from workflows.executions.selectors import settled_ids
+from workflows.journal.writer import load_revision
+from workflows.models import Hold
+
+if TYPE_CHECKING:
+    from django.http import QueryDict
+
+REJECT_PRESETS = (N_("Not needed"), N_("Too much at once"), N_("Wrong tool"))
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a posted form keeps: `gone` is what it drops, with everything that waits for it.
+
+    `confirmed` is True when the person has seen exactly that.
+    """
+
+    gone: frozenset[str] = frozenset()
+    confirmed: bool = False
+    errors: tuple[FieldError, ...] = ()
+
+    @property
+    def edits(self) -> dict[str, list[str]] | None:
+        """As a decision takes them; None when all of the change is kept."""
+        return {"drop": sorted(self.gone)} if self.gone else None
+
+
+#: For a page that nobody has answered yet.
+ALL_KEPT = Kept()
+
+
+def is_plan_review(hold: Hold) -> bool:
+    """Whether the hold is about a plan change."""
+    return hold.reason == HoldReason.REPLAN_REVIEW
+
+
+def _payload(hold: Hold) -> dict[str, Any]:
+    return dict(hold.payload or {})
+
+
+def kept_by(data: QueryDict, hold: Hold) -> Kept:
+    """What the form of a plan review says; everything is kept for every other hold."""
+    if not is_plan_review(hold):
+        return ALL_KEPT
+    change = in_payload(_payload(hold))
+    kept = data.getlist("keep")
+    gone = dropped_with(change, [task.id for task in change.added if task.id not in kept])
+    gone &= {task.id for task in (*change.added, *change.changed)}
+    errors: tuple[FieldError, ...] = ()
+    if without(change, gone).is_empty:
+        message = _("Nothing of the change is left. Keep at least one task, or reject the change.")
+        errors = (FieldError("", message),)
+    confirmed = frozenset(data.get("confirmed_drop", "").split()) == gone
+    return Kept(gone, confirmed, errors)
+
+
+def plan_review_context(
+    hold: Hold, view: Masked, kept: Kept, decided: Any
+) -> dict[str, Any] | None:
+    """`d.plan_review` of the templates; None for every other kind of hold.
+
+    `view` is the payload as people see it, `decided` the payload as it was approved, None while
+    nobody has.
+    """
+    if not is_plan_review(hold):
+        return None
+    payload, told = _payload(hold), dict(view.value or {})
+    gone = _gone_from(payload, decided) if decided is not None else kept.gone
+    return {
+        "requirement": told["requirement"],
+        "asked_by": str(told["asked_by"]).removeprefix("agent:"),
+        "by_agent": str(told["asked_by"]).startswith("agent:"),
+        "gone": " ".join(sorted(gone)),
+        "gone_words": ", ".join(sorted(gone)),
+        "label": _label(gone),
+        "moved": hold.status == Hold.Status.OPEN and hold.execution.revision != payload["revision"],
+        **diff_context(_diff(hold, view, in_payload(payload), gone)),
+    }
+
+
+def _gone_from(payload: dict[str, Any], decided: Any) -> frozenset[str]:
+    left = decided if isinstance(decided, dict) else {}
+    return frozenset(payload["added"]) - frozenset(left.get("added", ()))
+
+
+def _label(gone: frozenset[str]) -> str:
+    if not gone:
+        return _("Approve the change")
+    if len(gone) == 1:
+        return _("Approve without %(task)s") % {"task": next(iter(gone))}
+    text = ngettext("Approve without %(n)s task", "Approve without %(n)s tasks", len(gone))
+    return text % {"n": len(gone)}
+
+
+def _diff(hold: Hold, view: Masked, change: Change, gone: frozenset[str]) -> PlanDiff:
+    """Against the plan as it is; once it is decided, as it was then."""
+    execution, payload = hold.execution, _payload(hold)
+    is_open = hold.status == Hold.Status.OPEN
+    before = load_revision(execution.pk, execution.revision if is_open else payload["revision"])
+    begun = (execution.layer if is_open else hold.layer) + 1
+    return PlanDiff(
+        view=view,
+        before=before.plan,
+        old_layers=before.layers,
+        layers=_layers(before, change, begun),
+        change=change,
+        why={name: each["why"] for name, each in payload["added"].items()},
+        gone=gone,
+        done=settled_ids(execution, before.layers[:begun]),
+    )
+
+
+def _layers(before: Revision, change: Change, begun: int) -> tuple[tuple[str, ...], ...]:
+    return before.revised(changed_plan(before.plan, change), begun=begun).layers

@@ -1,0 +1,495 @@
+"""What people do with holds, and what time does: decide, expire.
+
+A decision and its record commit together.  REST, HTML and MCP are thin skins over these functions.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from django.db import transaction
+from django.db.models.functions import Now
+
+from reviews import conf
+from reviews.audit.denied_attempts import denials_noted
+from reviews.audit.records import Verdict, write_record
+from reviews.models import ANSWERS, Decision, HumanReviewRecord, ReviewClaim
+from reviews.queue.filters import risk_of
+from workflows import conf as workflow_conf
+from workflows.common.schemas import FieldError
+from workflows.engine.commands import LONGEST_UNDO, ApprovalResponse, CheckpointResponse, ExpireHold
+from workflows.engine.decide import Refused
+from workflows.engine.ports import StaleVersion
+from workflows.engine.state import GrantScope
+from workflows.executions.access import sees, visible_to
+from workflows.executions.services import CommandResult, log_refusal, submit_command
+from workflows.models import Execution, Hold
+from workflows.permissions import step_up
+
+from .conflicts import Conflict, conflict
+from .edits import Change, Edit, ReviewInvalid, checked_edit, payload_schema
+from .rights import NotAllowed, fresh_user, right_now
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+logger = logging.getLogger(__name__)
+
+MAX_COMMENT = 10_000
+#: Seconds between tries while a worker is on the run for a moment although a hold is open.
+BUSY_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8)
+
+
+class HoldNotFound(Exception):
+    """There is no such hold for this person: it does not exist, or they may not see its run."""
+
+
+class Token(Protocol):
+    """What a bearer token is asked here."""
+
+    @property
+    def scopes(self) -> Collection[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionResult:
+    """What a decision came to.
+
+    `version` and `status` are those of the execution right after it; `complete` is False for one
+    approval of a quorum that needs more.
+    """
+
+    record: HumanReviewRecord
+    hold_id: str
+    execution_id: int
+    decision: str
+    edited: bool
+    version: int
+    status: str
+    complete: bool
+    #: Until when it can at least be taken back; None when it is carried out already.
+    undo_until: datetime | None = None
+    #: What the edit does that is allowed and may still be a mistake.
+    warnings: tuple[FieldError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """What a person says to a hold."""
+
+    decision: str
+    version: int
+    change: Change
+    comment: str
+    source: str
+    grant_scope: GrantScope
+    grant_seconds: float | None
+    undo_seconds: float
+    #: The token that decides, None for a session; when its person last entered a code.
+    token: Token | None
+    confirmed_at: datetime | None
+
+
+class Busy(Exception):
+    """A worker holds the lease: a decision is not queued, since it could not be recorded."""
+
+
+# --- decisions ------------------------------------------------------------------------------------
+
+
+def decide(
+    *,
+    hold_id: str,
+    user: User,
+    decision: str,
+    version: int,
+    edits: Any = None,
+    set_output_null: bool = False,
+    comment: str = "",
+    source: str,
+    grant_scope: GrantScope = "task",
+    grant_seconds: float | None = None,
+    undo_seconds: float = 0,
+    token: Token | None = None,
+    confirmed_at: datetime | None = None,
+) -> DecisionResult:
+    """Decide a hold as `user`, who saw the execution at `version`; all of it or nothing.
+
+    With `undo_seconds` the decision is recorded and rests that long, see `undo`.
+
+    Without `edits` (see `edits.checked_edit`) an approval changes nothing; `set_output_null` makes
+    an output null.  `grant_scope` and `grant_seconds` say how far a grant reaches.
+    `confirmed_at` is when the person of a session last entered a code (see
+    `workflows.permissions.step_up`).
+
+    Raises HoldNotFound, NotAllowed, Conflict with the present state, or ReviewInvalid with field
+    errors (the hold stays open); each is in the command log.
+    """
+    answer = _Answer(
+        decision=decision,
+        version=version,
+        change=Change(edits, set_output_null=set_output_null),
+        comment=comment,
+        source=source,
+        grant_scope=grant_scope,
+        grant_seconds=grant_seconds,
+        undo_seconds=undo_seconds,
+        token=token,
+        confirmed_at=confirmed_at,
+    )
+    with (
+        refusals_logged(hold_id, "approval_response", user, source),
+        denials_noted(hold_id, user, decision, source),
+    ):
+        check_token(token)
+        _check_words(answer)
+        return _decide_once_free(hold_id, user, answer)
+
+
+def _decide_once_free(hold_id: str, user: User, answer: _Answer) -> DecisionResult:
+    """Decide, waiting a moment while a worker moves the run on."""
+    for wait in (*BUSY_WAITS, None):
+        try:
+            with transaction.atomic():
+                return _decide(hold_id, user, answer)
+        except StaleVersion:
+            raise conflict(hold_id, "stale", "The run has moved on since you looked.") from None
+        except Refused as refusal:
+            raise _refused(hold_id, refusal) from None
+        except Busy:
+            if wait is not None:
+                time.sleep(wait)
+    raise conflict(hold_id, "busy", "The run is being moved on right now. Try again in a moment.")
+
+
+@contextmanager
+def refusals_logged(hold_id: str, kind: str, user: User, source: str) -> Iterator[None]:
+    """Log what is refused inside, once the transaction it was refused in is rolled back."""
+    try:
+        yield
+    except (HoldNotFound, NotAllowed, Conflict, ReviewInvalid) as error:
+        name = user.get_username()
+        logger.warning("%s: %s of %s refused: %s", name, kind, hold_id, error)
+        execution_id = (
+            Hold.objects.filter(pk=hold_id).values_list("execution_id", flat=True).first()
+        )
+        if execution_id is not None:
+            log_refusal(
+                execution_id=execution_id,
+                kind=kind,
+                actor=name,
+                source=source,
+                why=str(error) or "not visible to this person",
+                outcome="invalid" if isinstance(error, ReviewInvalid) else "refused",
+            )
+        raise
+
+
+def decide_command(
+    *,
+    execution: Execution,
+    command: ApprovalResponse | CheckpointResponse,
+    user: User,
+    token: Token | None,
+    source: str,
+    version: int | None,
+    confirmed_at: datetime | None = None,
+) -> DecisionResult:
+    """An approval_response from any door as a decision of `user`; raises what `decide` raises.
+
+    Without a version it is meant for the execution as it stands now.
+    """
+    hold = visible_hold(user, command.hold)
+    if hold.execution_id != execution.pk:
+        raise HoldNotFound
+    return decide(
+        hold_id=hold.id,
+        user=user,
+        decision=_decision_of(command),
+        version=hold.execution.version if version is None else version,
+        edits=command.edits,
+        set_output_null=command.set_output_null,
+        comment=command.feedback,
+        source=source,
+        grant_scope=command.grant_scope,
+        grant_seconds=command.grant_seconds,
+        undo_seconds=command.undo_seconds,
+        token=token,
+        confirmed_at=confirmed_at,
+    )
+
+
+def _decision_of(command: ApprovalResponse | CheckpointResponse) -> str:
+    if command.request_changes:
+        if command.approved:
+            raise ReviewInvalid([FieldError("approved", "must be false to request changes")])
+        return Decision.REQUEST_CHANGES.value
+    return (Decision.APPROVE if command.approved else Decision.REJECT).value
+
+
+def _decide(hold_id: str, user: User, answer: _Answer) -> DecisionResult:
+    person = fresh_user(user)
+    hold = _hold_to_decide(person, hold_id)
+    _check_right(person, hold, answer.decision)
+    _check_confirmed(hold, answer)
+    _check_present(hold, answer.version)
+    edit = None
+    if not answer.change.is_empty:
+        edit = checked_edit(hold, answer.change, payload_schema(hold))
+    command = ApprovalResponse(
+        hold=hold.id,
+        approved=answer.decision == Decision.APPROVE,
+        request_changes=answer.decision == Decision.REQUEST_CHANGES,
+        edits=edit.sent.edits if edit else None,
+        set_output_null=edit is not None and edit.sent.set_output_null,
+        feedback=answer.comment,
+        grant_scope=answer.grant_scope,
+        grant_seconds=answer.grant_seconds,
+        undo_seconds=answer.undo_seconds,
+    )
+    result = submitted(hold, command, person.get_username(), answer.source, answer.version)
+    verdict = Verdict(
+        decision=answer.decision,
+        actor=person.get_username(),
+        reviewer=person,
+        source=answer.source,
+        comment=answer.comment,
+        edited=edit is not None,
+        modified=edit.whole if edit else None,
+        version=result.version,
+    )
+    decided = _recorded(hold, verdict, result, edit)
+    if not (answer.undo_seconds and decided.complete):
+        return decided
+    hold.refresh_from_db(fields=["undo_until"])
+    return replace(decided, undo_until=hold.undo_until)
+
+
+def undo_seconds_for(hold: Hold) -> float:
+    """For how long a decision on a page about `hold` can be undone; `hold.execution` is loaded."""
+    own = hold.execution.policy.get("undo_seconds")
+    return conf.undo_seconds() if own is None else float(own)
+
+
+def _check_right(person: User, hold: Hold, decision: str) -> None:
+    right = right_now(person, hold)
+    # To ask for changes lets nothing pass, no more than a rejection does.
+    if right.approve if decision == Decision.APPROVE else right.reject:
+        return
+    if right.code == "already_voted":
+        raise conflict(hold.id, right.code, right.reason)
+    raise NotAllowed(right.reason, right.code)
+
+
+def needs_step_up(hold: Hold) -> bool:
+    """Whether approving this hold takes a code of a second factor (HOLDPOINT_STEP_UP)."""
+    mode = workflow_conf.step_up()
+    return mode == "all" or (mode == "high_risk" and risk_of(hold) == "high")
+
+
+def _check_confirmed(hold: Hold, answer: _Answer) -> None:
+    """Raise NotAllowed("step_up") for an approval that is not confirmed as the setting asks."""
+    if answer.decision != Decision.APPROVE or not needs_step_up(hold):
+        return
+    if answer.token is not None:
+        if step_up.SCOPE not in answer.token.scopes:
+            raise NotAllowed(
+                f"This approval takes the scope “{step_up.SCOPE}”, which this token does not have.",
+                "step_up",
+            )
+    elif not step_up.is_recent(answer.confirmed_at):
+        raise NotAllowed("Confirm with your code first.", "step_up")
+
+
+def _recorded(
+    hold: Hold, verdict: Verdict, result: CommandResult, edit: Edit | None
+) -> DecisionResult:
+    record = write_record(hold, verdict)
+    complete = verdict.decision != Decision.APPROVE or len(hold.approvals) + 1 >= hold.quorum
+    if complete:
+        ReviewClaim.objects.filter(hold=hold).delete()
+    return DecisionResult(
+        record=record,
+        hold_id=hold.id,
+        execution_id=hold.execution_id,
+        decision=verdict.decision,
+        edited=edit is not None,
+        version=result.version,
+        status=result.status,
+        complete=complete,
+        warnings=edit.warnings if edit else (),
+    )
+
+
+def submitted(
+    hold: Hold, command: Any, actor: str, source: str, version: int | None
+) -> CommandResult:
+    """The command applied at rest, in the caller's transaction; raises Busy when a worker is on it.
+
+    Also raises StaleVersion and Refused.
+    """
+    result = submit_command(
+        execution_id=hold.execution_id,
+        command=command,
+        actor=actor,
+        source=source,
+        version=version,
+    )
+    if result.outcome != "applied":
+        raise Busy
+    return result
+
+
+def check_token(token: Token | None) -> None:
+    """Raise NotAllowed for a token without the scope to decide; None stands for a session."""
+    if token is not None and "decide" not in token.scopes:
+        raise NotAllowed("This token does not have the scope “decide”.", "scope")
+
+
+_WITHOUT_EDITS = {
+    Decision.REJECT: "a rejection takes no edits",
+    Decision.REQUEST_CHANGES: "a request for changes takes no edits",
+}
+
+
+def _check_words(answer: _Answer) -> None:
+    decision, errors = answer.decision, []
+    if decision not in ANSWERS:
+        errors.append(FieldError("decision", f"must be {' or '.join(ANSWERS)}"))
+    elif decision in _WITHOUT_EDITS and not answer.change.is_empty:
+        path = "set_output_null" if answer.change.set_output_null else "edits"
+        errors.append(FieldError(path, _WITHOUT_EDITS[Decision(decision)]))
+    if decision == Decision.REQUEST_CHANGES and not answer.comment.strip():
+        errors.append(FieldError("comment", "must say what should be changed"))
+    if not 0 <= answer.undo_seconds <= LONGEST_UNDO:
+        errors.append(FieldError("undo_seconds", f"must be between 0 and {LONGEST_UNDO}"))
+    errors += _comment_errors(answer.comment)
+    if errors:
+        raise ReviewInvalid(errors)
+
+
+def check_comment(comment: str) -> None:
+    """Raise ReviewInvalid for a comment that is too long or cannot be stored."""
+    if errors := _comment_errors(comment):
+        raise ReviewInvalid(errors)
+
+
+def _comment_errors(comment: str) -> list[FieldError]:
+    errors = []
+    if len(comment) > MAX_COMMENT:
+        errors.append(FieldError("comment", f"must have at most {MAX_COMMENT} characters"))
+    if "\0" in comment or not _is_unicode(comment):
+        errors.append(FieldError("comment", "has a character that cannot be stored"))
+    return errors
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_present(hold: Hold, version: int) -> None:
+    if hold.status != Hold.Status.OPEN:
+        raise conflict(hold.id, "decided", "This hold is not open any more.")
+    if hold.execution.version != version:
+        raise conflict(hold.id, "stale", "The run has moved on since you looked.")
+
+
+def _refused(hold_id: str, refusal: Refused) -> Conflict | ReviewInvalid:
+    if refusal.code in ("no_edits", "bad_edits", "nothing_left"):
+        told = [FieldError(each.path, each.message) for each in refusal.problems]
+        return ReviewInvalid(told or [FieldError("edits", refusal.message)])
+    if refusal.code in ("no_changes", "no_more_changes"):
+        return ReviewInvalid([FieldError("decision", refusal.message)])
+    if refusal.code == "bad_scope":
+        return ReviewInvalid([FieldError("grant_scope", refusal.message)])
+    return conflict(hold_id, refusal.code, refusal.message)
+
+
+def _hold_to_decide(person: User, hold_id: str) -> Hold:
+    """The same without what no decision reads."""
+    found = Hold.objects.filter(pk=hold_id).select_related("execution")
+    hold = found.defer("execution__state", "execution__context", "execution__inputs").first()
+    if hold is None or not sees(person, hold.execution, hold.groups):
+        raise HoldNotFound
+    return hold
+
+
+def visible_hold(user: User, hold_id: str) -> Hold:
+    """A hold of an execution that `user` may see, execution and workflow loaded.
+
+    Raises HoldNotFound.
+    """
+    try:
+        return Hold.objects.select_related("execution__workflow").get(
+            pk=hold_id, execution__in=visible_to(user)
+        )
+    except Hold.DoesNotExist:
+        raise HoldNotFound from None
+
+
+def hold_of_node(user: User, execution_id: int, node_id: str) -> str:
+    """Id of the open hold of a node, else of its latest; raises HoldNotFound."""
+    holds = Hold.objects.filter(
+        execution_id=execution_id, task_id=node_id, execution__in=visible_to(user)
+    ).exclude(task_id="")
+    rows = list(holds.order_by("opened_seq").values_list("id", "status"))
+    if not rows:
+        raise HoldNotFound
+    still_open = [hold_id for hold_id, status in rows if status == Hold.Status.OPEN]
+    return still_open[0] if still_open else rows[-1][0]
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+def expire_due(limit: int = 200) -> int:
+    """Let time decide what is overdue by the database's clock; how many holds it decided."""
+    overdue = Hold.objects.filter(status=Hold.Status.OPEN, expires_at__lte=Now())
+    ids = list(overdue.order_by("expires_at").values_list("id", flat=True)[:limit])
+    return sum(expire(hold_id) for hold_id in ids)
+
+
+def expire(hold_id: str) -> bool:
+    """Apply a hold's `on_timeout` and record it; False when it is not overdue any more."""
+    try:
+        with transaction.atomic():
+            overdue = Hold.objects.filter(status=Hold.Status.OPEN, expires_at__lte=Now())
+            hold = overdue.select_related("execution__workflow").filter(pk=hold_id).first()
+            if hold is None:
+                return False
+            result = submitted(hold, ExpireHold(hold=hold.id), "system", "time", None)
+            record_timeout(hold, result.version)
+    except (StaleVersion, Refused, Busy) as error:
+        logger.info("hold %s did not expire: %s", hold_id, error)
+        return False
+    return True
+
+
+def record_timeout(hold: Hold, version: int) -> HumanReviewRecord | None:
+    """Record what time decided for a person, in the caller's transaction; None for agents' holds.
+
+    `version` is the execution's version right after the expiry.
+    """
+    if hold.decider != "human":
+        return None
+    ReviewClaim.objects.filter(hold=hold).delete()
+    approves = hold.on_timeout == "approve"
+    verdict = Verdict(
+        decision=Decision.APPROVE if approves else Decision.REJECT,
+        actor="system",
+        reviewer=None,
+        source="time",
+        comment="nobody decided in time",
+        version=version,
+    )
+    return write_record(hold, verdict)

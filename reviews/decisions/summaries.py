@@ -1,0 +1,109 @@
+"""Plain words about a hold, in the language of whoever reads them: what will happen, what each
+answer does."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
+from django.utils.translation import ngettext
+
+from workflows.executions.layer_summaries import one_line, short_name
+
+__all__ = ["approved", "headline", "one_line", "rejected"]
+
+#: Kind of hold → its heading, and its sentence with the run it is in. `task` is a task's id.
+_HEADLINES: Final = {
+    "before_execution": (
+        N_("%(tool)s will run with these arguments"),
+        N_("%(tool)s will run in “%(run)s”"),
+    ),
+    "after_execution": (
+        N_("%(task)s finished: approve its output"),
+        N_("%(task)s finished in “%(run)s”"),
+    ),
+    "layer_approval": (
+        N_("The next layer waits for approval"),
+        N_("The next layer in “%(run)s” waits for approval"),
+    ),
+    "layer_validation": (
+        N_("A finished layer waits for a check"),
+        N_("A finished layer in “%(run)s” waits for a check"),
+    ),
+    "escalation": (
+        N_("%(task)s asks for more permission"),
+        N_("%(task)s asks for more permission in “%(run)s”"),
+    ),
+    "agent_decision": (
+        N_("An agent has to decide"),
+        N_("An agent has to decide in “%(run)s”"),
+    ),
+    "replan_review": (
+        N_("The plan is to be changed"),
+        N_("The plan in “%(run)s” is to be changed"),
+    ),
+}
+_OTHER: Final = (
+    N_("%(task)s waits for a decision"),
+    N_("%(task)s waits for a decision in “%(run)s”"),
+)
+
+
+def headline(phase: str, tool: str, task_id: str, workflow_title: str = "") -> str:
+    """One sentence for a hold: "write_file will run in “Release notes”".
+
+    `phase` is BEFORE_EXECUTION, AFTER_EXECUTION, or the reason of a hold without a phase. Without
+    `workflow_title` the sentence is the heading of the decision itself.
+    """
+    alone, within = _HEADLINES.get(phase.lower(), _OTHER)
+    told = {
+        "tool": short_name(tool) or task_id,
+        "task": task_id or _("A task"),
+        "run": workflow_title,
+    }
+    return _(within if workflow_title else alone) % told
+
+
+def approved(phase: str, tool: str, task_id: str) -> str:
+    """What approving does, said before the button is pressed."""
+    told = {"tool": short_name(tool) or task_id, "task": task_id}
+    match phase.lower():
+        case "before_execution":
+            return _("Runs %(tool)s as shown.") % told
+        case "after_execution":
+            return _("Passes the output of %(task)s on as shown.") % told
+        case "escalation":
+            return _("Runs %(task)s again with the permission it asked for.") % told
+        case "replan_review":
+            return _("Changes the plan as shown; what has begun stays as it is.")
+    return _("Lets the run go on.")
+
+
+def rejected(on_reject: str, skipped: int = 0) -> str:
+    """What rejecting does; `skipped` tasks depend on this one."""
+    if on_reject == "abort":
+        return _("Stops the run; nothing after this point is done.")
+    if on_reject == "keep_plan":
+        return _("Keeps the plan as it is; the run goes on with it.")
+    if on_reject == "fail":
+        return _fails(skipped)
+    if not skipped:
+        return _("Skips this task; the rest goes on.")
+    text = ngettext(
+        "Skips this task and %(n)s task that needs it; the rest goes on.",
+        "Skips this task and %(n)s tasks that need it; the rest goes on.",
+        skipped,
+    )
+    return text % {"n": skipped}
+
+
+def _fails(skipped: int) -> str:
+    if not skipped:
+        return _("Fails this task; independent work goes on.")
+    text = ngettext(
+        "Fails this task and skips %(n)s task that needs it; independent work goes on.",
+        "Fails this task and skips %(n)s tasks that need it; independent work goes on.",
+        skipped,
+    )
+    return text % {"n": skipped}

@@ -1,0 +1,297 @@
+"""Deciding in the browser, with and without scripts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.mixins import LoginRequiredMixin
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+from django.views.generic import View
+
+from reviews.components.views import SeeOther, fragment, hold_or_404, is_htmx, page, person
+from reviews.decisions import services, withdrawal
+from reviews.decisions.conflicts import Conflict
+from reviews.decisions.edit_impact_panel import impact_context, path_of
+from reviews.decisions.edits import (
+    NO_CHANGE,
+    Change,
+    ReviewInvalid,
+    change_to,
+    payload_schema,
+    shown_payload,
+)
+from reviews.decisions.escalation_panel import Asked, asked_by
+from reviews.decisions.page import (
+    LONGEST,
+    Answer,
+    as_shown,
+    decision_context,
+    pretty,
+    status_context,
+)
+from reviews.decisions.payload_forms import posted_json, posted_value
+from reviews.decisions.plan_review_panel import is_plan_review, kept_by
+from reviews.decisions.rights import NotAllowed
+from reviews.decisions.similar_decisions_panel import precedents_context
+from reviews.models import ANSWERS, Decision
+from reviews.notifications import inbox
+from workflows.common.number_parsing import natural
+from workflows.common.schemas import FieldError, FormValue, unnamed_keys
+from workflows.engine.bounded_json import digest
+from workflows.models import Hold
+from workflows.permissions import step_up
+
+#: Changed places that one request may ask about.
+_MOST_PATHS = 200
+
+
+@login_required
+@require_safe
+def decision_status(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
+    """The banner alone: asked for when news comes in."""
+    d = status_context(person(request), hold_or_404(request, execution_id, hold_id))
+    return fragment(request, "reviews/decisions/_status.html", {"d": d})
+
+
+@login_required
+@require_safe
+def precedents(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
+    """What was decided before about the same tool; asked for once the page is there."""
+    hold = hold_or_404(request, execution_id, hold_id)
+    context = precedents_context(person(request), hold)
+    return fragment(request, "reviews/decisions/_similar_decisions.html", context)
+
+
+@login_required
+@require_POST
+def withdraw(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
+    """Take back what one decided: 303 to the review, open again; htmx gets it as a fragment."""
+    hold = hold_or_404(request, execution_id, hold_id)
+    error, status = "", 200
+    try:
+        withdrawal.withdraw(hold_id=hold.id, user=person(request), source="web")
+    except NotAllowed as denied:
+        error, status = denied.message, 403
+    except Conflict as late:
+        error, status = late.message, 409
+    if is_htmx(request):
+        now = hold_or_404(request, execution_id, hold_id)
+        d = {**decision_context(person(request), now), "undo_error": error}
+        return fragment(request, "reviews/decisions/_decision.html", {"d": d}, status=status)
+    if status == 403:
+        raise PermissionDenied(error)
+    if error:
+        messages.error(request, error)
+    return SeeOther(reverse("reviews:decision", args=(execution_id, hold_id)))
+
+
+@login_required
+@require_safe
+def impact(request: HttpRequest, execution_id: int, hold_id: str) -> JsonResponse:
+    """What an edit of these places (`path`, JSON pointers) reaches; asked for while one types."""
+    hold = hold_or_404(request, execution_id, hold_id)
+    paths = [path_of(each, hold.payload) for each in request.GET.getlist("path")[:_MOST_PATHS]]
+    answer = JsonResponse(impact_context(hold, paths))
+    answer["Cache-Control"] = "no-store"
+    return answer
+
+
+class DecisionView(LoginRequiredMixin, View):
+    """One review: shown by GET, decided by POST."""
+
+    http_method_names = ["get", "head", "post"]
+
+    def get(self, request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
+        hold = hold_or_404(request, execution_id, hold_id)
+        inbox.seen(person(request), hold)
+        return self._show(request, hold)
+
+    def post(self, request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
+        """303 to the page when it is decided; else the page again, the person's text kept."""
+        hold = hold_or_404(request, execution_id, hold_id)
+        posted = _Posted(request, hold)
+        if posted.wants_more:
+            return self._show(request, hold, posted.answer())
+        if posted.errors:
+            return self._show(request, hold, posted.answer(posted.errors), status=422)
+        if posted.wants_confirmation:
+            return self._show(request, hold, posted.answer(confirm=True))
+        if posted.is_about_something_else:
+            return self._show(request, hold, posted.answer(stale=True), status=409)
+        try:
+            services.decide(
+                hold_id=hold.id,
+                user=person(request),
+                decision=posted.decision,
+                version=posted.version,
+                edits=posted.change.edits,
+                set_output_null=posted.change.set_output_null,
+                comment=posted.comment,
+                source="web",
+                grant_scope=posted.asked.scope,
+                grant_seconds=posted.asked.seconds,
+                undo_seconds=services.undo_seconds_for(hold),
+                confirmed_at=step_up.confirmed_at(request),
+            )
+        except ReviewInvalid as invalid:
+            return self._show(request, hold, posted.answer(_unprefixed(invalid)), status=422)
+        except NotAllowed as denied:
+            refused = denied.code == "step_up"
+            return self._show(request, hold, posted.answer(), status=403, step_up_refused=refused)
+        except Conflict:
+            now = hold_or_404(request, execution_id, hold_id)
+            stale = now.status == Hold.Status.OPEN
+            return self._show(request, now, posted.answer(stale=stale), status=409)
+        except services.HoldNotFound:
+            raise Http404 from None
+        return SeeOther(request.path)
+
+    def _show(
+        self,
+        request: HttpRequest,
+        hold: Hold,
+        answer: Answer | None = None,
+        status: int = 200,
+        *,
+        step_up_refused: bool = False,
+    ) -> HttpResponse:
+        d = decision_context(person(request), hold, answer)
+        if d["can_decide"] and services.needs_step_up(hold):
+            d["step_up"] = _step_up(request, refused=step_up_refused)
+        context = {"d": d}
+        if is_htmx(request):
+            return fragment(request, "reviews/decisions/_decision.html", context, status=status)
+        return page(
+            request, "reviews/decisions/decision.html", context, section="review", status=status
+        )
+
+
+def _step_up(request: HttpRequest, *, refused: bool) -> dict[str, Any] | None:
+    """What to say about the code that an approval needs; None while a confirmation counts."""
+    if step_up.is_recent(step_up.confirmed_at(request)):
+        return None
+    return {
+        "url": reverse("step-up-confirmed"),
+        "refused": refused,
+        "look": "bad" if refused else "",
+    }
+
+
+class _Posted:
+    """A posted decision, read."""
+
+    def __init__(self, request: HttpRequest, hold: Hold) -> None:
+        self._data = request.POST
+        self._hold = hold
+        self._schema = payload_schema(hold)
+        # What the person saw: the secrets masked.  Their answer is about that.
+        self._seen = as_shown(hold, shown_payload(hold, self._schema))
+        self._text = pretty(self._seen.payload)
+        self.decision = self._data.get("decision", "")
+        self.comment = self._data.get("comment", "").replace("\r\n", "\n").strip()
+        self.mode = "json" if self._data.get("mode") == "json" else "form"
+        self.wants_more = "more" in self._data
+        self._shown = natural(self._data.get("read", "")) or 0
+        self.version, found = self._version()
+        self.kept = kept_by(self._data, hold)
+        self._value = self._read()
+        self.change = NO_CHANGE
+        self.asked = self._asked()
+        self.errors = (*found, *self._value.errors, *self._decide())
+        self.unnamed = self._unnamed()
+
+    def _version(self) -> tuple[int, list[FieldError]]:
+        version = natural(self._data.get("version", ""))
+        if version is not None:
+            return version, []
+        return 0, [FieldError("version", "is missing; open the page again")]
+
+    def _asked(self) -> Asked:
+        return asked_by(self._data.get("grant_scope", ""), self._data.get("grant_seconds", ""))
+
+    def _read(self) -> FormValue:
+        """The payload as the person made it."""
+        is_long = len(self._text) > LONGEST  # and therefore cannot be edited on the page
+        untouched = self.decision != Decision.APPROVE or is_long
+        if untouched or is_plan_review(self._hold):
+            return FormValue(self._seen.payload)
+        if self.mode == "form":
+            return posted_value(self._schema, self._seen.payload, self._data)
+        text = self._data.get("edits_json", "").replace("\r\n", "\n").strip()
+        if not text or text == self._text.strip():
+            return FormValue(self._seen.payload)
+        return posted_json(text)
+
+    def _decide(self) -> tuple[FieldError, ...]:
+        if self.decision not in ANSWERS:
+            return (FieldError("decision", "must be approve, reject or request changes"),)
+        if self.decision != Decision.APPROVE or self._value.errors:
+            return ()
+        if len(self._text) > max(LONGEST, self._shown):
+            return (FieldError("", "Not all of it was shown, so it cannot be approved here."),)
+        if is_plan_review(self._hold):
+            self.change = Change(self.kept.edits)
+            return self.kept.errors
+        try:
+            self.change = change_to(self._hold, self._value.value, self._seen.payload)
+        except ReviewInvalid as invalid:
+            return _unprefixed(invalid)
+        return ()
+
+    def _unnamed(self) -> tuple[str, ...]:
+        """Keys that the edit adds and the tool's schema does not name."""
+        if self.change.is_empty or self.errors or is_plan_review(self._hold):
+            return ()
+        return unnamed_keys(self._schema, self._seen.payload, self._value.value)
+
+    @property
+    def wants_confirmation(self) -> bool:
+        """An edit that its author has not seen as a diff yet, or not with its warnings."""
+        if self.change.is_empty:
+            return False
+        if tuple(self._data.getlist("confirmed_unnamed")) != self.unnamed:
+            return True
+        if is_plan_review(self._hold):
+            return not self.kept.confirmed
+        return self._data.get("confirmed") != "yes"
+
+    @property
+    def is_about_something_else(self) -> bool:
+        shown = self._data.get("shown", "")
+        return bool(shown) and shown != digest(self._hold.payload)
+
+    def answer(
+        self, errors: tuple[FieldError, ...] = (), *, stale: bool = False, confirm: bool = False
+    ) -> Answer:
+        """What to show again; unreadable JSON keeps the payload as it was, and its text."""
+        broken = self.mode == "json" and self._value.errors
+        return Answer(
+            value=self._seen.payload if broken else self._value.value,
+            text=self._data.get("edits_json", "") if self.mode == "json" else "",
+            comment=self.comment,
+            mode=self.mode,
+            errors=errors,
+            rejected=self._value.rejected,
+            stale=stale,
+            confirm=confirm,
+            unnamed=self.unnamed,
+            asked=self.asked,
+            kept=self.kept,
+            read=self._shown + (LONGEST if self.wants_more else 0),
+            asks_for_more=self.wants_more,
+        )
+
+
+def _on_page(path: str) -> str:
+    """A path of a decision below the payload that the page shows; the payload itself is ""."""
+    return "" if path == "set_output_null" else path.removeprefix("edits").removeprefix(".")
+
+
+def _unprefixed(invalid: ReviewInvalid) -> tuple[FieldError, ...]:
+    """Paths as the page knows them: without "edits" in front."""
+    return tuple(FieldError(_on_page(each.path), each.message) for each in invalid.errors)

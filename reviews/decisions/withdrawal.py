@@ -1,0 +1,236 @@
+"""Taking a decision back while the run has not gone on with it, and carrying it out afterwards.
+
+A decision with a time to undo is recorded at once and rests: the run waits, and nothing of it has
+happened yet.  Either its person takes it back, which is a record of its own, or it is carried out
+once its time is over and nothing else of the run is open.  Both are one guarded statement of the
+journal, under the row lock of the run: one of them lands.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models.functions import Now
+
+from reviews.audit.denied_attempts import denials_noted
+from reviews.audit.records import Verdict, write_record
+from reviews.models import Decision, HumanReviewRecord
+from workflows.engine.commands import SettleAnswer, WithdrawAnswer
+from workflows.engine.decide import Refused
+from workflows.engine.ports import StaleVersion
+from workflows.engine.state import HoldReason
+from workflows.engine.status import TRANSITIONS, ExecutionStatus
+from workflows.executions import access
+from workflows.executions.services import CommandResult
+from workflows.models import Execution, Hold
+
+from .conflicts import conflict
+from .rights import NotAllowed, fresh_user, right_now
+from .services import (
+    BUSY_WAITS,
+    Busy,
+    Token,
+    check_comment,
+    check_token,
+    refusals_logged,
+    submitted,
+    visible_hold,
+)
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+logger = logging.getLogger(__name__)
+
+_FINAL = [status.value for status in ExecutionStatus if not TRANSITIONS[status]]
+TOO_LATE = "This decision has taken effect; it cannot be taken back any more."
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """What was taken back: a `decision`, or a `vote` of a quorum; the hold is open.
+
+    `record` says so, and names the record it takes back; `version` and `status` are the run's.
+    """
+
+    record: HumanReviewRecord
+    hold_id: str
+    execution_id: int
+    what: str
+    version: int
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Undoable:
+    """What a person could take back now.  `why_not` is set when they said something and cannot."""
+
+    what: str = ""
+    why_not: str = ""
+
+
+# --- taking back ----------------------------------------------------------------------------------
+
+
+def withdraw(
+    *, hold_id: str, user: User, comment: str = "", source: str, token: Token | None = None
+) -> Withdrawal:
+    """Take back what `user` said to a hold; an admin may take back anybody's decision.
+
+    Raises HoldNotFound, NotAllowed, ReviewInvalid, or Conflict with the present state when the run
+    has gone on or there is nothing to take back; each is in the command log.
+    """
+    with (
+        refusals_logged(hold_id, "withdraw_answer", user, source),
+        denials_noted(hold_id, user, Decision.WITHDRAW.value, source),
+    ):
+        check_token(token)
+        check_comment(comment)
+        for wait in (*BUSY_WAITS, None):
+            try:
+                with transaction.atomic():
+                    return _withdraw(hold_id, user, comment, source)
+            except StaleVersion:
+                raise conflict(hold_id, "stale", "The run moved on just now.") from None
+            except Refused as refusal:
+                raise conflict(hold_id, refusal.code, refusal.message) from None
+            except Busy:
+                if wait is not None:
+                    time.sleep(wait)
+    raise conflict(hold_id, "busy", "The run is being moved on right now. Try again in a moment.")
+
+
+def _withdraw(hold_id: str, user: User, comment: str, source: str) -> Withdrawal:
+    person = fresh_user(user)
+    _lock(visible_hold(person, hold_id).execution_id)
+    hold = visible_hold(person, hold_id)
+    of = _whose(person, hold)
+    taken = HumanReviewRecord.objects.standing().filter(hold=hold, actor=of).latest("id")
+    result = submitted(
+        hold, WithdrawAnswer(hold=hold.id, of=of), person.get_username(), source, None
+    )
+    record = _record(hold, taken, result, comment, person=person, source=source)
+    what = "vote" if hold.status == Hold.Status.OPEN else "decision"
+    return Withdrawal(record, hold.id, hold.execution_id, what, result.version, result.status)
+
+
+def _lock(execution_id: int) -> None:
+    """Nothing of the run is written by others until the transaction ends."""
+    Execution.objects.select_for_update().only("pk").get(pk=execution_id)
+
+
+def _whose(person: User, hold: Hold) -> str:
+    """Whose answer this person may take back now; raises NotAllowed or Conflict."""
+    name = person.get_username()
+    if hold.status == Hold.Status.OPEN:
+        if name not in hold.approvals:
+            raise conflict(hold.id, "nothing_to_withdraw", "Nobody has decided this yet.")
+    elif hold.undo_until is None:
+        raise conflict(hold.id, "gone_on", TOO_LATE)
+    elif name != hold.decided_by:
+        if access.ADMIN not in access.roles_of(person):
+            message = f"{hold.decided_by} decided this, and only they or an admin take it back."
+            raise NotAllowed(message, "not_yours")
+        return hold.decided_by
+    right = right_now(person, hold)
+    if not right.any and right.code != "already_voted":
+        raise NotAllowed(right.reason, right.code)
+    return name
+
+
+def undoable(user: User, hold: Hold) -> Undoable:
+    """What a page offers; the answer itself is asked again when it is taken up."""
+    name = user.get_username()
+    if hold.status == Hold.Status.OPEN:
+        return Undoable("vote" if name in hold.approvals else "")
+    if hold.undo_until is not None:
+        mine = name == hold.decided_by or access.ADMIN in access.roles_of(user)
+        return Undoable("decision" if mine else "")
+    return Undoable(why_not=TOO_LATE if name == hold.decided_by else "")
+
+
+def _record(
+    hold: Hold,
+    taken: HumanReviewRecord,
+    result: CommandResult,
+    comment: str,
+    *,
+    person: User | None,
+    source: str,
+) -> HumanReviewRecord:
+    verdict = Verdict(
+        decision=Decision.WITHDRAW,
+        actor=person.get_username() if person else "system",
+        reviewer=person,
+        source=source,
+        comment=comment,
+        version=result.version,
+        withdraws=taken,
+    )
+    return write_record(hold, verdict)
+
+
+# --- carrying out ---------------------------------------------------------------------------------
+
+
+def due() -> QuerySet[Hold]:
+    """Answers whose time to undo is over, of runs that wait for nothing else.
+
+    While another hold of the run is open the run cannot go on, so nobody is hurried; an answer that
+    ends the run waits for nothing.
+    """
+    others = Hold.objects.filter(execution=OuterRef("execution"), status=Hold.Status.OPEN)
+    ends_run = Q(decision=Decision.REJECT) & (
+        Q(reason=HoldReason.NODE_REVIEW, on_reject="abort") | Q(reason=HoldReason.LAYER_APPROVAL)
+    )
+    rows = Hold.objects.filter(undo_until__lte=Now()).exclude(execution__status__in=_FINAL)
+    return rows.filter(ends_run | ~Exists(others)).order_by("undo_until")
+
+
+def due_later(hold: Hold) -> bool:
+    """Whether an answer waits for other holds of its run, however long its own time to undo is."""
+    others = Hold.objects.filter(execution_id=hold.execution_id, status=Hold.Status.OPEN)
+    return not _ends_run(hold) and others.exists()
+
+
+def _ends_run(hold: Hold) -> bool:
+    node = hold.reason == HoldReason.NODE_REVIEW and hold.on_reject == "abort"
+    return hold.decision == Decision.REJECT and (node or hold.reason == HoldReason.LAYER_APPROVAL)
+
+
+def settle_due(limit: int = 200) -> int:
+    """Carry out what is due by the database's clock; how many answers it was."""
+    found = list(due().values_list("id", "execution_id")[:limit])
+    return sum(settle(hold_id, execution_id) for hold_id, execution_id in found)
+
+
+def settle(hold_id: str, execution_id: int) -> bool:
+    """Carry out one answer; False when it was taken back, or carried out, in the meantime."""
+    try:
+        with transaction.atomic():
+            _lock(execution_id)
+            hold = due().select_related("execution__workflow").filter(pk=hold_id).first()
+            if hold is None:
+                return False
+            given = HumanReviewRecord.objects.standing().filter(hold=hold).latest("id")
+            _carry_out(hold, given)
+    except (StaleVersion, Busy) as error:
+        logger.info("the answer to hold %s waits: %s", hold_id, error)
+        return False
+    return True
+
+
+def _carry_out(hold: Hold, given: HumanReviewRecord) -> None:
+    """What does not fit the run any more is taken back, and says why: the hold is open again."""
+    try:
+        with transaction.atomic():
+            submitted(hold, SettleAnswer(hold=hold.id), given.actor, given.source, None)
+    except Refused as refusal:
+        back = WithdrawAnswer(hold=hold.id, of=given.actor)
+        result = submitted(hold, back, "system", "time", None)
+        _record(hold, given, result, refusal.message, person=None, source="time")

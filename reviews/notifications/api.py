@@ -1,0 +1,151 @@
+"""What the caller was told, and marking it as read.  Nobody sees anybody else's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.generics import ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from reviews.models.notifications import Notice, NoticeKind
+from reviews.notifications import inbox, sentences
+from reviews.notifications.preferences import save_wishes, wishes_of
+from workflows.api.parsers import asked_for, no_parameters, object_body
+from workflows.api.permissions import HasScope, caller
+from workflows.api.schema import BODY, problems
+from workflows.api.serializers import GivenId, Strict
+
+_MOST = 200
+
+
+class NoticeQuery(serializers.Serializer[Any]):
+    """`unread=true` leaves out what was read."""
+
+    unread = serializers.BooleanField(default=False)
+
+
+class NoticeSerializer(serializers.Serializer[Notice]):
+    """One notice: a sentence and the review it is about."""
+
+    id = serializers.CharField()
+    kind = serializers.ChoiceField(choices=NoticeKind.choices)
+    sentence = serializers.SerializerMethodField()
+    execution_id = serializers.CharField()
+    hold_id = serializers.CharField()
+    url = serializers.SerializerMethodField()
+    actor = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    read_at = serializers.DateTimeField(allow_null=True)
+
+    def get_sentence(self, notice: Notice) -> str:
+        return sentences.sentence(notice.kind, notice.hold, notice.actor, notice.detail)
+
+    def get_url(self, notice: Notice) -> str:
+        """Path of the review's page."""
+        return sentences.path_of(notice.hold)
+
+
+class ReadSerializer(Strict):
+    """`ids` of notices, or `everything`."""
+
+    ids = serializers.ListField(
+        child=GivenId(),
+        required=False,
+        default=list,
+        max_length=_MOST,
+    )
+    everything = serializers.BooleanField(required=False, default=False)
+
+
+class MarkedSerializer(serializers.Serializer[Any]):
+    """How many were marked, and how many are unread now (at most 100 are counted)."""
+
+    marked = serializers.IntegerField()
+    unread = serializers.IntegerField()
+
+
+class WishesSerializer(Strict):
+    """Kinds that are shown in the product, and kinds that are sent by e-mail."""
+
+    shown = serializers.ListField(child=serializers.ChoiceField(choices=NoticeKind.choices))
+    mailed = serializers.ListField(child=serializers.ChoiceField(choices=NoticeKind.choices))
+
+
+class NotificationsView(ListAPIView[Notice]):
+    """What I was told."""
+
+    serializer_class = NoticeSerializer
+    permission_classes = [HasScope("read")]
+    queryset = Notice.objects.none()
+
+    @extend_schema(
+        operation_id="notifications_list",
+        parameters=[OpenApiParameter("unread", bool, description="Leave out what was read.")],
+        responses={200: NoticeSerializer(many=True), **problems(403, 422)},
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """My notices of runs that I may see, newest first."""
+        return super().get(request, *args, **kwargs)
+
+    def get_queryset(self) -> QuerySet[Notice]:
+        asked = asked_for(self.request, NoticeQuery)
+        return inbox.notices_of(caller(self.request), unread=asked["unread"])
+
+
+class NotificationsReadView(APIView):
+    """Marking my notices."""
+
+    permission_classes = [HasScope("read")]
+
+    @extend_schema(
+        operation_id="notifications_read",
+        request=ReadSerializer,
+        responses={200: MarkedSerializer, **problems(403, *BODY)},
+    )
+    def post(self, request: Request) -> Response:
+        """Mark some of my notices, or all, as read; ids of others count for nothing."""
+        asked = ReadSerializer(data=object_body(request.data))
+        asked.is_valid(raise_exception=True)
+        user = caller(request)
+        marked = inbox.mark_read(user, **asked.validated_data)
+        return Response({"marked": marked, "unread": inbox.unread_count(user)})
+
+
+class NotificationPreferencesView(APIView):
+    """What I want to be told."""
+
+    permission_classes = [HasScope("read")]
+
+    @extend_schema(
+        operation_id="notifications_preferences",
+        responses={200: WishesSerializer, **problems(403)},
+    )
+    def get(self, request: Request) -> Response:
+        """Which kinds are shown to me and which are mailed."""
+        no_parameters(request)
+        return Response(self._wishes(request))
+
+    @extend_schema(
+        operation_id="notifications_preferences_update",
+        request=WishesSerializer,
+        responses={200: WishesSerializer, **problems(403, *BODY)},
+    )
+    def put(self, request: Request) -> Response:
+        """Say it anew, both lists whole."""
+        asked = WishesSerializer(data=object_body(request.data))
+        asked.is_valid(raise_exception=True)
+        save_wishes(user=caller(request), **asked.validated_data)
+        return Response(self._wishes(request))
+
+    def _wishes(self, request: Request) -> dict[str, list[str]]:
+        wishes = wishes_of(caller(request))
+        kinds = NoticeKind.values
+        return {
+            "shown": [kind for kind in kinds if wishes.shows(kind)],
+            "mailed": [kind for kind in kinds if kind in wishes.mailed],
+        }

@@ -1,0 +1,88 @@
+"""A notice as a sentence, the same in the bell, in a mail and in a chat; no payload in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from reviews.decisions.summaries import headline, one_line
+from reviews.models.notifications import NoticeKind
+from workflows import conf
+from workflows.models import Hold
+
+_LONGEST = 200
+
+#: Kind → what it is called where people choose.
+LABELS = {
+    NoticeKind.WAITING.value: gettext_lazy("A review waits for me or my group"),
+    NoticeKind.REMINDER.value: gettext_lazy("A review still waits: its reminder"),
+    NoticeKind.ESCALATED.value: gettext_lazy("A review is escalated to me"),
+    NoticeKind.DECIDED.value: gettext_lazy("A run that I started was decided"),
+    NoticeKind.CLAIM_GIVEN.value: gettext_lazy("Somebody gave me a review"),
+    NoticeKind.CLAIM_TAKEN.value: gettext_lazy("Somebody gave my claim to another"),
+    NoticeKind.CLAIM_ENDED.value: gettext_lazy("My claim ran out"),
+}
+#: Kind → shape and colour of its row.
+LOOKS = {
+    NoticeKind.WAITING.value: ("waiting", "◔"),
+    NoticeKind.REMINDER.value: ("waiting", "◷"),
+    NoticeKind.ESCALATED.value: ("bad", "▲"),
+    NoticeKind.DECIDED.value: ("good", "✓"),
+    NoticeKind.CLAIM_GIVEN.value: ("waiting", "◔"),
+    NoticeKind.CLAIM_TAKEN.value: ("quiet", "→"),
+    NoticeKind.CLAIM_ENDED.value: ("quiet", "◷"),
+}
+
+
+def sentence(kind: str, hold: Hold, actor: str, detail: Mapping[str, Any]) -> str:
+    """`Waits for you: write_file will run in “Release notes”`; `hold.execution` is loaded."""
+    if kind == NoticeKind.DECIDED:
+        return _decided(hold, actor, detail)
+    what = headline(hold.phase or hold.reason, hold.target, hold.task_id, hold.execution.title)
+    words = {
+        NoticeKind.WAITING: _again(actor) if detail.get("again") else _("Waits for you: %(what)s"),
+        NoticeKind.REMINDER: _("Still waits for you: %(what)s"),
+        NoticeKind.ESCALATED: _("Escalated to you: %(what)s"),
+        NoticeKind.CLAIM_GIVEN: _("%(actor)s gave this to you: %(what)s"),
+        NoticeKind.CLAIM_TAKEN: _("%(actor)s gave your claim to %(other)s: %(what)s"),
+        NoticeKind.CLAIM_ENDED: _("Your claim ran out: %(what)s"),
+    }[NoticeKind(kind)]
+    return one_line(words % {"what": what, "actor": actor, "other": detail.get("to", "")}, _LONGEST)
+
+
+def _again(actor: str) -> str:
+    if actor == "system":
+        return _("The decision could not take effect; it waits for you again: %(what)s")
+    return _("%(actor)s took the decision back; it waits for you again: %(what)s")
+
+
+def _decided(hold: Hold, actor: str, detail: Mapping[str, Any]) -> str:
+    approved = detail.get("decision") == "APPROVE"
+    if detail.get("by_timeout"):
+        text = (
+            _("Nobody decided about %(what)s in “%(run)s” in time; it was approved")
+            if approved
+            else _("Nobody decided about %(what)s in “%(run)s” in time; it was rejected")
+        )
+    elif approved and detail.get("edited"):
+        text = _("%(actor)s approved %(what)s in “%(run)s” with changes")
+    elif approved:
+        text = _("%(actor)s approved %(what)s in “%(run)s”")
+    else:
+        text = _("%(actor)s rejected %(what)s in “%(run)s”")
+    what = hold.task_id or hold.reason.replace("_", " ")
+    return one_line(text % {"actor": actor, "what": what, "run": hold.execution.title}, _LONGEST)
+
+
+def path_of(hold: Hold) -> str:
+    """Where the review is, the same for ever."""
+    return reverse("reviews:decision", args=(hold.execution_id, hold.pk))
+
+
+def address(path: str) -> str:
+    """A path as a whole address, for what leaves the product."""
+    return conf.site_url().rstrip("/") + path

@@ -1,0 +1,66 @@
+"""What I was told: the bell, its page, marking as read, what I want to be told."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from reviews.components.views import SeeOther, fragment, good_cursor, is_htmx, page, person
+from reviews.notifications import inbox
+from reviews.notifications.page import bell_context, notices_context, preferences_context
+from reviews.notifications.preferences import save_wishes
+from workflows.common.number_parsing import natural
+
+_MOST_MARKED = 200
+
+
+@login_required
+@require_safe
+def notices(request: HttpRequest) -> HttpResponse:
+    """All my notices, or the unread."""
+    show, cursor = request.GET.get("show", ""), request.GET.get("cursor", "")
+    with good_cursor():
+        context = notices_context(person(request), show=show, cursor=cursor)
+    return page(request, "reviews/notifications/notifications.html", context, section="notices")
+
+
+@login_required
+@require_safe
+def bell(request: HttpRequest) -> HttpResponse:
+    """The newest of them, as the bell shows them."""
+    return fragment(request, "reviews/notifications/_bell_list.html", bell_context(person(request)))
+
+
+@login_required
+@require_POST
+def read_notices(request: HttpRequest) -> HttpResponse:
+    """Mark as read: `notice` names some, `everything` all."""
+    user = person(request)
+    found = map(natural, request.POST.getlist("notice")[:_MOST_MARKED])
+    ids = [number for number in found if number is not None]
+    inbox.mark_read(user, ids=ids, everything="everything" in request.POST)
+    if is_htmx(request):
+        return fragment(request, "reviews/notifications/_bell_list.html", bell_context(user))
+    return SeeOther(reverse("reviews:notices"))
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def notice_preferences(request: HttpRequest) -> HttpResponse:
+    """What I want to be told, and how; a POST keeps it."""
+    user = person(request)
+    if request.method == "POST":
+        shown, mailed = request.POST.getlist("shown"), request.POST.getlist("mailed")
+        save_wishes(user=user, shown=shown, mailed=mailed)
+        messages.success(request, _("Saved."))
+        return SeeOther(reverse("reviews:notice_preferences"))
+    return page(
+        request,
+        "reviews/notifications/preferences.html",
+        preferences_context(user),
+        section="notices",
+    )

@@ -1,1 +1,0 @@
-"""What each page shows, as plain values; the templates only print it."""

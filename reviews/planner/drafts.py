@@ -1,0 +1,251 @@
+"""A plan while a person writes it: what the page's form says, kept from one answer to the next."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from graphrag.catalogue.selectors import tools_by_name
+from graphrag.planning.plans import fresh_id
+from workflows.engine.bounded_json import BoundedJSONError, parse
+from workflows.engine.plan_validation import Problem
+from workflows.permissions import capabilities
+from workflows.planning.planner import suggest
+
+from .fields import asked_inputs, posted_plan, read_value, without_task
+
+if TYPE_CHECKING:
+    from django.http import QueryDict
+
+MAX_INTENT = 4000
+#: What a new plan stops for unless its author says otherwise: whatever does more than read.
+CAREFUL: dict[str, Any] = {
+    "hil": {"enabled": True, "approval_required": "critical_only", "timeout_seconds": 86_400}
+}
+_NOTHING: dict[str, Any] = {"tasks": []}
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Everything the page knows.  Texts are as they were typed; `problems` have paths of fields."""
+
+    intent: str = ""
+    title: str = ""
+    workflow: str = ""
+    inputs: dict[str, Any] = field(default_factory=dict)
+    inputs_text: str = ""
+    plan: dict[str, Any] = field(default_factory=lambda: dict(_NOTHING))
+    plan_text: str = ""
+    policy: dict[str, Any] = field(default_factory=lambda: dict(CAREFUL))
+    policy_text: str = ""
+    why: dict[str, Any] = field(default_factory=dict)
+    similar: dict[str, float] = field(default_factory=dict)
+    confidence: float | None = None
+    asked: bool = False
+    warnings: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def tasks(self) -> list[dict[str, Any]]:
+        return [task for task in self.plan.get("tasks", ()) if isinstance(task, dict)]
+
+
+def schemas_of(plan: dict[str, Any]) -> dict[int, Any]:
+    """The input schema of each task by place; a tool that is not there has none."""
+    tasks = [task for task in plan.get("tasks", ()) if isinstance(task, dict)]
+    tools = tools_by_name(str(task.get("tool")) for task in tasks if task.get("type") == "tool")
+    stored = capabilities.load(
+        [str(task.get("capability")) for task in tasks if task.get("type") == "capability"]
+    )
+    found: dict[int, Any] = {}
+    for at, task in enumerate(tasks):
+        name = str(task.get("tool") or task.get("capability") or "")
+        known = tools.get(name) if task.get("type") == "tool" else stored.get(name)
+        if known is not None:
+            found[at] = known.input_schema
+    return found
+
+
+def pretty(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+# --- reading the form -----------------------------------------------------------------------------
+
+
+def posted_draft(data: QueryDict) -> Draft:
+    """The draft that a form says; whatever cannot be read is named and kept as it was typed."""
+    problems: list[Problem] = []
+    base = _object(data.get("plan", ""), "plan", [], _NOTHING)
+    draft = Draft(
+        intent=_words(data.get("intent", ""), MAX_INTENT),
+        title=_words(data.get("title", ""), 200),
+        workflow=data.get("workflow", ""),
+        inputs=_object(data.get("inputs_text", ""), "inputs", problems, {}),
+        inputs_text=_typed(data, "inputs_text"),
+        policy_text=_typed(data, "policy_text"),
+        plan_text=_typed(data, "plan_text"),
+        why=_object(data.get("why", ""), "why", [], {}),
+        similar=_numbers(_object(data.get("similar", ""), "similar", [], {})),
+        asked=True,
+    )
+    plan = _plan(data, base, problems)
+    draft = replace(draft, plan=plan, policy=_policy(data, problems))
+    inputs = _named_inputs(data, draft, problems)
+    return replace(draft, inputs=inputs, problems=tuple(problems))
+
+
+def _numbers(found: dict[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
+
+
+def _words(text: str, longest: int) -> str:
+    return text.replace("\0", "").replace("\r\n", "\n").strip()[:longest]
+
+
+def _typed(data: QueryDict, name: str) -> str:
+    return data.get(name, "").replace("\r\n", "\n").strip()
+
+
+def _object(
+    text: str, path: str, problems: list[Problem], otherwise: dict[str, Any]
+) -> dict[str, Any]:
+    if not text.strip():
+        return dict(otherwise)
+    try:
+        value = parse(text)
+    except BoundedJSONError as error:
+        problems.append(Problem(path, "malformed", f"this is no JSON: {error}"))
+        return dict(otherwise)
+    if not isinstance(value, dict):
+        problems.append(Problem(path, "not_an_object", "must be a JSON object, as in {}"))
+        return dict(otherwise)
+    return value
+
+
+def _plan(data: QueryDict, base: dict[str, Any], problems: list[Problem]) -> dict[str, Any]:
+    """The plan by its fields, or by its JSON where that was edited."""
+    if not _has_tasks(base):
+        base = dict(_NOTHING)
+    by_fields, wrong = posted_plan(base, schemas_of(base), data)
+    typed = _typed(data, "plan_text")
+    if not typed or typed == pretty(base):
+        problems += [Problem(each.path, "unreadable", each.message) for each in wrong]
+        return by_fields
+    if by_fields != base:
+        message = (
+            "both the fields and the JSON were changed, so the JSON was taken; "
+            "what you changed in the fields has to be changed again"
+        )
+        problems.append(Problem("plan", "two_edits", message))
+    found = _object(typed, "plan", problems, by_fields)
+    if not _has_tasks(found):
+        problems.append(Problem("plan.tasks", "required", "a plan has a list of tasks"))
+        return by_fields
+    return found
+
+
+def _has_tasks(plan: dict[str, Any]) -> bool:
+    tasks = plan.get("tasks")
+    return isinstance(tasks, list) and all(isinstance(task, dict) for task in tasks)
+
+
+def _policy(data: QueryDict, problems: list[Problem]) -> dict[str, Any]:
+    """The policy by its switches, or by its JSON where that was edited."""
+    base = _object(data.get("policy", ""), "policy", [], CAREFUL)
+    typed = _typed(data, "policy_text")
+    if typed and typed != pretty(base):
+        return _object(typed, "policy", problems, base)
+    if "hil" not in data:
+        return base
+    wanted = data.get("hil", "")
+    policy = dict(base)
+    if wanted != layers_signed(base):
+        old: Any = base.get("hil") if isinstance(base.get("hil"), dict) else CAREFUL["hil"]
+        policy["hil"] = {**old, "enabled": bool(wanted)}
+        if wanted:
+            policy["hil"]["approval_required"] = wanted
+    for name in ("replan_review", "per_layer_validation"):
+        is_on = data.get(name) == "on"
+        if is_on != is_switched_on(base, name):
+            policy[name] = is_on
+    return policy
+
+
+def layers_signed(policy: dict[str, Any]) -> str:
+    """`hil` as one word: always, critical_only or "" for never."""
+    hil = policy.get("hil")
+    if not isinstance(hil, dict) or not hil.get("enabled"):
+        return ""
+    wanted = str(hil.get("approval_required", "always"))
+    return "" if wanted == "never" else wanted
+
+
+def is_switched_on(policy: dict[str, Any], name: str) -> bool:
+    value = policy.get(name)
+    return bool(value.get("enabled")) if isinstance(value, dict) else bool(value)
+
+
+def _named_inputs(data: QueryDict, draft: Draft, problems: list[Problem]) -> dict[str, Any]:
+    """The inputs with what was typed into the fields of those that the plan asks for."""
+    inputs = dict(draft.inputs)
+    for name, about in asked_inputs(draft.plan, schemas_of(draft.plan)).items():
+        text = data.get(f"in.{name}", "").replace("\r\n", "\n")
+        if text == "" or name in inputs:
+            continue
+        try:
+            inputs[name] = read_value(text, about["types"])
+        except ValueError as error:
+            problems.append(Problem(f"inputs.{name}", "malformed", str(error)))
+    return inputs
+
+
+def missing_inputs(draft: Draft) -> dict[str, dict[str, Any]]:
+    """Inputs that the plan reads and nobody has given."""
+    asked = asked_inputs(draft.plan, schemas_of(draft.plan))
+    return {name: about for name, about in asked.items() if name not in draft.inputs}
+
+
+# --- changing it ----------------------------------------------------------------------------------
+
+
+def suggested(draft: Draft) -> Draft:
+    """The draft with the plan that known tools make of its intent; without one it stays."""
+    if not draft.intent:
+        problem = Problem("intent", "required", "say in a few words what is to be done")
+        return replace(draft, problems=(*draft.problems, problem))
+    found = suggest(draft.intent, draft.inputs)
+    draft = replace(
+        draft,
+        asked=True,
+        confidence=found.confidence,
+        similar=dict(found.similar),
+        warnings=found.warnings,
+    )
+    if found.plan is None:
+        return draft
+    return replace(draft, plan=found.plan, why=dict(found.why), plan_text="")
+
+
+def removed(draft: Draft, at: int) -> Draft:
+    """The draft without one task; what read from it says so."""
+    plan, told = without_task(draft.plan, at)
+    words = tuple(f"{each} has lost its source; fill it in again." for each in told)
+    return replace(draft, plan=plan, plan_text="", warnings=(*draft.warnings, *words))
+
+
+def added(draft: Draft, name: str) -> Draft:
+    """The draft with one more task that calls this tool of the catalogue."""
+    tool = tools_by_name([name]).get(name)
+    if tool is None or not tool.enabled:
+        problem = Problem("add_tool", "unknown_tool", f"there is no tool {name!r} to be added")
+        return replace(draft, problems=(*draft.problems, problem))
+    own = name.rpartition(".")[2]
+    task: dict[str, Any] = {"id": fresh_id(own, [str(each.get("id")) for each in draft.tasks])}
+    if tool.kind == "capability":
+        task |= {"type": "capability", "capability": own, "inputs": {}}
+    else:
+        task |= {"type": "tool", "tool": name, "arguments": {}}
+    plan = {**draft.plan, "tasks": [*draft.plan.get("tasks", ()), task]}
+    return replace(draft, plan=plan, plan_text="")

@@ -1,0 +1,235 @@
+"""A plan as the fields of a page, and what posted fields make of it.
+
+A field's key is the task's place in the plan, so that a page without scripts can say everything:
+`t2.needs`, `t2.a1.source`, `t2.a1.select`, `t2.a1.text`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext as _
+
+from workflows.common.schemas import FieldError
+from workflows.engine.bounded_json import BoundedJSONError, parse
+from workflows.engine.dag import is_reference, references
+
+if TYPE_CHECKING:
+    from django.http import QueryDict
+
+_LONG = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a task: a value, or where its value comes from (`source`, `select`)."""
+
+    key: str
+    name: str
+    description: str
+    required: bool
+    types: tuple[str, ...]
+    source: str
+    select: str
+    text: str
+    #: What stands in an empty field: the tool's own value, if it has one.
+    without: str
+
+    @property
+    def is_long(self) -> bool:
+        return (
+            "\n" in self.text or len(self.text) > _LONG or bool({"object", "array"} & {*self.types})
+        )
+
+
+def values_name(task: Mapping[str, Any]) -> str:
+    """Where a task keeps its arguments."""
+    return "arguments" if task.get("type") == "tool" else "inputs"
+
+
+def values_of(task: Mapping[str, Any]) -> dict[str, Any]:
+    found = task.get(values_name(task))
+    return dict(found) if isinstance(found, dict) else {}
+
+
+def arguments_of(task: Mapping[str, Any], schema: Any, key: str) -> list[Argument]:
+    """The arguments that the schema knows, then those that only the task has."""
+    schema = schema if isinstance(schema, dict) else {}
+    parts = schema.get("properties")
+    known = parts if isinstance(parts, dict) else {}
+    required = schema.get("required")
+    wanted = required if isinstance(required, list) else []
+    values = values_of(task)
+    names = [*known, *(name for name in values if name not in known)]
+    return [
+        _argument(f"{key}.a{at}", name, known.get(name), values, required=name in wanted)
+        for at, name in enumerate(names)
+    ]
+
+
+def _argument(
+    key: str, name: str, part: Any, values: Mapping[str, Any], *, required: bool
+) -> Argument:
+    part = part if isinstance(part, dict) else {}
+    value: Any = values.get(name)
+    refers = is_reference(value)
+    return Argument(
+        key=key,
+        name=name,
+        description=str(part.get("description", ""))[:500],
+        required=required,
+        types=_types(part),
+        source=value["$from"] if refers else "",
+        select=str(value.get("select", "")) if refers else "",
+        text="" if refers or name not in values else _text(value),
+        without=_("%(value)s if left empty") % {"value": _text(part["default"])[:60]}
+        if part.get("default") not in (None, "")
+        else "",
+    )
+
+
+def _types(part: Mapping[str, Any]) -> tuple[str, ...]:
+    kinds = part.get("type")
+    if isinstance(kinds, str):
+        return (kinds,)
+    if isinstance(kinds, list):
+        return tuple(str(kind) for kind in kinds if kind != "null")
+    return tuple(
+        kind
+        for name in ("anyOf", "oneOf")
+        for each in part.get(name) or ()
+        if isinstance(each, dict)
+        for kind in _types(each)
+        if kind != "null"
+    )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+# --- what was posted ------------------------------------------------------------------------------
+
+
+def posted_plan(
+    plan: Mapping[str, Any], schemas: Mapping[int, Any], posted: QueryDict
+) -> tuple[dict[str, Any], list[FieldError]]:
+    """The plan with what the fields say laid over it; tasks without fields stay as they are.
+
+    `schemas` are the input schemas of its tasks by place.  What cannot be read stays as it was and
+    is named, by the key of its field.
+    """
+    tasks, errors = [], []
+    for at, task in enumerate(plan.get("tasks", ())):
+        key = f"t{at}"
+        if f"{key}.id" not in posted:
+            tasks.append(task)
+            continue
+        changed, wrong = _posted_task(task, schemas.get(at), key, posted)
+        tasks.append(changed)
+        errors += wrong
+    return {**plan, "tasks": tasks}, errors
+
+
+def _posted_task(
+    task: dict[str, Any], schema: Any, key: str, posted: QueryDict
+) -> tuple[dict[str, Any], list[FieldError]]:
+    values, errors = values_of(task), []
+    for each in arguments_of(task, schema, key):
+        try:
+            _lay(each, values, posted)
+        except ValueError as error:
+            errors.append(FieldError(f"{each.key}.text", f"{each.name}: {error}"))
+    changed = {**task, values_name(task): values}
+    _set(changed, "depends_on", posted.getlist(f"{key}.needs"))
+    phase = posted.get(f"{key}.review", "")
+    if phase != review_phase(task):
+        _set(changed, "human_review", {"trigger_phase": phase} if phase else None)
+    return changed, errors
+
+
+def review_phase(task: Mapping[str, Any]) -> str:
+    """When a person looks at the task: BEFORE_EXECUTION, AFTER_EXECUTION or ""."""
+    review = task.get("human_review")
+    if not isinstance(review, dict) or not review.get("enabled", True):
+        return ""
+    return str(review.get("trigger_phase", "BEFORE_EXECUTION"))
+
+
+def _set(task: dict[str, Any], name: str, value: Any) -> None:
+    if value:
+        task[name] = value
+    else:
+        task.pop(name, None)
+
+
+def _lay(argument: Argument, values: dict[str, Any], posted: QueryDict) -> None:
+    """Lay one argument's fields over the values; raises ValueError for a text that is no value."""
+    if f"{argument.key}.text" not in posted:
+        return
+    source = posted.get(f"{argument.key}.source", "")
+    if source:
+        select = posted.get(f"{argument.key}.select", "").strip()
+        values[argument.name] = {"$from": source, **({"select": select} if select else {})}
+        return
+    text = posted.get(f"{argument.key}.text", "").replace("\r\n", "\n")
+    if text == argument.text and not argument.source:
+        return
+    if text == "":
+        values.pop(argument.name, None)
+        return
+    values[argument.name] = read_value(text, argument.types)
+
+
+def read_value(text: str, types: Iterable[str]) -> Any:
+    """A typed text as a value of one of these JSON types; a text where nothing is said.
+
+    Raises ValueError.
+    """
+    wanted = set(types)
+    if wanted == {"string"}:
+        return text
+    try:
+        return parse(text)
+    except BoundedJSONError as error:
+        if "string" in wanted or not wanted:
+            return text
+        raise ValueError(f"must be JSON ({' or '.join(sorted(wanted))}): {error}") from None
+
+
+# --- changes of the whole -------------------------------------------------------------------------
+
+
+def without_task(plan: Mapping[str, Any], at: int) -> tuple[dict[str, Any], list[str]]:
+    """The plan without one task; nobody waits for it or reads it any more.
+
+    The second value says in words which arguments lost their source.
+    """
+    tasks = list(plan.get("tasks", ()))
+    if not 0 <= at < len(tasks):
+        return dict(plan), []
+    gone = tasks.pop(at).get("id")
+    told = []
+    for place, task in enumerate(tasks):
+        kept = {k: v for k, v in values_of(task).items() if gone not in references({"v": v})}
+        told += [f"{task.get('id')}.{name}" for name in values_of(task) if name not in kept]
+        changed = {**task, values_name(task): kept}
+        needs = task.get("depends_on")
+        if isinstance(needs, list):
+            _set(changed, "depends_on", [name for name in needs if name != gone])
+        tasks[place] = changed
+    return {**plan, "tasks": tasks}, told
+
+
+def asked_inputs(plan: Mapping[str, Any], schemas: Mapping[int, Any]) -> dict[str, dict[str, Any]]:
+    """The run's inputs that a plan reads by name → {"tool", "types"} of the first reader."""
+    found: dict[str, dict[str, Any]] = {}
+    for at, task in enumerate(plan.get("tasks", ())):
+        for each in arguments_of(task, schemas.get(at), f"t{at}"):
+            name = each.select.strip('"')
+            if each.source == "inputs" and name.replace("_", "a").isalnum() and name not in found:
+                found[name] = {"task": task.get("id", ""), "types": each.types}
+    return found

@@ -1,0 +1,232 @@
+"""One answer to many holds: each by itself, each with its own result and its own record.
+
+What is risky is left out of an approval on purpose: it has to be opened and read.
+
+Each hold is a transaction of its own, never all of them one: that would hold many executions and
+the chain of records at once, and two such calls could wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, Literal
+
+from reviews.audit.history import BULK
+from reviews.decisions import services, withdrawal
+from reviews.decisions.conflicts import Conflict
+from reviews.decisions.edits import ReviewInvalid
+from reviews.decisions.rights import NotAllowed
+from reviews.decisions.services import HoldNotFound, Token, visible_hold
+from reviews.models import Decision
+from workflows.common.schemas import FieldError
+from workflows.engine.commands import LONGEST_UNDO
+
+from . import claims
+from .filters import risk_of
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+Action = Literal["claim", "release", "assign", "approve", "reject", "withdraw"]
+ACTIONS: Final[tuple[Action, ...]] = (
+    "claim", "release", "assign", "approve", "reject", "withdraw",
+)  # fmt: skip
+#: Holds of one call.
+MOST: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """One hold, and the version of its execution as the person saw it."""
+
+    hold_id: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one hold.
+
+    `code` is done, or why not: not_found, not_allowed, high_risk, invalid, or a conflict's code.
+    `undo_until` (ISO 8601): until when it can at least be taken back, None when it cannot.
+    """
+
+    hold_id: str
+    done: bool
+    code: str
+    message: str
+    record_id: int | None = None
+    undo_until: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One hold's outcome, and where its execution stands if it was decided: (id, version)."""
+
+    outcome: Outcome
+    moved: tuple[int, int] | None = None
+
+
+#: Does a step, or remembers what came of it when this call was made before.
+Remember = Callable[[Chosen, Callable[[], Step]], Step]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is done with each hold; `to` names who gets them when they are assigned.
+
+    `undo_seconds`: for how long each decision can be taken back; None: as long as on a page.
+    """
+
+    action: Action
+    comment: str = ""
+    to: str = ""
+    undo_seconds: float | None = 0
+
+
+def apply_to_all(
+    *,
+    chosen: Sequence[Chosen],
+    request: Request,
+    user: User,
+    token: Token | None = None,
+    confirmed_at: datetime | None = None,
+    remember: Remember = lambda _, step: step(),
+) -> list[Outcome]:
+    """Do it to each hold in turn; an outcome per hold, in their order.
+
+    Raises ReviewInvalid when the call itself makes no sense, and does nothing then.
+    """
+    check(chosen, request)
+    bulk = _Bulk(request, user, token, confirmed_at, remember)
+    return [bulk.apply(each) for each in chosen]
+
+
+def check(chosen: Sequence[Chosen], request: Request) -> None:
+    """Raise ReviewInvalid when the call itself makes no sense."""
+    errors = []
+    if request.action not in ACTIONS:
+        errors.append(FieldError("action", f"must be one of {', '.join(ACTIONS)}"))
+    if not 1 <= len(chosen) <= MOST:
+        errors.append(FieldError("holds", f"must name between 1 and {MOST} reviews"))
+    if len({each.hold_id for each in chosen}) != len(chosen):
+        errors.append(FieldError("holds", "names one review twice"))
+    if request.action == "assign" and not request.to:
+        errors.append(FieldError("to", "must name a person"))
+    if request.action == "reject" and not request.comment.strip():
+        errors.append(FieldError("comment", "must say why; it goes into every record"))
+    if request.undo_seconds is not None and not 0 <= request.undo_seconds <= LONGEST_UNDO:
+        errors.append(FieldError("undo_seconds", f"must be between 0 and {LONGEST_UNDO}"))
+    if errors:
+        raise ReviewInvalid(errors)
+
+
+class _Bulk:
+    def __init__(
+        self,
+        request: Request,
+        user: User,
+        token: Token | None,
+        confirmed_at: datetime | None,
+        remember: Remember,
+    ) -> None:
+        self._request = request
+        self._user = user
+        self._token = token
+        self._confirmed_at = confirmed_at
+        self._remember = remember
+        # My own decision moves its run on; the next hold of that run was still seen by me.
+        self._moved: dict[int, tuple[int, int]] = {}
+
+    def apply(self, chosen: Chosen) -> Outcome:
+        step = self._remember(chosen, lambda: self._step(chosen))
+        if step.moved:
+            execution, version = step.moved
+            seen, _ = self._moved.get(execution, (chosen.version, version))
+            self._moved[execution] = (seen, version)
+        return step.outcome
+
+    def _step(self, chosen: Chosen) -> Step:
+        try:
+            return self._do(chosen)
+        except HoldNotFound:
+            return _left(chosen, "not_found", "Not found.")
+        except NotAllowed as denied:
+            return _left(chosen, "not_allowed", denied.message)
+        except Conflict as late:
+            return _left(chosen, late.code, late.message)
+        except ReviewInvalid as invalid:
+            first = invalid.errors[0]
+            return _left(chosen, "invalid", f"{first.path} {first.message}".strip())
+
+    def _do(self, chosen: Chosen) -> Step:
+        who = {"hold_id": chosen.hold_id, "user": self._user, "token": self._token}
+        match self._request.action:
+            case "claim":
+                claims.claim(**who)  # type: ignore[arg-type]
+                return _done(chosen, "Claimed.")
+            case "release":
+                gone = claims.release(**who)  # type: ignore[arg-type]
+                return _done(chosen, "Released." if gone else "You had not claimed it.")
+            case "assign":
+                given = claims.assign(**who, to=self._request.to)  # type: ignore[arg-type]
+                return _done(chosen, f"Given to {given.user.get_username()}.")
+            case "withdraw":
+                return self._take_back(chosen)
+        return self._decide(chosen)
+
+    def _take_back(self, chosen: Chosen) -> Step:
+        back = withdrawal.withdraw(
+            hold_id=chosen.hold_id,
+            user=self._user,
+            comment=self._request.comment,
+            source=BULK,
+            token=self._token,
+        )
+        return _done(chosen, "Taken back.", record_id=back.record.pk)
+
+    def _decide(self, chosen: Chosen) -> Step:
+        hold = visible_hold(self._user, chosen.hold_id)
+        approves = self._request.action == "approve"
+        if approves and risk_of(hold) == "high":
+            return _left(chosen, "high_risk", "High risk: open it and decide about it by itself.")
+        rests = self._request.undo_seconds
+        seen, now = self._moved.get(hold.execution_id, (chosen.version, chosen.version))
+        result = services.decide(
+            hold_id=hold.id,
+            user=self._user,
+            decision=(Decision.APPROVE if approves else Decision.REJECT).value,
+            version=now if seen == chosen.version else chosen.version,
+            comment=self._request.comment,
+            source=BULK,
+            undo_seconds=services.undo_seconds_for(hold) if rests is None else rests,
+            token=self._token,
+            confirmed_at=self._confirmed_at,
+        )
+        word = "Approved" if approves else "Rejected"
+        message = f"{word}." if result.complete else f"{word}; more approvals are needed."
+        outcome = Outcome(
+            hold.id,
+            done=True,
+            code="done",
+            message=message,
+            record_id=result.record.pk,
+            undo_until=_iso(result.undo_until),
+        )
+        return Step(outcome, (hold.execution_id, result.version))
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return moment.isoformat().replace("+00:00", "Z") if moment else None
+
+
+def _done(chosen: Chosen, message: str, record_id: int | None = None) -> Step:
+    return Step(
+        Outcome(chosen.hold_id, done=True, code="done", message=message, record_id=record_id)
+    )
+
+
+def _left(chosen: Chosen, code: str, message: str) -> Step:
+    return Step(Outcome(chosen.hold_id, done=False, code=code, message=message))

@@ -1,0 +1,159 @@
+"""Reservations: telling others that somebody is on it.  They keep nobody from deciding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from django.contrib.auth import get_user_model
+from django.db import connection, transaction
+from django.db.models.functions import Now
+
+from reviews import conf
+from reviews.decisions.conflicts import conflict
+from reviews.decisions.edits import ReviewInvalid
+from reviews.decisions.rights import (
+    NotAllowed,
+    deciding_groups,
+    four_eyes,
+    fresh_user,
+    group_names,
+    right_now,
+    shapers_of,
+)
+from reviews.decisions.services import HoldNotFound, Token, check_token, visible_hold
+from reviews.models import ReviewClaim
+from reviews.notifications import claim_notices as told
+from reviews.sockets import change_receiver
+from workflows.common.schemas import FieldError
+from workflows.executions.access import may_operate
+from workflows.models import Hold
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+_CLAIM = """
+INSERT INTO reviews_reviewclaim AS held (hold_id, user_id, claimed_at, expires_at, assigned_by_id)
+VALUES (%(hold)s, %(user)s, now(), now() + make_interval(secs => %(seconds)s), %(giver)s)
+ON CONFLICT (hold_id) DO UPDATE
+   SET user_id = excluded.user_id, expires_at = excluded.expires_at,
+       claimed_at = CASE WHEN held.user_id = excluded.user_id AND held.expires_at > now()
+                         THEN held.claimed_at ELSE excluded.claimed_at END,
+       assigned_by_id = CASE WHEN held.user_id = excluded.user_id AND held.expires_at > now()
+                             THEN held.assigned_by_id ELSE excluded.assigned_by_id END
+ WHERE held.user_id = excluded.user_id OR held.expires_at <= now() OR %(force)s
+RETURNING id, claimed_at = now()
+"""
+_FIRST = """
+INSERT INTO reviews_claimstart (hold_id, claimed_at, after_seconds)
+SELECT id, now(), GREATEST(0, EXTRACT(EPOCH FROM now() - opened_at))
+  FROM workflows_hold WHERE id = %s
+ON CONFLICT (hold_id) DO NOTHING
+"""
+_MOST_CANDIDATES = 100
+
+
+def claim(*, hold_id: str, user: User, token: Token | None = None) -> ReviewClaim:
+    """Reserve a hold for `user`, or renew the reservation; calling again is the heartbeat.
+
+    Raises HoldNotFound, NotAllowed, or Conflict when it is not open or somebody else has it.
+    """
+    check_token(token)
+    with _own_hold(hold_id, user) as (hold, person):
+        if not (right := right_now(person, hold)).any:
+            raise NotAllowed(right.reason, right.code)
+        _check_open(hold)
+        found = _reserve(hold, person)
+        if found is None:
+            raise conflict(hold_id, "claimed", "Somebody else has claimed this.")
+        return found
+
+
+def assign(*, hold_id: str, user: User, to: str, token: Token | None = None) -> ReviewClaim:
+    """Reserve a hold for somebody else, whoever had it before; `to` is a user name.
+
+    Done by those who may decide the hold, and by operators.  Raises HoldNotFound, NotAllowed,
+    Conflict when it is not open, or ReviewInvalid when `to` could not decide it.
+    """
+    check_token(token)
+    with _own_hold(hold_id, user) as (hold, person):
+        right = right_now(person, hold)
+        if not (right.any or may_operate(person, hold.execution)):
+            raise NotAllowed(right.reason, right.code)
+        _check_open(hold)
+        target = get_user_model().objects.filter(username=to, is_active=True).first()
+        if target is None or not right_now(target, hold).any or not _sees(target, hold):
+            raise ReviewInvalid([FieldError("to", "is nobody who can decide this review")])
+        before = ReviewClaim.objects.filter(hold=hold, expires_at__gt=Now()).first()
+        found = _reserve(hold, target, giver=person)
+        if found is None:  # pragma: no cover - a forced reservation always lands
+            raise conflict(hold_id, "claimed", "Somebody else has claimed this.")
+        told.given(found, hold, before=before, giver=person)
+        return found
+
+
+def release(*, hold_id: str, user: User, token: Token | None = None) -> bool:
+    """Give a claim back; True when there was one.  Raises HoldNotFound or NotAllowed."""
+    check_token(token)
+    with _own_hold(hold_id, user) as (hold, person):
+        gone, _ = ReviewClaim.objects.filter(hold=hold, user=person).delete()
+        if gone:
+            change_receiver.touched(hold.execution_id, hold.id)
+    return gone > 0
+
+
+def candidates(hold: Hold) -> list[str]:
+    """Names of people who could be given the hold, in their order; at most a hundred."""
+    people = get_user_model().objects.filter(is_active=True, groups__name__in=hold.groups)
+    barred = shapers_of(hold) if four_eyes(hold.execution) else frozenset()
+    names = people.exclude(username__in={*hold.approvals, *barred}).order_by("username").distinct()
+    return [
+        person.get_username()
+        for person in names.prefetch_related("groups")[:_MOST_CANDIDATES]
+        if deciding_groups(hold.groups, {group.name for group in person.groups.all()})
+    ]
+
+
+def _reserve(hold: Hold, person: User, giver: User | None = None) -> ReviewClaim | None:
+    """The claim as it now stands; None when somebody else holds it and nobody forces it."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _CLAIM,
+            {
+                "hold": hold.id,
+                "user": person.pk,
+                "seconds": conf.claim_seconds(),
+                "giver": giver.pk if giver and giver.pk != person.pk else None,
+                "force": giver is not None,
+            },
+        )
+        found = cursor.fetchone()
+        if found and found[1]:
+            cursor.execute(_FIRST, [hold.id])
+    if found is None:
+        return None
+    if found[1]:
+        # A heartbeat is no news; a claim that begins is.
+        change_receiver.touched(hold.execution_id, hold.id)
+    return ReviewClaim.objects.select_related("user").get(pk=found[0])
+
+
+def _check_open(hold: Hold) -> None:
+    if hold.status != Hold.Status.OPEN:
+        raise conflict(hold.id, "decided", "This hold is not open any more.")
+
+
+def _sees(person: User, hold: Hold) -> bool:
+    try:
+        visible_hold(person, hold.id)
+    except HoldNotFound:
+        return False
+    return bool(group_names(person))
+
+
+@contextmanager
+def _own_hold(hold_id: str, user: User) -> Iterator[tuple[Hold, User]]:
+    with transaction.atomic():
+        person = fresh_user(user)
+        yield visible_hold(person, hold_id), person

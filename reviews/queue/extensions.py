@@ -1,0 +1,99 @@
+"""More time for a hold: given by somebody who may decide it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from django.utils import timezone
+
+from reviews.decisions.conflicts import conflict
+from reviews.decisions.edits import ReviewInvalid
+from reviews.decisions.rights import NotAllowed, fresh_user, right_now
+from reviews.decisions.services import Token, check_token, refusals_logged, visible_hold
+from workflows.common.schemas import FieldError
+from workflows.engine.commands import ExtendHold
+from workflows.engine.decide import Refused
+from workflows.engine.ports import StaleVersion
+from workflows.executions.services import submit_command
+from workflows.models import Hold
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+#: Seconds that one call may add, and seconds that the deadline may lie ahead.
+SHORTEST: Final = 60
+LONGEST: Final = 30 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """What became of it.
+
+    `outcome` is "applied", or "queued" while a worker moves the run on for a moment; `expires_at`
+    is the deadline as it stands now, `version` the execution's version.
+    """
+
+    hold_id: str
+    execution_id: int
+    outcome: str
+    expires_at: datetime | None
+    version: int
+
+
+def extend(
+    *, hold_id: str, user: User, seconds: float, source: str, token: Token | None = None
+) -> Extension:
+    """Move the deadline of an open hold `seconds` further, from where it stands.
+
+    Raises HoldNotFound, NotAllowed, ReviewInvalid for seconds out of bounds, or Conflict when the
+    hold is decided or has no deadline.
+    """
+    with refusals_logged(hold_id, "extend_hold", user, source):
+        check_token(token)
+        person = fresh_user(user)
+        hold = visible_hold(person, hold_id)
+        _check(hold, person, seconds)
+    try:
+        result = submit_command(
+            execution_id=hold.execution_id,
+            command=ExtendHold(hold=hold.id, seconds=seconds),
+            actor=person.get_username(),
+            source=source,
+        )
+    except Refused as refusal:
+        raise conflict(hold.id, refusal.code, refusal.message) from None
+    except StaleVersion:
+        raise conflict(hold.id, "busy", "The run is being moved on. Try again.") from None
+    hold.refresh_from_db(fields=["expires_at"])
+    return Extension(
+        hold.id, hold.execution_id, result.outcome, hold.expires_at, version=result.version
+    )
+
+
+def may_extend(hold: Hold, *, may_decide: bool) -> bool:
+    """Whether a page offers it: an open hold with a deadline that an hour more fits before."""
+    if hold.status != Hold.Status.OPEN or hold.expires_at is None or not may_decide:
+        return False
+    return hold.expires_at + timedelta(hours=1) <= _latest()
+
+
+def _check(hold: Hold, person: User, seconds: float) -> None:
+    right = right_now(person, hold)
+    if hold.status != Hold.Status.OPEN:
+        raise conflict(hold.id, "decided", "This hold is not open any more.")
+    if not right.any:
+        raise NotAllowed(right.reason, right.code)
+    if hold.expires_at is None:
+        raise conflict(hold.id, "no_deadline", "This review has no deadline; it waits anyway.")
+    if not SHORTEST <= seconds <= LONGEST:
+        message = f"must be between {SHORTEST} and {LONGEST}"
+        raise ReviewInvalid([FieldError("seconds", message)])
+    if hold.expires_at + timedelta(seconds=seconds) > _latest():
+        message = "would put the deadline more than 30 days ahead"
+        raise ReviewInvalid([FieldError("seconds", message)])
+
+
+def _latest() -> datetime:
+    return timezone.now() + timedelta(seconds=LONGEST)

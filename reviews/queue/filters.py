@@ -1,0 +1,131 @@
+"""What a person narrows the queue to, as its address carries it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlencode
+
+from django.db.models import F, Q, QuerySet
+
+from reviews.models import RecordWords
+from workflows.common.full_text import matching
+from workflows.common.number_parsing import natural
+from workflows.common.schemas import FieldError
+from workflows.engine.policy import TriggerPhase
+from workflows.engine.state import HoldReason
+from workflows.models import Hold, Waiting
+
+_BEFORE = TriggerPhase.BEFORE_EXECUTION.value
+_AFTER = TriggerPhase.AFTER_EXECUTION.value
+
+#: Orders of the queue: the column, and whether the largest comes first.
+SORTS: Final = {"newest": ("opened_at", True), "oldest": ("opened_at", False)}
+RISKS: Final = ("high", "medium", "low")
+REASONS: Final = tuple(reason.value for reason in HoldReason)
+PHASES: Final = tuple(phase.value for phase in TriggerPhase)
+#: Keys of the query string, in the order of its canonical form.
+KEYS: Final = ("q", "workflow", "phase", "reason", "risk", "group", "sort")
+_LONGEST = 200
+
+_HIGH = Q(reason=HoldReason.ESCALATION.value) | Q(critical=True, phase=_BEFORE)
+_MEDIUM = Q(critical=True) & ~Q(phase__in=(_BEFORE, _AFTER)) & ~_HIGH
+_RISK_CONDITIONS: Final = {"high": _HIGH, "medium": _MEDIUM, "low": ~(_HIGH | _MEDIUM)}
+
+
+def risk_of(hold: Hold) -> str:
+    """low, medium or high: what the database's conditions above say, for one hold at hand."""
+    if hold.reason == HoldReason.ESCALATION.value:
+        return "high"
+    if not hold.critical or hold.phase == _AFTER:
+        return "low"
+    return "high" if hold.phase == _BEFORE else "medium"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFilters:
+    """Conditions on holds; "" asks nothing.  `errors` names what could not be read."""
+
+    q: str = ""
+    workflow: str = ""
+    phase: str = ""
+    reason: str = ""
+    risk: str = ""
+    group: str = ""
+    sort: str = "newest"
+    errors: tuple[FieldError, ...] = field(default=())
+
+    @property
+    def narrows(self) -> bool:
+        """Whether some holds are left out."""
+        return any((self.q, self.workflow, self.phase, self.reason, self.risk, self.group))
+
+    def query(self) -> dict[str, str]:
+        """The keys that say something, for an address."""
+        told = {name: str(getattr(self, name)) for name in KEYS}
+        return {name: text for name, text in told.items() if text and text != "newest"}
+
+
+def parse_queue_filters(query: Mapping[str, str]) -> QueueFilters:
+    """Filters from a query string; what cannot be read is left out and named in `errors`."""
+    errors: list[FieldError] = []
+    texts = {name: plain_text(query, name, errors) for name in KEYS}
+    choices = {"phase": PHASES, "reason": REASONS, "risk": RISKS, "sort": tuple(SORTS)}
+    for name, known in choices.items():
+        if texts[name] and texts[name] not in known:
+            errors.append(FieldError(name, f"must be one of {', '.join(known)}"))
+            texts[name] = ""
+    texts["sort"] = texts["sort"] or "newest"
+    return QueueFilters(**texts, errors=tuple(errors))
+
+
+def query_string(query: Mapping[str, str], *, tab: str) -> str:
+    """The canonical query string of a tab and its filters: known keys alone, in one order."""
+    kept = {"tab": tab} if tab != "me" else {}
+    return urlencode(kept | parse_queue_filters(query).query())
+
+
+def narrowed(
+    rows: QuerySet[Hold], filters: QueueFilters, *, decided: bool = False
+) -> QuerySet[Hold]:
+    """The rows, all open or all decided, that fit every filter."""
+    exact = {
+        "execution__workflow__name": filters.workflow,
+        "phase": filters.phase,
+        "reason": filters.reason,
+    }
+    rows = rows.filter(**{name: value for name, value in exact.items() if value})
+    if filters.group:
+        rows = rows.filter(groups__contains=[filters.group])
+    if filters.risk:
+        rows = rows.filter(_RISK_CONDITIONS[filters.risk])
+    return rows.filter(_matches(filters.q, decided=decided)) if filters.q else rows
+
+
+def ordered(rows: QuerySet[Hold], filters: QueueFilters) -> QuerySet[Hold]:
+    """The rows in the order that was asked for, a total one."""
+    column, largest_first = SORTS[filters.sort]
+    if largest_first:
+        return rows.order_by(F(column).desc(), "-id")
+    return rows.order_by(column, "id")
+
+
+def _matches(q: str, *, decided: bool) -> Q:
+    """Holds in whose run's title, task, tool or reason each word of `q` begins a word.
+
+    What waits is looked for in its own narrow table, what was decided in the records.
+    """
+    words, column = (RecordWords, "record__hold_id") if decided else (Waiting, "hold_id")
+    matches = matching(q, words.objects.all(), column=column)
+    number = natural(q)
+    return matches if number is None else matches | Q(execution_id=number)
+
+
+def plain_text(query: Mapping[str, str], name: str, errors: list[FieldError]) -> str:
+    """A parameter's text; "" with an error for what no column holds or nobody types."""
+    value = (query.get(name) or "").strip()
+    if "\0" in value or len(value) > _LONGEST:
+        errors.append(FieldError(name, f"must be plain text of at most {_LONGEST} characters"))
+        return ""
+    return value

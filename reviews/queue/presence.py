@@ -1,0 +1,70 @@
+"""Who looks at a review right now.  A page says so every few seconds, and when it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from django.db import connection
+from django.db.models.functions import Now
+
+from reviews.decisions.services import visible_hold
+from reviews.models import ReviewPresence
+from reviews.sockets import change_receiver
+from workflows.models import Hold
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+#: Seconds after which somebody who said nothing has gone; pages speak up every third of it.
+FRESH_SECONDS = 60
+
+_LOOK = """
+WITH before AS (
+    SELECT seen_at > now() - make_interval(secs => %(fresh)s) AS fresh
+      FROM reviews_reviewpresence WHERE hold_id = %(hold)s AND user_id = %(user)s
+)
+INSERT INTO reviews_reviewpresence AS seen (hold_id, user_id, seen_at)
+VALUES (%(hold)s, %(user)s, now())
+ON CONFLICT (hold_id, user_id) DO UPDATE SET seen_at = excluded.seen_at
+RETURNING COALESCE((SELECT fresh FROM before), false)
+"""
+
+
+def look(*, hold_id: str, user: User) -> None:
+    """Note that `user` has the hold open; others hear of it once.  Raises HoldNotFound."""
+    hold = visible_hold(user, hold_id)
+    if hold.status != Hold.Status.OPEN:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(_LOOK, {"hold": hold.id, "user": user.pk, "fresh": FRESH_SECONDS})
+        (was_here,) = cursor.fetchone()
+    if not was_here:
+        change_receiver.touched(hold.execution_id, hold.id)
+
+
+def leave(*, hold_id: str, user: User) -> None:
+    """Note that `user` has closed the hold.  Raises HoldNotFound."""
+    hold = visible_hold(user, hold_id)
+    gone, _ = ReviewPresence.objects.filter(hold=hold, user=user).delete()
+    if gone:
+        change_receiver.touched(hold.execution_id, hold.id)
+
+
+def lookers(hold_ids: Iterable[str], *, but: int) -> dict[str, list[str]]:
+    """Names of those who look at each of the holds, without the user `but`; one query."""
+    rows = ReviewPresence.objects.filter(
+        hold_id__in=list(hold_ids), seen_at__gt=Now() - timedelta(seconds=FRESH_SECONDS)
+    ).exclude(user_id=but)
+    found: dict[str, list[str]] = {}
+    for hold_id, name in rows.order_by("user__username").values_list("hold_id", "user__username"):
+        found.setdefault(hold_id, []).append(name)
+    return found
+
+
+def forget_old() -> int:
+    """Remove what is long over; how many rows went.  The sweeper's."""
+    old = ReviewPresence.objects.filter(seen_at__lt=Now() - timedelta(hours=1))
+    gone, _ = old.delete()
+    return gone

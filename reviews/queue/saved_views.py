@@ -1,0 +1,73 @@
+"""Views of the queue that people keep under a name, for themselves or for everybody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl
+
+from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
+
+from reviews.decisions.edits import ReviewInvalid
+from reviews.models import SavedView
+from workflows.common.schemas import FieldError
+
+from .filters import query_string
+from .selectors import TABS
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+#: Views that one person may keep.
+MOST: Final = 50
+
+
+class ViewNotFound(Exception):
+    """There is no such view of this person."""
+
+
+def views_for(user: User) -> QuerySet[SavedView]:
+    """One's own views and those that others share, one's own first."""
+    rows = SavedView.objects.filter(Q(owner=user) | Q(shared=True)).select_related("owner")
+    return rows.order_by("shared", "name", "pk")
+
+
+def save_view(*, user: User, name: str, query: str, shared: bool) -> SavedView:
+    """Keep the queue's query string under a name; a name one has already is overwritten.
+
+    Raises ReviewInvalid with field errors.
+    """
+    name = name.strip()
+    if not 1 <= len(name) <= 60 or not name.isprintable():
+        raise ReviewInvalid([FieldError("name", "must have between 1 and 60 plain characters")])
+    if SavedView.objects.filter(owner=user).exclude(name=name).count() >= MOST:
+        raise ReviewInvalid([FieldError("name", f"is one too many: {MOST} views are kept")])
+    kept = canonical_query(query)
+    try:
+        with transaction.atomic():
+            view, _ = SavedView.objects.update_or_create(
+                owner=user, name=name, defaults={"query": kept, "shared": shared}
+            )
+    except IntegrityError:
+        raise ReviewInvalid([FieldError("name", "is being saved just now")]) from None
+    return view
+
+
+def remove_view(*, user: User, view_id: int) -> SavedView:
+    """Forget one's own view; returns it as it was.  Raises ViewNotFound."""
+    view = SavedView.objects.filter(owner=user, pk=view_id).first()
+    if view is None:
+        raise ViewNotFound
+    SavedView.objects.filter(pk=view.pk).delete()
+    return view
+
+
+def canonical_query(query: str) -> str:
+    """A query string with what the queue knows alone, in one order; never longer than 1,000."""
+    try:
+        pairs = dict(parse_qsl(query.replace("\0", "")[:4000], max_num_fields=50))
+    except ValueError:
+        return ""
+    tab = pairs.get("tab", "me")
+    kept = query_string(pairs, tab=tab if tab in TABS else "me")
+    return kept if len(kept) <= 1000 else ""

@@ -1,0 +1,306 @@
+"""Reading what waits for people: the queue, its tabs, one hold with everything around it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from django.db.models import Exists, F, Model, Q, QuerySet
+from django.db.models.functions import Now
+from django.utils.dateparse import parse_datetime
+
+from reviews.components.number_formatting import each_up_to, up_to
+from reviews.decisions.rights import deciding_groups, group_names, shaped_by
+from reviews.models import ReviewClaim
+from workflows.common.db_expressions import AnyOf
+from workflows.executions import access
+from workflows.models import Hold, Waiting
+
+from .filters import QueueFilters, narrowed, ordered
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+#: Tabs of the queue, in their order.
+TABS = ("me", "groups", "claimed", "open", "decided")
+#: Those of holds that are for this person's groups.
+ADDRESSED = ("me", "groups")
+
+#: Holds of a group that are looked up first. With more, a page of them is soon met on the way.
+FEW = 300
+#: Seconds for which a process remembers whether a group's holds are so few.
+ASKED_AGAIN = 10.0
+
+NO_FILTERS = QueueFilters()
+
+M = TypeVar("M", bound=Model)
+
+
+class Viewer:
+    """A person who looks at the queue; groups are read once."""
+
+    def __init__(self, user: User) -> None:
+        self.user = user
+        self.name = user.get_username()
+
+    @cached_property
+    def groups(self) -> frozenset[str]:
+        return group_names(self.user)
+
+    @cached_property
+    def deciding(self) -> list[str]:
+        """The groups through which this person decides; none for an auditor."""
+        if access.AUDITOR in self.groups:
+            return []
+        return sorted(deciding_groups(self.groups, self.groups))
+
+    @cached_property
+    def has_few(self) -> bool:
+        """Whether few holds are open for this person's groups, as counted a moment ago."""
+        return are_few(tuple(self.deciding), int(time.monotonic() / ASKED_AGAIN))
+
+    @cached_property
+    def rows_of_groups(self) -> Q:
+        """The open holds of this person's groups, for a list in its order.
+
+        A small group's are looked up first; a large one's are met soon on the way.
+        """
+        if self.has_few:
+            return Q(AnyOf("pk", _held_by(self.deciding)))
+        return Q(groups__overlap=self.deciding)
+
+    def counted(self, tab: str) -> QuerySet[Waiting, Any]:
+        """The narrow rows, one per hold, by which the tabs `me` and `groups` are counted."""
+        mine = Waiting.objects.filter(group__in=self.deciding)
+        only = access.limit_of(self.user)
+        if only is not None:
+            mine = mine.filter(execution__workflow__in=only)
+        if tab == "me":
+            busy = ReviewClaim.objects.filter(expires_at__gt=Now()).exclude(user=self.user)
+            mine = mine.exclude(self._shaped("hold__opened_seq")).exclude(
+                hold_id__in=self._approved.union(busy.values("hold_id"), all=True)
+            )
+        return mine.values("hold_id").distinct()
+
+    def tab(self, name: str, *, of_few: bool = False) -> Q:
+        """The condition on open holds that makes a tab; `of_few` of what is few already."""
+        if name in ADDRESSED:
+            mine = Q(groups__overlap=self.deciding) if of_few else self.rows_of_groups
+        has_claim = Q(claim__user=self.user, claim__expires_at__gt=Now())
+        match name:
+            case "me":
+                return mine & self._open_to_me() & ~self._claimed_by_others()
+            case "groups":
+                return mine
+            case "claimed":
+                return has_claim
+        return Q()
+
+    # Each subquery is small, answered by an index, and asked once for all rows.
+
+    def _open_to_me(self) -> Q:
+        return ~Q(pk__in=self._approved) & ~Q(self._shaped("opened_seq"))
+
+    def _shaped(self, opened_seq: str) -> Exists:
+        return shaped_by(self.user, execution="execution_id", opened_seq=opened_seq)
+
+    @property
+    def _approved(self) -> QuerySet[Hold, Any]:
+        """What one has approved and others have not yet."""
+        begun = Hold.objects.filter(status=Hold.Status.OPEN).exclude(approvals=[])
+        return begun.filter(approvals__contains=[self.name]).values("pk")
+
+    def _claimed_by_others(self) -> Q:
+        live = Q(claim__isnull=False, claim__expires_at__gt=Now())
+        return live & ~Q(claim__user=self.user)
+
+
+def _held_by(groups: Collection[str]) -> QuerySet[Waiting, Any]:
+    return Waiting.objects.filter(group__in=groups).values("hold_id")
+
+
+@lru_cache(maxsize=256)
+def are_few(groups: tuple[str, ...], _now: int) -> bool:
+    """Counted once in a while: it decides how rows are found, not which."""
+    return up_to(_held_by(groups), FEW) <= FEW
+
+
+def pending(user: User) -> QuerySet[Hold]:
+    """Open holds that people decide, of executions the user may see; newest first."""
+    return access.of_visible(_open(), user)
+
+
+def _addressed(user: User) -> QuerySet[Hold]:
+    """Open holds for who asks for those of their groups alone.
+
+    Whoever a hold is for may see its run, so that nobody has to ask again.
+    """
+    if not user.is_active or access.limit_of(user) is not None:
+        return pending(user)
+    return _open()
+
+
+def _open() -> QuerySet[Hold]:
+    return (
+        Hold.objects.filter(status=Hold.Status.OPEN, decider="human")
+        .select_related("execution__workflow", "claim__user")
+        .order_by("-opened_at", "-id")
+    )
+
+
+def decided(user: User) -> QuerySet[Hold]:
+    """Holds that were decided, of executions the user may see; the latest first."""
+    settled = (Hold.Status.APPROVED, Hold.Status.REJECTED, Hold.Status.RETURNED)
+    rows = Hold.objects.filter(status__in=settled, decider="human")
+    rows = rows.select_related("execution__workflow").order_by("-decided_at", "-id")
+    return access.of_visible(rows, user)
+
+
+def tab_counts(viewer: Viewer) -> dict[str, int]:
+    """Rows per tab as `up_to` counts them, the decided ones not at all; one statement."""
+    rows = pending(viewer.user).values("pk")
+    return each_up_to(
+        {
+            "me": viewer.counted("me"),
+            "groups": viewer.counted("groups"),
+            "claimed": rows.filter(viewer.tab("claimed")),
+            "open": rows,
+        }
+    )
+
+
+def waiting_count(user: User) -> int:
+    """How many holds need this user, as `up_to` counts them."""
+    return up_to(Viewer(user).counted("me"))
+
+
+def queue(
+    viewer: Viewer,
+    tab: str,
+    filters: QueueFilters = NO_FILTERS,
+    runs: Collection[int] | None = None,
+) -> QuerySet[Hold]:
+    """The holds of a tab that fit the filters; open ones in the order the filters ask for.
+
+    With `runs` those of these few executions alone.
+    """
+    of_few = Q() if runs is None else Q(execution_id__in=runs)
+    if tab == "decided":
+        return narrowed(decided(viewer.user).filter(of_few), filters, decided=True)
+    holds = _addressed(viewer.user) if tab in ADDRESSED else pending(viewer.user)
+    holds = holds.filter(of_few, viewer.tab(tab, of_few=runs is not None))
+    return ordered(narrowed(holds, filters), filters)
+
+
+def light_rows(holds: QuerySet[Hold]) -> QuerySet[Hold, dict[str, Any]]:
+    """Each hold as a dict with what a listing shows of it, its run, workflow and claim."""
+    rows: QuerySet[Hold, dict[str, Any]] = holds.values(
+        *("id", "execution_id", "task_id", "phase", "reason", "target", "layer", "why", "critical"),
+        *("groups", "quorum", "approvals", "on_reject", "on_timeout", "opened_at", "expires_at"),
+        workflow=F("execution__workflow__name"),
+        title=F("execution__title"),
+        run_status=F("execution__status"),
+        version=F("execution__version"),
+        claimed_by=F("claim__user__username"),
+    )
+    return rows
+
+
+def pending_of(user: User, execution_id: int) -> list[Hold]:
+    """The open holds of one execution, oldest first; [] when it is not visible."""
+    return list(pending(user).filter(execution_id=execution_id).order_by("opened_seq"))
+
+
+def after(user: User, hold: Hold) -> Hold | None:
+    """What needs this user once `hold` is decided: the next older hold, else the newest."""
+    rest = queue(Viewer(user), "me").exclude(pk=hold.pk)
+    older = Q(opened_at__lt=hold.opened_at) | Q(opened_at=hold.opened_at, pk__lt=hold.pk)
+    return rest.filter(older).first() or rest.first()
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
+
+class BadCursor(ValueError):
+    """A cursor that no page of ours carried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a keyset listing; `next` is the cursor of the following one, "" at the end."""
+
+    rows: Sequence[Any]
+    next: str
+
+
+def page(
+    rows: QuerySet[M], *, cursor: str, size: int, time: str = "", ascending: bool = False
+) -> Page:
+    """The page of `rows` after `cursor`.
+
+    `rows` are ordered by `-time, -pk`, or by `-pk` alone when `time` is ""; with `ascending` by
+    `time, pk`.  Raises BadCursor.
+    """
+    if cursor:
+        rows = rows.filter(_beyond(cursor, time, "gt" if ascending else "lt"))
+    found = list(rows[: size + 1])
+    more = len(found) > size
+    found = found[:size]
+    return Page(found, _cursor_of(found[-1], time) if more else "")
+
+
+def among(
+    rows: QuerySet[M], *, cursor: str, until: str, time: str, ascending: bool = False
+) -> QuerySet[M]:
+    """Those of `rows` that stand on the page after `cursor` whose last row has the cursor `until`.
+
+    Ordered as for `page`; "" leaves that side open.  Raises BadCursor.
+    """
+    way = "gt" if ascending else "lt"
+    if cursor:
+        rows = rows.filter(_beyond(cursor, time, way))
+    return rows.exclude(_beyond(until, time, way)) if until else rows
+
+
+def _cursor_of(row: Model, time: str) -> str:
+    key: list[Any] = [row.pk]
+    if time:
+        moment: datetime = getattr(row, time)
+        key = [row.pk, moment.isoformat()]
+    return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
+
+
+def _beyond(cursor: str, time: str, way: str) -> Q:
+    try:
+        key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (ValueError, binascii.Error, RecursionError):
+        raise BadCursor from None
+    if not isinstance(key, list) or len(key) != (2 if time else 1):
+        raise BadCursor
+    if not time:
+        if not _is_number(key[0]):
+            raise BadCursor
+        return Q(**{f"pk__{way}": key[0]})
+    pk, moment = key[0], _moment(key[1])
+    if not isinstance(pk, str) or "\0" in pk or moment is None:
+        raise BadCursor
+    return Q(**{f"{time}__{way}": moment}) | Q(**{time: moment, f"pk__{way}": pk})
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+
+
+def _moment(text: Any) -> datetime | None:
+    try:
+        moment = parse_datetime(text) if isinstance(text, str) and len(text) < 60 else None
+    except ValueError:
+        return None
+    return moment if moment is not None and moment.tzinfo is not None else None

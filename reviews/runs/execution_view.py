@@ -1,0 +1,128 @@
+"""An execution as `/api/v1/executions/` shows it: secrets behind marks, or revealed and recorded.
+
+Named in settings (`HOLDPOINT["execution_view"]`, `["context_view"]`), because the API of executions
+stands below this app.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from django.db import transaction
+
+from reviews.audit.reveals import (
+    REFUSED,
+    Token,
+    execution_place,
+    hold_place,
+    may_reveal,
+    task_place,
+    task_rules,
+)
+from reviews.decisions.edits import inputs_schema, secret_rules
+from reviews.decisions.masking import Masked, Rules, masked
+from reviews.decisions.rights import NotAllowed, fresh_user
+from reviews.models import SecretReveal
+from workflows.common.redaction import text_masked
+from workflows.engine.policy import TriggerPhase
+from workflows.engine.state import HoldReason
+from workflows.executions.selectors import TaskView
+from workflows.models import Execution, Hold
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+#: A part of the body: the object that holds it, its key, what is shown of it, and its place.
+_Part = tuple[dict[str, Any], str, Masked, str]
+_SIDES = (("inputs", "inputs"), ("output", "output"), ("original_output", "output"))
+
+
+def shown_execution(*, execution: Execution, body: dict[str, Any]) -> dict[str, Any]:
+    """`body`, the execution with its true values, with secrets behind marks.
+
+    `masked` lists the marks as `POST reviews/reveal/` takes them.  `execution.task_views` and
+    `execution.all_holds` are what the body was made of.
+    """
+    marks = []
+    for holder, key, view, place in _parts(execution, body):
+        holder[key] = view.value
+        marks += [
+            {"place": place, "number": each.number, "paths": list(each.paths)}
+            for each in view.secrets
+            if key != "original_output"
+        ]
+    _mask_texts(body)
+    return {**body, "masked": marks}
+
+
+def revealed_execution(
+    *, execution: Execution, body: dict[str, Any], user: User, token: Token | None
+) -> dict[str, Any]:
+    """`body` with its true values; each secret in it is recorded as shown to `user` before.
+
+    Secrets in errors and logs have no place to be recorded under, and stay masked.
+    Raises NotAllowed for who may not have masked values shown.
+    """
+    with transaction.atomic():
+        person = fresh_user(user)
+        if token is not None and "decide" not in token.scopes:
+            raise NotAllowed("This token does not have the scope “decide”.", "scope")
+        if not may_reveal(person, execution):
+            raise NotAllowed(REFUSED, "not_in_group")
+        SecretReveal.objects.bulk_create(
+            SecretReveal(
+                execution=execution,
+                user=person,
+                actor=person.get_username(),
+                source="rest",
+                place=place,
+                path=", ".join(each or "the whole value" for each in secret.paths),
+            )
+            for _, _, view, place in _parts(execution, body)
+            for secret in view.secrets
+        )
+    _mask_texts(body)
+    return {**body, "masked": []}
+
+
+def shown_context(*, execution: Execution, context: Any) -> Any:
+    """A checkpoint's context with secrets behind marks."""
+    return masked(context, secret_rules(execution, None)).value
+
+
+def _mask_texts(body: dict[str, Any]) -> None:
+    """Put dots over the secrets of errors and logs, which nobody can have revealed."""
+    body["error"] = text_masked(body["error"])
+    for task in body["tasks"]:
+        for holder in (task, *task["tries"]):
+            holder["error"] = text_masked(holder["error"])
+        task["logs"] = text_masked(task["logs"])
+
+
+def _parts(execution: Execution, body: dict[str, Any]) -> Iterator[_Part]:
+    """Every payload of the body."""
+    of_inputs = secret_rules(execution, inputs_schema(execution))
+    of_context = secret_rules(execution, None)
+    for key, rules in (("inputs", of_inputs), ("context", of_context)):
+        yield body, key, masked(body[key], rules), execution_place(execution.pk, key)
+    views: list[TaskView] = execution.task_views  # type: ignore[attr-defined]
+    known = task_rules(execution, views)
+    for task in body["tasks"]:
+        before: Masked | None = None
+        for key, side in _SIDES:
+            view = masked(task[key], known[task["id"], side], after=before)
+            before = view if key == "output" else None
+            yield task, key, view, task_place(execution.pk, task["id"], side)
+    holds: list[Hold] = execution.all_holds  # type: ignore[attr-defined]
+    for hold, row in zip(holds, body["holds"], strict=True):
+        rules = _hold_rules(hold, known) or of_context
+        yield row, "payload", masked(row["payload"], rules), hold_place(hold)
+
+
+def _hold_rules(hold: Hold, known: Mapping[tuple[str, str], Rules]) -> Rules | None:
+    """Those of the task's inputs or output, which is what a node review shows."""
+    if hold.reason != HoldReason.NODE_REVIEW:
+        return None
+    before = hold.phase == TriggerPhase.BEFORE_EXECUTION
+    return known.get((hold.task_id, "inputs" if before else "output"))

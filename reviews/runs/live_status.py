@@ -1,0 +1,85 @@
+"""What a run does at this moment: which tasks run, since when, and what waits for the boundary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
+
+from workflows.executions.selectors import TaskView
+from workflows.models import Execution, ExecutionEvent, QueuedCommand
+
+#: After each of these the tasks that are clear to run begin.
+_BEGINNINGS = frozenset({"execution_started", "layer_started", "hold_decided"})
+_MAX_QUEUED = 50
+_MAX_WORDS = 1500
+#: What commands are called where they wait.
+_COMMANDS = {
+    "abort": N_("abort"),
+    "continue": N_("continue"),
+    "replan": N_("replan"),
+    "inject_task": N_("inject task"),
+    "modify_args": N_("modify args"),
+    "skip_layer": N_("skip layer"),
+    "update_context": N_("update context"),
+    "decide_hold": N_("decide hold"),
+    "request_agent": N_("request agent"),
+}
+
+
+def as_seen(
+    tasks: Sequence[TaskView], events: Sequence[ExecutionEvent], now: datetime
+) -> tuple[list[TaskView], dict[str, datetime]]:
+    """The tasks, and since when each of the running ones runs, read off the newest events.
+
+    A task that waits for its next try counts as pending.
+    """
+    running = {task.id for task in tasks if task.status == "RUNNING"}
+    since = _since(running, events) if running else {}
+    later = {name for name, moment in since.items() if moment > now}
+    seen = [replace(task, status="PENDING") if task.id in later else task for task in tasks]
+    return seen, {name: moment for name, moment in since.items() if name not in later}
+
+
+def _since(running: set[str], events: Sequence[ExecutionEvent]) -> dict[str, datetime]:
+    began = [each.created_at for each in events if each.kind in _BEGINNINGS]
+    if not began:
+        return {}
+    since = dict.fromkeys(running, began[-1])
+    for event in events:
+        name, again = event.payload.get("task_id"), event.payload.get("retry_at")
+        if event.kind == "task_errored" and name in since and again:
+            since[name] = max(since[name], datetime.fromtimestamp(again, UTC))
+    return since
+
+
+def queued(execution: Execution) -> tuple[dict[str, Any], ...]:
+    """Commands that wait for the worker: sentence, effect, actor and time, oldest first."""
+    rows = QueuedCommand.objects.filter(execution=execution, taken_at__isnull=True).order_by("id")
+    return tuple(_queued(row) for row in rows[:_MAX_QUEUED])
+
+
+def _queued(row: QueuedCommand) -> dict[str, Any]:
+    kind = row.command.get("kind", "")
+    effect = _("will be applied after this layer")
+    if kind == "abort":
+        effect = _("the tasks that run are being stopped")
+    return {
+        "message": kind == "add_message",
+        "sentence": _sentence(kind, row.command),
+        "effect": effect,
+        "actor": row.actor,
+        "at": row.created_at,
+    }
+
+
+def _sentence(kind: str, command: Mapping[str, Any]) -> str:
+    if kind == "add_message":
+        return str(command.get("content", ""))[:_MAX_WORDS]
+    reason = command.get("reason") or ""
+    name = _(_COMMANDS.get(kind, kind.replace("_", " ")))
+    return f"{name}: {str(reason)[:_MAX_WORDS]}" if reason else name

@@ -1,0 +1,132 @@
+"""Work ahead as people see it: what waits for a decision, what came of it, whether it stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from reviews.components.number_formatting import counted
+from reviews.templatetags.desk import seconds_words
+from workflows.engine.policy import Policy
+from workflows.engine.status import ExecutionStatus
+from workflows.executions.selectors import (
+    SpeculationCounts,
+    open_holds,
+    speculated,
+    speculation_counts,
+    speculation_stopped,
+    speculations_behind,
+)
+from workflows.models import Execution, Hold
+from workflows.speculation.policy import Stopped
+
+#: For so long after a hold opened a page looks again by itself: work ahead says nothing when done.
+_LOOKS_AGAIN = timedelta(seconds=15)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkAhead:
+    """The block of the run page.  `ready` are ids of tasks with a result that waits."""
+
+    sentence: str
+    facts: tuple[str, ...]
+    ready: frozenset[str]
+    looks_again: bool
+    stopped: str
+    until: datetime | None
+    restart_url: str
+
+
+def work_ahead(execution: Execution, *, may: bool) -> WorkAhead | None:
+    """None for a run whose policy does without, and that has none."""
+    enabled = Policy.model_validate(execution.policy).speculation.enabled
+    if not enabled:
+        return None
+    states, counts = speculated(execution), speculation_counts(execution)
+    live = not ExecutionStatus(execution.status).is_final
+    stopped = speculation_stopped(execution) if live else None
+    running = [name for name, state in states.items() if state == "RUNNING"]
+    ready = frozenset(states).difference(running)
+    looks_again = ExecutionStatus(execution.status).is_resting and (
+        bool(running) or (not ready and not stopped and _just_opened(execution))
+    )
+    return WorkAhead(
+        sentence=_sentence(execution, len(ready), len(running), counts),
+        facts=_facts(counts),
+        ready=ready,
+        looks_again=looks_again,
+        stopped=_stopped_words(stopped) if stopped else "",
+        until=stopped.until if stopped else None,
+        restart_url=reverse("reviews:work_ahead", args=(execution.pk,)) if stopped and may else "",
+    )
+
+
+def _just_opened(execution: Execution) -> bool:
+    latest = open_holds(execution).values_list("opened_at", flat=True).last()
+    return latest is not None and timezone.now() - latest < _LOOKS_AGAIN
+
+
+def _sentence(execution: Execution, ready: int, running: int, counts: SpeculationCounts) -> str:
+    parts = []
+    if ready:
+        parts.append(_ready_words(ready))
+    if running:
+        text = ngettext(
+            "%(n)s step being computed ahead.", "%(n)s steps being computed ahead.", running
+        )
+        parts.append(text % {"n": running})
+    if parts:
+        return " ".join(parts)
+    total = counts.hits + counts.misses
+    if total:
+        text = ngettext(
+            "%(hits)s of %(results)s computed ahead was used.",
+            "%(hits)s of %(results)s computed ahead were used.",
+            counts.hits,
+        )
+        return text % {"hits": counts.hits, "results": counted(total, "result")}
+    if ExecutionStatus(execution.status).is_resting:
+        return _("Nothing is computed ahead: only tools that do no more than read are.")
+    return _("While a decision is open, what lies behind it is computed ahead.")
+
+
+def _ready_words(ready: int) -> str:
+    text = ngettext(
+        "%(n)s step behind this is already computed; it is used if you approve unchanged.",
+        "%(n)s steps behind this are already computed; they are used if you approve unchanged.",
+        ready,
+    )
+    return text % {"n": ready}
+
+
+def _facts(counts: SpeculationCounts) -> tuple[str, ...]:
+    if not (counts.hits or counts.misses or counts.wasted_seconds):
+        return ()
+    used = ngettext("%(n)s used", "%(n)s used", counts.hits)
+    dropped = ngettext("%(n)s dropped", "%(n)s dropped", counts.misses)
+    told = [used % {"n": counts.hits}, dropped % {"n": counts.misses}]
+    if counts.saved_seconds >= 0.05:
+        told.append(_("%(time)s saved") % {"time": seconds_words(counts.saved_seconds)})
+    if counts.wasted_seconds >= 0.05:
+        told.append(_("%(time)s wasted") % {"time": seconds_words(counts.wasted_seconds)})
+    return tuple(told)
+
+
+def _stopped_words(stopped: Stopped) -> str:
+    tally = stopped.tally
+    total = tally.hits + tally.misses
+    text = _("Stopped: only %(hits)s of the last %(total)s results were used.")
+    return text % {"hits": tally.hits, "total": total}
+
+
+def behind(hold: Hold) -> str:
+    """The quiet line of the decision page; "" when nothing is known ahead."""
+    if hold.status != Hold.Status.OPEN:
+        return ""
+    ready = [each for each in speculations_behind(hold) if each.state == "READY"]
+    return _ready_words(len(ready)) if ready else ""

@@ -1,0 +1,482 @@
+"""What happened, one sentence per event, grouped by layer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
+from django.utils.translation import ngettext
+
+from reviews.components import labels as components_labels
+from reviews.components.number_formatting import counted
+from reviews.components.sentences import in_language
+from reviews.decisions.masking import NO_RULES, Rules, masked
+from reviews.templatetags.desk import duration_words, seconds_words
+from workflows.common.redaction import text_masked
+from workflows.engine.policy import TriggerPhase
+from workflows.engine.task_errors import attempt_words
+from workflows.models import ExecutionEvent
+
+Payload = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Group:
+    """The events of one layer: `done` of its `total` tasks have settled."""
+
+    title: str
+    done: int = 0
+    total: int = 0
+    entries: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A sentence, the name in it that stands out, its colour, and whether it names its actor."""
+
+    text: str
+    subject: str = ""
+    look: str = "quiet"
+    names_actor: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """What is secret: in everything of the run, and by (task id, side) in a task's data."""
+
+    rules: Rules = NO_RULES
+    of_tasks: Mapping[tuple[str, str], Rules] = field(default_factory=dict)
+
+
+#: Nothing is secret but what its name or look says.
+NOTHING_LISTED = Hidden()
+#: Characters of a message that stand in the timeline, and that can be unfolded.
+_MAX_SAID, _MAX_READ = 1500, 200_000
+_ROLES = {
+    "user": N_("person"),
+    "assistant": N_("agent"),
+    "system": N_("system"),
+    "tool": N_("tool"),
+}
+_SHAPES = {"quiet": "·", "good": "✓", "bad": "✕", "waiting": "◔", "running": "▶"}
+
+
+def timeline(
+    events: Iterable[ExecutionEvent],
+    counts: Mapping[int, tuple[int, int]],
+    forks: Mapping[int, str] | None = None,
+    links: Mapping[int, tuple[str, str]] | None = None,
+    hidden: Hidden = NOTHING_LISTED,
+) -> list[Group]:
+    """Groups in order; `counts` gives (settled, all) tasks per layer.
+
+    `forks` is where a new run can go on from: layer of a checkpoint → address.  `links` are pages
+    that tell more of an event: its seq → address and words.  `hidden` says what is secret.
+    """
+    groups = [Group(_("Start"))]
+    for event in events:
+        if event.kind in ("layer_started", "layer_skipped"):
+            layer = int(event.payload["layer"])
+            done, total = counts.get(layer, (0, 0))
+            groups.append(Group(_("Layer %(layer)s") % {"layer": layer + 1}, done, total))
+        line = entry(event, hidden)
+        if event.kind == "layer_closed" and forks:
+            line["fork_url"] = forks.get(event.payload["layer"], "")
+        if links and event.seq in links:
+            line["link_url"], line["link_words"] = links[event.seq]
+        groups[-1].entries.append(line)
+    return [group for group in groups if group.entries]
+
+
+def entry(event: ExecutionEvent, hidden: Hidden = NOTHING_LISTED) -> dict[str, Any]:
+    """One event as a line of the timeline."""
+    if event.kind == "message_added":
+        return _message(event)
+    line = _LINES.get(event.kind, _other)(event.payload, event.actor)
+    actor = "" if line.names_actor or event.actor in ("system", "") else event.actor
+    return {
+        "seq": event.seq,
+        "kind": "event",
+        "meaning": line.look,
+        "shape": _SHAPES[line.look],
+        "sentence": text_masked(line.text),
+        "subject": line.subject,
+        "at": event.created_at,
+        "actor": actor,
+        "json": json.dumps(_told(event, hidden), indent=2, ensure_ascii=False),
+    }
+
+
+def _told(event: ExecutionEvent, hidden: Hidden) -> Any:
+    """What was noted, secrets masked; an edit is of a task's data and has its schema."""
+    noted = {"kind": event.kind, "seq": event.seq, "source": event.source, **event.payload}
+    view = masked({**noted, "edits": None} if "edits" in noted else noted, hidden.rules)
+    if noted.get("edits") is None:
+        return view.value
+    side = "inputs" if noted.get("phase") == TriggerPhase.BEFORE_EXECUTION else "output"
+    rules = hidden.of_tasks.get((noted.get("task_id") or "", side), hidden.rules)
+    return {**view.value, "edits": masked(noted["edits"], rules, after=view).value}
+
+
+def _message(event: ExecutionEvent) -> dict[str, Any]:
+    role, content = str(event.payload.get("role", "")), _content(event)
+    is_long = len(content) > _MAX_SAID
+    author = event.payload.get("author") or event.actor
+    return {
+        "seq": event.seq,
+        "kind": "message",
+        "meaning": "quiet",
+        "shape": "“",
+        "sentence": f"{content[:_MAX_SAID]} …" if is_long else content,
+        "subject": "",
+        "at": event.created_at,
+        "actor": str(author).removeprefix("agent:"),
+        "role": _(_ROLES[role]) if role in _ROLES else role,
+        "json": content[:_MAX_READ] if is_long else "",
+    }
+
+
+def _content(event: ExecutionEvent) -> str:
+    return text_masked(str(event.payload.get("content", "")))
+
+
+def _forked(payload: Payload, actor: str) -> _Line:
+    text = _("goes on from run %(run)s after its layer %(layer)s")
+    return _Line(text % {"run": payload["parent"], "layer": payload["layer"] + 1})
+
+
+def _started(payload: Payload, actor: str) -> _Line:
+    told = {
+        "tasks": counted(payload["total_tasks"], "task"),
+        "layers": counted(payload["total_layers"], "layer"),
+    }
+    return _Line(_("the run begins: %(tasks)s in %(layers)s") % told)
+
+
+def _layer(payload: Payload, actor: str) -> _Line:
+    names = list(payload["tasks"])
+    runs = [name for name in names if name not in payload.get("skips", {})]
+    text = _("nothing to run")
+    if runs:
+        what = ", ".join(runs) if len(runs) <= 4 else counted(len(runs), "task")
+        text = _("starts %(what)s") % {"what": what}
+    skipped = len(names) - len(runs)
+    if skipped:
+        more = ngettext("%(text)s; %(n)s task skipped", "%(text)s; %(n)s tasks skipped", skipped)
+        text = more % {"text": text, "n": skipped}
+    return _Line(text)
+
+
+def _succeeded(payload: Payload, actor: str) -> _Line:
+    name = payload["task_id"]
+    duration = payload.get("duration_ms", 0)
+    if duration < 50:
+        return _Line(_("%(task)s done") % {"task": name}, name, "good")
+    told = {"task": name, "time": seconds_words(duration / 1000)}
+    return _Line(_("%(task)s done in %(time)s") % told, name, "good")
+
+
+def _errored(payload: Payload, actor: str) -> _Line:
+    name = payload["task_id"]
+    text = _("%(task)s failed: %(error)s")
+    if payload.get("retry_at"):
+        text = _("%(task)s failed: %(error)s; it is tried again")
+    return _Line(text % {"task": name, "error": payload["error"]}, name, "bad")
+
+
+def _escalated(payload: Payload, actor: str) -> _Line:
+    name = payload["task_id"]
+    tried = in_language(attempt_words(payload["operation"], payload["resource"]))
+    return _Line(_("%(task)s asks to %(do)s") % {"task": name, "do": tried}, name, "waiting")
+
+
+def _hit(payload: Payload, actor: str) -> _Line:
+    name, seconds = payload["task_id"], payload["seconds"]
+    text = _("%(task)s was computed while the decision was open")
+    if seconds >= 0.05:
+        text = _("%(task)s was computed while the decision was open; %(time)s saved")
+    return _Line(text % {"task": name, "time": seconds_words(seconds)}, name)
+
+
+def _missed(payload: Payload, actor: str) -> _Line:
+    name = payload["task_id"]
+    text = _("what was computed ahead for %(task)s was dropped: %(reason)s")
+    return _Line(text % {"task": name, "reason": in_language(payload["reason"])}, name)
+
+
+def _opened(payload: Payload, actor: str) -> _Line:
+    name = components_labels.about(payload.get("task_id") or "", payload["reason"])
+    phase = components_labels.phase_words(payload.get("phase") or "")
+    if payload["decider"] == "human":
+        text = (
+            _("%(name)s waits for a person %(phase)s")
+            if phase
+            else _("%(name)s waits for a person")
+        )
+    else:
+        text = (
+            _("%(name)s waits for an agent %(phase)s")
+            if phase
+            else _("%(name)s waits for an agent")
+        )
+    return _Line(text % {"name": name, "phase": phase}, name, "waiting")
+
+
+def _spared(payload: Payload, actor: str) -> _Line:
+    name = payload["task_id"]
+    when = components_labels.phase_words(payload.get("phase") or "", past=True)
+    return _Line(
+        _("%(task)s was not reviewed %(when)s: %(why)s")
+        % {"task": name, "when": when, "why": in_language(payload["why"])},
+        name,
+    )
+
+
+def _voted(payload: Payload, actor: str) -> _Line:
+    name = payload.get("task_id") or _("it")
+    text = _("%(who)s approved %(name)s; more have to")
+    told = {"who": payload["voter"], "name": name}
+    return _Line(text % told, name, "good", names_actor=True)
+
+
+#: (approved, edited, with a comment) -> the sentence.
+_DECIDED = {
+    (True, False, False): N_("%(who)s approved %(name)s"),
+    (True, False, True): N_("%(who)s approved %(name)s: “%(comment)s”"),
+    (True, True, False): N_("%(who)s approved %(name)s with changes"),
+    (True, True, True): N_("%(who)s approved %(name)s with changes: “%(comment)s”"),
+    (False, False, False): N_("%(who)s rejected %(name)s"),
+    (False, False, True): N_("%(who)s rejected %(name)s: “%(comment)s”"),
+    (False, True, False): N_("%(who)s rejected %(name)s with changes"),
+    (False, True, True): N_("%(who)s rejected %(name)s with changes: “%(comment)s”"),
+}
+
+
+_LOOKS = {"APPROVE": "good", "REJECT": "bad", "REQUEST_CHANGES": "waiting"}
+
+
+def _answered(payload: Payload, actor: str) -> _Line:
+    line = _decided(payload, actor)
+    told = {"sentence": line.text, "time": duration_words(payload["undo_seconds"])}
+    return replace(line, text=_("%(sentence)s; it can be undone for %(time)s") % told)
+
+
+#: (a decision, not a vote; by whoever gave it) -> the sentence.
+_TAKEN_BACK = {
+    (True, True): N_("%(who)s took back the decision about %(name)s; it waits again"),
+    (False, True): N_("%(who)s took back the approval of %(name)s; it waits again"),
+    (True, False): N_(
+        "the decision of %(who)s about %(name)s was taken back by %(actor)s; it waits again"
+    ),
+    (False, False): N_(
+        "the approval of %(name)s by %(who)s was taken back by %(actor)s; it waits again"
+    ),
+}
+
+
+def _withdrawn(payload: Payload, actor: str) -> _Line:
+    who = payload["voter"]
+    name = payload.get("task_id") or _("it")
+    is_decision = payload["what"] == "decision"
+    text = _(_TAKEN_BACK[is_decision, actor == who])
+    told = {"who": who, "name": name, "actor": actor}
+    return _Line(text % told, name, "waiting", names_actor=True)
+
+
+def _decided(payload: Payload, actor: str) -> _Line:
+    name = components_labels.about(payload.get("task_id") or "", payload["reason"])
+    if payload.get("answered"):
+        text = _("the decision about %(name)s stands; it is carried out")
+        return _Line(text % {"name": name}, name)
+    approved = payload["decision"] == "APPROVE"
+    look = _LOOKS[payload["decision"]]
+    told = {"who": actor, "name": name, "comment": payload.get("comment")}
+    if payload["decision"] == "REQUEST_CHANGES":
+        text = _("%(who)s requested changes of %(name)s: “%(comment)s”")
+        return _Line(text % told, name, look, names_actor=True)
+    if payload.get("by_timeout"):
+        text = _("%(name)s was rejected: nobody decided in time")
+        if approved:
+            text = _("%(name)s was approved: nobody decided in time")
+        return _Line(text % told, name, look, names_actor=True)
+    text = _(_DECIDED[approved, bool(payload.get("edited")), bool(payload.get("comment"))])
+    return _Line(text % told, name, look, names_actor=True)
+
+
+def _capability(payload: Payload, actor: str) -> _Line:
+    name = payload["capability"]
+    text = _("the capability %(name)s may do more from now on")
+    return _Line(text % {"name": name}, name, "waiting")
+
+
+def _expired(payload: Payload, actor: str) -> _Line:
+    name = payload.get("task_id") or _("a decision")
+    return _Line(_("time ran out for %(name)s") % {"name": name}, look="waiting")
+
+
+def _extended(payload: Payload, actor: str) -> _Line:
+    name = payload.get("task_id") or _("a decision")
+    told = {"name": name, "time": seconds_words(payload["seconds"])}
+    return _Line(_("%(name)s got %(time)s more") % told, name)
+
+
+def _hold_escalated(payload: Payload, actor: str) -> _Line:
+    name = payload.get("task_id") or _("it")
+    groups, told = components_labels.group_words(payload["groups"]), ", ".join(payload["told"])
+    if groups and told:
+        text = _("nobody decided about %(name)s yet: %(groups)s may decide too, %(told)s is told")
+    elif groups:
+        text = _("nobody decided about %(name)s yet: %(groups)s may decide too")
+    else:
+        text = _("nobody decided about %(name)s yet: %(told)s is told")
+    subject = payload.get("task_id") or ""
+    return _Line(text % {"name": name, "groups": groups, "told": told}, subject, "waiting")
+
+
+def _closed(payload: Payload, actor: str) -> _Line:
+    text = _("layer %(layer)s is done; a checkpoint was kept")
+    if payload.get("failed"):
+        text = _("layer %(layer)s ended with failures; a checkpoint was kept")
+    return _Line(text % {"layer": payload["layer"] + 1})
+
+
+def _skip_asked(payload: Payload, actor: str) -> _Line:
+    return _Line(_("layer %(layer)s will be skipped") % {"layer": payload["layer"] + 1})
+
+
+def _skipped(payload: Payload, actor: str) -> _Line:
+    number = len(payload["tasks"])
+    return _Line(ngettext("skipped %(n)s task", "skipped %(n)s tasks", number) % {"n": number})
+
+
+def _agent(payload: Payload, actor: str) -> _Line:
+    told = {key: payload.get(key) for key in ("agent", "decision", "reason")}
+    text = _("agent %(agent)s says %(decision)s")
+    if payload.get("reason"):
+        text = _("agent %(agent)s says %(decision)s: %(reason)s")
+    return _Line(text % told, names_actor=True)
+
+
+def _agent_asked(payload: Payload, actor: str) -> _Line:
+    return _Line(_("the agent will be asked at the next boundary"))
+
+
+def _agent_failed(payload: Payload, actor: str) -> _Line:
+    text = _("agent %(agent)s gave no answer: %(error)s")
+    return _Line(text % {"agent": payload["agent"], "error": payload["error"]}, look="bad")
+
+
+_REVISED = {
+    "added": N_("added %(names)s"),
+    "removed": N_("removed %(names)s"),
+    "changed": N_("changed %(names)s"),
+}
+
+
+def _revised(payload: Payload, actor: str) -> _Line:
+    parts = [
+        _(text) % {"names": ", ".join(payload[key])}
+        for key, text in _REVISED.items()
+        if payload.get(key)
+    ]
+    told = {"what": "; ".join(parts) or _("nothing in its tasks")}
+    text = _("the plan was changed: %(what)s")
+    if payload.get("requirement"):
+        told["wish"] = payload["requirement"]
+        text = _("the plan was changed for “%(wish)s”: %(what)s")
+    return _Line(text % told)
+
+
+def _proposed(payload: Payload, actor: str) -> _Line:
+    told = {
+        "who": str(actor).removeprefix("agent:") or _("somebody"),
+        "wish": payload["requirement"],
+        "names": ", ".join(payload.get("added", ())) or _("nothing new"),
+    }
+    text = _("%(who)s proposes another plan for “%(wish)s”: it would add %(names)s")
+    return _Line(text % told, look="waiting", names_actor=True)
+
+
+def _replan_failed(payload: Payload, actor: str) -> _Line:
+    error = in_language(payload["error"])
+    return _Line(_("no new plan was found: %(error)s") % {"error": error}, look="bad")
+
+
+def _context(payload: Payload, actor: str) -> _Line:
+    names = ", ".join(payload["updates"])
+    return _Line(_("the context was updated: %(names)s") % {"names": names})
+
+
+def _refused(payload: Payload, actor: str) -> _Line:
+    told = {"command": payload["command"], "error": in_language(payload["error"])}
+    return _Line(_("%(command)s was refused: %(error)s") % told, look="bad")
+
+
+def _not_learned(payload: Payload, actor: str) -> _Line:
+    error = payload.get("error", "")
+    if not error:
+        return _Line(_("nothing was learned from this run"))
+    return _Line(_("nothing was learned from this run: %(error)s") % {"error": error})
+
+
+def _completed(payload: Payload, actor: str) -> _Line:
+    return _Line(_("the run is complete"), look="good")
+
+
+def _failed(payload: Payload, actor: str) -> _Line:
+    if not payload.get("error"):
+        return _Line(_("the run has failed"), look="bad")
+    return _Line(_("the run has failed: %(error)s") % {"error": payload["error"]}, look="bad")
+
+
+def _aborted(payload: Payload, actor: str) -> _Line:
+    told = {"who": actor, "reason": in_language(payload["reason"])}
+    text = _("the run was aborted: %(reason)s")
+    if actor not in ("", "system"):
+        text = _("%(who)s aborted the run: %(reason)s")
+    return _Line(text % told, look="bad", names_actor=True)
+
+
+def _other(payload: Payload, actor: str) -> _Line:
+    return _Line(_("something was noted"))
+
+
+_LINES: dict[str, Callable[[Payload, str], _Line]] = {
+    "execution_started": _started,
+    "execution_forked": _forked,
+    "layer_started": _layer,
+    "task_succeeded": _succeeded,
+    "task_errored": _errored,
+    "task_escalated": _escalated,
+    "speculation_hit": _hit,
+    "speculation_miss": _missed,
+    "hold_opened": _opened,
+    "review_spared": _spared,
+    "hold_voted": _voted,
+    "hold_answered": _answered,
+    "hold_withdrawn": _withdrawn,
+    "hold_decided": _decided,
+    "capability_permission_updated": _capability,
+    "hold_expired": _expired,
+    "hold_extended": _extended,
+    "hold_escalated": _hold_escalated,
+    "layer_closed": _closed,
+    "layer_skip_requested": _skip_asked,
+    "layer_skipped": _skipped,
+    "agent_decided": _agent,
+    "agent_failed": _agent_failed,
+    "agent_requested": _agent_asked,
+    "plan_revised": _revised,
+    "plan_proposed": _proposed,
+    "replan_failed": _replan_failed,
+    "context_updated": _context,
+    "command_refused": _refused,
+    "graph_update_failed": _not_learned,
+    "execution_completed": _completed,
+    "execution_failed": _failed,
+    "execution_aborted": _aborted,
+}

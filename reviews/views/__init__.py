@@ -1,1 +1,0 @@
-"""The pages: thin skins over services and selectors."""

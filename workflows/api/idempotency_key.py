@@ -1,0 +1,73 @@
+"""`Idempotency-Key` at the door."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from workflows.common.secret_encryption import SecretLost
+from workflows.engine.plan_validation import Problem
+from workflows.executions import idempotency
+from workflows.executions.idempotency import Answer, Part
+from workflows.executions.services import InvalidRequest
+
+from .permissions import caller
+from .problems import IdempotencyMismatch, register
+
+register(SecretLost, status=409, code="refused")
+
+_KEY = re.compile(r"[!-~]{1,200}")
+
+
+def once(request: Request, perform: Callable[[], Answer]) -> Response:
+    """The answer of `perform`, or of the first request with the same key, path and body."""
+    key = key_of(request)
+    if key is None:
+        return _response(perform())
+    try:
+        answer = idempotency.answer_once(**_asked(request, key), perform=perform)
+    except idempotency.KeyReused as error:
+        raise IdempotencyMismatch from error
+    return _response(answer)
+
+
+def once_in_parts(request: Request, perform: Callable[[Part], Answer]) -> Response:
+    """The same for work of several transactions: see `idempotency.answer_in_parts`."""
+    key = key_of(request)
+    if key is None:
+        return _response(perform(lambda _, do: do()))
+    try:
+        answer = idempotency.answer_in_parts(**_asked(request, key), perform=perform)
+    except idempotency.KeyReused as error:
+        raise IdempotencyMismatch from error
+    return _response(answer)
+
+
+def _asked(request: Request, key: str) -> dict[str, Any]:
+    route = f"{request.method} {request.path}"
+    return {"user": caller(request), "key": key, "route": route, "body": request.data}
+
+
+def key_of(request: Request) -> str | None:
+    """The request's key, if it has one; raises InvalidRequest for what cannot be one."""
+    key = request.headers.get("Idempotency-Key")
+    if key is not None and not _KEY.fullmatch(key):
+        message = "must be 1 to 200 printable ASCII characters without spaces"
+        raise InvalidRequest((Problem("Idempotency-Key", "malformed", message),))
+    return key
+
+
+def _response(answer: Answer) -> Response:
+    headers = {"Location": answer.location} if answer.location else {}
+    if answer.replayed:
+        headers["Idempotent-Replayed"] = "true"
+    if answer.secrets:
+        headers["Cache-Control"] = "no-store"
+    body = json.loads(answer.text)
+    body = {**body, **answer.secrets} if answer.secrets else body
+    return Response(body, status=answer.status, headers=headers)

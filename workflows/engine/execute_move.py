@@ -1,0 +1,379 @@
+"""Making a move: each function turns one move into recorded events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from functools import singledispatch
+
+from pydantic import ValidationError
+
+from . import events as ev
+from .bounded_json import digest
+from .commands import LONGEST_MESSAGE, Abort, AddMessage, Replan, shortened
+from .decide import Facts, Refused, decide
+from .gates import opening
+from .handle_command import events_for
+from .inputs import Spec, skip_reason, task_inputs
+from .json_values import Limits, check_value
+from .moves import (
+    AskAgent,
+    Begin,
+    CloseLayer,
+    Finish,
+    Move,
+    OpenHolds,
+    PassOver,
+    RunTasks,
+    StartLayer,
+)
+from .permissions import NAMED, admits
+from .plan_validation import validation_problems
+from .policy import TriggerPhase
+from .ports import AgentAnswer, AgentQuestion, Ahead, Failure, Ports, Run, TaskCall, TaskResult
+from .review_rules import sparings
+from .state import SkipReason
+from .status import TaskStatus
+from .task_errors import PermissionEscalationNeeded, TaskFailed, attempt_words
+
+#: An answer may carry what the agent was told, which is all results of a layer.  Its messages are
+#: cut to `LONGEST_MESSAGE` characters together, of which each takes at most six bytes as JSON.
+_ANSWER = Limits(nodes=100_000, string_length=2_000_000, max_bytes=16_000_000)
+
+#: How much of earlier decisions an agent is shown: the newest, and the beginning of comments.
+_MOST_DECISIONS, _LONGEST_COMMENT = 100, 1_000
+
+
+def act(run: Run, move: Move, ports: Ports) -> None:
+    """Make the move."""
+    _act(move, run, ports)
+
+
+@singledispatch
+def _act(move: object, run: Run, ports: Ports) -> None:
+    raise TypeError(f"not a move: {move!r}")
+
+
+@_act.register
+def _(move: Begin, run: Run, ports: Ports) -> None:
+    layers = run.revision.layers
+    total = sum(len(layer) for layer in layers)
+    run.record(ev.ExecutionStarted(total_layers=len(layers), total_tasks=total))
+
+
+@_act.register
+def _(move: Finish, run: Run, ports: Ports) -> None:
+    run.record(ev.ExecutionFailed() if move.failed else ev.ExecutionCompleted())
+
+
+@_act.register
+def _(move: CloseLayer, run: Run, ports: Ports) -> None:
+    state = run.state
+    accepted = [name for name in state.tasks if _output_was_accepted(run, name)]
+    # Read anew, not taken from the decision: this is what later tasks read.
+    outputs = run.settled(accepted) if accepted else {}
+    digests = {name: digest(each.output) for name, each in outputs.items()}
+    run.record(
+        ev.LayerClosed(layer=state.layer, failed=state.layer_failed, executed_digests=digests)
+    )
+
+
+def _output_was_accepted(run: Run, task_id: str) -> bool:
+    """Whether the task has an output that a review (or a rule in its place) let pass."""
+    task = run.state.tasks[task_id]
+    if task.status is not TaskStatus.SUCCEEDED or not task.cleared:
+        return False
+    return _is_reviewed(run.revision.plan.by_id[task_id], TriggerPhase.AFTER_EXECUTION)
+
+
+def _is_reviewed(task: Spec, phase: TriggerPhase) -> bool:
+    review = task.human_review
+    return review is not None and review.enabled and review.trigger_phase is phase
+
+
+@_act.register
+def _(move: PassOver, run: Run, ports: Ports) -> None:
+    run.record(ev.LayerSkipped(layer=move.layer, tasks=run.revision.layers[move.layer]))
+
+
+@_act.register
+def _(move: OpenHolds, run: Run, ports: Ports) -> None:
+    spared = sparings(run, move.gates)
+    if spared:
+        # What needs nobody goes on before anybody is asked: the next move looks at the rest.
+        run.record(*spared)
+        # Durable before a task acts on it, one that only reads included.
+        run.commit()
+        return
+    for gate in move.gates:
+        try:
+            opened = opening(run, gate, ports)
+        except TaskFailed as failure:
+            # There is nothing to review: the inputs that a person would see cannot be resolved.
+            if gate.task_id is None:
+                raise
+            run.record(_failed(run, gate.task_id, Failure(failure.message), call=None))
+        else:
+            run.record(opened)
+
+
+# --- layers -------------------------------------------------------------------------------------
+
+
+@_act.register
+def _(move: StartLayer, run: Run, ports: Ports) -> None:
+    tasks = run.revision.tasks(move.layer)
+    settled = run.settled(sorted({need for task in tasks for need in task.needs}))
+    skips: dict[str, SkipReason] = {}
+    errors: list[ev.TaskErrored] = []
+    leaves = run.revision.plan.leaves
+    for task in tasks:
+        try:
+            reason = skip_reason(task, settled, run)
+        except TaskFailed as failure:
+            is_leaf = task.id in leaves
+            error = ev.TaskErrored(
+                task_id=task.id, attempt=1, error=f"when: {failure.message}", is_leaf=is_leaf
+            )
+            errors.append(error)
+            continue
+        if reason is not None:
+            skips[task.id] = reason
+    failed = [name for name, why in skips.items() if why is SkipReason.UPSTREAM_FAILED]
+    run.record(
+        ev.LayerStarted(
+            layer=move.layer,
+            tasks=tuple(task.id for task in tasks),
+            skips=skips,
+            failed_leaf=any(name in leaves for name in failed),
+        ),
+        *errors,
+    )
+
+
+# --- tasks --------------------------------------------------------------------------------------
+
+
+@_act.register
+def _(move: RunTasks, run: Run, ports: Ports) -> None:
+    run.send()
+    calls = []
+    for task_id in move.task_ids:
+        try:
+            calls.append(call_for(run, task_id))
+        except TaskFailed as failure:
+            run.record(_failed(run, task_id, Failure(failure.message), call=None))
+    if not ports.runner.only_reads(calls):
+        # What was recorded so far must be durable before anything with an effect runs.
+        run.land()
+    untold = True
+    for batch in ports.runner.run(calls, run.watch):
+        for result in batch:
+            run.record(_told(run, result), *_ahead(result))
+        if len(batch) < len(calls):
+            run.commit()
+            if untold:
+                # Only here: a layer that finishes within the window has no time to be watched.
+                done = {result.call.task.id for result in batch}
+                run.tell_started([call.task.id for call in calls if call.task.id not in done])
+                untold = False
+    run.land()
+
+
+def call_for(run: Run, task_id: str) -> TaskCall:
+    """The call that runs this task now; raises TaskFailed when its inputs cannot be resolved."""
+    task = run.revision.plan.by_id[task_id]
+    state = run.state.tasks[task_id]
+    attempt = state.attempt + 1
+    inputs = task_inputs(run, task_id)
+    grants = (*run.state.grants, *state.grants)
+    # Without the revision: a plan that changes between a crash and the repetition keeps what began.
+    key = f"{run.execution_id}:{task_id}:{attempt}"
+    ceiling = run.policy.permission_ceiling
+    speculates = run.policy.speculation.enabled
+    is_reviewed = _is_reviewed(task, TriggerPhase.BEFORE_EXECUTION)
+    return TaskCall(
+        task,
+        inputs,
+        attempt,
+        key,
+        run.execution_id,
+        grants,
+        ceiling,
+        speculates,
+        feedback=state.feedback,
+        digest=digest(inputs) if is_reviewed else "",
+    )
+
+
+def _told(run: Run, result: TaskResult) -> ev.Event:
+    call, outcome = result.call, result.outcome
+    match outcome:
+        case PermissionEscalationNeeded():
+            never = _never_granted(run, outcome)
+            if never:
+                failure = Failure(never, logs=outcome.logs)
+                return _failed(run, call.task.id, failure, call=call)
+            return ev.TaskEscalated(
+                task_id=call.task.id,
+                operation=outcome.operation,
+                resource=outcome.resource,
+                current=outcome.current.model_dump(mode="json"),
+                requested=outcome.requested.model_dump(mode="json"),
+                line=outcome.line,
+            )
+        case Failure():
+            return _failed(run, call.task.id, outcome, call=call)
+    return ev.TaskSucceeded(
+        task_id=call.task.id,
+        attempt=call.attempt,
+        duration_ms=round(outcome.duration_ms, 3),
+        executed_digest=call.digest,
+        inputs=call.inputs,
+        output=outcome.output,
+        logs=outcome.logs,
+    )
+
+
+def _ahead(result: TaskResult) -> tuple[ev.Event, ...]:
+    """What is told of a result that was worked out before its task began."""
+    task_id = result.call.task.id
+    match result.ahead:
+        case None:
+            return ()
+        case Ahead(hit=True, seconds=seconds):
+            return (ev.SpeculationHit(task_id=task_id, seconds=seconds),)
+        case Ahead(reason=reason, seconds=seconds):
+            return (ev.SpeculationMiss(task_id=task_id, seconds=seconds, reason=reason),)
+
+
+def _never_granted(run: Run, need: PermissionEscalationNeeded) -> str:
+    """Why no decision can help: beyond the ceiling, or granted already; "" when one can."""
+    asked = f"it needs permission to {attempt_words(need.operation, need.resource)}"
+    missing = need.requested.difference(need.current)
+    if missing.is_empty:
+        return f"{asked}, which it has; granting it again would not help"
+    ceiling = run.policy.permission_ceiling
+    if not admits(NAMED.get(ceiling, NAMED["minimal"]), missing):
+        return f"{asked}, which is above the ceiling of this run ({ceiling}); nobody can grant it"
+    return ""
+
+
+def _failed(run: Run, task_id: str, failure: Failure, *, call: TaskCall | None) -> ev.TaskErrored:
+    """The failed try of a task; `call` is None when its inputs could not be resolved."""
+    task = run.revision.plan.by_id[task_id]
+    attempt = run.state.tasks[task_id].attempt + 1
+    # Sent back by a reviewer it begins anew: its earlier tries count no more.
+    tries = attempt - run.state.tasks[task_id].sent_back_at
+    again = failure.retryable and tries < task.retry.max_attempts
+    return ev.TaskErrored(
+        task_id=task_id,
+        attempt=attempt,
+        error=failure.message,
+        duration_ms=round(failure.duration_ms, 3),
+        retry_at=run.now() + task.retry.delay(tries) if again else None,
+        is_leaf=task_id in run.revision.plan.leaves,
+        executed_digest=call.digest if call else "",
+        inputs=call.inputs if call else None,
+        logs=failure.logs,
+    )
+
+
+# --- agents -------------------------------------------------------------------------------------
+
+
+@_act.register
+def _(move: AskAgent, run: Run, ports: Ports) -> None:
+    run.commit()
+    actor = f"agent:{move.agent}"
+    try:
+        answer = ports.agents.ask(question(run, move.agent), run.watch)
+        told, command = _understood(run, answer, move.agent, actor)
+    except TaskFailed as failure:
+        run.record(ev.AgentFailed(agent=move.agent, error=failure.message))
+        return
+    with run.speaks_as(actor, "agent"):
+        run.record(*told)
+        if command is None:
+            return
+        try:
+            run.record(*events_for(run, command, ports, actor))
+        except Refused as refusal:
+            run.record(ev.CommandRefused(command=command.kind, error=refusal.message))
+
+
+def question(run: Run, agent: str) -> AgentQuestion:
+    """Everything the agent may look at, unfiltered."""
+    state, layers = run.state, run.revision.layers
+    following = state.layer + 1
+    return AgentQuestion(
+        agent=agent,
+        execution_id=run.execution_id,
+        layer=state.layer,
+        total_layers=state.total_layers,
+        results=run.settled(layers[state.layer]),
+        next_layer=layers[following] if following < len(layers) else (),
+        context=run.context,
+        inputs=run.inputs,
+        conversation=run.conversation(),
+        decisions=tuple(
+            {**each, "comment": str(each["comment"])[:_LONGEST_COMMENT]}
+            for each in run.decisions()[-_MOST_DECISIONS:]
+        ),
+        settings=run.policy.ail.settings,
+        timeout_seconds=run.policy.ail.timeout_seconds,
+    )
+
+
+def _understood(
+    run: Run, answer: object, agent: str, actor: str
+) -> tuple[Sequence[ev.Event], Abort | Replan | None]:
+    """What to record of an answer, and the command in it; raises TaskFailed for what is none.
+
+    Nothing of it is recorded before all of it is known to be storable.
+    """
+    try:
+        if not isinstance(answer, AgentAnswer):
+            raise TypeError("it is no AgentAnswer")
+        answer = _with_short_messages(answer)
+        check_value(asdict(answer), _ANSWER)
+        decided = ev.AgentDecided(agent=agent, decision=answer.decision, reason=answer.reason)
+        return (*_messages(run, answer, actor), decided), _as_command(answer)
+    except (ValueError, TypeError) as error:
+        raise TaskFailed(f"malformed answer: {_in_short(error)}", retryable=False) from error
+
+
+def _with_short_messages(answer: AgentAnswer) -> AgentAnswer:
+    """The answer, its messages cut to what a message may have: length costs no decision."""
+    share = LONGEST_MESSAGE // max(1, len(answer.messages))
+    messages = tuple(
+        {
+            key: shortened(text, share) if isinstance(text, str) else text
+            for key, text in each.items()
+        }
+        for each in answer.messages
+    )
+    return replace(answer, messages=messages)
+
+
+def _in_short(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        return "; ".join(f"{each.path}: {each.message}" for each in validation_problems(error))
+    return str(error)
+
+
+def _messages(run: Run, answer: AgentAnswer, actor: str) -> Sequence[ev.Event]:
+    facts = Facts(revision=run.revision, policy=run.policy, actor=actor)
+    told: list[ev.Event] = []
+    for message in answer.messages:
+        told.extend(decide(run.state, AddMessage.model_validate(dict(message)), facts))
+    return told
+
+
+def _as_command(answer: AgentAnswer) -> Abort | Replan | None:
+    if answer.decision == "abort":
+        return Abort(reason=answer.reason)
+    if answer.decision == "replan":
+        requirement = answer.requirement or answer.reason or "replan"
+        return Replan(new_requirement=requirement, available_context=dict(answer.available_context))
+    return None

@@ -1,0 +1,148 @@
+"""What is wrong with a plan on its own: ids, needs, cycles, expressions.
+
+workflows.planning.plan_validation, which knows the catalogue, checks tools and their schemas.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+from pydantic import ValidationError
+
+from .dag import SOURCES, CapabilityTask, CodeTask, Plan, ToolTask, is_reference
+from .dataflow import expression_error
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One fault: `path` in the document ("tasks[2].arguments.path"), stable `code`, plain words."""
+
+    path: str
+    code: str
+    message: str
+
+
+class PlanInvalid(Exception):
+    """A plan that cannot be run; `problems` says where and why."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("; ".join(f"{each.path}: {each.message}" for each in problems))
+        self.problems = problems
+
+
+def parse_plan(data: Any) -> Plan:
+    """A plan from parsed JSON; raises PlanInvalid naming every fault."""
+    try:
+        plan = Plan.model_validate(data)
+    except ValidationError as error:
+        raise PlanInvalid(validation_problems(error)) from error
+    problems = structure_problems(plan)
+    if problems:
+        raise PlanInvalid(problems)
+    return plan
+
+
+def validation_problems(error: ValidationError, prefix: str = "") -> tuple[Problem, ...]:
+    """pydantic's errors as problems, with paths as a person would write them."""
+    return tuple(
+        Problem(_path(each["loc"], prefix), each["type"], each["msg"])
+        for each in error.errors(include_url=False, include_context=False, include_input=False)
+    )
+
+
+def _path(parts: tuple[int | str, ...], prefix: str) -> str:
+    text = prefix
+    before: int | str = ""
+    for part in parts:
+        is_tag = part in _TAGS and (isinstance(before, int) or before == "task")
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif not is_tag:
+            text += f".{part}" if text else part
+        before = part
+    return text or "plan"
+
+
+#: The kinds of task, which pydantic puts into a path behind the task itself.
+_TAGS = ("tool", "code_execution", "capability")
+
+
+def structure_problems(plan: Plan) -> tuple[Problem, ...]:
+    """Every structural fault of a well-formed plan, in the order of its tasks."""
+    problems = [*_duplicates(plan), *_task_problems(plan)]
+    return tuple(problems) or tuple(_cycles(plan))
+
+
+def _duplicates(plan: Plan) -> Iterator[Problem]:
+    counts = Counter(task.id for task in plan.tasks)
+    for index, task in enumerate(plan.tasks):
+        if counts[task.id] > 1:
+            yield Problem(
+                f"tasks[{index}].id", "duplicate_id", f"the id {task.id!r} is used more than once"
+            )
+        if task.id in SOURCES:
+            yield Problem(f"tasks[{index}].id", "reserved_id", f"{task.id!r} is a reserved name")
+
+
+def _task_problems(plan: Plan) -> Iterator[Problem]:
+    known = {task.id for task in plan.tasks}
+    for index, task in enumerate(plan.tasks):
+        path = f"tasks[{index}]"
+        for position, need in enumerate(task.depends_on):
+            if need not in known:
+                yield Problem(
+                    f"{path}.depends_on[{position}]",
+                    "missing_dependency",
+                    f"there is no task {need!r}",
+                )
+        if task.when is not None and (error := expression_error(task.when)):
+            yield Problem(f"{path}.when", "bad_expression", error)
+        yield from _reference_problems(task, f"{path}.{_field(task)}", known)
+
+
+def _field(task: ToolTask | CodeTask | CapabilityTask) -> str:
+    return "arguments" if isinstance(task, ToolTask) else "inputs"
+
+
+def _reference_problems(
+    task: ToolTask | CodeTask | CapabilityTask, path: str, known: set[str]
+) -> Iterator[Problem]:
+    stack: list[tuple[str, Any]] = [(path, dict(task.values))]
+    while stack:
+        where, value = stack.pop()
+        if isinstance(value, dict) and "$from" in value:
+            yield from _one_reference(value, where, known | SOURCES)
+        elif isinstance(value, dict):
+            stack.extend((f"{where}.{key}", item) for key, item in value.items())
+        elif isinstance(value, list | tuple):
+            stack.extend((f"{where}[{index}]", item) for index, item in enumerate(value))
+
+
+def _one_reference(value: dict[str, Any], path: str, known: set[str]) -> Iterator[Problem]:
+    if not is_reference(value) or not value.keys() <= {"$from", "select"}:
+        yield Problem(
+            path, "bad_reference", 'a reference is {"$from": name} with an optional "select"'
+        )
+        return
+    if value["$from"] not in known:
+        yield Problem(f"{path}.$from", "bad_reference", f"there is no task {value['$from']!r}")
+    select = value.get("select")
+    if select is not None and not isinstance(select, str):
+        yield Problem(f"{path}.select", "bad_expression", "must be a JMESPath expression")
+    elif select is not None and (error := expression_error(select)):
+        yield Problem(f"{path}.select", "bad_expression", error)
+
+
+def _cycles(plan: Plan) -> Iterator[Problem]:
+    index = {task.id: position for position, task in enumerate(plan.tasks)}
+    for component in nx.strongly_connected_components(plan.graph):
+        first = min(component, key=index.__getitem__)
+        if len(component) > 1 or plan.graph.has_edge(first, first):
+            names = " → ".join(sorted(component, key=index.__getitem__))
+            yield Problem(
+                f"tasks[{index[first]}].depends_on", "cycle", f"tasks wait for each other: {names}"
+            )

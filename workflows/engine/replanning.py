@@ -1,0 +1,185 @@
+"""Changing the plan of a run: a new revision, or the proposal of one, or a refusal."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from . import events as ev
+from .dag import Plan
+from .decision_context import Facts, Refused
+from .plan_diff import (
+    DROP_WORDS,
+    Change,
+    Drop,
+    change_between,
+    changed_plan,
+    dropped_with,
+    loaded,
+    without,
+    written,
+)
+from .plan_gates import lost_gate, with_reviews
+from .plan_validation import Problem, structure_problems, validation_problems
+from .state import ExecutionState, Proposal
+
+Cause = Literal["replan", "inject_task", "modify_args"]
+OPEN_PROPOSAL = "A plan change waits for a review; decide it first."
+
+
+def check_replan(state: ExecutionState, facts: Facts) -> None:
+    """Raise Refused unless a replan may be tried now."""
+    if state.proposal is not None:
+        raise Refused("replan_open", OPEN_PROPOSAL)
+    if state.replans >= facts.max_replans:
+        raise Refused("replan_limit", f"A run is replanned at most {facts.max_replans} times.")
+    if state.failed_replans >= facts.max_failed_replans:
+        times = facts.max_failed_replans
+        message = f"The planner found nothing {times} times in this run; it is not asked again."
+        raise Refused("replan_limit", message)
+    if any(hold.decider == "human" for hold in state.holds):
+        refuse_while_held(state)
+
+
+def refuse_while_held(state: ExecutionState) -> None:
+    if state.holds:
+        names = ", ".join(hold.id for hold in state.holds)
+        raise Refused("held", f"Decide the open holds first: {names}.")
+
+
+def joined(context: dict[str, Any]) -> list[ev.Event]:
+    return [ev.ContextUpdated(updates=context)] if context else []
+
+
+def proposed(
+    facts: Facts, revised: ev.PlanRevised, *, requirement: str, context: dict[str, Any]
+) -> ev.PlanProposed:
+    """The change as a proposal: the plan stays as it is until a person has accepted it."""
+    change = change_between(facts.revision.plan, revised.plan)
+    proposal = Proposal(
+        requirement=requirement,
+        actor=facts.actor,
+        change=written(change),
+        context=context,
+        why=revised.why,
+        cause=revised.cause,
+    )
+    return ev.PlanProposed(
+        requirement=requirement,
+        cause=revised.cause,
+        added=revised.added,
+        removed=revised.removed,
+        changed=revised.changed,
+        why=revised.why,
+        proposal=proposal,
+    )
+
+
+def accepted(
+    state: ExecutionState, facts: Facts, hold_id: str, edits: Any
+) -> tuple[frozenset[str], list[ev.Event]]:
+    """What the reviewer dropped, with what waited for it, and the events of the rest.
+
+    Raises Refused: nothing is left, or the rest does not fit the plan as it is now.
+    """
+    proposal = state.proposal
+    if proposal is None:
+        raise Refused("no_proposal", "The plan change does not wait for a decision any more.")
+    change = loaded(proposal.change)
+    gone = dropped_with(change, _dropped(change, edits))
+    left = without(change, gone)
+    if left.is_empty:
+        raise Refused("nothing_left", "Nothing of the change is left; reject it instead.")
+    revised = revise(
+        state,
+        facts,
+        changed_plan(facts.revision.plan, left),
+        cause=proposal.cause,
+        requirement=proposal.requirement,
+        why={name: reasons for name, reasons in proposal.why.items() if name not in gone},
+        hold_id=hold_id,
+    )
+    return gone, [*joined(proposal.context), revised]
+
+
+def _dropped(change: Change, edits: Any) -> list[str]:
+    """Ids that the reviewer drops; Refused names what is no added task."""
+    try:
+        wanted = Drop.model_validate(edits or {}).drop
+    except ValidationError as error:
+        raise Refused("bad_edits", DROP_WORDS, validation_problems(error, "edits")) from None
+    known = {task.id for task in change.added}
+    problems = tuple(
+        Problem(f"edits.drop[{index}]", "no_such_task", f"the change adds no task {name!r}")
+        for index, name in enumerate(wanted)
+        if name not in known
+    )
+    if problems:
+        raise Refused("bad_edits", problems[0].message, problems)
+    return list(wanted)
+
+
+def revise(
+    state: ExecutionState,
+    facts: Facts,
+    plan: Plan,
+    *,
+    cause: Cause,
+    requirement: str = "",
+    why: dict[str, Any] | None = None,
+    hold_id: str | None = None,
+) -> ev.PlanRevised:
+    """The next revision.
+
+    Raises Refused for a plan that changes tasks that have begun, that cannot be run, or that would
+    lose a review.
+    """
+    old = facts.revision
+    problems = structure_problems(plan)
+    begun = [name for layer in old.layers[: state.layer + 1] for name in layer]
+    lost = [name for name in begun if plan.by_id.get(name) != old.plan.by_id[name]]
+    if lost:
+        raise Refused("begun", f"A new plan must keep what has begun: {', '.join(lost)}.")
+    if problems:
+        raise Refused("invalid_plan", problems[0].message, problems)
+    plan = _reviewed(old.plan, plan)
+    gate = lost_gate(old.plan, plan, begun)
+    if gate:
+        raise Refused("gated", gate)
+    revised = old.revised(plan, begun=state.layer + 1)
+    before, after = old.plan.by_id, plan.by_id
+    return ev.PlanRevised(
+        revision=revised.number,
+        total_layers=len(revised.layers),
+        cause=cause,
+        requirement=requirement,
+        added=tuple(sorted(after.keys() - before.keys())),
+        removed=tuple(sorted(before.keys() - after.keys())),
+        changed=tuple(sorted(k for k in before.keys() & after.keys() if before[k] != after[k])),
+        why=why or {},
+        hold_id=hold_id,
+        failed_leaf=_uncovers_failure(facts, plan, begun),
+        plan=plan,
+        layers=revised.layers,
+    )
+
+
+def _reviewed(old: Plan, plan: Plan) -> Plan:
+    """The plan, with reviews for those of its new and changed tasks that need one."""
+    known = old.by_id
+    fresh = [task for task in plan.tasks if known.get(task.id) != task]
+    becomes = {task.id: task for task in with_reviews(old, fresh)}
+    return Plan(tasks=tuple(becomes.get(task.id, task) for task in plan.tasks))
+
+
+def _uncovers_failure(facts: Facts, plan: Plan, begun: list[str]) -> bool:
+    """Whether a task that ended badly becomes a leaf because its last reader is gone.
+
+    Whether a task is a leaf is otherwise asked when it fails; without this check a run whose
+    leaves did not all succeed would end COMPLETED.
+    """
+    uncovered = [name for name in begun if name in plan.leaves - facts.revision.plan.leaves]
+    if not uncovered:
+        return False
+    return any(each.is_failure for each in facts.settled(uncovered).values())

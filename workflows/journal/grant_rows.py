@@ -1,0 +1,91 @@
+"""What the journal writes about permissions: grants that were given, capabilities that worked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from workflows.engine import events as ev
+from workflows.engine.bounded_json import digest
+from workflows.engine.dag import CapabilityTask, CodeTask, Plan, ToolTask
+
+from .rows import Recorded
+
+Row = dict[str, Any]
+
+GRANTS = """, grants AS (
+    INSERT INTO workflows_grant (execution_id, hold_id, task_id, workflow_id, capability_id, scope,
+        subject, operation, resource, permissions, granted_by, why, expires_at)
+    SELECT moved.id, g.hold_id, g.task_id, run.workflow_id, known.id, g.scope, g.subject,
+           g.operation, g.resource, g.permissions, g.granted_by, g.why,
+           now() + make_interval(secs => g.seconds)
+      FROM moved
+      JOIN workflows_execution AS run ON run.id = moved.id
+     CROSS JOIN jsonb_to_recordset(%(grants)s::jsonb)
+        AS g(hold_id text, task_id text, capability text, scope text, subject text, operation text,
+             resource text, permissions jsonb, granted_by text, why text, seconds float8)
+      LEFT JOIN workflows_capability AS known ON known.name = g.capability
+)"""
+
+SUCCESSES = """, successes AS (
+    UPDATE workflows_capability AS known SET success_count = success_count + s.number
+      FROM moved, jsonb_to_recordset(%(successes)s::jsonb) AS s(name text, number int)
+     WHERE known.name = s.name
+)"""
+
+
+def subject_of(task: ToolTask | CodeTask | CapabilityTask, scope: str) -> str:
+    """A digest of what a grant of this scope is for.
+
+    With the scope `capability` that is the capability, whatever it is given.  Otherwise it is what
+    runs and the inputs as the plan has them: a task of the same name may be given others.
+    """
+    if scope == "capability":
+        return digest([task.type, task.target])
+    program = [task.language, task.code] if isinstance(task, CodeTask) else [task.target]
+    return digest([task.type, *program, dict(task.values)])
+
+
+def grant_rows(recorded: Sequence[Recorded], plan: Plan) -> list[Row]:
+    """A row for each approved escalation."""
+    return [
+        _grant_row(item.event, item.actor, plan)
+        for item in recorded
+        if isinstance(item.event, ev.HoldDecided) and item.event.grant is not None
+    ]
+
+
+def _grant_row(event: ev.HoldDecided, actor: str, plan: Plan) -> Row:
+    task = plan.by_id[event.task_id or ""]
+    return {
+        "hold_id": event.hold_id,
+        "task_id": task.id,
+        "capability": task.capability if isinstance(task, CapabilityTask) else None,
+        "scope": event.grant_scope,
+        "subject": subject_of(task, event.grant_scope or ""),
+        "operation": event.operation,
+        "resource": event.resource,
+        "permissions": event.grant,
+        "granted_by": actor,
+        "why": event.comment,
+        "seconds": event.grant_seconds,
+    }
+
+
+def success_rows(recorded: Sequence[Recorded], plan: Plan) -> list[Row]:
+    """How often each capability succeeded in this step."""
+    tasks = [
+        plan.by_id[item.event.task_id]
+        for item in recorded
+        if isinstance(item.event, ev.TaskSucceeded)
+    ]
+    names = Counter(task.capability for task in tasks if isinstance(task, CapabilityTask))
+    return [{"name": name, "number": number} for name, number in sorted(names.items())]
+
+
+#: Parameter, part of the statement, and what makes its rows.
+PARTS: tuple[tuple[str, str, Callable[[Sequence[Recorded], Plan], list[Row]]], ...] = (
+    ("grants", GRANTS, grant_rows),
+    ("successes", SUCCESSES, success_rows),
+)

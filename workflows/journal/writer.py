@@ -1,0 +1,544 @@
+"""The only writer of executions: claims, durable steps, queued commands.
+
+Every write is one guarded statement (see journal_sql): it lands whole for the holder of the present
+version and fence, or not at all.  Nothing here holds a transaction open while tasks run.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from django.db import DatabaseError, InterfaceError
+from django.db.models import Q
+from redis.exceptions import RedisError
+
+from workflows import conf
+from workflows.common.crashpoints import crashpoint
+from workflows.engine.commands import load_command
+from workflows.engine.dag import Plan, Revision
+from workflows.engine.decision_history import DECISIVE, decision_of, is_decision
+from workflows.engine.events import (
+    ContextUpdated,
+    Event,
+    ExecutionForked,
+    MessageAdded,
+    PlanRevised,
+    load_event,
+)
+from workflows.engine.evolve import evolve, replay
+from workflows.engine.policy import Policy
+from workflows.engine.ports import Busy, LeaseLost, QueuedCommand, Settled, StaleVersion
+from workflows.engine.reducers import merge_context
+from workflows.engine.state import ExecutionState, SkipReason, dump_state, forked, load_state
+from workflows.engine.status import ExecutionStatus, TaskStatus
+from workflows.models import Checkpoint, Execution, ExecutionEvent, PlanRevision, Workflow
+from workflows.models import QueuedCommand as QueuedCommandRow
+from workflows.realtime.change_notifications import News
+
+from . import sql as sql
+from .grant_rows import PARTS as PERMISSION_PARTS
+from .lineage import ancestors_of
+from .rows import Recorded, Rows, rows_of
+from .statements import Sent, execute
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+class ExecutionNotFound(Exception):
+    """There is no such execution."""
+
+
+@lru_cache(maxsize=64)
+def load_revision(execution_id: int, number: int) -> Revision:
+    """A plan revision; rows never change, so a worker keeps those it met last."""
+    found = execute(sql.REVISION, {"id": execution_id, "number": number})
+    if not found:
+        raise PlanRevision.DoesNotExist
+    plan, layers = found[0]
+    return Revision(
+        number=number,
+        plan=Plan.model_validate_json(plan),
+        layers=tuple(tuple(layer) for layer in json.loads(layers)),
+    )
+
+
+class JournalRun:
+    """One execution, opened for writing.  `fence` is None for a command at rest."""
+
+    def __init__(self, execution_id: str, row: Sequence[Any], *, fence: int | None) -> None:
+        version, revision = row[:2]
+        # Django leaves jsonb as text; parsing is up to its reader.
+        state, inputs, context, policy = (json.loads(text) for text in row[2:6])
+        self.execution_id = execution_id
+        self.state: ExecutionState = load_state({**state, "version": version})
+        self.revision = load_revision(int(execution_id), revision)
+        self.policy = Policy.model_validate(policy)
+        self.inputs: Mapping[str, Any] = inputs
+        self.context: dict[str, Any] = context
+        self.queued = int(row[7])
+        self.held = fence is not None
+        self._fence = fence
+        self._committed = self.state
+        self._recorded: list[Recorded] = []
+        self._taken: list[int] = []
+        self._speaker = ("system", "worker")
+        self._answered: dict[str, str] = {}
+        #: The step that was sent and has not landed, with the state after it.
+        self._under_way: tuple[Sent, ExecutionState] | None = None
+        self._outputs: dict[str, Settled] = {}
+        self._abort = False
+        self._set_clock(float(row[9]))
+        self._started = self._watched = self._renewed = time.monotonic()
+        self._news = News(execution_id, self.state.version)
+
+    # --- recording ------------------------------------------------------------------------------
+
+    def record(self, *events: Event) -> None:
+        for event in events:
+            after = evolve(self.state, event)
+            moved = self.state.status is not self._committed.status
+            if moved and after.status is not self.state.status:
+                # The database checks each pair of statuses: two changes are two steps.
+                self.commit()
+            self.state = after
+            self._recorded.append(Recorded(event, after, *self._speaker))
+            if isinstance(event, ContextUpdated):
+                self.context = merge_context(self.context, event.updates)
+            if isinstance(event, PlanRevised):
+                # The next move may be made before this is committed.
+                self.revision = Revision(event.revision, event.plan, event.layers)
+            self._remember(event)
+
+    def _remember(self, event: Event) -> None:
+        """Keep outputs at hand for the next layer, which reads them most."""
+        if event.kind == "layer_started":
+            needed = {need for name in event.tasks for need in self._needs(name)}
+            self._outputs = {k: v for k, v in self._outputs.items() if k in needed}
+            for name, reason in event.skips.items():
+                self._outputs[name] = Settled(TaskStatus.SKIPPED, skip=reason)
+        elif event.kind == "task_succeeded":
+            self._outputs[event.task_id] = Settled(
+                TaskStatus.SUCCEEDED, event.output, inputs=event.inputs
+            )
+        elif event.kind == "task_errored" and event.retry_at is None:
+            self._outputs[event.task_id] = Settled(TaskStatus.FAILED)
+        elif event.kind == "hold_decided" and event.task_id:
+            self._outputs.pop(event.task_id, None)
+
+    def _needs(self, task_id: str) -> frozenset[str]:
+        return self.revision.plan.by_id[task_id].needs
+
+    @contextmanager
+    def speaks_as(self, actor: str, source: str) -> Iterator[None]:
+        before, self._speaker = self._speaker, (actor, source)
+        try:
+            yield
+        finally:
+            self._speaker = before
+
+    def answers(self, command: Any, actor: str, source: str) -> None:
+        self._answered = {"log_kind": command.kind, "log_actor": actor, "log_source": source}
+
+    # --- durable steps --------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        self.send()
+        self.land()
+
+    def send(self) -> None:
+        self.land()
+        if self._recorded or self._taken or self._answered:
+            self._send(sql.LEASE_KEPT if self.held else sql.LEASE_NONE)
+
+    def rest(self, until: float | None) -> bool:
+        if not self.held:
+            return True
+        self.land()
+        crashpoint("rest.before")
+        if self._recorded or self._taken:
+            self._send(sql.LEASE_BACK, wake_at=until)
+            self.land()
+        else:
+            self._give_back(until)
+        crashpoint("rest.after")
+        self.held = bool(self.queued)
+        return not self.held
+
+    def _give_back(self, until: float | None) -> None:
+        parameters = {"id": int(self.execution_id), "fence": self._fence, "wake_at": until}
+        found = execute(sql.REST.format(lease=sql.LEASE_BACK), {**parameters, "taken": 0})
+        if not found:
+            raise LeaseLost
+        self.queued, self._abort = int(found[0][0]), bool(found[0][1])
+
+    def _send(self, lease: str, *, wake_at: float | None = None) -> None:
+        rows = rows_of(self._recorded, self.context)
+        guard = sql.GUARD_REST if self._fence is None else sql.GUARD_FENCE
+        parts, parameters = self._parts(rows)
+        statement = sql.MOVE.format(lease=lease, guard=guard, parts="".join(parts))
+        crashpoint("step.before")
+        sent = Sent(statement, {**self._scalars(rows), **parameters, "wake_at": wake_at})
+        self._under_way = (sent, self.state)
+        self._recorded, self._taken, self._answered = [], [], {}
+
+    def land(self) -> None:
+        if self._under_way is None:
+            return
+        (sent, state), self._under_way = self._under_way, None
+        found = sent.rows()
+        crashpoint("step.after")
+        if not found:
+            raise LeaseLost if self._fence is not None else StaleVersion
+        self.queued, self._abort = int(found[0][0]), bool(found[0][1])
+        self._set_clock(float(found[0][2]))
+        self._renewed = time.monotonic()
+        now, before = state.status, self._committed.status
+        turned = now is not before and now is not ExecutionStatus.RUNNING
+        self._committed = state
+        if self._fence is not None:
+            self.tell(at_once=turned)
+
+    def _scalars(self, rows: Rows) -> dict[str, Any]:
+        state = self.state
+        return {
+            "id": int(self.execution_id),
+            "expected": self._committed.version,
+            "fence": self._fence,
+            "lease": conf.lease_seconds(),
+            "version": state.version,
+            "status": state.status.value,
+            "revision": state.revision,
+            "layer": state.layer,
+            "total_layers": state.total_layers,
+            "state": dump_state(state),
+            "context": None if rows.context is None else json.dumps(rows.context),
+            "error": rows.error,
+            "final": state.status.is_final,
+            "taken": len(self._taken),
+        }
+
+    def _parts(self, rows: Rows) -> tuple[list[str], dict[str, Any]]:
+        parts: list[str] = []
+        parameters: dict[str, Any] = {}
+        for name in _PARTS:
+            found = getattr(rows, name)
+            if found:
+                parts.append(getattr(sql, name.upper()))
+                parameters[name] = json.dumps(found)
+        if rows.checkpoints:
+            parts.append(sql.CHECKPOINTS)
+            parameters["checkpoints"] = json.dumps(rows.checkpoints)
+            parameters["prune_to"] = rows.checkpoints[-1]["layer"] - conf.checkpoints_kept()
+        for name, statement, make in PERMISSION_PARTS:
+            found = make(self._recorded, self.revision.plan)
+            if found:
+                parts.append(statement)
+                parameters[name] = json.dumps(found)
+        if self._answered:
+            parts.append(sql.LOGGED)
+            parameters.update(self._answered)
+        if self._taken:
+            parts.append(sql.TAKEN)
+            parameters["taken_ids"] = self._taken
+        if self.state.status.is_final and self._committed.holds:
+            parts.append(sql.CLOSE_HOLDS)
+            parameters["decided_ids"] = [row["id"] for row in rows.verdicts]
+        return parts, parameters
+
+    def tell(self, *, at_once: bool) -> None:
+        """Send word of what is committed.
+
+        A worker in a hurry does so now and then only: `watch` tells the rest when tasks take
+        longer, and a rest or an end is always told at once.  Commands at rest are told by
+        who gave them, after a worker was sent for.
+        """
+        self._news.tell(self._committed, at_once=at_once)
+
+    def tell_started(self, task_ids: Sequence[str]) -> None:
+        self._news.tell_started(self._committed, task_ids)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def settled(self, task_ids: Sequence[str]) -> Mapping[str, Settled]:
+        missing = [name for name in task_ids if name not in self._outputs]
+        if missing:
+            parameters = {"id": int(self.execution_id), "tasks": missing, "layer": self.state.layer}
+            for name, status, skip, *data in execute(sql.SETTLED, parameters):
+                value, inputs = (None if text is None else json.loads(text) for text in data)
+                reason = SkipReason(skip) if skip else None
+                self._outputs[name] = Settled(TaskStatus(status), value, reason, inputs)
+        return {name: self._outputs[name] for name in task_ids if name in self._outputs}
+
+    def take_commands(self) -> Iterator[QueuedCommand]:
+        waiting = QueuedCommandRow.objects.filter(
+            execution_id=int(self.execution_id), taken_at__isnull=True
+        )
+        rows = list(waiting)
+        # The counter may be ahead of what is visible; what was taken is what is subtracted.
+        self.queued = 0
+        crashpoint("commands.taken")
+        for row in rows:
+            self._taken.append(row.pk)
+            command = load_command(row.command, internal=True)
+            yield QueuedCommand(row.pk, command, row.actor, row.source)
+
+    def conversation(self) -> tuple[Mapping[str, Any], ...]:
+        rows = ExecutionEvent.objects.filter(
+            execution_id=int(self.execution_id), kind="message_added"
+        ).values_list("payload", flat=True)
+        return tuple(rows)
+
+    def decisions(self) -> tuple[Mapping[str, Any], ...]:
+        number = int(self.execution_id)
+        history = Q(execution_id=number)
+        for ancestor in ancestors_of(number):
+            history |= ancestor.events
+        rows = ExecutionEvent.objects.filter(history, kind__in=DECISIVE)
+        return tuple(
+            {
+                "execution_id": str(row.execution_id),
+                "seq": row.seq,
+                **decision_of(row.kind, row.payload, row.actor),
+            }
+            for row in rows.order_by("execution_id", "seq")
+            if is_decision(row.kind, row.payload)
+        )
+
+    # --- time and lease -------------------------------------------------------------------------
+
+    def _set_clock(self, epoch: float) -> None:
+        self._epoch, self._epoch_at = epoch, time.monotonic()
+
+    def now(self) -> float:
+        return self._epoch + time.monotonic() - self._epoch_at
+
+    def slice_over(self) -> bool:
+        return time.monotonic() - self._started > conf.slice_seconds()
+
+    def watch(self) -> bool:
+        self.land()
+        moment = time.monotonic()
+        self.tell(at_once=False)
+        if moment - self._watched < WATCH_SECONDS:
+            return self._abort
+        self._watched = moment
+        parameters = {
+            "id": int(self.execution_id),
+            "fence": self._fence,
+            "lease": conf.lease_seconds(),
+        }
+        renew = moment - self._renewed > conf.lease_seconds() / 4
+        found = execute(sql.RENEW if renew else sql.WATCH, parameters)
+        if not found or found[0][0] != self._fence:
+            raise LeaseLost
+        if renew:
+            self._renewed = moment
+        self.queued, self._abort = int(found[0][1]), bool(found[0][2])
+        return self._abort
+
+
+#: Fields of `Rows` that are written as they are, each by the SQL of its name.
+_PARTS = ("events", "attempts", "amendments", "holds", "verdicts", "revisions", "receipts")
+
+#: What keeps any worker from any execution.
+_OUTAGES = (DatabaseError, InterfaceError, RedisError)
+
+#: How often a worker with running tasks looks at its lease and at the abort flag.
+WATCH_SECONDS = 0.3
+
+
+class DjangoJournal:
+    """engine.ports.Journal on PostgreSQL."""
+
+    def __init__(self, owner: str = "") -> None:
+        self._owner = owner
+
+    @contextmanager
+    def claim(self, execution_id: str) -> Iterator[JournalRun | None]:
+        found = execute(
+            sql.CLAIM,
+            {
+                "id": int(execution_id),
+                "owner": self._owner,
+                "lease": conf.lease_seconds(),
+                "lost_limit": conf.lost_claims_limit(),
+            },
+        )
+        if not found:
+            yield None
+            return
+        run = JournalRun(execution_id, found[0], fence=found[0][6])
+        run._abort = bool(found[0][8])
+        try:
+            crashpoint("claim.after")
+            yield run
+        except LeaseLost:
+            raise
+        except BaseException as error:
+            if isinstance(error, Exception):
+                with suppress(DatabaseError):
+                    run.land()
+            # Somebody else may try; soon, but not in a tight loop.
+            release(
+                run,
+                delay=5.0,
+                error=f"{type(error).__name__}: {error}",
+                # Neither an outage nor a request to stop says anything about the execution.
+                lost=isinstance(error, Exception) and not isinstance(error, _OUTAGES),
+            )
+            raise
+        finally:
+            run.tell(at_once=True)
+        if run.held:
+            release(run, delay=None, error="")
+
+    @contextmanager
+    def open(self, execution_id: str, *, expected_version: int | None) -> Iterator[JournalRun]:
+        found = execute(sql.READ, {"id": int(execution_id)})
+        if not found:
+            raise ExecutionNotFound
+        row = found[0]
+        if expected_version is not None and row[0] != expected_version:
+            raise StaleVersion
+        if row[8]:
+            raise Busy
+        yield JournalRun(execution_id, row, fence=None)
+
+
+def release(run: JournalRun, *, delay: float | None, error: str, lost: bool = False) -> None:
+    """Give the lease back without a step; `delay` seconds before the next try.
+
+    `lost`: the claim counts toward the limit of claims that came to nothing.
+    """
+    parameters = {
+        "id": int(run.execution_id),
+        "fence": run._fence,
+        "delay": delay,
+        "error": error[:2000],
+        "lost": int(lost),
+    }
+    execute(sql.RELEASE, parameters)
+    run.held = False
+
+
+def replayed(execution_id: int) -> ExecutionState:
+    """The state that the stored events of an execution add up to."""
+    rows = ExecutionEvent.objects.filter(execution_id=execution_id).order_by("seq")
+    stored = rows.values_list("kind", "payload").iterator()
+    return replay(load_event(kind, payload) for kind, payload in stored)
+
+
+def queue_command(
+    execution_id: int, command: Any, *, actor: str, source: str
+) -> tuple[int, str] | None:
+    """Leave a command for the worker that holds the lease; None when nobody does.
+
+    Returns the execution's version and status.
+    """
+    found = execute(
+        sql.QUEUE,
+        {
+            "id": execution_id,
+            "command": command.model_dump_json(),
+            "kind": command.kind,
+            "abort": command.kind == "abort",
+            "actor": actor,
+            "source": source,
+        },
+    )
+    crashpoint("command.queued")
+    return (int(found[0][0]), str(found[0][1])) if found else None
+
+
+def create(
+    *,
+    workflow: Workflow | None,
+    plan: Plan,
+    policy: Policy,
+    policy_overrides: Sequence[Mapping[str, Any]],
+    inputs: Mapping[str, Any],
+    title: str,
+    created_by: User | None,
+) -> Execution:
+    """A new execution, PENDING at version 0, with the first revision of its plan."""
+    first = Revision.first(plan)
+    execution = Execution.objects.create(
+        workflow=workflow,
+        title=title,
+        total_layers=len(first.layers),
+        inputs=dict(inputs),
+        policy=policy.model_dump(mode="json"),
+        policy_overrides=list(policy_overrides),
+        created_by=created_by,
+    )
+    PlanRevision.objects.create(
+        execution=execution,
+        number=first.number,
+        plan=plan.model_dump(mode="json", by_alias=True, exclude_none=True),
+        layers=first.layers,
+    )
+    return execution
+
+
+def fork(
+    *,
+    parent: Execution,
+    checkpoint: Checkpoint,
+    inputs: Mapping[str, Any],
+    context: Mapping[str, Any],
+    policy_overrides: Sequence[Mapping[str, Any]],
+    created_by: User | None,
+) -> Execution:
+    """A new execution at the parent's checkpoint: its settled tasks, its plan, its messages."""
+    revision = load_revision(parent.pk, checkpoint.revision)
+    start = forked(
+        load_state(checkpoint.state), total_layers=len(revision.layers), parent=str(parent.pk)
+    )
+    execution = Execution.objects.create(
+        workflow=parent.workflow,
+        title=parent.title,
+        parent=parent,
+        forked_at_layer=checkpoint.layer,
+        layer=start.layer,
+        total_layers=start.total_layers,
+        state=json.loads(dump_state(start)),
+        inputs=dict(inputs),
+        context=dict(context),
+        policy=parent.policy,
+        policy_overrides=list(policy_overrides),
+        created_by=created_by,
+    )
+    PlanRevision.objects.create(
+        execution=execution,
+        number=1,
+        plan=revision.plan.model_dump(mode="json", by_alias=True, exclude_none=True),
+        layers=revision.layers,
+        cause="fork",
+    )
+    execute(
+        sql.COPY_ATTEMPTS,
+        {"parent": parent.pk, "child": execution.pk, "layer": checkpoint.layer},
+    )
+    _take_over_messages(parent, checkpoint, execution, start)
+    return execution
+
+
+def _take_over_messages(
+    parent: Execution, checkpoint: Checkpoint, child: Execution, start: ExecutionState
+) -> None:
+    rows = ExecutionEvent.objects.filter(
+        execution=parent, kind="message_added", seq__lte=checkpoint.version
+    ).order_by("seq")
+    with DjangoJournal().open(str(child.pk), expected_version=0) as run:
+        run.record(ExecutionForked(parent=str(parent.pk), layer=checkpoint.layer, start=start))
+        for row in rows:
+            with run.speaks_as(row.actor, row.source):
+                run.record(MessageAdded.model_validate(row.payload))
+        run.commit()
+        run.tell(at_once=True)

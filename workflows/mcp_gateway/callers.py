@@ -1,0 +1,117 @@
+"""Who calls: a token, its user, and what both may do now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from django.db.models import OuterRef, QuerySet, Subquery
+from django.http import Http404
+from rest_framework.exceptions import AuthenticationFailed, PermissionDenied, Throttled
+
+from workflows.api.executions import number_of
+from workflows.api.throttling import seconds_over, token_name
+from workflows.executions import access
+from workflows.models import ApiToken, Checkpoint, Execution
+from workflows.permissions.token_guesses import note_unknown_token
+from workflows.permissions.tokens import authenticate_token, usable_token
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+NOT_VALID = "This token is not valid; it may be expired or revoked."
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A credential that was good when the call came in."""
+
+    token_id: int
+    user_id: int
+
+    def count(self, *kinds: str) -> None:
+        """Count a call against the limits per minute; raises Throttled beyond one of them."""
+        over = seconds_over(token_name(self.token_id), kinds)
+        if over:
+            raise Throttled(wait=over)
+
+    def now(self) -> Acting:
+        """The caller as the database knows them now.
+
+        Raises AuthenticationFailed for a token that was revoked meanwhile, PermissionDenied for an
+        account without a role.
+        """
+        token = usable_token(self.token_id)
+        if token is None:
+            raise AuthenticationFailed(NOT_VALID)
+        if not access.roles_of(token.user).intersection(access.ROLES):
+            raise PermissionDenied("Your account has no role here yet; ask an admin.")
+        return Acting(token)
+
+
+def counted_caller(text: str, address: str) -> Caller | None:
+    """The holder of this token, with one more request counted; None for an unknown token.
+
+    Raises Throttled beyond a limit: of the token's requests, or of unknown tokens per address.
+    """
+    caller = caller_with(text)
+    if caller is not None:
+        caller.count("any")
+        return caller
+    over = note_unknown_token(address)
+    if over:
+        raise Throttled(wait=over, detail="Too many unknown tokens from this address.")
+    return None
+
+
+def caller_with(text: str) -> Caller | None:
+    """Whoever holds this token; None for anything that is no usable token."""
+    token = authenticate_token(text)
+    return Caller(token_id=token.pk, user_id=token.user_id) if token else None
+
+
+class Acting:
+    """A caller whose token and role were just read."""
+
+    def __init__(self, token: ApiToken) -> None:
+        self.token = token
+        self.user: User = token.user
+
+    @property
+    def name(self) -> str:
+        return self.user.get_username()
+
+    def has(self, scope: str) -> bool:
+        return scope in self.token.scopes
+
+    def require(self, scope: str) -> None:
+        """Raise PermissionDenied naming the scope that the token does not have."""
+        if not self.has(scope):
+            raise PermissionDenied(f"This token does not have the scope {scope!r}.")
+
+    def require_start(self) -> None:
+        if not access.may_start(self.user):
+            raise PermissionDenied("Your role does not start executions.")
+
+    def may_operate(self, execution: Execution) -> bool:
+        return access.may_operate(self.user, execution)
+
+    def require_operate(self, execution: Execution) -> None:
+        if not self.may_operate(execution):
+            raise PermissionDenied(
+                "Operators, admins and whoever started it may command an execution."
+            )
+
+    def executions(self) -> QuerySet[Execution]:
+        """What the caller may see."""
+        return access.visible_to(self.user)
+
+    def execution(self, workflow_id: str) -> Execution:
+        """One of them, with `newest_checkpoint`; Http404 for everything else."""
+        newest = Checkpoint.objects.filter(execution=OuterRef("pk")).order_by("-layer", "-pk")
+        rows = self.executions().select_related("workflow", "created_by")
+        rows = rows.annotate(newest_checkpoint=Subquery(newest.values("pk")[:1]))
+        found = rows.filter(pk=number_of(workflow_id)).first()
+        if found is None:
+            raise Http404
+        return found

@@ -1,0 +1,229 @@
+"""Checking a plan against the catalogue, and fixing in it what the catalogue knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from workflows.common.schemas import schema_errors
+from workflows.engine.dag import CapabilityTask, CodeTask, Plan, ToolTask, is_reference
+from workflows.engine.permissions import NAMED, PermissionSet
+from workflows.engine.plan_validation import PlanInvalid, Problem, parse_plan
+from workflows.engine.policy import ReviewPolicy
+
+
+class KnownTool(Protocol):
+    """What a plan's check reads of a tool of the catalogue."""
+
+    @property
+    def input_schema(self) -> Mapping[str, Any]: ...
+
+    @property
+    def permission_set(self) -> str: ...
+
+
+class KnownCapability(Protocol):
+    """The same of a capability; `asks` when a person approves each use."""
+
+    @property
+    def input_schema(self) -> Mapping[str, Any]: ...
+
+    @property
+    def permission_set(self) -> str: ...
+
+    @property
+    def asks(self) -> bool: ...
+
+
+Catalogue = Callable[[Iterable[str]], Mapping[str, KnownTool]]
+Capabilities = Callable[[Iterable[str]], Mapping[str, KnownCapability]]
+Confines = Callable[[str], bool]
+"""Whether the tool of this name can be held to a smaller permission set than its own."""
+
+#: How a capability whose approval mode is "ask" stops before each use.
+_EACH_USE = ReviewPolicy(
+    on_timeout="keep_waiting",
+    on_reject="fail",
+    instructions="This capability asks before each use.",
+    always=True,
+)
+
+
+def _every_tool(name: str) -> bool:
+    return True
+
+
+def no_capabilities(names: Iterable[str]) -> Mapping[str, KnownCapability]:
+    """For plans that are made of tools."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the tasks to check name, looked up at once."""
+
+    tools: Mapping[str, KnownTool]
+    capabilities: Mapping[str, KnownCapability]
+    confines: Confines
+
+    @classmethod
+    def of(
+        cls,
+        tasks: Iterable[Any],
+        catalogue: Catalogue,
+        capabilities: Capabilities,
+        confines: Confines,
+    ) -> _Known:
+        listed = list(tasks)
+        return cls(
+            catalogue([task.tool for task in listed if isinstance(task, ToolTask)]),
+            capabilities([task.capability for task in listed if isinstance(task, CapabilityTask)]),
+            confines,
+        )
+
+
+def checked_plan(
+    data: Any,
+    catalogue: Catalogue,
+    capabilities: Capabilities = no_capabilities,
+    confines: Confines = _every_tool,
+) -> Plan:
+    """A plan that can be run, its tasks carrying the permission set of their tool or capability.
+
+    A capability that asks before each use gets a review of its own, unless the task has one.
+    Raises PlanInvalid with every fault: structure first, then tools, capabilities, schemas.
+    """
+    plan = data if isinstance(data, Plan) else parse_plan(data)
+    known = _Known.of(plan.tasks, catalogue, capabilities, confines)
+    problems = [
+        problem
+        for index, task in enumerate(plan.tasks)
+        for problem in _task_problems(task, f"tasks[{index}]", known)
+    ]
+    if problems:
+        raise PlanInvalid(tuple(problems))
+    return Plan(tasks=tuple(_completed(task, known) for task in plan.tasks))
+
+
+def checked_task(
+    task: Any,
+    catalogue: Catalogue,
+    capabilities: Capabilities,
+    path: str,
+    confines: Confines = _every_tool,
+) -> Any:
+    """One task that is to join a plan, checked like those of a plan; raises PlanInvalid."""
+    known = _Known.of([task], catalogue, capabilities, confines)
+    problems = _task_problems(task, path, known)
+    if problems:
+        raise PlanInvalid(tuple(problems))
+    return _completed(task, known)
+
+
+def _task_problems(task: Any, path: str, known: _Known) -> list[Problem]:
+    problems = []
+    if task.permission_set is not None and task.permission_set not in NAMED:
+        message = f"must be one of {', '.join(sorted(NAMED))}"
+        where = _join(path, "permission_set")
+        problems.append(Problem(where, "unknown_permission_set", message))
+    if isinstance(task, ToolTask):
+        problems += _tool_problems(task, path, known)
+    if isinstance(task, CapabilityTask):
+        problems += _capability_problems(task, path, known)
+    return problems
+
+
+def _tool_problems(task: ToolTask, path: str, known: _Known) -> list[Problem]:
+    tool = known.tools.get(task.tool)
+    if tool is None:
+        message = f"there is no tool {task.tool!r} in the catalogue, or it is disabled"
+        return [Problem(_join(path, "tool"), "unknown_tool", message)]
+    problems = _mismatches(tool.input_schema, task.arguments, _join(path, "arguments"))
+    chosen, own = NAMED.get(task.permission_set or ""), NAMED.get(tool.permission_set)
+    if chosen and own and not (chosen.covers(own) or known.confines(task.tool)):
+        message = (
+            f"{task.tool} runs with the permission set {tool.permission_set} and cannot be held "
+            "to a smaller one"
+        )
+        problems.append(Problem(_join(path, "permission_set"), "not_confined", message))
+    return problems
+
+
+def above_ceiling(
+    tasks: Iterable[tuple[str, Any]], ceilings: Collection[PermissionSet], catalogue: Catalogue
+) -> tuple[Problem, ...]:
+    """What tasks choose beyond every one of `ceilings`, by the path of each task.
+
+    A tool's own set is not chosen by the plan, and a capability's set can only be made smaller.
+    """
+    chosen = [
+        (path, task)
+        for path, task in tasks
+        if not isinstance(task, CapabilityTask)
+        and task.permission_set in NAMED
+        and not any(each.covers(NAMED[task.permission_set]) for each in ceilings)
+    ]
+    known = catalogue([task.tool for _, task in chosen if isinstance(task, ToolTask)])
+    return tuple(
+        Problem(
+            _join(path, "permission_set"),
+            "above_ceiling",
+            f"your role does not let you choose {task.permission_set!r} for a task",
+        )
+        for path, task in chosen
+        if not (isinstance(task, ToolTask) and _is_own(task, known))
+    )
+
+
+def _is_own(task: ToolTask, known: Mapping[str, KnownTool]) -> bool:
+    tool = known.get(task.tool)
+    own = NAMED.get(tool.permission_set) if tool else None
+    return own is not None and own.covers(NAMED[task.permission_set or "minimal"])
+
+
+def _capability_problems(task: CapabilityTask, path: str, known: _Known) -> list[Problem]:
+    capability = known.capabilities.get(task.capability)
+    if capability is None:
+        message = f"there is no capability {task.capability!r}, or it is disabled"
+        return [Problem(_join(path, "capability"), "unknown_capability", message)]
+    review = task.human_review
+    if capability.asks and review is not None and review.enabled and review.spares:
+        message = "this capability asks before each use: its review takes no skip_when or sample"
+        return [Problem(_join(path, "human_review"), "always_reviewed", message)]
+    return _mismatches(capability.input_schema, task.inputs, _join(path, "inputs"))
+
+
+def _mismatches(schema: Any, values: Mapping[str, Any], path: str) -> list[Problem]:
+    errors = schema_errors(schema, dict(values), wildcard=is_reference)
+    return [Problem(_join(path, each.path), "schema_mismatch", each.message) for each in errors]
+
+
+def _join(prefix: str, path: str) -> str:
+    if not path or not prefix:
+        return prefix or path
+    return f"{prefix}{path}" if path.startswith("[") else f"{prefix}.{path}"
+
+
+def _completed(task: Any, known: _Known) -> Any:
+    """The task with what the catalogue knows about it and the plan does not say."""
+    if isinstance(task, ToolTask) and task.permission_set is None:
+        return task.model_copy(update={"permission_set": known.tools[task.tool].permission_set})
+    if isinstance(task, CodeTask) and task.permission_set is None:
+        return task.model_copy(update={"permission_set": "minimal"})
+    if isinstance(task, CapabilityTask):
+        return _with_capability(task, known.capabilities[task.capability])
+    return task
+
+
+def _with_capability(task: CapabilityTask, capability: KnownCapability) -> CapabilityTask:
+    changes: dict[str, Any] = {}
+    if task.permission_set is None:
+        changes["permission_set"] = capability.permission_set
+    review = task.human_review
+    if capability.asks:
+        asked = review is not None and review.enabled
+        changes["human_review"] = (
+            review.model_copy(update={"always": True}) if review and asked else _EACH_USE
+        )
+    return task.model_copy(update=changes)

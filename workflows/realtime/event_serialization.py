@@ -1,0 +1,217 @@
+"""Recorded events as they travel: camelCase, over sockets, SSE and JSON pages alike."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from workflows.common.redaction import redact_text
+from workflows.engine.decision_history import reviewer_of
+from workflows.models import Checkpoint, ExecutionEvent
+
+#: Stored kind → wire type.  hold_opened and hold_decided depend on what they carry; see _type.
+_TYPES = {
+    "execution_started": "workflow_start",
+    "execution_forked": "workflow_forked",
+    "layer_started": "layer_start",
+    "task_succeeded": "task_complete",
+    "task_errored": "task_error",
+    "task_escalated": "task_escalated",
+    "speculation_hit": "speculation_hit",
+    "speculation_miss": "speculation_miss",
+    "capability_permission_updated": "capability.permission.updated",
+    "review_spared": "review_spared",
+    "hold_expired": "hil_timeout",
+    "hold_extended": "hold_extended",
+    "hold_escalated": "hold_escalated",
+    "hold_voted": "hold_voted",
+    "hold_answered": "hold_answered",
+    "hold_withdrawn": "hold_withdrawn",
+    "layer_closed": "checkpoint",
+    "layer_skip_requested": "state_updated",
+    "layer_skipped": "layer_skipped",
+    "agent_decided": "agent_decided",
+    "agent_failed": "ail_failed",
+    "agent_requested": "state_updated",
+    "plan_revised": "state_updated",
+    "plan_proposed": "plan_proposed",
+    "replan_failed": "replan_failed",
+    "graph_update_failed": "graphrag_update_failed",
+    "context_updated": "state_updated",
+    "message_added": "message_added",
+    "command_refused": "command_refused",
+    "execution_completed": "workflow_complete",
+    "execution_failed": "workflow_complete",
+    "execution_aborted": "workflow_aborted",
+}
+
+#: What hold_opened and hold_decided become, see _type.
+_HOLD_TYPES = {
+    "hold_opened": ("workflow_paused", "decision_required"),
+    "hold_decided": ("workflow_resumed", "hold_decided"),
+}
+#: Every type there is.
+WIRE_TYPES = tuple(
+    sorted({*_TYPES.values(), *_HOLD_TYPES["hold_opened"], *_HOLD_TYPES["hold_decided"]})
+)
+
+#: Payload keys that may leave over a socket: ids, words and numbers, no task data.
+_PUBLIC = {
+    "task_id": "nodeId",
+    "phase": "triggerPhase",
+    "hold_id": "holdId",
+    "reason": "reason",
+    "decider": "decider",
+    "decision": "decision",
+    "edited": "edited",
+    "grant_scope": "grantScope",
+    "capability": "capability",
+    "attempt": "attempt",
+    "duration_ms": "durationMs",
+    "layer": "layer",
+    "total_layers": "totalLayers",
+    "total_tasks": "totalTasks",
+    "tasks": "tasks",
+    "failed": "failed",
+    "revision": "revision",
+    "cause": "cause",
+    "rule": "rule",
+    "rules_version": "rulesVersion",
+    "added": "added",
+    "removed": "removed",
+    "changed": "changed",
+    "agent": "agent",
+    "on_timeout": "onTimeout",
+    "summary": "summary",
+    "seconds": "seconds",
+    "step": "step",
+    "groups": "groups",
+    "undo_seconds": "undoSeconds",
+    "what": "what",
+    "role": "role",
+    "command": "command",
+    "parent": "parent",
+}
+#: Those whose value may be text that a person or an agent wrote.
+_WRITTEN: Final = frozenset({"reason"})
+_FINAL = {"execution_completed": "COMPLETED", "execution_failed": "FAILED"}
+#: Who a hold waits for, in the words of `ail_failed` and `hil_timeout`: an agent or a person.
+_DECISION_TYPES: Final = {"human": "HIL", "agent": "AIL"}
+#: What the run did about a failure; `default` and `on_timeout` of the event say it for the rest.
+_ACTIONS: Final = {"replan_failed": "keep_plan", "graph_update_failed": "skip_learning"}
+#: Characters of an error, a comment or a reason that travel with an event.
+_LONGEST_TEXT: Final = 500
+
+
+def wire_events(execution_id: int, *, after: int, limit: int = 500) -> list[dict[str, Any]]:
+    """Events with seq > `after`, oldest first, of at most `limit` entries of the journal.
+
+    A hold of people gives two: `decision_required` without a `seq` of its own, then
+    `workflow_paused`, so the last of the list always has a `seq`.
+    """
+    rows = ExecutionEvent.objects.filter(execution_id=execution_id, seq__gt=after)
+    found = list(rows.order_by("seq")[:limit])
+    checkpoints = _checkpoints(found)
+    return [event for row in found for event in _events(row, checkpoints)]
+
+
+def wire_event(row: ExecutionEvent, type_: str = "") -> dict[str, Any]:
+    """The event of one entry of the journal; of its types (`types_of`) the first, or `type_`."""
+    event = _event(row, _checkpoints([row]))
+    return {**event, "type": type_ or event["type"]}
+
+
+def types_of(row: ExecutionEvent) -> tuple[str, ...]:
+    """Every type under which an entry of the journal travels."""
+    main = _type(row.kind, row.payload)
+    return (main, "decision_required") if main == "workflow_paused" else (main,)
+
+
+def _events(row: ExecutionEvent, checkpoints: Mapping[int, int]) -> Iterable[dict[str, Any]]:
+    event = _event(row, checkpoints)
+    if event["type"] == "workflow_paused":
+        companion = {**event, "type": "decision_required"}
+        del companion["seq"]
+        yield companion
+    yield event
+
+
+def _event(row: ExecutionEvent, checkpoints: Mapping[int, int]) -> dict[str, Any]:
+    """`timestamp` in ms since the epoch; `version` and `seq` are its place in the journal."""
+    payload = row.payload
+    event: dict[str, Any] = {
+        "type": _type(row.kind, payload),
+        "executionId": str(row.execution_id),
+        "timestamp": int(row.created_at.timestamp() * 1000),
+        "seq": row.seq,
+        "version": row.seq,
+    }
+    for key, name in _PUBLIC.items():
+        value = payload.get(key)
+        if value is not None:
+            event[name] = _short(value) if key in _WRITTEN else value
+    event |= _more(row, checkpoints)
+    if row.actor:
+        event["actor"] = row.actor
+    if row.kind in _FINAL:
+        event["status"] = _FINAL[row.kind]
+    return event
+
+
+def _more(row: ExecutionEvent, checkpoints: Mapping[int, int]) -> dict[str, Any]:
+    """Fields that are worked out rather than copied."""
+    payload = row.payload
+    match row.kind:
+        case "hold_opened":
+            return {"decisionType": _DECISION_TYPES[payload["decider"]]}
+        case "hold_answered" | "hold_decided":
+            reviewer = reviewer_of(row.kind, payload, row.actor)
+            return {"comment": _short(payload["comment"]), "reviewer": reviewer}
+        case "hold_expired":
+            return {"actionTaken": payload["on_timeout"]}
+        case "agent_failed":
+            action = payload.get("default", "continue")
+            return {"error": _short(payload["error"]), "actionTaken": action}
+        case "replan_failed" | "graph_update_failed":
+            return {"error": _short(payload["error"]), "actionTaken": _ACTIONS[row.kind]}
+        case "task_errored" if payload.get("retry_at") is not None:
+            return {"retryAt": int(payload["retry_at"] * 1000)}
+        case "layer_closed":
+            found = checkpoints.get(row.pk)
+            return {"checkpointId": str(found) if found is not None else None}
+    if _TYPES.get(row.kind) == "state_updated":
+        return {"contextKeys": sorted(payload.get("updates", ()))}
+    return {}
+
+
+def _short(text: str) -> str:
+    """The beginning of an error, a comment or a reason, without what looks like a secret."""
+    return redact_text(text[: 2 * _LONGEST_TEXT])[:_LONGEST_TEXT]
+
+
+def _checkpoints(rows: Sequence[ExecutionEvent]) -> dict[int, int]:
+    """Key of an entry that closed a layer → key of its checkpoint, while that is kept."""
+    closed = {(row.execution_id, row.seq): row.pk for row in rows if row.kind == "layer_closed"}
+    if not closed:
+        return {}
+    found = Checkpoint.objects.filter(
+        execution_id__in={execution for execution, _ in closed},
+        version__in={seq for _, seq in closed},
+    ).values_list("execution_id", "version", "pk")
+    return {closed[at, seq]: pk for at, seq, pk in found if (at, seq) in closed}
+
+
+def kinds_of(types: Collection[str]) -> frozenset[str]:
+    """The stored kinds that may become one of these wire types."""
+    plain = {kind for kind, name in _TYPES.items() if name in types}
+    return frozenset(
+        plain | {k for k, names in _HOLD_TYPES.items() if not set(names).isdisjoint(types)}
+    )
+
+
+def _type(kind: str, payload: dict[str, Any]) -> str:
+    if kind == "hold_opened":
+        return _HOLD_TYPES[kind][payload["decider"] != "human"]
+    if kind == "hold_decided":
+        return _HOLD_TYPES[kind][not payload["resumed"]]
+    return _TYPES[kind]

@@ -1,0 +1,165 @@
+"""Publishing the rules that spare reviews: checked, versioned, never changed afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from pydantic import ValidationError
+
+from workflows.engine.bounded_json import BoundedJSONError, check_value, digest
+from workflows.engine.plan_validation import Problem, validation_problems
+from workflows.engine.policy import ReviewRules
+from workflows.executions import access
+from workflows.executions.services import InvalidRequest
+from workflows.models import Workflow
+from workflows.models.review_rules import RuleVersion
+
+from . import active_rules
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+MAX_COMMENT = 4000
+
+
+class RulesMoved(Exception):
+    """Other rules are in force than the sender saw; `number` is the present version."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"Version {number} is in force now; look at it before you publish.")
+        self.number = number
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The backtest that rules are published with: its number, digest, and that of its rules."""
+
+    id: int
+    digest: str
+    rules_digest: str
+
+
+def checked_rules(workflow: Workflow, data: Any) -> tuple[ReviewRules, list[dict[str, Any]]]:
+    """Rules from parsed JSON, and how they are kept; raises InvalidRequest with `rules[0].…`."""
+    if not isinstance(data, list):
+        raise InvalidRequest((Problem("rules", "not_a_list", "must be a list of rules"),))
+    try:
+        check_value(data)
+        rules = ReviewRules.model_validate({"rules": data})
+    except BoundedJSONError as error:
+        where = f"rules{error.path}" if error.path.startswith("[") else "rules"
+        raise InvalidRequest((Problem(where, "malformed", error.message),)) from error
+    except ValidationError as error:
+        raise InvalidRequest(validation_problems(error)) from error
+    problems = tuple(_unknown_tasks(workflow, rules))
+    if problems:
+        raise InvalidRequest(problems)
+    return rules, [rule.model_dump(mode="json", exclude_none=True) for rule in rules.rules]
+
+
+def _unknown_tasks(workflow: Workflow, rules: ReviewRules) -> Iterator[Problem]:
+    """Names that the workflow's plan does not have: most likely misspelt, and without effect."""
+    plan = workflow.plan if isinstance(workflow.plan, Mapping) else {}
+    known = {task.get("id") for task in plan.get("tasks", ()) if isinstance(task, Mapping)}
+    for index, rule in enumerate(rules.rules):
+        for position, name in enumerate(rule.tasks):
+            if name not in known:
+                path = f"rules[{index}].tasks[{position}]"
+                yield Problem(path, "unknown_task", f"the workflow has no task {name!r}")
+
+
+def rules_digest(rules: Any) -> str:
+    """SHA-256 of the canonical text of rules as they are kept."""
+    return digest(rules)
+
+
+def publish(
+    *,
+    actor: User,
+    workflow: Workflow,
+    rules: Any,
+    expected: int,
+    source: str,
+    comment: str = "",
+    report: Report | None = None,
+) -> RuleVersion:
+    """Put rules in force for executions that start from now on; the new version.
+
+    `expected` is the version the sender saw.  Rules need the `report` of a backtest of these very
+    rules; an empty list, which spares nothing, needs none.  Raises PermissionDenied, RulesMoved or
+    InvalidRequest.
+    """
+    _check(actor, workflow, comment)
+    _, kept = checked_rules(workflow, rules)
+    made = rules_digest(kept)
+    if kept and (report is None or report.rules_digest != made):
+        message = "publish rules with the report of a finished backtest of these very rules"
+        raise InvalidRequest((Problem("backtest", "no_report", message),))
+    return _add(
+        workflow,
+        expected,
+        rules=kept,
+        digest=made,
+        report=report.id if report else None,
+        report_digest=report.digest if report else "",
+        author=actor,
+        author_name=actor.get_username(),
+        source=source,
+        comment=comment,
+    )
+
+
+def republish(
+    *, actor: User, workflow: Workflow, number: int, expected: int, source: str, comment: str = ""
+) -> RuleVersion:
+    """Put an older version in force again, with the report it was published with.
+
+    Raises what `publish` raises; InvalidRequest too when the plan has lost a task that it names.
+    """
+    _check(actor, workflow, comment)
+    old = active_rules.versions(workflow).filter(number=number).first()
+    if old is None:
+        message = f"there is no version {number}"
+        raise InvalidRequest((Problem("republish", "no_such_version", message),))
+    checked_rules(workflow, old.rules)
+    return _add(
+        workflow,
+        expected,
+        rules=old.rules,
+        digest=old.digest,
+        report=old.report,
+        report_digest=old.report_digest,
+        republished=old.number,
+        author=actor,
+        author_name=actor.get_username(),
+        source=source,
+        comment=comment,
+    )
+
+
+def _check(actor: User, workflow: Workflow, comment: str) -> None:
+    if not access.may_publish_rules(actor):
+        raise PermissionDenied("Operators and admins publish rules.")
+    if not access.workflows_for(actor).filter(pk=workflow.pk).exists():
+        raise PermissionDenied("This token is for other workflows.")
+    try:
+        check_value(comment)
+    except BoundedJSONError as error:
+        raise InvalidRequest((Problem("comment", "malformed", error.message),)) from error
+    if len(comment) > MAX_COMMENT:
+        message = f"must have at most {MAX_COMMENT} characters"
+        raise InvalidRequest((Problem("comment", "too_long", message),))
+
+
+def _add(workflow: Workflow, expected: int, **fields: Any) -> RuleVersion:
+    with transaction.atomic():
+        # The workflow's row is the lock: of two who publish at once, the second sees the first.
+        Workflow.objects.select_for_update(no_key=True).get(pk=workflow.pk)
+        newest = active_rules.versions(workflow).values_list("number", flat=True).first() or 0
+        if newest != expected:
+            raise RulesMoved(newest)
+        return RuleVersion.objects.create(workflow=workflow, number=newest + 1, **fields)

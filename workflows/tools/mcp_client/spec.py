@@ -1,0 +1,75 @@
+"""What the pool is told about a server, and what a server tells about its tools."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from workflows.common.http_headers import headers_problem
+
+
+@dataclass(frozen=True)
+class McpServerSpec:
+    """How to reach one MCP server.
+
+    A "stdio" server is started as `command` with `args`; it sees `env` on top of HOME, LOGNAME,
+    PATH, SHELL, TERM and USER, and nothing else of this process's environment.  An "http" server
+    is reached by streamable HTTP at `url` with `headers` on every request.  `start_seconds` bounds
+    starting and the handshake together.  ValueError when a part is missing or malformed.
+    """
+
+    name: str
+    transport: Literal["stdio", "http"]
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    start_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        # Copies, so that a caller's dict that changes later does not change what was pooled.
+        object.__setattr__(self, "args", tuple(self.args))
+        object.__setattr__(self, "env", MappingProxyType(dict(self.env)))
+        object.__setattr__(self, "headers", MappingProxyType(dict(self.headers)))
+        if not self.name or "." in self.name:
+            raise ValueError(f"{self.name!r} cannot name a server: it is empty or has a dot")
+        if self.transport == "stdio":
+            self._check_stdio()
+        elif self.transport == "http":
+            self._check_http()
+        else:
+            raise ValueError(f"{self.name}: transport {self.transport!r} is not stdio or http")
+
+    def _check_stdio(self) -> None:
+        if not self.command:
+            raise ValueError(f"{self.name}: a stdio server needs a command")
+        words = (self.command, *self.args, *self.env, *self.env.values())
+        if any("\x00" in word for word in words):
+            raise ValueError(f"{self.name}: a NUL cannot be passed to a program")
+
+    def _check_http(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{self.name}: {self.url!r} is not an http(s) address")
+        problem = headers_problem(self.headers)
+        if problem:
+            raise ValueError(f"{self.name}: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class McpTool:
+    """One entry of a server's tool list; the flags are its own hints, None where it is silent."""
+
+    name: str
+    title: str
+    description: str
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None
+    read_only: bool | None
+    destructive: bool | None
+    idempotent: bool | None
+    open_world: bool | None

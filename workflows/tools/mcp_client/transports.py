@@ -1,0 +1,121 @@
+"""The SDK's two transports, with what the pool has to know about each call."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from .spec import McpServerSpec
+from .stderr import StderrLog
+from .stream_wrappers import ReceiveTap, SendTap, mark_sent
+
+_GUARD = Path(__file__).with_name("guard.py")
+
+#: Errors of this side, outside the range that JSON-RPC reserves.
+NOT_REACHED = -31_001
+CONNECTION_LOST = -31_002
+SESSION_GONE = -31_003
+HTTP_STATUS = -31_004
+
+
+@asynccontextmanager
+async def stdio_transport(
+    spec: McpServerSpec, log: StderrLog, on_end: Callable[[], None]
+) -> AsyncIterator[tuple[Any, Any]]:
+    """Start the server under its guard and yield its streams; it is gone when this returns."""
+    program = _program(spec)
+    parameters = StdioServerParameters(
+        command=sys.executable,
+        args=["-I", "-S", str(_GUARD), program, *spec.args],
+        env=dict(spec.env),
+        encoding_error_handler="replace",
+    )
+    async with stdio_client(parameters, errlog=log.writer) as (read, write):
+        log.writer.close()
+        yield ReceiveTap(read, on_end), SendTap(write)
+
+
+def _program(spec: McpServerSpec) -> str:
+    """The executable's path, looked up as the server would see it; FileNotFoundError if none."""
+    found = shutil.which(spec.command, path=spec.env.get("PATH", os.environ.get("PATH")))
+    if found is None:
+        raise FileNotFoundError(f"{spec.command!r} is not a program on the PATH")
+    return found
+
+
+class _CandidHTTP(httpx2.AsyncBaseTransport):
+    """Tells the SDK about network trouble as JSON-RPC errors of the one request.
+
+    Left alone, an exception here would end the session with every call on it, and an HTTP error
+    would lose its status.
+    """
+
+    def __init__(self) -> None:
+        self._inner = httpx2.AsyncHTTPTransport()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            response = await self._inner.handle_async_request(request)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+            return _error(request, 503, NOT_REACHED, f"cannot connect: {error}")
+        except httpx2.TransportError as error:
+            mark_sent()
+            reason = str(error) or type(error).__name__
+            return _error(request, 502, CONNECTION_LOST, f"connection lost: {reason}")
+        if request.method != "POST" or response.status_code < 400:
+            mark_sent()
+            return response
+        return await _candid(request, response)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+async def _candid(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    """A POST's error response as the SDK can read it."""
+    if response.status_code == 404 and "mcp-session-id" in request.headers:
+        # The server has forgotten the session, so it has not looked at the message.
+        await response.aclose()
+        return _error(request, 404, SESSION_GONE, "the server has ended the session")
+    mark_sent()
+    if response.headers.get("content-type", "").lower().startswith("application/json"):
+        return response
+    await response.aclose()
+    status = f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
+    return _error(request, response.status_code, HTTP_STATUS, f"the server answered {status}")
+
+
+def _error(request: httpx2.Request, status: int, code: int, message: str) -> httpx2.Response:
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+    return httpx2.Response(
+        status,
+        headers={"content-type": "application/json"},
+        content=json.dumps(body).encode(),
+        request=request,
+    )
+
+
+@asynccontextmanager
+async def http_transport(
+    spec: McpServerSpec, on_end: Callable[[], None]
+) -> AsyncIterator[tuple[Any, Any]]:
+    """Yield the streams of one HTTP session; the pool bounds the calls, not a read timeout."""
+    async with (
+        httpx2.AsyncClient(
+            headers=dict(spec.headers),
+            timeout=httpx2.Timeout(spec.start_seconds, read=None),
+            transport=_CandidHTTP(),
+        ) as http,
+        streamable_http_client(spec.url, http_client=http) as (read, write),
+    ):
+        yield ReceiveTap(read, on_end), write

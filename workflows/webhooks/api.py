@@ -1,0 +1,237 @@
+"""Webhook endpoints over REST: whoever may have some keeps their own, an admin everybody's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import QuerySet
+from django.http import Http404
+from django.urls import reverse
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.generics import ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from workflows.api.executions import number_of
+from workflows.api.idempotency_key import once
+from workflows.api.pagination import CursorPages
+from workflows.api.parsers import asked_for, no_parameters, object_body
+from workflows.api.permissions import HasRole, HasScope, MaySubscribe, caller, require_scope
+from workflows.api.schema import BODY, IDEMPOTENCY_KEY, problems
+from workflows.api.serializers import Strict
+from workflows.executions.idempotency import Answer, json_text
+from workflows.models.operations import WebhookEndpoint
+from workflows.realtime.event_serialization import WIRE_TYPES
+from workflows.webhooks import endpoints
+
+if TYPE_CHECKING:
+    EndpointModel = serializers.ModelSerializer[WebhookEndpoint]
+else:
+    EndpointModel = serializers.ModelSerializer
+
+WEBHOOK_ID = OpenApiParameter("webhook_id", str, OpenApiParameter.PATH, pattern="^[0-9]{1,19}$")
+
+
+class WebhookSerializer(EndpointModel):
+    """An endpoint and how it is doing; `standing` says why nothing is sent, "" when it is."""
+
+    id = serializers.CharField()
+    owner = serializers.CharField(source="owner.username")
+    events = serializers.ListField(child=serializers.CharField())
+    standing = serializers.SerializerMethodField()
+
+    class Meta:
+        model = WebhookEndpoint
+        fields: tuple[str, ...] = (
+            "id", "name", "url", "owner", "events", "include_data", "enabled", "standing",
+            "failures", "retry_at", "parked_at", "parked_reason", "last_success_at",
+            "last_failure_at", "last_error", "previous_until", "created_at",
+        )  # fmt: skip
+        read_only_fields = fields
+
+    def get_standing(self, endpoint: WebhookEndpoint) -> str:
+        return endpoints.standing(endpoint)
+
+
+class NewWebhookSerializer(WebhookSerializer):
+    """With the signing secret, which only this answer holds."""
+
+    secret = serializers.CharField()
+
+    class Meta(WebhookSerializer.Meta):
+        fields = (*WebhookSerializer.Meta.fields, "secret")
+        read_only_fields = fields
+
+
+class WebhookRequestSerializer(Strict):
+    """What the endpoint shall be told; no `events` means all of them."""
+
+    name = serializers.CharField(max_length=100)
+    url = serializers.CharField(max_length=2000)
+    events = serializers.ListField(
+        child=serializers.ChoiceField(choices=list(WIRE_TYPES)), max_length=100, default=list
+    )
+    include_data = serializers.BooleanField(default=False)
+    enabled = serializers.BooleanField(default=True)
+
+
+class WebhookChangeSerializer(Strict):
+    """Only the fields that are given change."""
+
+    name = serializers.CharField(max_length=100, required=False)
+    url = serializers.CharField(max_length=2000, required=False)
+    events = serializers.ListField(
+        child=serializers.ChoiceField(choices=list(WIRE_TYPES)), max_length=100, required=False
+    )
+    include_data = serializers.BooleanField(required=False)
+    enabled = serializers.BooleanField(required=False)
+
+
+class WebhookResumeSerializer(Strict):
+    """`skip`: leave out what happened until now, instead of sending it late."""
+
+    skip = serializers.BooleanField(default=False)
+
+
+class WebhookBase(APIView):
+    """What all addresses below `webhooks/` have in common."""
+
+    permission_classes = (HasRole, HasScope("run"), MaySubscribe)
+
+    def endpoint(self, request: Request, webhook_id: str) -> WebhookEndpoint:
+        """One that the caller may see; Http404 otherwise."""
+        rows = endpoints.endpoints_of(caller(request))
+        found = rows.filter(pk=number_of(webhook_id)).first()
+        if found is None:
+            raise Http404
+        return found
+
+
+def _shown(endpoint: WebhookEndpoint) -> str:
+    return json_text(WebhookSerializer(endpoint).data)
+
+
+class WebhooksView(WebhookBase, ListAPIView[WebhookEndpoint]):
+    """My endpoints, and making one."""
+
+    pagination_class = CursorPages
+    serializer_class = WebhookSerializer
+
+    def get_queryset(self) -> QuerySet[WebhookEndpoint]:
+        asked_for(self.request)
+        return endpoints.endpoints_of(caller(self.request))
+
+    @extend_schema(
+        operation_id="webhooks_list",
+        summary="My webhook endpoints, newest first",
+        responses={200: WebhookSerializer(many=True), **problems(403, 404)},
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
+
+    @extend_schema(
+        operation_id="webhooks_create",
+        summary="Have events posted to an address",
+        description="The answer holds the signing secret. It is not shown again over REST.",
+        parameters=[IDEMPOTENCY_KEY],
+        request=WebhookRequestSerializer,
+        responses={201: NewWebhookSerializer, **problems(403, *BODY)},
+    )
+    def post(self, request: Request) -> Response:
+        return once(request, lambda: self._create(request))
+
+    def _create(self, request: Request) -> Answer:
+        # What is posted to the endpoint is what the scope `read` is for.
+        require_scope(request, "read")
+        asked = WebhookRequestSerializer(data=object_body(request.data))
+        asked.is_valid(raise_exception=True)
+        endpoint, secret = endpoints.create_endpoint(
+            owner=caller(request), fields=asked.validated_data
+        )
+        where = reverse("webhook", kwargs={"webhook_id": endpoint.pk})
+        return Answer(201, _shown(endpoint), where, secrets={"secret": secret})
+
+
+class WebhookView(WebhookBase):
+    """One endpoint."""
+
+    @extend_schema(
+        operation_id="webhooks_get",
+        summary="One webhook endpoint",
+        parameters=[WEBHOOK_ID],
+        responses={200: WebhookSerializer, **problems(403, 404)},
+    )
+    def get(self, request: Request, webhook_id: str) -> Response:
+        no_parameters(request)
+        return Response(WebhookSerializer(self.endpoint(request, webhook_id)).data)
+
+    @extend_schema(
+        operation_id="webhooks_change",
+        summary="Change a webhook endpoint",
+        parameters=[WEBHOOK_ID],
+        request=WebhookChangeSerializer,
+        responses={200: WebhookSerializer, **problems(403, 404, *BODY)},
+    )
+    def patch(self, request: Request, webhook_id: str) -> Response:
+        endpoint = self.endpoint(request, webhook_id)
+        asked = WebhookChangeSerializer(data=object_body(request.data))
+        asked.is_valid(raise_exception=True)
+        if {"url", "events", "include_data"}.intersection(asked.validated_data):
+            require_scope(request, "read")
+        changed = endpoints.update_endpoint(
+            endpoint=endpoint, fields=asked.validated_data, actor=caller(request)
+        )
+        return Response(WebhookSerializer(changed).data)
+
+    @extend_schema(
+        operation_id="webhooks_delete",
+        summary="Delete a webhook endpoint and its deliveries",
+        parameters=[WEBHOOK_ID],
+        responses={204: None, **problems(403, 404)},
+    )
+    def delete(self, request: Request, webhook_id: str) -> Response:
+        endpoints.delete_endpoint(endpoint=self.endpoint(request, webhook_id))
+        return Response(status=204)
+
+
+class RotateView(WebhookBase):
+    """A new signing secret."""
+
+    @extend_schema(
+        operation_id="webhooks_rotate",
+        summary="Make a new signing secret",
+        description="The one before signs as well until `previous_until`.",
+        parameters=[WEBHOOK_ID, IDEMPOTENCY_KEY],
+        request=None,
+        responses={200: NewWebhookSerializer, **problems(403, 404)},
+    )
+    def post(self, request: Request, webhook_id: str) -> Response:
+        endpoint = self.endpoint(request, webhook_id)
+        return once(request, lambda: self._rotate(request, endpoint))
+
+    def _rotate(self, request: Request, endpoint: WebhookEndpoint) -> Answer:
+        secret = endpoints.rotate_secret(endpoint=endpoint, actor=caller(request))
+        return Answer(200, _shown(endpoint), secrets={"secret": secret})
+
+
+class ResumeView(WebhookBase):
+    """Going on with a parked or switched-off endpoint."""
+
+    @extend_schema(
+        operation_id="webhooks_resume",
+        summary="Send again to a parked endpoint, from where it stopped",
+        parameters=[WEBHOOK_ID, IDEMPOTENCY_KEY],
+        request=WebhookResumeSerializer,
+        responses={200: WebhookSerializer, **problems(403, 404, *BODY)},
+    )
+    def post(self, request: Request, webhook_id: str) -> Response:
+        endpoint = self.endpoint(request, webhook_id)
+        return once(request, lambda: self._resume(request, endpoint))
+
+    def _resume(self, request: Request, endpoint: WebhookEndpoint) -> Answer:
+        asked = WebhookResumeSerializer(data=object_body(request.data))
+        asked.is_valid(raise_exception=True)
+        resumed = endpoints.resume_endpoint(endpoint=endpoint, skip=asked.validated_data["skip"])
+        return Answer(200, _shown(resumed))

@@ -1,0 +1,83 @@
+"""From the journal to deliveries: each endpoint reads the log at its own pace."""
+
+from __future__ import annotations
+
+from django.db import transaction
+
+from workflows.executions.access import visible_to
+from workflows.models import ExecutionEvent
+from workflows.models.operations import WebhookDelivery, WebhookEndpoint
+from workflows.realtime.event_serialization import kinds_of, types_of
+
+from .endpoints import viewer_of
+from .payload import message_id
+
+#: Entries read at a time, and deliveries that wait before no more are read.
+BATCH = 500
+BACKLOG = 500
+
+
+def collect(endpoint: WebhookEndpoint, *, horizon: int, sender: str) -> int:
+    """Make deliveries of what came after the endpoint's cursor; how many were made.
+
+    The cursor moves in the same transaction, and only while `sender` holds the endpoint.  An event
+    counts when the owner may see its execution now; whether they still may is asked again before
+    each try.
+    """
+    if endpoint.cursor >= horizon or _waiting(endpoint) >= BACKLOG:
+        return 0
+    rows = _entries(endpoint, horizon)
+    cursor = rows[-1].pk if len(rows) == BATCH else horizon
+    wanted = _wanted(endpoint, rows)
+    with transaction.atomic():
+        moved = WebhookEndpoint.objects.filter(
+            pk=endpoint.pk, lease_owner=sender, cursor=endpoint.cursor
+        ).update(cursor=cursor)
+        if not moved:
+            return 0
+        WebhookDelivery.objects.bulk_create(
+            [_delivery(endpoint, row, kind) for row, kind in wanted], ignore_conflicts=True
+        )
+    endpoint.cursor = cursor
+    return len(wanted)
+
+
+def _waiting(endpoint: WebhookEndpoint) -> int:
+    rows = WebhookDelivery.objects.filter(endpoint=endpoint, status=WebhookDelivery.Status.PENDING)
+    return rows[:BACKLOG].count()
+
+
+def _entries(endpoint: WebhookEndpoint, horizon: int) -> list[ExecutionEvent]:
+    rows = ExecutionEvent.objects.filter(pk__gt=endpoint.cursor, pk__lte=horizon)
+    if endpoint.events:
+        rows = rows.filter(kind__in=kinds_of(endpoint.events))
+    return list(rows.order_by("pk")[:BATCH])
+
+
+def _wanted(
+    endpoint: WebhookEndpoint, rows: list[ExecutionEvent]
+) -> list[tuple[ExecutionEvent, str]]:
+    executions = {row.execution_id for row in rows}
+    visible = set(
+        visible_to(viewer_of(endpoint)).filter(pk__in=executions).values_list("pk", flat=True)
+    )
+    seen = (row for row in rows if row.execution_id in visible)
+    typed = [(row, _type_for(endpoint, types_of(row))) for row in seen]
+    return [(row, name) for row, name in typed if name]
+
+
+def _type_for(endpoint: WebhookEndpoint, types: tuple[str, ...]) -> str:
+    """The type under which the endpoint is sent an entry, one message each; "" for none."""
+    if not endpoint.events:
+        return types[0]
+    return next((each for each in types if each in endpoint.events), "")
+
+
+def _delivery(endpoint: WebhookEndpoint, row: ExecutionEvent, kind: str) -> WebhookDelivery:
+    return WebhookDelivery(
+        endpoint=endpoint,
+        event=row,
+        execution_id=row.execution_id,
+        message_id=message_id(row),
+        type=kind,
+    )
