@@ -100,9 +100,6 @@ bench: $(STAMP) ## Measure throughput and latency on this machine
 	@$(call pip-install,bench)
 	$(PY) -m tests.benchmarks
 
-messages: $(STAMP) ## Gather the words of pages and scripts into locale/, and compile them
-	$(PY) -m tests.messages
-
 examples: $(STAMP) ## Ask the API for the examples of its OpenAPI document, and write them down
 	HOLDPOINT_RECORD_EXAMPLES=1 $(PYTEST) -q -n 0 tests/integration/api/test_story.py
 	$(PYTEST) -q -n 0 tests/integration/api/test_examples.py

@@ -6,7 +6,6 @@ from django.contrib import admin
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
 from django.views.generic import RedirectView
-from django.views.i18n import set_language
 from drf_spectacular.views import (
     SpectacularAPIView,
     SpectacularSwaggerSplitView,
@@ -16,7 +15,6 @@ from config.auth.sign_in import SignInView
 from config.observability.health import livez, readyz
 from config.observability.metrics import metrics
 from config.web.api_reference import RedocView
-from config.web.languages import ScriptWords
 
 handler400 = "config.web.error_pages.bad_request"
 handler403 = "config.web.error_pages.permission_denied"
@@ -30,8 +28,6 @@ urlpatterns = [
     path("metrics", metrics, name="metrics"),
     path("login/", SignInView.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
-    path("language/", set_language, name="set_language"),
-    path("words/<str:language>-<str:version>.js", ScriptWords.as_view(), name="words"),
     path("admin/", admin.site.urls),
     path("django-rq/", include("django_rq.urls")),
     path("api/v1/", include("workflows.api.urls")),

@@ -79,7 +79,6 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "config.web.languages.LanguageMiddleware",  # before whatever may answer with a page
     "config.web.middleware.SlashMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -220,13 +219,7 @@ STORAGES = {
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.ManifestStaticFilesStorage"},
 }
 LANGUAGE_CODE = "en"
-LANGUAGES = [("en", "English"), ("fr", "Français")]
-LOCALE_PATHS = [BASE_DIR / "locale"]
-LANGUAGE_COOKIE_NAME = "__Host-holdpoint_language"
-LANGUAGE_COOKIE_SECURE = True
-LANGUAGE_COOKIE_HTTPONLY = True
-LANGUAGE_COOKIE_SAMESITE = "Lax"
-LANGUAGE_COOKIE_AGE = 365 * 24 * 3600
+LANGUAGES = [("en", "English")]
 USE_I18N = True
 TIME_ZONE = "UTC"
 USE_TZ = True

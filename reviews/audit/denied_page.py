@@ -10,7 +10,6 @@ from django.utils.translation import gettext_noop as N_
 
 from reviews.audit.denied_attempts import denials
 from reviews.components import labels as components_labels
-from reviews.components.sentences import in_language
 from reviews.models import DeniedAttempt
 
 from .list_page import Entry, KeptWords, kept_context
@@ -53,7 +52,7 @@ def _entry(attempt: DeniedAttempt) -> Entry:
     return Entry(
         sentence=_(_TRIED[attempt.wanted]) % told,
         subject=subject,
-        quote=in_language(attempt.reason),
+        quote=attempt.reason,
         at=attempt.at,
         url=reverse("reviews:decision", args=(attempt.execution_id, attempt.hold_id)),
     )

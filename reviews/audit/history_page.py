@@ -30,7 +30,6 @@ from reviews.audit.signing import public_key
 from reviews.components import labels as components_labels
 from reviews.components.diffs import diff
 from reviews.components.number_formatting import at_least, counted, grouped, up_to
-from reviews.components.sentences import in_language
 from reviews.decisions.masked_values_panel import masks_context
 from reviews.decisions.masking import Masked
 from reviews.models import Decision, HumanReviewRecord
@@ -77,9 +76,7 @@ def history_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
         "audit_key": public_key(),
         "audit_key_url": reverse("reviews:audit_key"),
         "filtered": bool(kept),
-        "filter_errors": tuple(
-            f"{each.path} {in_language(each.message)}" for each in filters.errors
-        ),
+        "filter_errors": tuple(f"{each.path} {each.message}" for each in filters.errors),
         "count_words": _count_words(count),
         "rows": tuple(_row(each) for each in page.rows),
         "next_url": history_url({**kept, "cursor": page.next}) if page.next else "",

@@ -10,7 +10,6 @@ from django.utils.translation import gettext as _
 from reviews.audit.list_page import Entry, KeptWords, kept_context
 from reviews.backtests.skipped_reviews import spared
 from reviews.components import labels as components_labels
-from reviews.components.sentences import in_language
 from workflows.models import ExecutionEvent
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def _entry(event: ExecutionEvent) -> Entry:
     return Entry(
         sentence=_("%(task)s in %(run)s was not reviewed %(when)s") % told,
         subject=task,
-        quote=in_language(event.payload["why"]),
+        quote=event.payload["why"],
         at=event.created_at,
         url=f"{run}#event-{event.seq}",
     )

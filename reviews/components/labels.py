@@ -13,7 +13,6 @@ from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
 from reviews.components.number_formatting import counted
-from reviews.components.sentences import in_language
 from reviews.decisions.summaries import headline
 from reviews.models import Decision, HumanReviewRecord
 from reviews.queue.filters import risk_of
@@ -51,7 +50,7 @@ def progress_words(execution: Execution) -> str:
 
 def allowed_words(permissions: PermissionSet) -> str:
     """What a permission set allows, a sentence per entry."""
-    return " ".join(in_language(each) for each in permissions.sentences())
+    return " ".join(each for each in permissions.sentences())
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class Fault:
 
 def faults(errors: Iterable[Any]) -> tuple[Fault, ...]:
     """Errors with `path` and `message`, said in the language of the page."""
-    return tuple(Fault(each.path, in_language(each.message)) for each in errors)
+    return tuple(Fault(each.path, each.message) for each in errors)
 
 
 def run_title(title: str, execution_id: int) -> str:

@@ -10,8 +10,8 @@ from django.core.exceptions import EmptyResultSet
 from django.db import connection
 from django.db.models import QuerySet
 from django.utils.formats import date_format, number_format
-from django.utils.translation import get_language, ngettext
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 #: Rows that are counted one by one; of more a page says no more than that.
 COUNTED: Final = 1_000
@@ -86,9 +86,8 @@ def decimal(number: float, places: int = 1) -> str:
 
 
 def short_day(day: date) -> str:
-    """`3 Nov`, as the language writes it: French has no capital there."""
-    text = str(date_format(day, "j M"))
-    return text if get_language() in (None, "en") else text.lower()
+    """`3 Nov`."""
+    return str(date_format(day, "j M"))
 
 
 def percent(share: float, places: int = 0) -> str:

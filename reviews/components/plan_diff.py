@@ -12,7 +12,6 @@ from django.utils.translation import gettext as _
 from reviews.components.dag_svg import DagTask, Picture, layout
 from reviews.components.diffs import Change as Difference
 from reviews.components.diffs import diff
-from reviews.components.sentences import in_language
 from reviews.decisions.masking import Masked, masked
 from workflows.engine.dag import Layers, Plan
 from workflows.engine.moves import is_critical
@@ -118,7 +117,7 @@ def _added(task: Spec, shown: PlanDiff) -> dict[str, Any]:
         "beyond": is_critical(task),
         "after": ", ".join(sorted(task.needs)),
         "confidence": told.get("confidence"),
-        "reasons": ", ".join(in_language(str(each)) for each in told.get("reasons", ())),
+        "reasons": ", ".join(str(each) for each in told.get("reasons", ())),
         "values_json": json.dumps(_hidden(dict(task.values), shown), indent=2, ensure_ascii=False),
         "code": _hidden(getattr(task, "code", ""), shown),
         "dropped": task.id in shown.gone,

@@ -11,7 +11,6 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 
-from reviews.components.sentences import in_language
 from reviews.decisions.rights import group_names
 from reviews.decisions.services import HoldNotFound, visible_hold
 from reviews.notifications import inbox
@@ -46,7 +45,7 @@ def person(request: HttpRequest) -> User:
 def warn(request: HttpRequest, warnings: Iterable[str]) -> None:
     """Show warnings of a use case on the next page."""
     for each in warnings:
-        messages.warning(request, in_language(each))
+        messages.warning(request, each)
 
 
 def is_htmx(request: HttpRequest) -> bool:

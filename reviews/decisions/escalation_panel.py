@@ -12,7 +12,6 @@ from django.utils.translation import gettext_noop as N_
 
 from reviews.components.highlighting import Line, lines_of
 from reviews.components.number_formatting import counted
-from reviews.components.sentences import in_language
 from workflows.engine.permissions import PermissionSet
 from workflows.engine.state import GrantScope, HoldReason
 from workflows.engine.task_errors import attempt_words
@@ -75,8 +74,8 @@ def escalation_context(hold: Hold, asked: Asked) -> dict[str, Any] | None:
     current = PermissionSet.model_validate(payload["current"])
     code, line = payload.get("code") or "", payload.get("line")
     return {
-        "tried": in_language(attempt_words(payload["operation"], payload["resource"])),
-        "allows": tuple(in_language(each) for each in need.sentences()),
+        "tried": attempt_words(payload["operation"], payload["resource"]),
+        "allows": tuple(each for each in need.sentences()),
         "rows": tuple(
             _row(name, title, current, need)
             for name, title in _KINDS

@@ -16,7 +16,6 @@ from reviews.audit.reveals import hold_place, may_reveal
 from reviews.components import labels as components_labels
 from reviews.components.diffs import diff
 from reviews.components.number_formatting import grouped
-from reviews.components.sentences import in_language
 from reviews.decisions.edits import payload_schema, shown_payload
 from reviews.decisions.masking import Masked, edited_as_shown
 from reviews.decisions.payload_forms import payload_fields
@@ -176,7 +175,7 @@ def _heading(hold: Hold) -> dict[str, Any]:
         "deadline": hold.expires_at,
         "urgent": components_labels.is_urgent(hold),
         "on_timeout": components_labels.on_timeout(hold),
-        "why": in_language(hold.why),
+        "why": hold.why,
         "instructions": hold.instructions,
         "payload_title": _payload_title(hold),
     }
@@ -200,7 +199,7 @@ def _standing(
         "state": state,
         "can_decide": state == "open" and right.approve,
         "can_reject": state == "open" and right.reject,
-        "blocked_reason": in_language(right.reason),
+        "blocked_reason": right.reason,
         "settled_for_me": _is_settled(hold, state, user),
         "quorum_needed": hold.quorum,
         "approvals": tuple({"by": each.actor, "at": each.reviewed_at} for each in approvals),

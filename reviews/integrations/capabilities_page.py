@@ -8,7 +8,6 @@ from django.urls import reverse
 from django.utils.translation import ngettext
 
 from reviews.components.highlighting import lines_of
-from reviews.components.sentences import in_language
 from workflows.common.redaction import text_masked
 from workflows.executions.selectors import TaskView
 from workflows.models import Capability, Execution
@@ -41,7 +40,7 @@ def capabilities_context() -> dict[str, Any]:
                 "mode": row.get_approval_mode_display(),
                 "missing": not row.enabled,
                 "worked": _worked(row.success_count),
-                "allows": tuple(in_language(each) for each in sets[row.pk].sentences()),
+                "allows": tuple(each for each in sets[row.pk].sentences()),
                 "lines": tuple(
                     {"number": line.number, "markup": line.markup, "marked": False}
                     for line in lines_of(row.code, row.language)

@@ -10,7 +10,6 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
-from reviews.components.sentences import in_language
 from reviews.components.views import SeeOther, page, person, visible_execution
 from reviews.integrations.capabilities_page import capabilities_context
 from workflows.engine.decide import Refused
@@ -44,9 +43,9 @@ def make(request: HttpRequest, execution_id: int) -> HttpResponse:
             name=request.POST.get("name", "").strip(),
         )
     except Refused as refusal:
-        messages.error(request, in_language(refusal.message))
+        messages.error(request, refusal.message)
     except CapabilityInvalid as invalid:
-        messages.error(request, "; ".join(in_language(each.message) for each in invalid.problems))
+        messages.error(request, "; ".join(each.message for each in invalid.problems))
     else:
         messages.success(request, _("Kept as the capability %(name)s.") % {"name": made.name})
         return SeeOther(f"{reverse('reviews:capabilities')}#capability-{made.name}")

@@ -10,7 +10,6 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
-from reviews.components.sentences import in_language
 from reviews.components.views import SeeOther, good_cursor, page, person
 from reviews.integrations.grants_page import grants_context
 from workflows.engine.decide import Refused
@@ -39,11 +38,10 @@ def revoke_grant(request: HttpRequest, grant_id: int) -> HttpResponse:
     try:
         revoke(grant=grant, user=person(request))
     except Refused as refusal:
-        messages.error(request, in_language(refusal.message))
+        messages.error(request, refusal.message)
     else:
         messages.success(
             request,
-            _("Taken back: %(what)s.")
-            % {"what": in_language(attempt_words(grant.operation, grant.resource))},
+            _("Taken back: %(what)s.") % {"what": attempt_words(grant.operation, grant.resource)},
         )
     return SeeOther(reverse("reviews:grants"))

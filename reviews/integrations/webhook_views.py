@@ -14,7 +14,6 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from reviews.components.sentences import in_language
 from reviews.components.views import SeeOther, good_cursor, page, person
 from reviews.integrations.webhooks_page import endpoint_context, endpoints_context, form_of
 from workflows.common.secret_encryption import SecretLost, unseal
@@ -105,9 +104,9 @@ def action(request: HttpRequest, webhook_id: int) -> HttpResponse:
     try:
         messages.success(request, act(request, endpoint))
     except Refused as refusal:
-        messages.error(request, in_language(refusal.message))
+        messages.error(request, refusal.message)
     except InvalidRequest as invalid:
-        messages.error(request, "; ".join(in_language(each.message) for each in invalid.problems))
+        messages.error(request, "; ".join(each.message for each in invalid.problems))
     return SeeOther(reverse("reviews:webhooks") if wanted == "delete" else _url(endpoint))
 
 
@@ -177,7 +176,7 @@ def redeliver(request: HttpRequest, webhook_id: int, delivery_id: int) -> HttpRe
     try:
         endpoints.redeliver(delivery=delivery)
     except Refused as refusal:
-        messages.error(request, in_language(refusal.message))
+        messages.error(request, refusal.message)
     else:
         messages.success(
             request, _("%(message)s is sent again.") % {"message": delivery.message_id}

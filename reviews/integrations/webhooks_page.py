@@ -15,7 +15,6 @@ from django.utils.translation import gettext_noop as N_
 
 from reviews import conf
 from reviews.components import labels as components_labels
-from reviews.components.sentences import in_language
 from reviews.queue import selectors
 from workflows.common.secret_encryption import SecretLost, unseal
 from workflows.executions.access import ADMIN, roles_of, visible_to
@@ -71,7 +70,7 @@ def form_of(
 
 
 def endpoint_row(endpoint: WebhookEndpoint) -> dict[str, Any]:
-    why = in_language(standing(endpoint))
+    why = standing(endpoint)
     look, word = ("COMPLETED", _("in service"))
     if endpoint.parked_at is not None:
         look, word = "FAILED", _("parked")

@@ -11,7 +11,6 @@ from django.utils.translation import gettext_noop as N_
 
 from graphrag.catalogue.selectors import tools as all_tools
 from graphrag.catalogue.selectors import tools_by_name
-from reviews.components.sentences import in_language
 from reviews.planner.drafts import (
     Draft,
     is_switched_on,
@@ -205,7 +204,7 @@ def _task(
         "faults": [
             {
                 "path": each.path.removeprefix(prefix).lstrip("."),
-                "message": in_language(each.message),
+                "message": each.message,
             }
             for each in faults
         ],
@@ -219,9 +218,7 @@ def _why(told: Any, target: str) -> dict[str, Any] | None:
     reasons = told.get("reasons")
     return {
         "confidence": told.get("confidence"),
-        "words": ", ".join(in_language(str(each)) for each in reasons)
-        if isinstance(reasons, list)
-        else "",
+        "words": ", ".join(str(each) for each in reasons) if isinstance(reasons, list) else "",
     }
 
 

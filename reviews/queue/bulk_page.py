@@ -11,7 +11,6 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from reviews.components import labels as components_labels
-from reviews.components.sentences import in_language
 from reviews.queue.bulk import Outcome
 from workflows.executions.access import visible_to
 from workflows.models import Hold
@@ -82,7 +81,7 @@ def _row(outcome: Outcome, hold: Hold | None) -> dict[str, Any]:
     return {
         "hold_id": outcome.hold_id,
         "done": outcome.done,
-        "message": in_language(outcome.message),
+        "message": outcome.message,
         "sentence": components_labels.row_sentence(hold)
         if hold
         else _("A review that is not there any more"),

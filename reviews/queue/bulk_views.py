@@ -11,7 +11,6 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
-from reviews.components.sentences import in_language
 from reviews.components.views import SeeOther, fragment, person
 from reviews.decisions.edits import ReviewInvalid
 from reviews.queue import bulk as many
@@ -68,8 +67,7 @@ def save(request: HttpRequest) -> HttpResponse:
     except ReviewInvalid as invalid:
         messages.error(
             request,
-            _("The view was not saved: its name %(fault)s.")
-            % {"fault": in_language(invalid.errors[0].message)},
+            _("The view was not saved: its name %(fault)s.") % {"fault": invalid.errors[0].message},
         )
     else:
         messages.success(request, _("Saved as “%(name)s”.") % {"name": view.name})

@@ -9,7 +9,6 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
-from reviews.components.sentences import in_language
 from reviews.components.views import SeeOther, fragment, hold_or_404, is_htmx, person
 from reviews.decisions import services
 from reviews.decisions.conflicts import Conflict
@@ -49,7 +48,7 @@ def _apply(request: HttpRequest, hold_id: str) -> tuple[str, int]:
             case _:
                 return _("Choose claim, release or assign."), 422
     except NotAllowed as denied:
-        return in_language(denied.message), 403
+        return denied.message, 403
     except Conflict as late:
         return late.message, 409
     except ReviewInvalid:

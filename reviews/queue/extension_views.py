@@ -10,7 +10,6 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.generic import View
 
-from reviews.components.sentences import in_language
 from reviews.components.views import SeeOther, fragment, hold_or_404, is_htmx, person
 from reviews.decisions.conflicts import Conflict
 from reviews.decisions.edits import ReviewInvalid
@@ -42,11 +41,11 @@ class ExtendView(LoginRequiredMixin, View):
                 source="web",
             )
         except NotAllowed as denied:
-            error, status = in_language(denied.message), 403
+            error, status = denied.message, 403
         except Conflict as late:
-            error, status = in_language(late.message), 409
+            error, status = late.message, 409
         except ReviewInvalid as invalid:
-            fault = in_language(invalid.errors[0].message)
+            fault = invalid.errors[0].message
             error, status = _("The time %(fault)s.") % {"fault": fault}, 422
         if is_htmx(request):
             now = hold_or_404(request, execution_id, hold_id)

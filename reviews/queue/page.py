@@ -14,7 +14,6 @@ from django.utils.translation import gettext_noop as N_
 
 from reviews import conf
 from reviews.components import labels as components_labels
-from reviews.components.sentences import in_language
 from reviews.queue import selectors
 from reviews.queue.filters import PHASES, RISKS, SORTS, QueueFilters
 from reviews.queue.presence import lookers
@@ -232,7 +231,7 @@ def _row(hold: Hold, looking: list[str]) -> dict[str, Any]:
         "since": hold.opened_at if is_open else hold.decided_at,
         "deadline": hold.expires_at if is_open else None,
         "urgent": is_open and components_labels.is_urgent(hold),
-        "why": in_language(hold.why),
+        "why": hold.why,
         "risk": level if is_open else "low",
         "risk_words": reason,
         "claimed": components_labels.claimed_by(hold) if is_open else "",

@@ -13,7 +13,6 @@ from django.utils.translation import ngettext
 from reviews.audit.reveals import task_rules
 from reviews.components import labels as components_labels
 from reviews.components.diffs import same
-from reviews.components.sentences import in_language
 from reviews.decisions.edits import inputs_schema, secret_rules
 from reviews.decisions.masking import Rules, masked
 from reviews.runs.comparison import (
@@ -95,7 +94,7 @@ def _run(execution: Execution) -> dict[str, Any]:
         "title": components_labels.run_title(execution.title, execution.pk),
         "url": reverse("reviews:run", args=(execution.pk,)),
         "status": execution.status,
-        "error": text_masked(in_language(execution.error)),
+        "error": text_masked(execution.error),
         "layers": components_labels.progress_words(execution),
         "started_by": execution.created_by.get_username()
         if execution.created_by

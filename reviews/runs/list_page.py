@@ -14,7 +14,6 @@ from django.utils.translation import ngettext
 from reviews import conf
 from reviews.components import labels as components_labels
 from reviews.components.number_formatting import counted
-from reviews.components.sentences import in_language
 from reviews.decisions.payload_forms import payload_fields
 from reviews.decisions.summaries import one_line
 from reviews.queue import selectors
@@ -105,7 +104,7 @@ def _summary(run: Execution, holds: list[Hold]) -> str:
         text = ngettext("%(waits)s and %(n)s more", "%(waits)s and %(n)s more", more)
         return text % {"waits": waits, "n": more}
     if run.error:
-        return one_line(text_masked(in_language(run.error)), 120)
+        return one_line(text_masked(run.error), 120)
     return look_of(run.status).word
 
 
@@ -142,7 +141,7 @@ def starter(
             rejected=rejected,
             errors=errors,
         ),
-        "blocked_reason": in_language(blocked_reason),
+        "blocked_reason": blocked_reason,
         "errors": components_labels.faults(errors),
     }
 

@@ -15,7 +15,6 @@ from django.utils.translation import gettext as _
 from reviews.audit.reveals import SIDES, may_reveal, task_place, task_views
 from reviews.components import labels as components_labels
 from reviews.components.dag_svg import DagTask, Picture, layout, with_links
-from reviews.components.sentences import in_language
 from reviews.decisions.edits import secret_rules
 from reviews.decisions.masked_values_panel import masks_context
 from reviews.decisions.masking import Masked
@@ -120,7 +119,7 @@ def _hold(hold: Hold, *, is_lost: bool) -> dict[str, Any]:
     return {
         "sentence": _("%(name)s waits for %(who)s")
         % {"name": hold.task_id or hold.target, "who": who},
-        "why": in_language(hold.why),
+        "why": hold.why,
         "cannot_be_approved": is_lost,
         "deadline": hold.expires_at,
         "url": reverse("reviews:decision", args=(hold.execution_id, hold.id)) if human else "",

@@ -12,7 +12,6 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 from pydantic import ValidationError
 
-from reviews.components.sentences import in_language
 from reviews.components.views import SeeOther, page, person, visible_execution, warn
 from reviews.decisions.payload_forms import posted_value
 from reviews.planner.workflows_page import workflow_context
@@ -107,7 +106,7 @@ def command(request: HttpRequest, execution_id: int) -> HttpResponse:
     except StaleVersion:
         messages.error(request, _("The run has moved on in between. Look again, then decide."))
     except Refused as refusal:
-        messages.error(request, in_language(refusal.message))
+        messages.error(request, refusal.message)
     else:
         # What was sent stands in the story, there or among what waits.
         place = "queued" if result.outcome == "queued" else f"e{result.version}"

@@ -13,7 +13,6 @@ from django.utils.translation import ngettext
 
 from reviews.components import labels as components_labels
 from reviews.components.number_formatting import counted
-from reviews.components.sentences import in_language
 from reviews.decisions.masking import NO_RULES, Rules, masked
 from reviews.templatetags.desk import duration_words, seconds_words
 from workflows.common.redaction import text_masked
@@ -190,7 +189,7 @@ def _errored(payload: Payload, actor: str) -> _Line:
 
 def _escalated(payload: Payload, actor: str) -> _Line:
     name = payload["task_id"]
-    tried = in_language(attempt_words(payload["operation"], payload["resource"]))
+    tried = attempt_words(payload["operation"], payload["resource"])
     return _Line(_("%(task)s asks to %(do)s") % {"task": name, "do": tried}, name, "waiting")
 
 
@@ -205,7 +204,7 @@ def _hit(payload: Payload, actor: str) -> _Line:
 def _missed(payload: Payload, actor: str) -> _Line:
     name = payload["task_id"]
     text = _("what was computed ahead for %(task)s was dropped: %(reason)s")
-    return _Line(text % {"task": name, "reason": in_language(payload["reason"])}, name)
+    return _Line(text % {"task": name, "reason": payload["reason"]}, name)
 
 
 def _opened(payload: Payload, actor: str) -> _Line:
@@ -231,7 +230,7 @@ def _spared(payload: Payload, actor: str) -> _Line:
     when = components_labels.phase_words(payload.get("phase") or "", past=True)
     return _Line(
         _("%(task)s was not reviewed %(when)s: %(why)s")
-        % {"task": name, "when": when, "why": in_language(payload["why"])},
+        % {"task": name, "when": when, "why": payload["why"]},
         name,
     )
 
@@ -402,7 +401,7 @@ def _proposed(payload: Payload, actor: str) -> _Line:
 
 
 def _replan_failed(payload: Payload, actor: str) -> _Line:
-    error = in_language(payload["error"])
+    error = payload["error"]
     return _Line(_("no new plan was found: %(error)s") % {"error": error}, look="bad")
 
 
@@ -412,7 +411,7 @@ def _context(payload: Payload, actor: str) -> _Line:
 
 
 def _refused(payload: Payload, actor: str) -> _Line:
-    told = {"command": payload["command"], "error": in_language(payload["error"])}
+    told = {"command": payload["command"], "error": payload["error"]}
     return _Line(_("%(command)s was refused: %(error)s") % told, look="bad")
 
 
@@ -434,7 +433,7 @@ def _failed(payload: Payload, actor: str) -> _Line:
 
 
 def _aborted(payload: Payload, actor: str) -> _Line:
-    told = {"who": actor, "reason": in_language(payload["reason"])}
+    told = {"who": actor, "reason": payload["reason"]}
     text = _("the run was aborted: %(reason)s")
     if actor not in ("", "system"):
         text = _("%(who)s aborted the run: %(reason)s")

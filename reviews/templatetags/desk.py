@@ -25,7 +25,6 @@ from django.utils.translation import ngettext
 from reviews.components.number_formatting import at_least as short_count
 from reviews.components.number_formatting import counted as counted_words
 from reviews.components.number_formatting import decimal, short_day
-from reviews.components.sentences import in_language
 
 register = template.Library()
 
@@ -255,12 +254,6 @@ def stress(sentence: str, subject: str) -> SafeString:
 def counted(number: int, noun: str) -> str:
     """`1 change`, `2 changes`: a count with its noun, one of NOUNS."""
     return counted_words(number, noun)
-
-
-@register.filter
-def shown(text: object) -> str:
-    """A sentence that is kept in English, in the language of the page."""
-    return in_language(str(text))
 
 
 @register.filter

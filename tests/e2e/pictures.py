@@ -19,13 +19,12 @@ def as_it_is(_page: Page) -> None:
 
 @dataclass(frozen=True)
 class Picture:
-    """`path` has places for what `addresses` knows; `french` asks for one in French too."""
+    """`path` has places for what `addresses` knows."""
 
     name: str
     who: str
     path: str
     first: Callable[[Page], None] = as_it_is
-    french: bool = False
 
 
 def addresses(stage: Stage) -> Mapping[str, str]:
@@ -93,24 +92,24 @@ def open_task(page: Page) -> None:
 
 
 PICTURES = (
-    Picture("login", "", "/login/?next=/review/", french=True),
+    Picture("login", "", "/login/?next=/review/"),
     # the desk
-    Picture("queue", "reviewer", "/review/?hold={hold}", french=True),
+    Picture("queue", "reviewer", "/review/?hold={hold}"),
     Picture("queue-keys", "reviewer", "/review/?hold={hold}", open_keys),
     Picture("queue-decided", "reviewer", "/review/?tab=decided"),
-    Picture("decision", "reviewer", "/review/{waits}/", french=True),
+    Picture("decision", "reviewer", "/review/{waits}/"),
     Picture("decision-edited", "reviewer", "/review/{waits}/", edit),
     Picture("decision-rejecting", "reviewer", "/review/{waits}/", reject),
-    Picture("decision-permission", "reviewer", "/review/{asking}/", french=True),
+    Picture("decision-permission", "reviewer", "/review/{asking}/"),
     Picture("decision-masked", "reviewer", "/review/{login}/"),
     Picture("decision-decided", "reviewer", "/review/{decided}/"),
     Picture("bell", "reviewer", "/review/?tab=groups", open_bell),
-    Picture("notices", "reviewer", "/notifications/", french=True),
+    Picture("notices", "reviewer", "/notifications/"),
     Picture("notice-preferences", "reviewer", "/notifications/preferences/"),
     # runs
     Picture("runs", "operator", "/runs/"),
-    Picture("run", "operator", "/runs/{written}/", french=True),
-    Picture("run-grown", "operator", "/runs/{grown}/", french=True),
+    Picture("run", "operator", "/runs/{written}/"),
+    Picture("run-grown", "operator", "/runs/{grown}/"),
     Picture("learned", "operator", "/runs/{written}/learned/"),
     Picture("plan-change", "operator", "/runs/{grown}/plan/2/"),
     Picture("fork", "operator", "/runs/{written}/fork/1/"),
@@ -125,14 +124,14 @@ PICTURES = (
     Picture("webhook", "operator", "/webhooks/{webhook}/"),
     Picture("tokens", "operator", "/tokens/"),
     # the record
-    Picture("history", "auditor", "/history/", french=True),
+    Picture("history", "auditor", "/history/"),
     Picture("record", "auditor", "/history/{record}/"),
     Picture("denied", "auditor", "/history/denied/"),
-    Picture("spared", "auditor", "/history/spared/", french=True),
+    Picture("spared", "auditor", "/history/spared/"),
     Picture("reveals", "auditor", "/history/reveals/"),
-    Picture("insights", "auditor", "/insights/", french=True),
+    Picture("insights", "auditor", "/insights/"),
     Picture("backtest", "admin", "/insights/backtest/?workflow={workflow}", draft),
-    Picture("backtest-report", "admin", "/insights/backtest/{tried}/", french=True),
+    Picture("backtest-report", "admin", "/insights/backtest/{tried}/"),
     Picture("tools", "auditor", "/tools/"),
     Picture("tool", "auditor", "/tools/demo.draft_release_notes/"),
 )

@@ -1,6 +1,6 @@
 """`make screenshots`: pictures of every page, taken from a demo instance of their own.
 
-Each page is shown in light and dark, 1440 and 390 px wide, and some pages in French, signed in as
+Each page is shown in light and dark, 1440 and 390 px wide, signed in as
 a person with the matching role. A page of the URLconf without a picture fails the command. All
 pictures go below `var/`; the few that `docs/tour.md` shows are copied to `docs/screenshots`.
 """
@@ -69,7 +69,6 @@ def main(folder: Path = FOLDER, *, whole: bool = False, only: tuple[str, ...] = 
             camera = Camera(page, product, places, folder, whole=whole)
             mine = [each for each in wanted if each.who == who]
             camera.take(mine)
-            camera.take_in_french([each for each in mine if each.french])
             page.context.close()
         missed = [] if only else without_a_picture(chromium, product, places)
         chromium.close()
@@ -116,20 +115,6 @@ class Camera:
             for width in SIZES:
                 for picture in pictures:
                     self.shoot(picture, f"{picture.name}-{scheme}-{width}", width)
-
-    def take_in_french(self, pictures: list[Picture]) -> None:
-        """The same page in French; the language is chosen on it as people do."""
-        self.page.emulate_media(color_scheme="light")
-        if not pictures:
-            return
-        self.open(pictures[0], 1440)
-        self.page.evaluate(
-            "document.querySelector('form[action=\"/language/\"] [value=fr]').click()"
-        )
-        self.page.wait_for_selector("html[lang=fr]")
-        for width in SIZES:
-            for picture in pictures:
-                self.shoot(picture, f"{picture.name}-french-{width}", width)
 
     def open(self, picture: Picture, width: int) -> None:
         self.page.set_viewport_size({"width": width, "height": SIZES[width]})

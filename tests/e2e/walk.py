@@ -1,13 +1,12 @@
 """The walk through every page in its main states: which there are, and how each is reached.
 
-Several tests go the same way, in English or in another language, and measure each its own things.
+Several tests go the same way, and each measures its own things.
 """
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -55,9 +54,6 @@ LATER = 60_000
 class Walk(ABC):
     """Goes from page to page, measures each, and keeps what is wrong and which routes were seen."""
 
-    #: What the pages call things, by their English words; the same words where nothing is named.
-    words: Mapping[str, str] = {}
-
     def __init__(self, product: Product) -> None:
         self.product = product
         self.faults: list[str] = []
@@ -81,15 +77,11 @@ class Walk(ABC):
     def look_at(self, state: str) -> None:
         """Add what is wrong with the page to `faults`."""
 
-    def say(self, words: str) -> str:
-        """These words in the language of the pages."""
-        return self.words.get(words, words)
-
     def press(self, button: str, **how: Any) -> None:
-        self.page.get_by_role("button", name=self.say(button), **how).click()
+        self.page.get_by_role("button", name=button, **how).click()
 
     def fill(self, label: str, text: str, **how: Any) -> None:
-        self.page.get_by_label(self.say(label), **how).fill(text)
+        self.page.get_by_label(label, **how).fill(text)
 
     def resize(self, width: int) -> None:
         self.page.set_viewport_size({"width": width, "height": WIDE["height"]})
@@ -143,13 +135,13 @@ def rules(walk: Walk) -> None:
     It spares nothing, here and in the other stories of this instance.
     """
     page = walk.page
-    page.get_by_role("link", name=walk.say("Try a rule on past reviews")).click()
-    walk.fill("Name of the rule", walk.say("nothing"))
+    page.get_by_role("link", name="Try a rule on past reviews").click()
+    walk.fill("Name of the rule", "nothing")
     walk.fill("Skip the review when", "`false`")
     expect(page.locator("#rule-check")).not_to_be_empty()
     walk.measure("a draft of a rule")
     walk.press("Hold it against past reviews")
-    publish = page.get_by_role("button", name=walk.say("Publish"))
+    publish = page.get_by_role("button", name="Publish")
     expect(publish).to_be_visible(timeout=LATER)
     walk.measure("the report of a backtest")
     publish.click()
@@ -181,7 +173,7 @@ def as_reviewer(walk: Walk, scene: Scene) -> None:
         walk.go(f"/review/{run}/{run}-1/")
     page.get_by_role("textbox", name="Value").fill("y")
     page.keyboard.press("Escape")
-    changed = page.get_by_role("button", name=walk.say("Approve with 1 change"))
+    changed = page.get_by_role("button", name="Approve with 1 change")
     expect(changed).to_be_visible()
     walk.measure("a decision with an edit")
     walk.press("JSON")
@@ -189,7 +181,7 @@ def as_reviewer(walk: Walk, scene: Scene) -> None:
     walk.measure("a decision as JSON, about to be rejected")
     walk.go(f"/review/{scene.decided}/{scene.decided}-1/")
     walk.press("Approve")
-    said = page.get_by_text(walk.say("reviewer approved this"))
+    said = page.get_by_text("reviewer approved this")
     expect(said).to_be_visible(timeout=LATER)
     walk.measure("a decision that was made")
 
@@ -202,11 +194,11 @@ def as_auditor(walk: Walk, scene: Scene) -> None:
     for path in ("/insights/", "/tools/", "/tools/builtin.echo/"):
         walk.go(path)
     walk.go(f"/history/?execution={scene.decided}")
-    page.get_by_role("link", name=walk.say("reviewer approved")).first.click()
+    page.get_by_role("link", name="reviewer approved").first.click()
     page.wait_for_url("**/history/*/")
     walk.measure("a record")
     walk.go("/nothing/here/")
-    nothing = page.get_by_role("heading", name=walk.say("There is nothing here for you"))
+    nothing = page.get_by_role("heading", name="There is nothing here for you")
     expect(nothing).to_be_visible()
 
 

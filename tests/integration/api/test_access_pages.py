@@ -32,7 +32,6 @@ pytestmark = pytest.mark.django_db
 #: By the name of the address.
 ROWS = {
     **dict.fromkeys(("home", "livez", "readyz", "metrics", "login", "logout"), "open"),
-    **dict.fromkeys(("set_language", "words"), "open"),
     **dict.fromkeys(("schema", "api-docs", "api-redoc"), "all"),
     # pages
     **dict.fromkeys(("queue", "bulk", "save_view", "runs", "start_demo", "planner"), "all"),

@@ -85,9 +85,9 @@ def test_a_database_that_is_away_is_503() -> None:
     client = Client(raise_request_exception=False)
     response = client.get("/api/v1/away/")
     check_problem(response, 503, "unavailable")
-    page = client.get("/away/", headers={"Accept-Language": "fr"})
+    page = client.get("/away/")
     assert (page.status_code, page["Retry-After"], response["Retry-After"]) == (503, "2", "2")
-    assert "Un instant" in page.content.decode()
+    assert "<h1" in page.content.decode()
 
 
 # --- caches ---------------------------------------------------------------------------------------

@@ -1,8 +1,7 @@
-// The scripts' words in the language of the page.  The catalogue is a script of its own that sets
-// window.gettext and its like before any module runs; without it everything stays in English.
+// Strings of the scripts, marked for translation.  Pages are in English, so each is its own text.
 
-export const gettext = window.gettext ?? ((text) => text);
-export const ngettext = window.ngettext ?? ((one, many, count) => (count === 1 ? one : many));
+export const gettext = (text) => text;
+export const ngettext = (one, many, count) => (count === 1 ? one : many);
 
 /** `text` with its %(name)s replaced by the values of the same names. */
 export function fill(text, values) {
