@@ -13,11 +13,11 @@ from django.conf import settings
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from tests import emptying, sessions
-from tests import servers as test_servers
-from tests.counts import LONG
+from tests.support import emptying, sessions
+from tests.support import servers as test_servers
+from tests.support.repetitions import LONG
 
-pytest_plugins = ["tests.together"]
+pytest_plugins = ["tests.support.together"]
 
 # How long an example takes says more about the machine than about the product.  The same examples
 # every time, so that `make test` gives every checkout the same answer; `make test-long` explores.

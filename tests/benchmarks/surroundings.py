@@ -125,7 +125,7 @@ def _child_of(pool: subprocess.Popen[bytes]) -> int:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    from tests.processes import end
+    from tests.support.processes import end
 
     if child.poll() is None:
         end(child)

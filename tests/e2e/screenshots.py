@@ -29,7 +29,7 @@ from tests.e2e.product import Product, running_product
 from tests.e2e.sample_repository import sample_repository
 from tests.e2e.staging import Stage
 from tests.e2e.test_review import sign_in
-from tests.receiver import Receiver, receiving
+from tests.support.webhook_receiver import Receiver, receiving
 
 FOLDER = ROOT / "var" / "screenshots"
 DOCUMENTED_FOLDER = ROOT / "docs" / "screenshots"

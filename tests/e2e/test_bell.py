@@ -13,8 +13,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.e2e.product import Product
 from tests.e2e.test_review import Api, sign_in, wait_for_pause
-from tests.processes import wait_for
-from tests.receiver import Receiver, receiving
+from tests.support.processes import wait_for
+from tests.support.webhook_receiver import Receiver, receiving
 
 #: ms until what the sweeper does has to be there, on a machine that is busy.
 LATER = 90_000

@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect
 
 from tests.integration.oidc.conftest import Site, running
-from tests.issuer import Issuer, issuing
+from tests.support.oidc_provider import Issuer, issuing
 
 
 @pytest.fixture(scope="module")

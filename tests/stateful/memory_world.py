@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tests.memory_journal import Bookmark, MemoryJournal, Stored
 from tests.stateful.model import Answer, Model
 from tests.stateful.oracle import Outcome, Told
 from tests.stateful.planner import AddsATask
@@ -19,6 +18,7 @@ from tests.stateful.plans import INPUTS
 from tests.stateful.scripted import ScriptedRunner
 from tests.stateful.workers import reached
 from tests.stateful.world import Call, News, Row, World
+from tests.support.memory_journal import Bookmark, MemoryJournal, Stored
 from workflows.agents import RegisteredAgents
 from workflows.engine import commands as cmd
 from workflows.engine.dag import Plan

@@ -13,7 +13,6 @@ from hypothesis.stateful import run_state_machine_as_test
 
 import reviews.decisions.services
 import reviews.decisions.withdrawal
-from tests.catalogue import stock_catalogue
 from tests.stateful import tools
 from tests.stateful.database_world import DatabaseWorld
 from tests.stateful.machine import Executions
@@ -21,6 +20,7 @@ from tests.stateful.memory_world import MemoryWorld
 from tests.stateful.planner import AddsATask
 from tests.stateful.workers import mortal_processes
 from tests.stateful.world import World
+from tests.support.catalogue import stock_catalogue
 from workflows.executions import services
 
 #: Histories per round: Hypothesis remembers what a round tried, and each round begins anew.

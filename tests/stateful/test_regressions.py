@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.catalogue import stock_catalogue
 from tests.stateful import tools
 from tests.stateful.workers import Sleeper, dies_at, fence_of, mortal_processes, work
+from tests.support.catalogue import stock_catalogue
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import (
     fork_execution,

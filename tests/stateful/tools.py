@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.stateful.scripted import host_of, need_of
-from tests.toolkit import note
+from tests.support.toolkit import note
 from workflows.engine.permissions import PermissionSet
 from workflows.engine.ports import TaskFailed
 from workflows.tools.context import ToolContext

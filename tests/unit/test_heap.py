@@ -4,7 +4,7 @@ import gc
 import subprocess
 import sys
 
-from tests.processes import ROOT
+from tests.support.processes import ROOT
 from workflows.common import gc_freeze
 
 

@@ -6,8 +6,8 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
-from tests.catalogue import stock_catalogue
 from tests.integration.api.conftest import reviewed_plan
+from tests.support.catalogue import stock_catalogue
 from workflows.demo.people import ensure_roles
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest

@@ -7,9 +7,9 @@ import pytest
 from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
-from tests.catalogue import stock_catalogue
 from tests.integration.api.people import ROLES
-from tests.roles import group_of
+from tests.support.catalogue import stock_catalogue
+from tests.support.groups import group_of
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, Workflow

@@ -14,7 +14,7 @@ from reviews.decisions.services import decide
 from reviews.models import Backtest, HumanReviewRecord, ReviewClaim
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from tests.integration.api.test_access import delivered, granted
-from tests.roles import group_of
+from tests.support.groups import group_of
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest
 from workflows.models import ApiToken, Capability, Execution, Grant, Hold, Workflow

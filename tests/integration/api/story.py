@@ -15,7 +15,7 @@ from rest_framework.test import APIClient
 
 from reviews.backtests import jobs as backtests_jobs
 from tests.integration.api.recording import Recorder
-from tests.receiver import Receiver
+from tests.support.webhook_receiver import Receiver
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution
 from workflows.models.operations import WebhookEndpoint

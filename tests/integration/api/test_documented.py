@@ -15,10 +15,10 @@ import pytest
 from deno import find_deno_bin
 from django.contrib.auth.models import User
 
-from tests.catalogue import stock_catalogue
 from tests.integration.api.conftest import plain_plan, reviewed_plan
-from tests.processes import ROOT, end, engine_processes, environment, wait_for
-from tests.roles import group_of
+from tests.support.catalogue import stock_catalogue
+from tests.support.groups import group_of
+from tests.support.processes import ROOT, end, engine_processes, environment, wait_for
 from workflows.api.client import Client, Problem
 from workflows.models import Execution
 from workflows.permissions.tokens import create_token

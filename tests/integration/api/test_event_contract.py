@@ -17,10 +17,10 @@ from channels.db import database_sync_to_async
 from django.contrib.auth.models import Group, User
 from django.test import AsyncClient
 
-from tests.catalogue import stock_catalogue
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from tests.integration.reviews.test_sockets import session, socket
-from tests.processes import ROOT
+from tests.support.catalogue import stock_catalogue
+from tests.support.processes import ROOT
 from workflows.engine import events as ev
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest

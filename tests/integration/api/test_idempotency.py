@@ -10,11 +10,11 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from tests.catalogue import stock_catalogue
 from tests.integration.api import repeating
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from tests.integration.api.repeating import at_once
-from tests.roles import group_of
+from tests.support.catalogue import stock_catalogue
+from tests.support.groups import group_of
 from workflows.executions import idempotency, services
 from workflows.executions.jobs import run_to_rest
 from workflows.models import CommandLog, Execution, IdempotencyKey

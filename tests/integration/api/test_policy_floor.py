@@ -11,7 +11,7 @@ from django.contrib.auth.models import Permission, User
 from rest_framework.test import APIClient
 
 from tests.integration.api.conftest import BearerFor, plain_plan, reviewed_plan
-from tests.roles import group_of
+from tests.support.groups import group_of
 from workflows.executions import services
 from workflows.executions.idempotency import json_text
 from workflows.executions.jobs import run_to_rest

@@ -11,10 +11,10 @@ from rest_framework.test import APIClient
 
 from reviews.decisions import services
 from reviews.models import DeniedAttempt, HumanReviewRecord
-from tests.catalogue import stock_catalogue
 from tests.integration.api.doings import ASKING, DOINGS, World, resume
 from tests.integration.api.repeating import at_once, send
 from tests.integration.api.routes import PREFIX, api_routes
+from tests.support.catalogue import stock_catalogue
 from workflows.models import ApiToken, CommandLog, IdempotencyKey
 from workflows.permissions.tokens import SCOPES, authenticate_token, create_token
 

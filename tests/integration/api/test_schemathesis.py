@@ -28,11 +28,11 @@ from schemathesis.specs.openapi.checks import (
 
 from reviews.backtests import services as backtests_services
 from reviews.decisions.services import decide
-from tests.catalogue import stock_catalogue
-from tests.counts import often
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from tests.integration.api.test_access import delivered, granted
-from tests.roles import group_of
+from tests.support.catalogue import stock_catalogue
+from tests.support.groups import group_of
+from tests.support.repetitions import often
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Capability, Workflow

@@ -18,7 +18,7 @@ from tests.integration.api.steady import steady
 from tests.integration.api.story import Story
 from tests.integration.notices.conftest import read_feed
 from tests.integration.webhooks.conftest import send_all
-from tests.receiver import Receiver, receiving
+from tests.support.webhook_receiver import Receiver, receiving
 from workflows.api.examples import RECORDED_IN, _recorded
 from workflows.webhooks.sender import Sender
 

@@ -13,9 +13,9 @@ from django.contrib.auth.models import User
 from django.test import AsyncClient
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from tests.catalogue import stock_catalogue
 from tests.integration.api.conftest import plain_plan, reviewed_plan
-from tests.roles import group_of
+from tests.support.catalogue import stock_catalogue
+from tests.support.groups import group_of
 from workflows.api import stream
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection, transaction
 
-from tests.processes import wait_for
+from tests.support.processes import wait_for
 from workflows.executions.services import InvalidRequest
 from workflows.models import ApiToken
 from workflows.permissions import tokens

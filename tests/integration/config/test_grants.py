@@ -9,7 +9,7 @@ from django.db import DatabaseError, connection
 
 from config.database.roles import append_only_tables, grant
 from config.devserver.embedded.layout import APP_ROLE, SUPERUSER
-from tests.catalogue import stock_catalogue
+from tests.support.catalogue import stock_catalogue
 from workflows.executions.services import start_execution
 from workflows.models import QueuedCommand
 

@@ -8,7 +8,7 @@ from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.integration.workflows.conftest import engine, ledger, review, value  # noqa: F401
-from tests.processes import wait_for
+from tests.support.processes import wait_for
 from workflows.metrics import collector
 from workflows.metrics.process_liveness import beat, report
 from workflows.models import ExecutionEvent

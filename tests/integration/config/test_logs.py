@@ -17,7 +17,7 @@ from django.test import Client
 
 from tests.integration.webhooks.conftest import person
 from tests.integration.workflows.conftest import engine, ledger, value  # noqa: F401
-from tests.processes import ROOT, environment
+from tests.support.processes import ROOT, environment
 from workflows.executions import dispatch, worker
 from workflows.permissions.tokens import create_token
 

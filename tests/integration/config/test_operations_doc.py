@@ -29,7 +29,7 @@ from config.devserver.embedded.layout import (
     package_folder,
 )
 from tests.e2e.product import free_port
-from tests.processes import ROOT, end, wait_for
+from tests.support.processes import ROOT, end, wait_for
 
 TEXT = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)

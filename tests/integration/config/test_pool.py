@@ -13,7 +13,7 @@ from django.db import OperationalError, connection
 from config.database.errors import database_is_away
 from config.database.pool.base import DatabaseWrapper
 from config.settings.databases import pooled
-from tests.processes import wait_for
+from tests.support.processes import wait_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Borrower = Callable[[], DatabaseWrapper]

@@ -16,8 +16,8 @@ from django.contrib.auth.models import User
 from django.db import connection, transaction
 
 from tests.e2e.product import free_port
-from tests.processes import ROOT, database_url, end, environment, wait_for
-from tests.roles import group_of
+from tests.support.groups import group_of
+from tests.support.processes import ROOT, database_url, end, environment, wait_for
 from workflows.permissions.tokens import create_token
 
 pytestmark = pytest.mark.django_db(transaction=True)

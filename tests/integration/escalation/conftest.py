@@ -11,7 +11,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 
 from reviews.decisions.services import DecisionResult, decide
-from tests.catalogue import stock_catalogue
+from tests.support.catalogue import stock_catalogue
 from tests.unit.net.server import Server, running
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import start_execution

@@ -81,7 +81,7 @@ def test_a_tool_that_asks_for_the_host_is_answered_by_the_runner(desk: Desk) -> 
             requested=current.union(smallest_cover("read", "/etc/shadow")),
         )
 
-    from tests.catalogue import stock_catalogue
+    from tests.support.catalogue import stock_catalogue
 
     try:
         stock_catalogue()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from graphrag.models import Tool
-from tests.catalogue import stock_catalogue
 from tests.integration import mcp as mcp_tests
+from tests.support.catalogue import stock_catalogue
 from workflows.engine.permissions import NAMED
 from workflows.executions.services import InvalidRequest
 from workflows.models import McpServer

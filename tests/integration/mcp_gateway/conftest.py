@@ -11,12 +11,12 @@ import pytest
 from django.contrib.auth.models import User
 from mcp import Client
 
-from tests import toolkit
-from tests.catalogue import stock_catalogue
 from tests.integration.api.people import ROLES
 from tests.integration.mcp_gateway.web import Agent, Web
-from tests.processes import engine_processes, wait_for
-from tests.roles import group_of
+from tests.support import toolkit
+from tests.support.catalogue import stock_catalogue
+from tests.support.groups import group_of
+from tests.support.processes import engine_processes, wait_for
 from workflows.executions.jobs import run_to_rest
 from workflows.mcp_gateway.callers import caller_with
 from workflows.mcp_gateway.server import build_server

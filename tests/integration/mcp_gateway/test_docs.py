@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.mcp_gateway.conftest import Tokens
 from tests.integration.mcp_gateway.web import Web
-from tests.processes import ROOT, environment
+from tests.support.processes import ROOT, environment
 from workflows.mcp_gateway.inputs import MAX_WAIT_SECONDS
 from workflows.mcp_gateway.tools import TOOLS
 

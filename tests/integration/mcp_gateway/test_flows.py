@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.mcp_gateway.conftest import VALIDATED, Agents, chain, value
 from tests.integration.mcp_gateway.web import Web
-from tests.processes import wait_for
+from tests.support.processes import wait_for
 from workflows.mcp_gateway.threads import in_thread
 from workflows.models import CommandLog, Execution, ExecutionEvent
 

@@ -17,7 +17,7 @@ from mcp.client.stdio import StdioServerParameters
 
 from tests.integration.mcp_gateway.conftest import VALIDATED, Agents, Tokens, chain
 from tests.integration.mcp_gateway.web import Web, call_of, post, told
-from tests.processes import ROOT, environment, wait_for
+from tests.support.processes import ROOT, environment, wait_for
 from workflows.mcp_gateway.threads import in_thread
 from workflows.models import ApiToken, Execution
 

@@ -15,7 +15,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
-from tests.processes import ROOT, environment, wait_for
+from tests.support.processes import ROOT, environment, wait_for
 
 
 class Web:

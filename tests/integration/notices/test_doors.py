@@ -17,7 +17,7 @@ from reviews.notifications import inbox
 from tests.integration.notices.conftest import Wait, read_feed
 from tests.integration.reviews.conftest import MakeUser
 from tests.integration.reviews.test_sockets import Socket
-from tests.receiver import Receiver, receiving
+from tests.support.webhook_receiver import Receiver, receiving
 from workflows.common.secret_encryption import unseal
 from workflows.models import Workflow
 from workflows.permissions.tokens import create_token

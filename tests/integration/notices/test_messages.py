@@ -21,7 +21,7 @@ from tests.integration.notices.conftest import Wait, read_feed
 from tests.integration.notices.test_telling import decide
 from tests.integration.reviews.conftest import Start, echo
 from tests.integration.workflows.test_waiting import at_once, pass_time
-from tests.receiver import Receiver, receiving
+from tests.support.webhook_receiver import Receiver, receiving
 from workflows.common import crashpoints
 from workflows.common.secret_encryption import seal
 from workflows.executions.jobs import run_to_rest

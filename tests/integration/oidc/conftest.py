@@ -15,9 +15,9 @@ import pytest
 from django.conf import settings
 
 from tests.integration.webhooks.surroundings import free_port
-from tests.issuer import Issuer, environment, issuing
-from tests.processes import ROOT, database_url, end, wait_for
-from tests.processes import environment as process_environment
+from tests.support.oidc_provider import Issuer, environment, issuing
+from tests.support.processes import ROOT, database_url, end, wait_for
+from tests.support.processes import environment as process_environment
 
 TOKEN = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
 AWAY = re.compile(r'http-equiv="refresh" content="0; url=([^"]+)"')

@@ -17,7 +17,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.integration.oidc.conftest import Person, Site
-from tests.issuer import CLIENT, SECRET, Issuer
+from tests.support.oidc_provider import CLIENT, SECRET, Issuer
 
 
 def users(site: Site) -> list[tuple[str, str]]:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.oidc.conftest import Person, Site, running
-from tests.issuer import Issuer
-from tests.processes import ROOT
+from tests.support.oidc_provider import Issuer
+from tests.support.processes import ROOT
 
 EVERYTHING = """
 import sys

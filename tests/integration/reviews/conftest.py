@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.contrib.auth import get_user_model
 
-from tests.catalogue import stock_catalogue
-from tests.roles import group_of
+from tests.support.catalogue import stock_catalogue
+from tests.support.groups import group_of
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import start_execution
 from workflows.models import Execution, Hold

@@ -27,9 +27,9 @@ from reviews.decisions import services
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from tests.integration.reviews.test_tampering import VERIFIER, behind_the_back
-from tests.processes import end, wait_for
-from tests.processes import start as start_process
-from tests.receiver import Receiver, receiving
+from tests.support.processes import end, wait_for
+from tests.support.processes import start as start_process
+from tests.support.webhook_receiver import Receiver, receiving
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, ExecutionReceipt
 

@@ -17,8 +17,8 @@ from reviews.backtests.totals import headline
 from reviews.decisions import services
 from reviews.models import Backtest, HumanReviewRecord
 from reviews.queue import claims
-from tests.catalogue import stock_catalogue
 from tests.integration.reviews.conftest import MakeUser, echo, only_hold
+from tests.support.catalogue import stock_catalogue
 from workflows.engine.bounded_json import digest
 from workflows.engine.decide import Refused
 from workflows.engine.review_rules import share_of

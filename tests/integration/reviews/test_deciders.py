@@ -13,9 +13,9 @@ from django.urls import reverse
 from django.utils.html import escape
 from rest_framework.test import APIClient
 
-from tests.catalogue import stock_catalogue
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
-from tests.roles import group_of
+from tests.support.catalogue import stock_catalogue
+from tests.support.groups import group_of
 from workflows.executions.definitions import save_workflow
 from workflows.executions.services import (
     InvalidRequest,

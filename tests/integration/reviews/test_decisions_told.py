@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 
 from reviews.decisions import services, withdrawal
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
-from tests.roles import group_of
+from tests.support.groups import group_of
 from workflows.agents import registry
 from workflows.engine.ports import AgentAnswer, AgentQuestion
 from workflows.executions.jobs import run_to_rest

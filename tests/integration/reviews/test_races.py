@@ -14,8 +14,8 @@ from reviews.audit.records import text_of
 from reviews.decisions import services
 from reviews.decisions.conflicts import Conflict
 from reviews.models import HumanReviewRecord
-from tests.counts import often
 from tests.integration.reviews.conftest import Start, echo, only_hold
+from tests.support.repetitions import often
 from workflows.models import Execution
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from django.db import connection
 from reviews.audit.chain import verify_chain
 from reviews.audit.records import text_of
 from reviews.models import HumanReviewRecord
-from tests.counts import often
 from tests.integration.mcp_gateway.web import Web, call_of, post, told
 from tests.integration.reviews.conftest import Start, echo, only_hold
+from tests.support.repetitions import often
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, Hold
 from workflows.permissions.tokens import create_token

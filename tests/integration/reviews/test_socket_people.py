@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from reviews.sockets.queries import UNAUTHENTICATED, Credentials, Refusal
-from tests.roles import group_of
+from tests.support.groups import group_of
 from workflows.executions.access import groups_of
 
 if TYPE_CHECKING:

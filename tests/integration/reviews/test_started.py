@@ -10,9 +10,9 @@ import pytest
 from channels.db import database_sync_to_async
 from django.test import AsyncClient
 
-from tests.catalogue import stock_catalogue
 from tests.integration.reviews.conftest import echo
 from tests.integration.reviews.test_sockets import bearer, in_thread, session, socket, take
+from tests.support.catalogue import stock_catalogue
 from workflows.engine.commands import Abort
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import start_execution, submit_command

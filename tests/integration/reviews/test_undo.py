@@ -19,8 +19,8 @@ from reviews.decisions import services, withdrawal
 from reviews.decisions.conflicts import Conflict
 from reviews.decisions.rights import NotAllowed
 from reviews.models import DeniedAttempt, HumanReviewRecord, ReviewClaim
-from tests.counts import often
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.support.repetitions import often
 from workflows.executions.jobs import advance, run_to_rest
 from workflows.executions.recovery import seconds_to_next, sweep
 from workflows.executions.services import parse_command, submit_command

@@ -21,8 +21,8 @@ from django.conf import settings
 
 from tests.integration.oidc.conftest import Site
 from tests.integration.webhooks.surroundings import free_port
-from tests.processes import ROOT, database_url, end, wait_for
-from tests.processes import environment as process_environment
+from tests.support.processes import ROOT, database_url, end, wait_for
+from tests.support.processes import environment as process_environment
 
 PASSWORD = "correct horse battery"
 CSRF = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
@@ -33,7 +33,7 @@ CONFIRM = "/account/second-factor/confirmed/"
 #: A run of the operator's that waits for `reviewer` before a task of high risk.
 SEED = f"""
 from django.contrib.auth.models import Group, User
-from tests.catalogue import stock_catalogue
+from tests.support.catalogue import stock_catalogue
 from tests.integration.reviews.conftest import echo, only_hold
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import start_execution

@@ -11,11 +11,11 @@ import pytest
 from django.contrib.auth.models import User
 from django.db.models import Max
 
-from tests.catalogue import stock_catalogue
 from tests.integration.workflows.conftest import Engine, value
-from tests.processes import wait_for
-from tests.receiver import Receiver, receiving
-from tests.roles import group_of
+from tests.support.catalogue import stock_catalogue
+from tests.support.groups import group_of
+from tests.support.processes import wait_for
+from tests.support.webhook_receiver import Receiver, receiving
 from workflows.executions.services import start_execution
 from workflows.models import Execution, ExecutionEvent
 from workflows.models.operations import WebhookDelivery, WebhookEndpoint

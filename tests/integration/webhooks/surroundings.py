@@ -16,7 +16,7 @@ import psutil
 
 from config.devserver.embedded.layout import Layout
 from config.devserver.embedded.redis import Redis
-from tests.processes import ROOT, end, environment, start, wait_for
+from tests.support.processes import ROOT, end, environment, start, wait_for
 
 Process = subprocess.Popen[bytes]
 

@@ -14,11 +14,11 @@ from typing import Any
 import httpx
 from django.contrib.auth.models import User
 
-from tests.counts import often
 from tests.integration.webhooks.surroundings import Installation, installation
 from tests.integration.workflows.conftest import Engine, value
-from tests.processes import wait_for
-from tests.receiver import Receiver, flaky
+from tests.support.processes import wait_for
+from tests.support.repetitions import often
+from tests.support.webhook_receiver import Receiver, flaky
 from workflows.models import Execution
 from workflows.models.operations import WebhookDelivery, WebhookEndpoint
 from workflows.permissions.tokens import create_token

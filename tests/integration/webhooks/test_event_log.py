@@ -4,7 +4,7 @@ import psycopg
 from psycopg import conninfo
 
 from tests.integration.webhooks.conftest import run, send_all
-from tests.processes import database_url
+from tests.support.processes import database_url
 from workflows.journal import sql as sql
 from workflows.journal.event_log import Horizon
 from workflows.models import Execution, ExecutionEvent

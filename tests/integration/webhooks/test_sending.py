@@ -4,8 +4,8 @@ import threading
 import time
 
 from tests.integration.webhooks.conftest import person, run, send_all
-from tests.processes import wait_for
-from tests.receiver import Receiver, flaky, receiving
+from tests.support.processes import wait_for
+from tests.support.webhook_receiver import Receiver, flaky, receiving
 from workflows.models.operations import WebhookDelivery
 from workflows.webhooks import endpoints
 from workflows.webhooks.claims import NOT_VISIBLE, claim_endpoints

@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 
 from tests.integration.webhooks.conftest import run, send_all
 from tests.integration.workflows.conftest import Engine, value
-from tests.receiver import Receiver
+from tests.support.webhook_receiver import Receiver
 from workflows.executions import access
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import start_execution

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests import toolkit  # importing it declares its tools
-from tests.catalogue import stock_catalogue
+from tests.support import toolkit  # importing it declares its tools
+from tests.support.catalogue import stock_catalogue
 from workflows.engine.commands import ApprovalResponse
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import (

@@ -22,7 +22,7 @@ from django.contrib.auth import get_user_model
 from django.db import connections
 
 from reviews.decisions.services import decide
-from tests.toolkit import note
+from tests.support.toolkit import note
 from workflows.common import crashpoints
 from workflows.engine.commands import load_command
 from workflows.engine.plan_validation import parse_plan

@@ -6,9 +6,9 @@ import signal
 import django_rq
 import psutil
 
-from tests import toolkit
 from tests.integration.workflows.conftest import Engine, source, value
-from tests.processes import engine_processes, wait_for, worker_pids
+from tests.support import toolkit
+from tests.support.processes import engine_processes, wait_for, worker_pids
 from workflows.models import Execution, TaskAttempt
 
 FINAL = ("COMPLETED", "FAILED", "ABORTED")

@@ -22,13 +22,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reviews.models import HumanReviewRecord
-from tests import toolkit
 from tests.architecture.files import package_modules
-from tests.counts import often
 from tests.integration.workflows import crash_driver
 from tests.integration.workflows.conftest import Engine
-from tests.processes import ROOT, environment
-from tests.roles import group_of
+from tests.support import toolkit
+from tests.support.groups import group_of
+from tests.support.processes import ROOT, environment
+from tests.support.repetitions import often
 from workflows.common import crashpoints
 from workflows.common.crashpoints import EXIT_CODE, POINTS
 from workflows.executions.recovery import sweep

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pytest
 from django.db.models.functions import Now
 
-from tests.memory_journal import MemoryJournal
+from tests.support.memory_journal import MemoryJournal
 from workflows.engine import events as ev
 from workflows.engine.commands import Abort, UpdateState
 from workflows.engine.dag import Plan, Revision

@@ -7,9 +7,9 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 
-from tests import toolkit
 from tests.integration.workflows.conftest import Engine, review, source, value
-from tests.processes import wait_for
+from tests.support import toolkit
+from tests.support.processes import wait_for
 from workflows.engine.events import ContextUpdated, MessageAdded
 from workflows.engine.ports import LeaseLost, StaleVersion
 from workflows.executions.jobs import advance, run_to_rest

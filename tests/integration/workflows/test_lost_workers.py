@@ -9,7 +9,7 @@ from django.db import OperationalError
 from django.db.models.functions import Now
 
 from tests.integration.workflows.conftest import Engine, review, value
-from tests.processes import engine_processes, wait_for
+from tests.support.processes import engine_processes, wait_for
 from workflows.engine.events import MessageAdded
 from workflows.executions import recovery
 from workflows.executions.services import fail_lost

@@ -16,7 +16,7 @@ from django.db.models.functions import Now
 
 from graphrag.models import LearnedExecution, ToolDependency
 from tests.integration.workflows.conftest import Engine, review, source, value
-from tests.processes import ROOT, environment
+from tests.support.processes import ROOT, environment
 from workflows.engine.decide import Refused
 from workflows.executions.jobs import learn
 from workflows.executions.recovery import sweep

@@ -13,7 +13,7 @@ from rq import Worker
 
 from config.devserver.embedded.processes import is_alive
 from tests.integration.workflows.conftest import Engine
-from tests.processes import end, start, wait_for, worker_pids
+from tests.support.processes import end, start, wait_for, worker_pids
 
 BEARER = {"Authorization": "Bearer s3cret"}
 

@@ -10,10 +10,10 @@ import pytest
 from django.db import DataError, connection, transaction
 from django.db.models import F
 
-from tests.catalogue import stock_catalogue
 from tests.integration.workflows.conftest import Engine, source
 from tests.integration.workflows.test_leases import expire_lease, in_thread
-from tests.processes import wait_for
+from tests.support.catalogue import stock_catalogue
+from tests.support.processes import wait_for
 from workflows.engine import execute_move as engine_execute_move
 from workflows.engine.ports import LeaseLost, Run, TaskCall
 from workflows.executions.jobs import run_to_rest

@@ -11,9 +11,9 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 
-from tests import toolkit
 from tests.integration.workflows.conftest import Engine, review, source, value
 from tests.integration.workflows.test_speculation import AHEAD, chain, paused, said, states
+from tests.support import toolkit
 from workflows.executions import dispatch
 from workflows.executions.jobs import speculate
 from workflows.models import Execution, Grant, Speculation

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from tests.processes import ROOT
+from tests.support.processes import ROOT
 
 READERS = {"env_str", "env_bool", "env_int", "env_float", "env_list", "env_choice", "env_path"}
 READERS |= {"env_secret"}

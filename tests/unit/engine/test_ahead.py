@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.memory_journal import MemoryJournal
 from tests.stateful.plans import plans, policies
 from tests.stateful.scripted import ScriptedRunner
+from tests.support.memory_journal import MemoryJournal
 from tests.unit.engine.test_plan_review import AGENT, REVIEW, Asks, Ideas
 from tests.unit.engine.test_properties import World
 from workflows.engine.commands import Continue

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from jmespath.exceptions import JMESPathError
 from jmespath.visitor import TreeInterpreter
 
-from tests.memory_journal import MemoryJournal
 from tests.stateful.scripted import ScriptedRunner
+from tests.support.memory_journal import MemoryJournal
 from workflows.agents.rules import RuleAgent
 from workflows.engine import events as ev
 from workflows.engine.dag import ToolTask

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.memory_journal import MemoryJournal, Stored
 from tests.stateful.scripted import ScriptedRunner
+from tests.support.memory_journal import MemoryJournal, Stored
 from workflows.engine import commands as cmd
 from workflows.engine.dag import CodeTask, Plan, ToolTask
 from workflows.engine.decide import Refused

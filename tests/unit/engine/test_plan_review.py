@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.memory_journal import MemoryJournal
 from tests.stateful.scripted import ScriptedRunner
+from tests.support.memory_journal import MemoryJournal
 from workflows.engine.commands import (
     Abort,
     ApprovalResponse,

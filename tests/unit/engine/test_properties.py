@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.counts import often
-from tests.memory_journal import LEASE_SECONDS, MemoryJournal, Stored
 from tests.stateful.oracle import ESCALATION, Outcome, Told, Verdict, expected, status_fits
 from tests.stateful.plans import INPUTS, plans, policies, tasks
 from tests.stateful.scripted import PowerCut, ScriptedRunner
+from tests.support.memory_journal import LEASE_SECONDS, MemoryJournal, Stored
+from tests.support.repetitions import often
 from workflows.engine import commands as cmd
 from workflows.engine.decide import Refused
 from workflows.engine.loop import step, submit

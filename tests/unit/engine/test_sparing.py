@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tests.memory_journal import MemoryJournal
 from tests.stateful.scripted import ScriptedRunner
+from tests.support.memory_journal import MemoryJournal
 from workflows.engine import events as ev
 from workflows.engine.commands import ApprovalResponse
 from workflows.engine.dag import ToolTask

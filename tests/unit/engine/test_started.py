@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.memory_journal import MemoryJournal
 from tests.stateful.scripted import ScriptedRunner, outcome
+from tests.support.memory_journal import MemoryJournal
 from workflows.engine.loop import step
 from workflows.engine.plan_validation import parse_plan
 from workflows.engine.ports import Ports, TaskCall, TaskResult, TaskRunner, Watch

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.memory_journal import MemoryJournal
 from tests.stateful.scripted import ScriptedRunner
+from tests.support.memory_journal import MemoryJournal
 from workflows.engine.commands import (
     ApprovalResponse,
     ExpireHold,

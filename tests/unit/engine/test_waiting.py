@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tests.memory_journal import MemoryJournal
 from tests.stateful.scripted import ScriptedRunner
+from tests.support.memory_journal import MemoryJournal
 from workflows.engine.commands import ApprovalResponse, EscalateHold
 from workflows.engine.decide import Refused
 from workflows.engine.events import HoldEscalated, HoldOpened

@@ -8,7 +8,7 @@ from workflows.tools.registry import BUILTIN_MODULES
 
 HOLDPOINT = {
     **HOLDPOINT,
-    "tool_modules": (*BUILTIN_MODULES, "tests.toolkit"),
+    "tool_modules": (*BUILTIN_MODULES, "tests.support.toolkit"),
     "lease_seconds": float(os.environ.get("HOLDPOINT_TEST_LEASE", "2")),
     "sweep_seconds": 0.5,
 }

@@ -14,7 +14,7 @@ from django.db import connection
 
 from graphrag import conf
 from graphrag.models import Revision, Tool
-from tests.roles import known_groups
+from tests.support.groups import known_groups
 from workflows.planning.planner import sync_python_tools
 from workflows.tools import registry
 

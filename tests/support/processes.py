@@ -15,7 +15,7 @@ import psutil
 from django.conf import settings
 from django.db import connection
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
 
 
@@ -40,7 +40,7 @@ def database_url() -> str:
 def environment(**more: str) -> dict[str, str]:
     return {
         **os.environ,
-        "DJANGO_SETTINGS_MODULE": "tests.process_settings",
+        "DJANGO_SETTINGS_MODULE": "tests.support.process_settings",
         "DATABASE_URL": database_url(),
         "REDIS_URL": settings.REDIS_URL,
         **more,
