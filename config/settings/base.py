@@ -260,7 +260,7 @@ SPECTACULAR_SETTINGS = {
         "DecisionEnum": "reviews.models.Decision",
         "ExecutionStatusEnum": "workflows.engine.status.ExecutionStatus",
         "ToolKindEnum": "graphrag.models.ToolKind",
-        "DeliveryStatusEnum": "workflows.models.operations.WebhookDelivery.Status",
+        "DeliveryStatusEnum": "workflows.models.WebhookDelivery.Status",
         "NoticeKindEnum": "reviews.models.notifications.NoticeKind",
         "BacktestStatusEnum": "reviews.models.backtests.Backtest.Status",
     },

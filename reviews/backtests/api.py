@@ -29,8 +29,7 @@ from workflows.engine.plan_validation import Problem
 from workflows.executions import access
 from workflows.executions.idempotency import Answer, json_text
 from workflows.executions.services import InvalidRequest
-from workflows.models import Workflow
-from workflows.models.review_rules import RuleVersion
+from workflows.models import RuleVersion, Workflow
 from workflows.review_rules import active_rules
 from workflows.review_rules import publish as review_rules_publish
 

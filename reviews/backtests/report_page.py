@@ -17,7 +17,7 @@ from reviews.models import Backtest
 from reviews.templatetags.desk import lasting_words
 from workflows.engine.policy import ReviewRules
 from workflows.executions.access import may_publish_rules
-from workflows.models.review_rules import RuleVersion
+from workflows.models import RuleVersion
 from workflows.review_rules import active_rules
 
 from .labels import difference, percent, rule_sentence

@@ -20,7 +20,7 @@ from workflows.common.secret_encryption import SecretLost, unseal
 from workflows.engine.decide import Refused
 from workflows.executions.access import may_subscribe
 from workflows.executions.services import InvalidRequest
-from workflows.models.operations import WebhookEndpoint
+from workflows.models import WebhookEndpoint
 from workflows.webhooks import endpoints
 
 _LIST, _ONE = "reviews/integrations/webhooks.html", "reviews/integrations/webhook.html"

@@ -18,7 +18,7 @@ from reviews.components import labels as components_labels
 from reviews.queue import selectors
 from workflows.common.secret_encryption import SecretLost, unseal
 from workflows.executions.access import ADMIN, roles_of, visible_to
-from workflows.models.operations import WebhookDelivery, WebhookEndpoint
+from workflows.models import WebhookDelivery, WebhookEndpoint
 from workflows.realtime.event_serialization import WIRE_TYPES
 from workflows.webhooks.endpoints import endpoints_of, standing, viewer_of
 from workflows.webhooks.payload import body_of

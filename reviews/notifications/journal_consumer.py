@@ -11,8 +11,7 @@ from django.db import transaction
 
 from reviews.models.notifications import NoticeKind
 from workflows.journal.event_log import Horizon
-from workflows.models import ExecutionEvent, Hold
-from workflows.models.operations import EventCursor
+from workflows.models import EventCursor, ExecutionEvent, Hold
 
 from .audience import Members
 from .notify import Telling, settle, tell

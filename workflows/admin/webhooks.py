@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from workflows.executions import access
-from workflows.models.operations import WebhookDelivery, WebhookEndpoint
+from workflows.models import WebhookDelivery, WebhookEndpoint
 from workflows.webhooks.endpoints import endpoints_of
 
 from .reading import ReadOnly

@@ -15,7 +15,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from workflows.journal.event_log import Horizon
-from workflows.models.operations import EventCursor
+from workflows.models import EventCursor
 
 from . import counters
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from django.db.models import QuerySet
 
 from workflows.engine.policy import ReviewRules
-from workflows.models import Workflow
-from workflows.models.review_rules import RuleVersion
+from workflows.models import RuleVersion, Workflow
 
 
 def versions(workflow: Workflow) -> QuerySet[RuleVersion]:

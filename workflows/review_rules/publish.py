@@ -15,8 +15,7 @@ from workflows.engine.plan_validation import Problem, validation_problems
 from workflows.engine.policy import ReviewRules
 from workflows.executions import access
 from workflows.executions.services import InvalidRequest
-from workflows.models import Workflow
-from workflows.models.review_rules import RuleVersion
+from workflows.models import RuleVersion, Workflow
 
 from . import active_rules
 

@@ -22,7 +22,7 @@ from workflows.api.permissions import HasRole, HasScope, MaySubscribe, caller, r
 from workflows.api.schema import BODY, IDEMPOTENCY_KEY, problems
 from workflows.api.serializers import Strict
 from workflows.executions.idempotency import Answer, json_text
-from workflows.models.operations import WebhookEndpoint
+from workflows.models import WebhookEndpoint
 from workflows.realtime.event_serialization import WIRE_TYPES
 from workflows.webhooks import endpoints
 

@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from workflows import conf
 from workflows.common.secret_encryption import SecretLost, unseal
 from workflows.executions.access import visible_to
-from workflows.models.operations import WebhookDelivery, WebhookEndpoint
+from workflows.models import WebhookDelivery, WebhookEndpoint
 
 from .attempts import Message
 from .endpoints import standing, viewer_of

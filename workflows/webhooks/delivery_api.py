@@ -21,7 +21,7 @@ from workflows.api.schema import IDEMPOTENCY_KEY, problems
 from workflows.api.serializers import Plain
 from workflows.executions.access import visible_to
 from workflows.executions.idempotency import Answer, json_text
-from workflows.models.operations import WebhookDelivery
+from workflows.models import WebhookDelivery
 from workflows.webhooks import endpoints
 from workflows.webhooks.payload import body_of
 

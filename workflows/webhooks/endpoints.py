@@ -19,8 +19,7 @@ from workflows.engine.decide import Refused
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access
 from workflows.executions.services import InvalidRequest
-from workflows.models import ExecutionEvent
-from workflows.models.operations import WebhookDelivery, WebhookEndpoint
+from workflows.models import ExecutionEvent, WebhookDelivery, WebhookEndpoint
 from workflows.permissions.tokens import is_over
 from workflows.realtime.event_serialization import WIRE_TYPES
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from django.db import transaction
 
 from workflows.executions.access import visible_to
-from workflows.models import ExecutionEvent
-from workflows.models.operations import WebhookDelivery, WebhookEndpoint
+from workflows.models import ExecutionEvent, WebhookDelivery, WebhookEndpoint
 from workflows.realtime.event_serialization import kinds_of, types_of
 
 from .endpoints import viewer_of

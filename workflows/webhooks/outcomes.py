@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from workflows import conf
 from workflows.metrics import counters as metrics_counters
-from workflows.models.operations import WebhookDelivery, WebhookEndpoint
+from workflows.models import WebhookDelivery, WebhookEndpoint
 
 from .attempts import Outcome
 

@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 from workflows.engine.events import public_payload
-from workflows.models import ExecutionEvent, Hold, TaskAttempt
-from workflows.models.operations import WebhookDelivery, WebhookEndpoint
+from workflows.models import ExecutionEvent, Hold, TaskAttempt, WebhookDelivery, WebhookEndpoint
 from workflows.realtime.event_serialization import wire_event
 
 PING = "ping"

@@ -7,7 +7,7 @@ from datetime import timedelta
 from django.db.models.functions import Now
 
 from workflows import conf
-from workflows.models.operations import WebhookDelivery
+from workflows.models import WebhookDelivery
 
 _AT_ONCE = 5000
 

@@ -23,7 +23,7 @@ from django.utils import timezone
 
 from workflows import conf
 from workflows.journal.event_log import Horizon
-from workflows.models.operations import WebhookEndpoint
+from workflows.models import WebhookEndpoint
 
 from . import attempts
 from .attempts import Message, Outcome

@@ -17,9 +17,17 @@ from tests.integration.api.test_access import delivered, granted
 from tests.support.groups import group_of
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest
-from workflows.models import ApiToken, Capability, Execution, Grant, Hold, Workflow
-from workflows.models.operations import WebhookDelivery, WebhookEndpoint
-from workflows.models.review_rules import RuleVersion
+from workflows.models import (
+    ApiToken,
+    Capability,
+    Execution,
+    Grant,
+    Hold,
+    RuleVersion,
+    WebhookDelivery,
+    WebhookEndpoint,
+    Workflow,
+)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from reviews.backtests import jobs as backtests_jobs
 from tests.integration.api.recording import Recorder
 from tests.support.webhook_receiver import Receiver
 from workflows.executions.jobs import run_to_rest
-from workflows.models import Execution
-from workflows.models.operations import WebhookEndpoint
+from workflows.models import Execution, WebhookEndpoint
 
 ECHO = {"type": "tool", "tool": "builtin.echo"}
 #: What a person reads before it is sent; the password is shown as a mark.

@@ -10,8 +10,7 @@ from tests.integration.api.conftest import plain_plan
 from tests.integration.api.people import ROLES
 from tests.integration.api.routes import api_routes
 from workflows.common.secret_encryption import seal
-from workflows.models import Capability, Execution, Grant, Hold
-from workflows.models.operations import WebhookDelivery, WebhookEndpoint
+from workflows.models import Capability, Execution, Grant, Hold, WebhookDelivery, WebhookEndpoint
 from workflows.permissions.tokens import create_token
 from workflows.webhooks.signing import new_secret
 

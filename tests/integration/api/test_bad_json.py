@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group
 from rest_framework.test import APIClient
 
 from tests.integration.api.routes import Route, api_routes
-from workflows.models.operations import WebhookEndpoint
+from workflows.models import WebhookEndpoint
 
 pytestmark = pytest.mark.django_db
 

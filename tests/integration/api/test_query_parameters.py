@@ -29,9 +29,17 @@ from tests.integration.api.test_access import delivered
 from workflows.engine.commands import AddMessage
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest
-from workflows.models import ApiToken, Capability, Execution, Grant, Hold, Workflow
-from workflows.models.operations import WebhookDelivery, WebhookEndpoint
-from workflows.models.review_rules import RuleVersion
+from workflows.models import (
+    ApiToken,
+    Capability,
+    Execution,
+    Grant,
+    Hold,
+    RuleVersion,
+    WebhookDelivery,
+    WebhookEndpoint,
+    Workflow,
+)
 from workflows.permissions.tokens import create_token
 from workflows.planning.planner import sync_capabilities
 

@@ -11,8 +11,7 @@ from tests.integration.workflows.conftest import engine, ledger, review, value  
 from tests.support.processes import wait_for
 from workflows.metrics import collector
 from workflows.metrics.process_liveness import beat, report
-from workflows.models import ExecutionEvent
-from workflows.models.operations import EventCursor, Total
+from workflows.models import EventCursor, ExecutionEvent, Total
 
 BEARER = {"HTTP_AUTHORIZATION": "Bearer s3cret"}
 

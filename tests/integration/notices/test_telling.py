@@ -23,8 +23,7 @@ from workflows.engine.commands import Abort, WithdrawAnswer
 from workflows.executions.recovery import escalate_due
 from workflows.executions.services import submit_command
 from workflows.journal.event_log import Horizon
-from workflows.models import ExecutionEvent, Hold
-from workflows.models.operations import EventCursor
+from workflows.models import EventCursor, ExecutionEvent, Hold
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

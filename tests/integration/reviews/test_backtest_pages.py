@@ -11,7 +11,7 @@ from reviews.backtests import jobs as backtests_jobs
 from reviews.models import Backtest
 from tests.integration.reviews.conftest import MakeUser
 from tests.integration.reviews.test_backtests import SMALL, Past, done, past
-from workflows.models.review_rules import RuleVersion
+from workflows.models import RuleVersion
 from workflows.permissions.tokens import create_token
 
 if TYPE_CHECKING:

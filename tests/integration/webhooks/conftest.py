@@ -17,8 +17,7 @@ from tests.support.groups import group_of
 from tests.support.processes import wait_for
 from tests.support.webhook_receiver import Receiver, receiving
 from workflows.executions.services import start_execution
-from workflows.models import Execution, ExecutionEvent
-from workflows.models.operations import WebhookDelivery, WebhookEndpoint
+from workflows.models import Execution, ExecutionEvent, WebhookDelivery, WebhookEndpoint
 from workflows.webhooks.endpoints import create_endpoint
 from workflows.webhooks.sender import Sender
 

@@ -19,8 +19,7 @@ from tests.integration.workflows.conftest import Engine, value
 from tests.support.processes import wait_for
 from tests.support.repetitions import often
 from tests.support.webhook_receiver import Receiver, flaky
-from workflows.models import Execution
-from workflows.models.operations import WebhookDelivery, WebhookEndpoint
+from workflows.models import Execution, WebhookDelivery, WebhookEndpoint
 from workflows.permissions.tokens import create_token
 
 FULL = 200

@@ -4,7 +4,7 @@ import pytest
 
 from tests.integration.webhooks.conftest import run, send_all
 from workflows.engine.decide import Refused
-from workflows.models.operations import WebhookDelivery, WebhookEndpoint
+from workflows.models import WebhookDelivery, WebhookEndpoint
 from workflows.webhooks import endpoints
 from workflows.webhooks.outcomes import backoff_seconds
 

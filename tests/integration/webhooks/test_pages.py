@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from tests.integration.webhooks.conftest import person, run, send_all
 from workflows.common.secret_encryption import unseal
-from workflows.models.operations import WebhookDelivery, WebhookEndpoint
+from workflows.models import WebhookDelivery, WebhookEndpoint
 from workflows.webhooks import endpoints
 
 LIST = "/webhooks/"

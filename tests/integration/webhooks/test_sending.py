@@ -6,7 +6,7 @@ import time
 from tests.integration.webhooks.conftest import person, run, send_all
 from tests.support.processes import wait_for
 from tests.support.webhook_receiver import Receiver, flaky, receiving
-from workflows.models.operations import WebhookDelivery
+from workflows.models import WebhookDelivery
 from workflows.webhooks import endpoints
 from workflows.webhooks.claims import NOT_VISIBLE, claim_endpoints
 from workflows.webhooks.sender import Sender

@@ -17,8 +17,7 @@ from tests.support.webhook_receiver import Receiver
 from workflows.executions import access
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import start_execution
-from workflows.models import ApiToken, Execution, Workflow
-from workflows.models.operations import WebhookEndpoint
+from workflows.models import ApiToken, Execution, WebhookEndpoint, Workflow
 from workflows.permissions import tokens
 from workflows.webhooks.endpoints import (
     create_endpoint,

@@ -19,8 +19,7 @@ from workflows.engine.policy import Policy
 from workflows.engine.review_rules import share_of
 from workflows.executions import access
 from workflows.executions.services import InvalidRequest, fork_execution, start_execution
-from workflows.models import Execution, Workflow
-from workflows.models.review_rules import RuleVersion
+from workflows.models import Execution, RuleVersion, Workflow
 from workflows.review_rules import publish as review_rules_publish
 
 if TYPE_CHECKING:

@@ -1,0 +1,79 @@
+"""Commands to executions, and stored responses to idempotent requests."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+
+class QueuedCommand(models.Model):
+    """A command that came while a worker held the lease; applied at the next boundary."""
+
+    execution = models.ForeignKey(
+        "workflows.Execution", on_delete=models.PROTECT, related_name="commands"
+    )
+    command = models.JSONField()
+    actor = models.CharField(max_length=150)
+    source = models.CharField(max_length=20)
+    created_at = models.DateTimeField(db_default=Now())
+    taken_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["execution", "id"], condition=Q(taken_at__isnull=True), name="command_waits"
+            ),
+        ]
+        ordering = ("id",)
+
+    def __str__(self) -> str:
+        return f"command {self.pk}"
+
+
+class CommandLog(models.Model):
+    """Every command that came in: who, when, from where, and what became of it."""
+
+    execution = models.ForeignKey(
+        "workflows.Execution", on_delete=models.PROTECT, related_name="command_log"
+    )
+    kind = models.CharField(max_length=30)
+    actor = models.CharField(max_length=150)
+    source = models.CharField(max_length=20)
+    outcome = models.CharField(max_length=10)
+    detail = models.TextField(default="", blank=True)
+    version = models.BigIntegerField(null=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.outcome}"
+
+
+class IdempotencyKey(models.Model):
+    """The answer given to a request, so that its repetition gets the same one."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    # Of the caller: another token, or the same one with another limit, is never given its answers.
+    credential = models.CharField(max_length=64, default="", db_default="")
+    key = models.CharField(max_length=200)
+    route = models.CharField(max_length=200)
+    body_digest = models.CharField(max_length=64)
+    status = models.IntegerField(null=True)
+    answer = models.JSONField(null=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "credential", "key", "route"], name="idempotency_key_once"
+            ),
+        ]
+        # The sweeper looks for old ones each round.
+        indexes = [models.Index(fields=["created_at"], name="idempotency_key_by_time")]
+
+    def __str__(self) -> str:
+        return self.key

@@ -1,0 +1,269 @@
+"""Executions with their plans, events, task attempts, checkpoints and receipts.
+
+Only workflows.journal.writer writes these rows.  Database triggers (migration 0002) check status
+transitions and the growth of `version`, and keep append-only tables append-only.
+"""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from workflows.engine.policy import TriggerPhase
+from workflows.engine.state import SkipReason
+from workflows.engine.status import ExecutionStatus, TaskStatus
+
+from .choices import choices_of
+from .workflows import Workflow
+
+_LIVE = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
+#: Events that change what the queue or the list of runs shows.
+QUEUE_KINDS = (
+    "execution_started", "hold_opened", "hold_voted", "hold_answered", "hold_withdrawn",
+    "hold_decided", "hold_expired",
+    "hold_extended", "hold_escalated", "execution_completed", "execution_failed",
+    "execution_aborted",
+)  # fmt: skip
+#: Statuses of executions that have not ended.
+UNDER_WAY = tuple(each.value for each in ExecutionStatus if not each.is_final)
+
+
+class Execution(models.Model):
+    """One run of a plan: its control state, its version, and who holds the lease."""
+
+    workflow = models.ForeignKey(
+        Workflow,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="executions",
+        db_index=False,  # execution_by_workflow begins with it
+    )
+    title = models.CharField(max_length=200)
+    status = models.CharField(
+        max_length=20, choices=choices_of(ExecutionStatus), default=ExecutionStatus.PENDING
+    )
+    version = models.BigIntegerField(default=0, db_default=0)
+    revision = models.IntegerField(default=1, db_default=1)
+    layer = models.IntegerField(default=-1, db_default=-1)
+    total_layers = models.IntegerField(default=0, db_default=0)
+    state = models.JSONField(default=dict)
+    inputs = models.JSONField(default=dict)
+    context = models.JSONField(default=dict)
+    policy = models.JSONField(default=dict)
+    # Where the starter's policy differs from the workflow's: field, from, to, loosens, by.
+    policy_overrides = models.JSONField(default=list, db_default=[])
+    error = models.TextField(default="", blank=True)
+    parent = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="forks")
+    forked_at_layer = models.IntegerField(null=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, "+", null=True, db_index=False
+    )
+    created_at = models.DateTimeField(db_default=Now())
+    updated_at = models.DateTimeField(db_default=Now())
+    finished_at = models.DateTimeField(null=True)
+    # A worker's claim.  `fence` grows with every claim: an older holder's writes land nowhere.
+    lease_owner = models.CharField(max_length=100, default="", db_default="")
+    lease_until = models.DateTimeField(null=True)
+    fence = models.BigIntegerField(default=0, db_default=0)
+    # Claims in a row that were lost before a step was recorded. A lease that lapsed counts once
+    # the next claim, or the sweeper, finds it.
+    lost_claims = models.IntegerField(default=0, db_default=0)
+    # When there is work again (a retry's backoff); null means at once.
+    wake_at = models.DateTimeField(null=True)
+    dispatched_at = models.DateTimeField(db_default=Now())
+    queued_commands = models.IntegerField(default=0, db_default=0)
+    abort_requested = models.BooleanField(default=False, db_default=False)
+
+    class Meta:
+        ordering = ("-id",)
+        permissions = [("loosen_policy", "Can start runs with a looser policy than asked for")]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(status__in=[status.value for status in ExecutionStatus]),
+                name="execution_known_status",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["dispatched_at"],
+                condition=Q(status__in=[each.value for each in _LIVE]) | Q(queued_commands__gt=0),
+                name="execution_outbox",
+            ),
+            models.Index(fields=["created_by", "-id"], name="execution_by_creator"),
+            models.Index(fields=["status", "-id"], name="execution_by_status"),
+            models.Index(fields=["workflow", "-id"], name="execution_by_workflow"),
+            # Ended runs by when they ended, the others together: no step of a run moves an entry.
+            models.Index(fields=["finished_at", "id"], name="execution_by_end"),
+            models.Index(
+                fields=["created_by"],
+                condition=Q(status__in=UNDER_WAY),
+                name="execution_live_by_creator",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.title} #{self.pk}"
+
+
+class PlanRevision(models.Model):
+    """A plan as it stood, with the layers it is run in.  Never changed."""
+
+    execution = models.ForeignKey(Execution, models.PROTECT, "revisions", db_index=False)
+    number = models.IntegerField()
+    plan = models.JSONField()
+    layers = models.JSONField()
+    cause = models.CharField(max_length=20, default="start")
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["execution", "number"], name="revision_number_once"),
+        ]
+        ordering = ("number",)
+
+    def __str__(self) -> str:
+        return f"revision {self.number}"
+
+
+class ExecutionEvent(models.Model):
+    """A recorded fact.  `seq` is contiguous per execution; rows are append-only."""
+
+    execution = models.ForeignKey(Execution, models.PROTECT, "events", db_index=False)
+    seq = models.BigIntegerField()
+    kind = models.CharField(max_length=40)
+    payload = models.JSONField()
+    actor = models.CharField(max_length=150, default="", blank=True)
+    source = models.CharField(max_length=20, default="", blank=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["execution", "seq"], name="event_seq_once"),
+        ]
+        indexes = [
+            models.Index(
+                fields=["-id"], condition=Q(kind="review_spared"), name="event_review_spared"
+            ),
+            models.Index(
+                fields=["created_at"],
+                condition=Q(kind__in=QUEUE_KINDS),
+                name="event_of_queue_by_time",
+            ),
+        ]
+        ordering = ("execution_id", "seq")
+
+    def __str__(self) -> str:
+        return f"{self.seq} {self.kind}"
+
+
+class TaskAttempt(models.Model):
+    """One recorded try of a task: what it was given, what came of it."""
+
+    execution = models.ForeignKey(Execution, models.PROTECT, "attempts", db_index=False)
+    task_id = models.CharField(max_length=64)
+    attempt = models.IntegerField()
+    layer = models.IntegerField()
+    revision = models.IntegerField()
+    status = models.CharField(max_length=10, choices=choices_of(TaskStatus))
+    skip_reason = models.CharField(
+        max_length=20, default="", blank=True, choices=choices_of(SkipReason)
+    )
+    # False for a failed try that will be repeated.
+    settled = models.BooleanField()
+    inputs = models.JSONField(null=True)
+    output = models.JSONField(null=True)
+    # What a reviewer made of the output; later tasks read this one when it is set.
+    edited_output = models.JSONField(null=True)
+    is_edited = models.BooleanField(default=False, db_default=False)
+    error = models.TextField(default="", blank=True)
+    logs = models.TextField(default="", blank=True)
+    duration_ms = models.FloatField(default=0)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["execution", "task_id", "attempt"], name="attempt_recorded_once"
+            ),
+            models.UniqueConstraint(
+                fields=["execution", "task_id"],
+                condition=Q(settled=True),
+                name="task_settled_once",
+            ),
+        ]
+        ordering = ("layer", "task_id", "attempt")
+
+    def __str__(self) -> str:
+        return f"{self.task_id} try {self.attempt}"
+
+
+class Checkpoint(models.Model):
+    """A bookmark at the end of a layer: version, layer and context, no copy of anything else."""
+
+    execution = models.ForeignKey(Execution, models.PROTECT, "checkpoints", db_index=False)
+    layer = models.IntegerField()
+    version = models.BigIntegerField()
+    revision = models.IntegerField()
+    context = models.JSONField()
+    state = models.JSONField()
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["execution", "layer"], name="checkpoint_layer_once"),
+        ]
+        ordering = ("-layer",)
+
+    def __str__(self) -> str:
+        return f"after layer {self.layer + 1}"
+
+
+class ExecutionReceipt(models.Model):
+    """What really ran after a person approved it; append-only, and chained by hash.
+
+    The journal writes it in the step that records the attempt (a review before the task: `digest`
+    is that of the inputs the task got) or that closes the layer (a review of the output: `digest`
+    is that of the output later tasks read).  A trigger of the reviews app fills the columns from
+    `sequence` on, so the row is linked to the record of the decision by that record's hash.
+    """
+
+    execution = models.ForeignKey(Execution, on_delete=models.PROTECT, related_name="receipts")
+    hold = models.ForeignKey(
+        "workflows.Hold", on_delete=models.PROTECT, related_name="receipts", db_index=False
+    )
+    task_id = models.CharField(max_length=64)
+    attempt = models.IntegerField()
+    phase = models.CharField(max_length=20, choices=choices_of(TriggerPhase))
+    digest = models.CharField(max_length=64)
+    sequence = models.BigIntegerField(unique=True)
+    executed_at = models.DateTimeField()
+    decision_hash = models.CharField(max_length=64, db_index=True)
+    canonical = models.TextField()
+    previous_hash = models.CharField(max_length=64)
+    hash = models.CharField(max_length=64, unique=True)
+
+    class Meta:
+        ordering = ("sequence",)
+        constraints = [
+            models.UniqueConstraint(fields=["hold", "attempt"], name="receipt_once_per_attempt"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.task_id} try {self.attempt}: {self.digest[:12]}"
+
+
+class LearningAttempt(models.Model):
+    """A worker learns from an ended run, or was lost over it; the row goes when it is done.
+
+    Counted outside the transaction of learning, so that a killed worker leaves its attempt behind.
+    """
+
+    execution = models.OneToOneField("Execution", models.CASCADE, primary_key=True)
+    attempts = models.IntegerField()
+    begun_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.execution_id}: {self.attempts}"

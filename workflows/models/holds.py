@@ -1,0 +1,116 @@
+"""Holds: the points at which an execution waits for a decision."""
+
+from __future__ import annotations
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from workflows.engine.policy import TriggerPhase
+from workflows.engine.state import HoldReason
+
+from .choices import choices_of
+from .executions import Execution
+
+
+class Hold(models.Model):
+    """A decision point, open until somebody (or time) decides it."""
+
+    class Status(models.TextChoices):
+        OPEN = "OPEN", "open"
+        APPROVED = "APPROVED", "approved"
+        REJECTED = "REJECTED", "rejected"
+        RETURNED = "RETURNED", "sent back with changes to make"
+        CLOSED = "CLOSED", "closed with its run"
+
+    id = models.CharField(max_length=40, primary_key=True)
+    execution = models.ForeignKey(Execution, on_delete=models.PROTECT, related_name="holds")
+    task_id = models.CharField(max_length=64, default="", blank=True)
+    reason = models.CharField(max_length=20, choices=choices_of(HoldReason))
+    decider = models.CharField(max_length=10, choices=[("human", "human"), ("agent", "agent")])
+    phase = models.CharField(
+        max_length=20, default="", blank=True, choices=choices_of(TriggerPhase)
+    )
+    status = models.CharField(max_length=10, choices=Status.choices, default=Status.OPEN)
+    layer = models.IntegerField()
+    payload = models.JSONField(null=True)
+    groups = ArrayField(models.CharField(max_length=150), default=list)
+    target = models.CharField(max_length=200, default="", blank=True)
+    why = models.TextField(default="", blank=True)
+    instructions = models.TextField(default="", blank=True)
+    critical = models.BooleanField(default=False)
+    quorum = models.IntegerField(default=1)
+    approvals = ArrayField(models.CharField(max_length=150), default=list)
+    on_reject = models.CharField(max_length=10, default="abort")
+    on_timeout = models.CharField(max_length=15, default="keep_waiting")
+    opened_seq = models.BigIntegerField()
+    opened_at = models.DateTimeField(db_default=Now())
+    expires_at = models.DateTimeField(null=True)
+    # Seconds after the opening; how many were given, and when the next one is due.
+    reminders = models.JSONField(default=list, db_default=[])
+    reminded = models.IntegerField(default=0, db_default=0)
+    reminds_at = models.DateTimeField(null=True)
+    # Steps as in the policy: {"after_seconds", "groups", "tell"}.
+    escalation = models.JSONField(default=list, db_default=[])
+    escalated = models.IntegerField(default=0, db_default=0)
+    escalates_at = models.DateTimeField(null=True)
+    decided_at = models.DateTimeField(null=True)
+    decided_by = models.CharField(max_length=150, default="", blank=True)
+    decision = models.CharField(max_length=20, default="", blank=True)
+    # Which review of this task's output it is; `previous` is the one that asked for changes.
+    round = models.IntegerField(default=1, db_default=1)
+    previous = models.OneToOneField(
+        "self", null=True, on_delete=models.PROTECT, related_name="following"
+    )
+    # How often changes can still be requested, this review included.
+    changes_left = models.IntegerField(default=0, db_default=0)
+    # Set while a decision can be taken back: it is carried out after this, and not before.
+    undo_until = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["undo_until"],
+                condition=Q(undo_until__isnull=False),
+                name="hold_answered_by_time",
+            ),
+            models.Index(
+                fields=["opened_at", "id"], condition=Q(status="OPEN"), name="hold_open_by_age"
+            ),
+            models.Index(
+                fields=["expires_at"],
+                condition=Q(status="OPEN", expires_at__isnull=False),
+                name="hold_open_by_deadline",
+            ),
+            models.Index(
+                fields=["reminds_at"],
+                condition=Q(status="OPEN", reminds_at__isnull=False),
+                name="hold_open_by_reminder",
+            ),
+            models.Index(
+                fields=["escalates_at"],
+                condition=Q(status="OPEN", escalates_at__isnull=False),
+                name="hold_open_by_step",
+            ),
+            models.Index(
+                fields=["opened_at", "id"],
+                include=["execution"],
+                condition=Q(status="OPEN", decider="human"),
+                name="hold_for_people_by_age",
+            ),
+            models.Index(
+                fields=["id"],
+                condition=Q(status="OPEN") & ~Q(approvals=[]),
+                name="hold_open_half_approved",
+            ),
+            models.Index(
+                fields=["-decided_at", "-id"],
+                condition=Q(status__in=["APPROVED", "REJECTED", "RETURNED"], decider="human"),
+                name="hold_decided_by_time",
+            ),
+        ]
+        ordering = ("opened_at", "id")
+
+    def __str__(self) -> str:
+        return self.id

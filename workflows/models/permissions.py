@@ -1,0 +1,128 @@
+"""Capabilities and the permissions that people granted."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from .executions import Execution
+from .holds import Hold
+from .workflows import Workflow
+
+
+class Capability(models.Model):
+    """Code that has proven itself, kept under a name and usable as a task.
+
+    Code, language, schemas and `permission_set` never change; what people grant to the capability
+    on top stands in the ledger (Grant).
+    """
+
+    class Language(models.TextChoices):
+        PYTHON = "python", "Python"
+        TYPESCRIPT = "typescript", "TypeScript"
+        JAVASCRIPT = "javascript", "JavaScript"
+
+    class ApprovalMode(models.TextChoices):
+        ASK = "ask", "a person approves each use"
+        AUTO = "auto", "runs by itself"
+
+    name = models.SlugField(max_length=100, unique=True)
+    description = models.TextField(blank=True, default="")
+    language = models.CharField(max_length=10, choices=Language.choices)
+    code = models.TextField()
+    input_schema = models.JSONField(default=dict)
+    output_schema = models.JSONField(null=True, blank=True)
+    # A PermissionSet as JSON.
+    permission_set = models.JSONField(default=dict)
+    approval_mode = models.CharField(
+        max_length=4, choices=ApprovalMode.choices, default=ApprovalMode.ASK
+    )
+    enabled = models.BooleanField(default=True)
+    success_count = models.BigIntegerField(default=0, db_default=0)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+"
+    )
+    from_execution = models.ForeignKey(
+        Execution, null=True, on_delete=models.PROTECT, related_name="capabilities"
+    )
+    from_task = models.CharField(max_length=64, default="", blank=True)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ("name",)
+        verbose_name_plural = "capabilities"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Grant(models.Model):
+    """One permission that a person gave: the ledger.
+
+    Written by the journal in the step that decides the escalation.  A task may use it while it is
+    neither revoked nor expired, and never beyond its scope.
+    """
+
+    class Scope(models.TextChoices):
+        TASK = "task", "this task"
+        EXECUTION = "execution", "this run"
+        CAPABILITY = "capability", "this capability"
+        UNTIL = "until", "this task in every run of its workflow, until a time"
+
+    scope = models.CharField(max_length=10, choices=Scope.choices)
+    execution = models.ForeignKey(Execution, on_delete=models.PROTECT, related_name="grants")
+    hold = models.OneToOneField(Hold, on_delete=models.PROTECT, related_name="grant")
+    task_id = models.CharField(max_length=64)
+    workflow = models.ForeignKey(
+        Workflow, null=True, blank=True, on_delete=models.PROTECT, related_name="grants"
+    )
+    capability = models.ForeignKey(
+        Capability, null=True, blank=True, on_delete=models.PROTECT, related_name="grants"
+    )
+    # Digest of what asked (its code, its tool, its capability): other work does not inherit it.
+    subject = models.CharField(max_length=64)
+    operation = models.CharField(max_length=20)
+    resource = models.TextField()
+    # A PermissionSet as JSON: what was asked for and nothing else.
+    permissions = models.JSONField()
+    granted_by = models.CharField(max_length=150)
+    why = models.TextField(default="", blank=True)
+    granted_at = models.DateTimeField(db_default=Now())
+    expires_at = models.DateTimeField(null=True, blank=True)
+    uses = models.BigIntegerField(default=0, db_default=0)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    revoked_by = models.CharField(max_length=150, default="", blank=True, db_default="")
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(expires_at__isnull=False) | ~Q(scope="until"),
+                name="grant_until_has_an_end",
+            ),
+            models.CheckConstraint(
+                condition=Q(capability__isnull=False) | ~Q(scope="capability"),
+                name="grant_names_its_capability",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["execution"], condition=Q(revoked_at=None), name="grant_of_execution"
+            ),
+            models.Index(
+                fields=["workflow", "task_id"],
+                condition=Q(revoked_at=None, scope="until"),
+                name="grant_until_by_task",
+            ),
+            models.Index(
+                fields=["capability"],
+                condition=Q(revoked_at=None, scope="capability"),
+                name="grant_of_capability",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.operation} {self.resource}"

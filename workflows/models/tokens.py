@@ -1,0 +1,74 @@
+"""API tokens, unknown tokens, and alerts about failed sign-ins."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+
+class ApiToken(models.Model):
+    """A bearer token.  Only its SHA-256 is kept; the token itself is shown once."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    name = models.CharField(max_length=100, blank=True, default="")
+    prefix = models.CharField(max_length=12)
+    digest = models.CharField(max_length=64, unique=True)
+    scopes = ArrayField(models.CharField(max_length=20))
+    #: Ids, no rows of a join table: a workflow that is removed must not make the token see all.
+    only_workflows = ArrayField(models.BigIntegerField(), null=True, blank=True)
+    created_at = models.DateTimeField(db_default=Now())
+    expires_at = models.DateTimeField(null=True, blank=True)
+    #: The token that made this one, which is revoked with it.
+    made_by = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.CASCADE, related_name="+", editable=False
+    )
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"{self.prefix}… ({self.user})"
+
+
+class UnknownTokens(models.Model):
+    """How many unknown API tokens an address sent since the start of its window."""
+
+    address = models.CharField(max_length=45, primary_key=True)
+    failures = models.IntegerField()
+    since = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.address}: {self.failures}"
+
+
+class SignInAlert(models.Model):
+    """A limit on sign-ins was reached: admins find it here, and the sweeper mails it to them."""
+
+    class Kind(models.TextChoices):
+        ACCOUNT_AND_ADDRESS = "account_and_address", "account from one address"
+        ADDRESS = "address", "address"
+        ACCOUNT = "account", "account"
+        TOKENS = "tokens", "unknown API tokens"
+
+    kind = models.CharField(max_length=20, choices=Kind.choices)
+    # What was typed: there need not be an account of this name.
+    account = models.CharField(max_length=255, blank=True, default="")
+    address = models.CharField(max_length=45)
+    failures = models.IntegerField()
+    locked_until = models.DateTimeField()
+    created_at = models.DateTimeField(db_default=Now())
+    mailed_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = [
+            models.Index(fields=["id"], condition=Q(mailed_at=None), name="sign_in_alert_unmailed")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.get_kind_display()}: {self.account or self.address}"
