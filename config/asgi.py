@@ -14,11 +14,10 @@ if not settings.configured:  # a test or a command has settings, and a role, alr
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
+from django.core.asgi import get_asgi_application
 from django.urls import get_resolver
 
-from config.web.threaded_asgi import application as threaded
-
-django = threaded()  # before our other imports: it loads the apps
+django = get_asgi_application()  # before our own imports: it loads the apps
 
 from config.web.body_limits import bounded  # noqa: E402
 from config.web.request_thread import lending  # noqa: E402
