@@ -55,8 +55,6 @@ SESSION_COOKIE_NAME = f"holdpoint_session_{_PORT}"
 SESSION_COOKIE_SECURE = False
 CSRF_COOKIE_NAME = f"holdpoint_csrf_{_PORT}"
 CSRF_COOKIE_SECURE = False
-LANGUAGE_COOKIE_NAME = f"holdpoint_language_{_PORT}"
-LANGUAGE_COOKIE_SECURE = False
 
 STORAGES = {
     **STORAGES,

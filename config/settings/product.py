@@ -130,7 +130,6 @@ def _tools(home: Path) -> dict[str, Any]:
         "http_allow_hosts": env_list("HOLDPOINT_HTTP_ALLOW_HOSTS"),
         # Services of this machine that a permission may reach, each as host:port; * is any.
         "loopback_targets": env_list("HOLDPOINT_LOOPBACK_TARGETS"),
-        "mcp_call_timeout_seconds": env_int("HOLDPOINT_MCP_CALL_TIMEOUT_SECONDS", 60, minimum=1),
         "catalogue_seconds": env_float("HOLDPOINT_CATALOGUE_SECONDS", 60.0, minimum=1),
         # What a call to /mcp waits for the next stop unless it says otherwise.
         "mcp_wait_seconds": env_float("HOLDPOINT_MCP_WAIT_SECONDS", 20.0, minimum=0, maximum=55),

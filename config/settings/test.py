@@ -44,8 +44,6 @@ SESSION_COOKIE_NAME = "holdpoint_session"
 SESSION_COOKIE_SECURE = False
 CSRF_COOKIE_NAME = "holdpoint_csrf"
 CSRF_COOKIE_SECURE = False
-LANGUAGE_COOKIE_NAME = "holdpoint_language"
-LANGUAGE_COOKIE_SECURE = False
 # Argon2 is slow on purpose; the tests log in thousands of times.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 STORAGES = {
