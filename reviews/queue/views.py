@@ -32,7 +32,7 @@ def queue(request: HttpRequest) -> HttpResponse:
     tab, filters = request.GET.get("tab", "me"), parse_queue_filters(request.GET)
     target = request.headers.get("HX-Target", "") if is_htmx(request) else ""
     if target == "queue-tabs":
-        return _parts(request, ("_queue_tabs",), tabs_context(viewer, tab=tab, filters=filters))
+        return _parts(request, ("_tabs",), tabs_context(viewer, tab=tab, filters=filters))
     changed = None
     with good_cursor():
         if target == "queue-list":
@@ -41,10 +41,10 @@ def queue(request: HttpRequest) -> HttpResponse:
         context = rows_context(viewer, tab=tab, filters=filters, cursor=cursor, changed=changed)
     context["open_hold"] = request.GET.get("hold", "")
     if changed:
-        return _parts(request, ("_queue_list",), context)
+        return _parts(request, ("_list",), context)
     context |= tabs_context(viewer, tab=tab, filters=filters)
     if target == "queue-list":
-        return _parts(request, ("_queue_tabs", "_queue_list"), context)
+        return _parts(request, ("_tabs", "_list"), context)
     context |= controls_context(viewer, tab=tab, filters=filters)
     context["d"] = _open(viewer, context["open_hold"])
     return page(request, "reviews/queue/queue.html", context, section="review")
@@ -52,7 +52,7 @@ def queue(request: HttpRequest) -> HttpResponse:
 
 def _parts(request: HttpRequest, names: Sequence[str], context: dict[str, Any]) -> HttpResponse:
     """Parts of the page, for scripts."""
-    text = "".join(render_to_string(f"reviews/{name}.html", context, request) for name in names)
+    text = "".join(render_to_string(f"reviews/queue/{name}.html", context, request) for name in names)
     response = HttpResponse(text)
     response["Vary"] = "HX-Request, HX-Target, Cookie"
     response["Cache-Control"] = "no-store"
