@@ -22,7 +22,6 @@ from reviews.decisions.rights import NotAllowed
 from reviews.models import Decision, HumanReviewRecord
 from reviews.queue import claims, extensions, selectors
 from reviews.queue.filters import PHASES, REASONS, RISKS, parse_queue_filters
-from reviews.queue.first_page import Listing
 from workflows.api.examples import RESUME
 from workflows.api.idempotency_key import once
 from workflows.api.parsers import (
@@ -101,19 +100,19 @@ class PendingView(ListAPIView[Hold]):
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Open holds, newest first, without their payload."""
-        rows: Any = self.get_queryset()
-        found: list[Any] | None = self.paginate_queryset(rows)
-        return self.get_paginated_response([hold_row(each) for each in found or ()])
+        rows: Any = self.paginate_queryset(self.get_queryset())
+        return self.get_paginated_response([hold_row(each) for each in rows])
 
-    def get_queryset(self) -> Listing:  # type: ignore[override]
+    def get_queryset(self) -> QuerySet[Hold, Any]:
         asked_for(self.request, also=OF_PAGES | {each.name for each in _QUEUE_FILTERS})
         tab = self.request.query_params.get("tab", "me")
         if tab not in selectors.TABS or tab == "decided":
             raise ValidationError({"tab": ["must be one of me, groups, claimed, open"]})
-        found = parse_queue_filters(self.request.query_params)
-        if found.errors:
-            raise ReviewInvalid(found.errors)
-        return Listing(selectors.Viewer(caller(self.request)), tab, found)
+        filters = parse_queue_filters(self.request.query_params)
+        if filters.errors:
+            raise ReviewInvalid(filters.errors)
+        viewer = selectors.Viewer(caller(self.request))
+        return selectors.light_rows(selectors.queue(viewer, tab, filters))
 
 
 class PendingContextView(APIView):

@@ -52,7 +52,9 @@ def queue(request: HttpRequest) -> HttpResponse:
 
 def _parts(request: HttpRequest, names: Sequence[str], context: dict[str, Any]) -> HttpResponse:
     """Parts of the page, for scripts."""
-    text = "".join(render_to_string(f"reviews/queue/{name}.html", context, request) for name in names)
+    text = "".join(
+        render_to_string(f"reviews/queue/{name}.html", context, request) for name in names
+    )
     response = HttpResponse(text)
     response["Vary"] = "HX-Request, HX-Target, Cookie"
     response["Cache-Control"] = "no-store"
