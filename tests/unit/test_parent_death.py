@@ -24,7 +24,7 @@ time.sleep(600)
 """
 CHILD = """
 import os, time
-from workflows import parent_death
+from workflows.common import parent_death
 parent_death.end_with(os.getppid())
 print("up", flush=True)
 time.sleep(600)

@@ -22,6 +22,7 @@ from reviews.backtests import services as backtests_services
 from reviews.decisions import services
 from reviews.models import SavedView
 from reviews.sockets.routing import websocket_urlpatterns
+from reviews.urls import urlpatterns as review_pages
 from tests.integration.api.conftest import plain_plan
 from tests.integration.api.test_access import TABLE, delivered, granted
 from tests.integration.reviews.test_sockets import Socket
@@ -157,12 +158,8 @@ def address(name: str, world: dict[str, Any]) -> str:
         e for p, e in patterns(get_resolver()) if e.name == name and not has_row_elsewhere(p)
     )
     given = {key: world[key] for key in pattern.pattern.regex.groupindex}
-    spaced = f"reviews:{name}" if in_reviews(pattern) else name
+    spaced = f"reviews:{name}" if pattern in review_pages else name
     return reverse(spaced, kwargs=given)
-
-
-def in_reviews(pattern: URLPattern) -> bool:
-    return pattern.callback.__module__.startswith("reviews.views")
 
 
 def answers(client: Client, name: str, world: dict[str, Any]) -> dict[str, int]:

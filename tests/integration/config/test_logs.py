@@ -126,9 +126,9 @@ def collector() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
 SCRIPT = """
 import json, sys, django
 django.setup()
-from config import telemetry
+from config.observability import telemetry
 from django.test import Client
-from workflows import tracing
+from workflows.common import tracing
 Client(headers={"host": "localhost"}).get("/livez")
 tracing.report(ValueError("it broke"))
 telemetry.flush()

@@ -17,12 +17,12 @@ from .conftest import SERVER, Journal, gone, until
 
 _OWNER = """
 import sys, os, signal
-from workflows import background
+from workflows.common import background_loop
 from workflows.tools.mcp_client import McpServerSpec, pool
 
 spec = McpServerSpec("own", "stdio", command=sys.executable, args=tuple(sys.argv[2:]),
                      env={"JOURNAL": os.environ["JOURNAL"]})
-background.run(pool().call(spec, "add", {"a": 1, "b": 1}), 30)
+background_loop.run(pool().call(spec, "add", {"a": 1, "b": 1}), 30)
 if sys.argv[1] == "fork" and not (child := os.fork()):
     os.close(1)
     signal.pause()

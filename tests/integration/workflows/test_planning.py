@@ -143,7 +143,8 @@ KILLED_WHILE_LEARNING = """
 import os, signal, sys
 import django
 django.setup()
-from workflows import jobs, learning
+from workflows.executions import jobs
+from workflows.planning import learning
 learning.learn = lambda **kwargs: os.kill(os.getpid(), signal.SIGKILL)
 jobs.learn(int(sys.argv[1]))
 """

@@ -23,7 +23,7 @@ def query(written: str) -> np.ndarray:
 def test_the_same_numbers_in_another_process() -> None:
     """Python's own hash differs from process to process; the embedder's must not."""
     program = (
-        "from graphrag import hashing;"
+        "from graphrag.embedding import hashing;"
         "print(hashing.embed_query('list branches', dimensions=384).tobytes().hex())"
     )
     other = subprocess.run(
