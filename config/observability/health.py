@@ -77,17 +77,17 @@ def _redis() -> None:
 
 def _sweeper() -> Check:
     """Without the sweeper lost work stays lost and no deadline passes."""
-    age = process_liveness.age("sweeper")
+    age = process_liveness.heartbeat_age("sweeper")
     if age is None:
         return {"ok": False, "error": "no sign of life within the hour", "age_seconds": None}
     return {
         "ok": age <= settings.HOLDPOINT["ready_sweeper_seconds"],
         "age_seconds": round(age, 1),
         # No reason to take web processes out of the balance: /metrics names them.
-        "failing": len(process_liveness.failing("sweeper")),
+        "failing": len(process_liveness.failing_parts("sweeper")),
     }
 
 
 def _queues() -> Check:
-    depth = {name: dispatch.waiting(name) for name in settings.RQ_QUEUES}
+    depth = {name: dispatch.queue_length(name) for name in settings.RQ_QUEUES}
     return {"ok": depth["default"] <= settings.HOLDPOINT["ready_queue_depth"], "depth": depth}

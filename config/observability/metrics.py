@@ -112,20 +112,20 @@ class Everything:
     def _from_redis(self) -> Iterator[Any]:
         depth = GaugeMetricFamily("holdpoint_queue_depth", "Waiting jobs.", labels=["queue"])
         for name in settings.RQ_QUEUES:
-            depth.add_metric([name], dispatch.waiting(name))
+            depth.add_metric([name], dispatch.queue_length(name))
         yield depth
-        age = process_liveness.age("sweeper")
+        age = process_liveness.heartbeat_age("sweeper")
         if age is not None:
             words = "Seconds since the sweeper's last round."
             yield GaugeMetricFamily("holdpoint_sweeper_age_seconds", words, value=age)
         words = "Rounds in a row that a part of the sweep has failed."
         failing = GaugeMetricFamily("holdpoint_sweeper_failing_rounds", words, labels=["part"])
-        for part, rounds in process_liveness.failing("sweeper").items():
+        for part, rounds in process_liveness.failing_parts("sweeper").items():
             failing.add_metric([part], rounds)
         yield failing
-        workers = process_liveness.reported("workers", fresh_seconds=30)
+        workers = process_liveness.total_count("workers", fresh_seconds=30)
         yield GaugeMetricFamily("holdpoint_workers", "Live worker processes.", value=workers)
-        sockets = process_liveness.reported("sockets")
+        sockets = process_liveness.total_count("sockets")
         yield GaugeMetricFamily("holdpoint_sockets", "Open sockets.", value=sockets)
 
 

@@ -35,7 +35,7 @@ from workflows.api.permissions import HasScope, caller, session_confirmed_at, to
 from workflows.api.problems import register
 from workflows.api.schema import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, IF_MATCH, problems
 from workflows.api.serializers import ID_PATTERN
-from workflows.executions.idempotency import Answer, json_text, logs_its_refusals
+from workflows.executions.idempotency import StoredResponse, json_text, keep_refusal_logs
 from workflows.models import Hold
 
 from .serializers import (
@@ -65,7 +65,7 @@ register(ReviewInvalid, status=422, code="invalid")
 register(NotAllowed, status=403, code="forbidden")
 register(Conflict, status=409, code="stale_version")
 register(services.HoldNotFound, status=404, code="not_found")
-logs_its_refusals(ReviewInvalid, NotAllowed, Conflict, services.HoldNotFound)
+keep_refusal_logs(ReviewInvalid, NotAllowed, Conflict, services.HoldNotFound)
 register(reveals.NothingMasked, status=404, code="not_found")
 
 
@@ -155,7 +155,9 @@ class ResumeView(APIView):
         meant, wanted = read_answer(request)
         return once(request, lambda: self._decide(request, meant, wanted))
 
-    def _decide(self, request: Request, meant: Meant | None, wanted: dict[str, Any]) -> Answer:
+    def _decide(
+        self, request: Request, meant: Meant | None, wanted: dict[str, Any]
+    ) -> StoredResponse:
         user = caller(request)
         hold_id = _hold_id(user, wanted)
         if meant is not None:
@@ -175,7 +177,7 @@ class ResumeView(APIView):
             token=token_of(request),
             confirmed_at=session_confirmed_at(request),
         )
-        return Answer(200, json_text(ResumedSerializer(_resumed(result)).data))
+        return StoredResponse(200, json_text(ResumedSerializer(_resumed(result)).data))
 
 
 def _hold_id(user: User, wanted: dict[str, Any]) -> str:
@@ -222,9 +224,9 @@ class ClaimView(APIView):
         """Claim a hold; claim it again before the claim runs out to keep it."""
         return once(request, lambda: self._claim(request, hold_id))
 
-    def _claim(self, request: Request, hold_id: str) -> Answer:
+    def _claim(self, request: Request, hold_id: str) -> StoredResponse:
         found = claims.claim(hold_id=hold_id, user=caller(request), token=token_of(request))
-        return Answer(200, json_text(ClaimSerializer(found).data))
+        return StoredResponse(200, json_text(ClaimSerializer(found).data))
 
 
 class ReleaseView(APIView):
@@ -242,9 +244,9 @@ class ReleaseView(APIView):
         """Let others see that nobody is on it."""
         return once(request, lambda: self._release(request, hold_id))
 
-    def _release(self, request: Request, hold_id: str) -> Answer:
+    def _release(self, request: Request, hold_id: str) -> StoredResponse:
         gone = claims.release(hold_id=hold_id, user=caller(request), token=token_of(request))
-        return Answer(200, json_text({"released": gone}))
+        return StoredResponse(200, json_text({"released": gone}))
 
 
 class WithdrawView(APIView):
@@ -267,7 +269,7 @@ class WithdrawView(APIView):
         """
         return once(request, lambda: self._withdraw(request, hold_id))
 
-    def _withdraw(self, request: Request, hold_id: str) -> Answer:
+    def _withdraw(self, request: Request, hold_id: str) -> StoredResponse:
         asked = WithdrawSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         result = withdrawal.withdraw(
@@ -286,7 +288,7 @@ class WithdrawView(APIView):
             "status": result.status,
             "version": result.version,
         }
-        return Answer(200, json_text(WithdrawnSerializer(told).data))
+        return StoredResponse(200, json_text(WithdrawnSerializer(told).data))
 
 
 class ExtendView(APIView):
@@ -309,7 +311,7 @@ class ExtendView(APIView):
         """Move the deadline further, from where it stands; 409 when there is none."""
         return once(request, lambda: self._extend(request, hold_id))
 
-    def _extend(self, request: Request, hold_id: str) -> Answer:
+    def _extend(self, request: Request, hold_id: str) -> StoredResponse:
         asked = ExtendSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         result = extensions.extend(
@@ -320,7 +322,7 @@ class ExtendView(APIView):
             token=token_of(request),
         )
         status = 200 if result.outcome == "applied" else 202
-        return Answer(status, json_text(ExtendedSerializer(result).data))
+        return StoredResponse(status, json_text(ExtendedSerializer(result).data))
 
 
 class RevealView(APIView):

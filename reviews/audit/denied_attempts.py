@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 
 from reviews.decisions.rights import NotAllowed
 from reviews.models import Decision, DeniedAttempt
-from workflows.executions.access import of_visible
+from workflows.executions.access import filter_visible
 from workflows.models import Hold
 
 if TYPE_CHECKING:
@@ -41,5 +41,5 @@ def denials_noted(hold_id: str, user: User, wanted: str, source: str) -> Iterato
 
 def denials(user: User) -> QuerySet[DeniedAttempt]:
     """The denied attempts on executions the user may see, newest first."""
-    rows = of_visible(DeniedAttempt.objects.all(), user)
+    rows = filter_visible(DeniedAttempt.objects.all(), user)
     return rows.select_related("execution", "hold").order_by("-id")

@@ -16,7 +16,7 @@ from workflows.common.full_text import matching
 from workflows.common.number_parsing import natural
 from workflows.common.schemas import FieldError
 from workflows.engine.policy import TriggerPhase
-from workflows.executions.access import of_visible
+from workflows.executions.access import filter_visible
 from workflows.models import ExecutionReceipt, TaskAttempt
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Filters:
 def records(user: User) -> RecordSet:
     """The records of executions the user may see, newest first."""
     rows: RecordSet = HumanReviewRecord.objects.order_by("-id")
-    return cast("RecordSet", of_visible(rows, user))
+    return cast("RecordSet", filter_visible(rows, user))
 
 
 def filtered(rows: QuerySet[HumanReviewRecord], filters: Filters) -> QuerySet[HumanReviewRecord]:

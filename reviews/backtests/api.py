@@ -27,13 +27,13 @@ from workflows.api.serializers import Plain, Strict
 from workflows.common.number_parsing import natural
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access
-from workflows.executions.idempotency import Answer, json_text
+from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.executions.services import InvalidRequest
 from workflows.models import RuleVersion, Workflow
 from workflows.review_rules import active_rules
 from workflows.review_rules import publish as review_rules_publish
 
-register(review_rules_publish.RulesMoved, status=409, code="stale_version")
+register(review_rules_publish.RulesChanged, status=409, code="stale_version")
 
 _ID = OpenApiParameter("backtest_id", str, OpenApiParameter.PATH, pattern="^[0-9]{1,19}$")
 _NAME = OpenApiParameter(
@@ -167,7 +167,7 @@ class BacktestsView(ListAPIView[Backtest]):
         require(access.may_backtest(request.user), _NOT_YOURS)
         return once(request, lambda: self._create(request))
 
-    def _create(self, request: Request) -> Answer:
+    def _create(self, request: Request) -> StoredResponse:
         asked = DraftSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         wanted = dict(asked.validated_data)
@@ -180,7 +180,9 @@ class BacktestsView(ListAPIView[Backtest]):
             made = services.start(user=caller(request), workflow=workflow, **wanted)
         made.refresh_from_db()
         location = reverse("api-backtest", kwargs={"backtest_id": str(made.pk)})
-        return Answer(status=201, text=json_text(BacktestSerializer(made).data), location=location)
+        return StoredResponse(
+            status=201, text=json_text(BacktestSerializer(made).data), location=location
+        )
 
 
 class BacktestView(APIView):
@@ -233,12 +235,12 @@ class RulesView(ListAPIView[RuleVersion]):
         require(access.may_publish_rules(request.user), "Operators and admins publish rules.")
         return once(request, lambda: self._publish(request, workflow))
 
-    def _publish(self, request: Request, workflow: Workflow) -> Answer:
+    def _publish(self, request: Request, workflow: Workflow) -> StoredResponse:
         asked = PublishSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         made = _published(request, workflow, asked.validated_data)
         made.refresh_from_db()
-        return Answer(status=201, text=json_text(RulesSerializer(made).data))
+        return StoredResponse(status=201, text=json_text(RulesSerializer(made).data))
 
 
 def _published(request: Request, workflow: Workflow, wanted: dict[str, Any]) -> RuleVersion:

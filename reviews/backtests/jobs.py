@@ -46,7 +46,7 @@ def resend() -> int:
     """Send again for what no worker is at, when the queue is empty; how many."""
     free = Backtest.objects.filter(_free()).order_by("pk")
     found = list(free.values_list("pk", flat=True)[:20])
-    if not found or dispatch.waiting(dispatch.LOW):
+    if not found or dispatch.queue_length(dispatch.LOW):
         return 0
     for pk in found:
         dispatch.enqueue(JOB, pk, queue=dispatch.LOW)

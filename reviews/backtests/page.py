@@ -72,7 +72,7 @@ def read_draft(workflow: Workflow, form: QueryDict) -> Draft:
     kept = set(form.getlist("keep"))
     in_force = [
         each.model_dump(mode="json", exclude_none=True)
-        for each in active_rules.in_force(workflow).rules
+        for each in active_rules.current_rules(workflow).rules
         if each.name in kept
     ]
     return Draft(
@@ -121,7 +121,7 @@ def draft_context(
     is_new: bool = True,
 ) -> dict[str, Any]:
     """The form for a workflow, or the choice of one, and the backtests there are."""
-    rules = active_rules.in_force(workflow) if workflow else ReviewRules()
+    rules = active_rules.current_rules(workflow) if workflow else ReviewRules()
     kept = {rule.name for rule in rules.rules} if is_new else set(form.getlist("keep"))
     return {
         "workflows": list(workflows_for(user).order_by("title").values("pk", "title")[:500]),

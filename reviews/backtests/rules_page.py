@@ -55,7 +55,7 @@ def rules_context(user: User, workflow: Workflow) -> dict[str, Any]:
 
 def rules_summary(user: User, workflow: Workflow) -> dict[str, Any]:
     """What the workflow's own page says of them."""
-    rules = active_rules.in_force(workflow)
+    rules = active_rules.current_rules(workflow)
     return {
         "version": rules.version,
         "changes": difference([], [rule.model_dump(mode="json") for rule in rules.rules]),

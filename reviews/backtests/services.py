@@ -62,7 +62,7 @@ def start(
         workflow=workflow,
         rules=kept,
         rules_digest=review_rules_publish.rules_digest(kept),
-        base_version=active_rules.in_force(workflow).version,
+        base_version=active_rules.current_rules(workflow).version,
         since=since,
         until=until,
         author=user,
@@ -76,7 +76,7 @@ def publish(*, user: User, backtest: Backtest, source: str, comment: str = "") -
     """Put the rules of a finished backtest in force, its report attached.
 
     Raises PermissionDenied, InvalidRequest, Refused when it is not finished, or
-    publishing.RulesMoved when other rules were published since they were drafted.
+    publishing.RulesChanged when other rules were published since they were drafted.
     """
     if backtest.status != Backtest.Status.DONE:
         raise Refused("not_done", "This backtest has no report yet.")
@@ -87,7 +87,9 @@ def publish(*, user: User, backtest: Backtest, source: str, comment: str = "") -
         expected=backtest.base_version,
         source=source,
         comment=comment,
-        report=review_rules_publish.Report(backtest.pk, backtest.digest, backtest.rules_digest),
+        report=review_rules_publish.BacktestReport(
+            backtest.pk, backtest.digest, backtest.rules_digest
+        ),
     )
 
 

@@ -122,7 +122,7 @@ def publish(request: HttpRequest, backtest_id: int) -> HttpResponse:
             source="web",
             comment=request.POST.get("comment", "").strip(),
         )
-    except (InvalidRequest, Refused, review_rules_publish.RulesMoved) as refusal:
+    except (InvalidRequest, Refused, review_rules_publish.RulesChanged) as refusal:
         messages.error(request, str(refusal))
         return SeeOther(here)
     messages.success(request, _in_force(made.number))
@@ -141,7 +141,7 @@ def rules(request: HttpRequest, workflow_id: int) -> HttpResponse:
     if request.method == "POST":
         try:
             made = _again(request, workflow)
-        except (InvalidRequest, review_rules_publish.RulesMoved) as refusal:
+        except (InvalidRequest, review_rules_publish.RulesChanged) as refusal:
             messages.error(request, str(refusal))
         else:
             messages.success(request, _in_force(made.number))

@@ -16,7 +16,7 @@ from reviews.decisions.services import HoldNotFound, visible_hold
 from reviews.notifications import inbox
 from reviews.notifications.page import bell_words
 from reviews.queue import selectors
-from workflows.executions.access import knowing_groups, visible_to
+from workflows.executions.access import cache_groups, visible_to
 from workflows.models import Execution, Hold
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def person(request: HttpRequest) -> User:
     before something is done, they are read anew.
     """
     user = cast("User", request.user)
-    return cast("User", knowing_groups(user)) if request.method in ("GET", "HEAD") else user
+    return cast("User", cache_groups(user)) if request.method in ("GET", "HEAD") else user
 
 
 def warn(request: HttpRequest, warnings: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ from workflows.common.schemas.pointers import keys_of, pointer
 from workflows.engine.bounded_json import path_text
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
-from workflows.executions.selectors import revision_of, speculations_behind
+from workflows.executions.selectors import revision_of, speculative_results_behind
 from workflows.models import Hold
 
 #: Names that are listed before the rest is counted.
@@ -84,7 +84,9 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _ahead_words(hold: Hold, affected: frozenset[str]) -> str:
-    behind = [each for each in speculations_behind(hold) if each.state in ("READY", "RUNNING")]
+    behind = [
+        each for each in speculative_results_behind(hold) if each.state in ("READY", "RUNNING")
+    ]
     gone = sum(each.task_id in affected for each in behind)
     if not behind:
         return ""

@@ -16,7 +16,7 @@ from workflows.engine.permissions import PermissionSet
 from workflows.engine.state import GrantScope, HoldReason
 from workflows.engine.task_errors import attempt_words
 from workflows.models import Grant, Hold
-from workflows.permissions.grants import asked_for, is_in_force
+from workflows.permissions.grants import is_in_force, missing_permissions
 
 if TYPE_CHECKING:
     from django.utils.safestring import SafeString
@@ -70,7 +70,7 @@ def escalation_context(hold: Hold, asked: Asked) -> dict[str, Any] | None:
     payload = hold.payload
     if hold.reason != HoldReason.ESCALATION or not isinstance(payload, dict):
         return None
-    need = asked_for(payload)
+    need = missing_permissions(payload)
     current = PermissionSet.model_validate(payload["current"])
     code, line = payload.get("code") or "", payload.get("line")
     return {

@@ -77,11 +77,11 @@ def _refusal(user: User, hold: Hold, groups: Collection[str]) -> tuple[str, str]
 
 def deciding_groups(wanted: Collection[str], groups: Collection[str]) -> frozenset[str]:
     """The groups through which a member of `groups` decides a hold that names `wanted`."""
-    return (frozenset(wanted) & frozenset(groups)) - access.ONLOOKERS
+    return (frozenset(wanted) & frozenset(groups)) - access.NON_DECIDING_ROLES
 
 
 def _outside(wanted: Collection[str]) -> str:
-    names = " or ".join(sorted(frozenset(wanted) - access.ONLOOKERS))
+    names = " or ".join(sorted(frozenset(wanted) - access.NON_DECIDING_ROLES))
     if not names:
         return "No group can decide this. An operator can abort the run."
     return f"The group {names} decides this, and you are not in it."
@@ -113,12 +113,12 @@ def _above_role(hold: Hold, groups: Collection[str]) -> str:
     """Why an escalation asks for more than these groups may grant; "" when it does not."""
     if hold.reason != HoldReason.ESCALATION or not isinstance(hold.payload, dict):
         return ""
-    deciding = frozenset(groups) - access.ONLOOKERS
-    need = grants.asked_for(hold.payload)
+    deciding = frozenset(groups) - access.NON_DECIDING_ROLES
+    need = grants.missing_permissions(hold.payload)
     denied = deny_list.problem_of(need)
     if denied:
         return f"Nobody can grant this: {denied}."
-    if need.has_folders and not grants.grants_folders(groups):
+    if need.has_folders and not grants.may_grant_folders(groups):
         return (
             "It asks for a folder and everything below. Only an operator or an admin can grant "
             "that; somebody else has to approve it."
@@ -142,11 +142,11 @@ def _above_role(hold: Hold, groups: Collection[str]) -> str:
 def fresh_user(user: User) -> User:
     """The person and their groups as the database knows them now; NotAllowed when there is none."""
     try:
-        person: User = access.with_groups(get_user_model().objects.all()).get(pk=user.pk)
+        person: User = access.annotate_groups(get_user_model().objects.all()).get(pk=user.pk)
     except get_user_model().DoesNotExist:
         raise NotAllowed("Your account no longer exists.", "inactive") from None
-    access.with_credential(person, access.credential_of(user))
-    return access.limited(person, access.limit_of(user))
+    access.set_credential(person, access.credential_of(user))
+    return access.limit_to_workflows(person, access.allowed_workflow_ids(user))
 
 
 def group_names(user: User) -> frozenset[str]:

@@ -27,7 +27,7 @@ from workflows.engine.commands import LONGEST_UNDO, ApprovalResponse, Checkpoint
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
 from workflows.engine.state import GrantScope
-from workflows.executions.access import sees, visible_to
+from workflows.executions.access import can_see, visible_to
 from workflows.executions.services import CommandResult, log_refusal, submit_command
 from workflows.models import Execution, Hold
 from workflows.permissions import step_up
@@ -419,7 +419,7 @@ def _hold_to_decide(person: User, hold_id: str) -> Hold:
     """The same without what no decision reads."""
     found = Hold.objects.filter(pk=hold_id).select_related("execution")
     hold = found.defer("execution__state", "execution__context", "execution__inputs").first()
-    if hold is None or not sees(person, hold.execution, hold.groups):
+    if hold is None or not can_see(person, hold.execution, hold.groups):
         raise HoldNotFound
     return hold
 

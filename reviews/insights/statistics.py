@@ -16,7 +16,7 @@ from django.db.models.functions import TruncDate
 from reviews.audit.history import records
 from reviews.backtests.skipped_reviews import spared as spared_reviews
 from reviews.models import ClaimStart, HumanReviewRecord
-from workflows.executions.access import of_visible
+from workflows.executions.access import filter_visible
 from workflows.models import Hold
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Scope:
 
     def holds(self) -> QuerySet[Hold]:
         """Every hold for people, whenever it opened."""
-        rows = of_visible(Hold.objects.filter(decider="human"), self.user)
+        rows = filter_visible(Hold.objects.filter(decider="human"), self.user)
         return rows.filter(execution__title=self.workflow) if self.workflow else rows
 
 

@@ -14,7 +14,7 @@ from reviews.components.views import SeeOther, good_cursor, page, person
 from reviews.integrations.grants_page import grants_context
 from workflows.engine.decide import Refused
 from workflows.engine.task_errors import attempt_words
-from workflows.permissions.grants import ledger, revoke
+from workflows.permissions.grants import revoke, visible_grants
 
 
 @login_required
@@ -34,7 +34,7 @@ def grants(request: HttpRequest) -> HttpResponse:
 @require_POST
 def revoke_grant(request: HttpRequest, grant_id: int) -> HttpResponse:
     """Take a grant back; what cannot be done is said on the page."""
-    grant = get_object_or_404(ledger(person(request)), pk=grant_id)
+    grant = get_object_or_404(visible_grants(person(request)), pk=grant_id)
     try:
         revoke(grant=grant, user=person(request))
     except Refused as refusal:

@@ -14,7 +14,7 @@ from reviews.decisions.escalation_panel import scope_words
 from reviews.queue import selectors
 from workflows.engine.permissions import PermissionSet
 from workflows.models import Grant
-from workflows.permissions.grants import in_force, ledger, may_revoke
+from workflows.permissions.grants import in_force, may_revoke, visible_grants
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def grants_context(user: User, *, whole: bool, cursor: str) -> dict[str, Any]:
     """The context of the page; with `whole` also what is over.  Raises selectors.BadCursor."""
-    rows = ledger(user) if whole else in_force(user)
+    rows = visible_grants(user) if whole else in_force(user)
     page = selectors.page(rows, cursor=cursor, size=conf.page_size())
     live = set(in_force(user).filter(pk__in=[row.pk for row in page.rows]).values_list("pk"))
     base = reverse("reviews:grants")

@@ -27,7 +27,7 @@ class Members:
         people = get_user_model().objects.filter(is_active=True, groups__name__in=wanted)
         ids = people.values("pk")
         rows = get_user_model().objects.filter(pk__in=ids) if wanted else people.none()
-        self._people: list[User] = list(access.with_groups(rows).order_by("pk"))
+        self._people: list[User] = list(access.annotate_groups(rows).order_by("pk"))
 
     def who_may_decide(self, hold: Hold, groups: Collection[str] = ()) -> list[User]:
         """Those who may approve the hold through `groups`, or through any of its own."""

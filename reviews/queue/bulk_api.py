@@ -21,7 +21,7 @@ from workflows.api.permissions import HasScope, caller, session_confirmed_at, to
 from workflows.api.schema import BODY, IDEMPOTENCY_KEY, problems
 from workflows.api.serializers import Strict
 from workflows.engine.commands import LONGEST_UNDO
-from workflows.executions.idempotency import Answer, Part, json_text
+from workflows.executions.idempotency import Part, StoredResponse, json_text
 
 
 class AssignSerializer(Strict):
@@ -85,7 +85,7 @@ class AssignView(APIView):
         """Claim a hold for somebody else, whoever had it before."""
         return once(request, lambda: self._assign(request, hold_id))
 
-    def _assign(self, request: Request, hold_id: str) -> Answer:
+    def _assign(self, request: Request, hold_id: str) -> StoredResponse:
         asked = AssignSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         found = claims.assign(
@@ -94,7 +94,7 @@ class AssignView(APIView):
             to=asked.validated_data["to"],
             token=token_of(request),
         )
-        return Answer(200, json_text(ClaimSerializer(found).data))
+        return StoredResponse(200, json_text(ClaimSerializer(found).data))
 
 
 class BulkView(APIView):
@@ -126,7 +126,7 @@ class BulkView(APIView):
 
     def _apply(
         self, request: Request, chosen: list[bulk.Chosen], task: bulk.Request, part: Part
-    ) -> Answer:
+    ) -> StoredResponse:
         outcomes = bulk.apply_to_all(
             chosen=chosen,
             request=task,
@@ -135,7 +135,7 @@ class BulkView(APIView):
             confirmed_at=session_confirmed_at(request),
             remember=_remembering(part),
         )
-        return Answer(200, json_text(BulkResultSerializer({"results": outcomes}).data))
+        return StoredResponse(200, json_text(BulkResultSerializer({"results": outcomes}).data))
 
 
 def _remembering(part: Part) -> bulk.Remember:

@@ -79,7 +79,7 @@ class Viewer:
     def counted(self, tab: str) -> QuerySet[Waiting, Any]:
         """The narrow rows, one per hold, by which the tabs `me` and `groups` are counted."""
         mine = Waiting.objects.filter(group__in=self.deciding)
-        only = access.limit_of(self.user)
+        only = access.allowed_workflow_ids(self.user)
         if only is not None:
             mine = mine.filter(execution__workflow__in=only)
         if tab == "me":
@@ -134,7 +134,7 @@ def are_few(groups: tuple[str, ...], _now: int) -> bool:
 
 def pending(user: User) -> QuerySet[Hold]:
     """Open holds that people decide, of executions the user may see; newest first."""
-    return access.of_visible(_open(), user)
+    return access.filter_visible(_open(), user)
 
 
 def _addressed(user: User) -> QuerySet[Hold]:
@@ -142,7 +142,7 @@ def _addressed(user: User) -> QuerySet[Hold]:
 
     Whoever a hold is for may see its run, so that nobody has to ask again.
     """
-    if not user.is_active or access.limit_of(user) is not None:
+    if not user.is_active or access.allowed_workflow_ids(user) is not None:
         return pending(user)
     return _open()
 
@@ -160,7 +160,7 @@ def decided(user: User) -> QuerySet[Hold]:
     settled = (Hold.Status.APPROVED, Hold.Status.REJECTED, Hold.Status.RETURNED)
     rows = Hold.objects.filter(status__in=settled, decider="human")
     rows = rows.select_related("execution__workflow").order_by("-decided_at", "-id")
-    return access.of_visible(rows, user)
+    return access.filter_visible(rows, user)
 
 
 def tab_counts(viewer: Viewer) -> dict[str, int]:

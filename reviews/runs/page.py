@@ -31,7 +31,7 @@ from .lineage import fork_urls, lineage
 from .live_status import as_seen, queued
 from .plan_revision_page import plan_links
 from .policy_overrides_panel import overrides_context
-from .speculation_panel import WorkAhead, work_ahead
+from .speculation_panel import SpeculationStatus, work_ahead
 from .timeline import Group, Hidden, timeline
 
 if TYPE_CHECKING:
@@ -130,7 +130,9 @@ def _hold(hold: Hold, *, is_lost: bool) -> dict[str, Any]:
 # --- the plan -------------------------------------------------------------------------------------
 
 
-def _picture(execution: Execution, tasks: list[TaskView], ahead: WorkAhead | None) -> Picture:
+def _picture(
+    execution: Execution, tasks: list[TaskView], ahead: SpeculationStatus | None
+) -> Picture:
     by_id = {task.id: _node(task, ahead) for task in tasks}
     layers = [[by_id[name] for name in layer] for layer in revision_of(execution).layers]
     is_live = not ExecutionStatus(execution.status).is_final
@@ -140,7 +142,7 @@ def _picture(execution: Execution, tasks: list[TaskView], ahead: WorkAhead | Non
     )
 
 
-def _node(task: TaskView, ahead: WorkAhead | None) -> DagTask:
+def _node(task: TaskView, ahead: SpeculationStatus | None) -> DagTask:
     return DagTask(
         id=task.id,
         status=task.status,
@@ -151,7 +153,7 @@ def _node(task: TaskView, ahead: WorkAhead | None) -> DagTask:
     )
 
 
-def _is_ahead(task: TaskView, ahead: WorkAhead | None) -> bool:
+def _is_ahead(task: TaskView, ahead: SpeculationStatus | None) -> bool:
     """Whether its result is known and waits for a decision."""
     return task.status == "PENDING" and ahead is not None and task.id in ahead.ready
 
@@ -161,7 +163,9 @@ def _took(task: TaskView) -> str:
     return seconds_words(task.duration_ms / 1000) if task.duration_ms >= 50 else ""
 
 
-def _task(task: TaskView, since: datetime | None, ahead: WorkAhead | None) -> dict[str, Any]:
+def _task(
+    task: TaskView, since: datetime | None, ahead: SpeculationStatus | None
+) -> dict[str, Any]:
     status = "SPECULATED" if _is_ahead(task, ahead) else task.status
     return {
         "id": task.id,

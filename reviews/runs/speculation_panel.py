@@ -17,10 +17,10 @@ from workflows.engine.status import ExecutionStatus
 from workflows.executions.selectors import (
     SpeculationCounts,
     open_holds,
-    speculated,
     speculation_counts,
     speculation_stopped,
-    speculations_behind,
+    speculative_results,
+    speculative_results_behind,
 )
 from workflows.models import Execution, Hold
 from workflows.speculation.policy import Stopped
@@ -30,7 +30,7 @@ _LOOKS_AGAIN = timedelta(seconds=15)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkAhead:
+class SpeculationStatus:
     """The block of the run page.  `ready` are ids of tasks with a result that waits."""
 
     sentence: str
@@ -42,12 +42,12 @@ class WorkAhead:
     restart_url: str
 
 
-def work_ahead(execution: Execution, *, may: bool) -> WorkAhead | None:
+def work_ahead(execution: Execution, *, may: bool) -> SpeculationStatus | None:
     """None for a run whose policy does without, and that has none."""
     enabled = Policy.model_validate(execution.policy).speculation.enabled
     if not enabled:
         return None
-    states, counts = speculated(execution), speculation_counts(execution)
+    states, counts = speculative_results(execution), speculation_counts(execution)
     live = not ExecutionStatus(execution.status).is_final
     stopped = speculation_stopped(execution) if live else None
     running = [name for name, state in states.items() if state == "RUNNING"]
@@ -55,7 +55,7 @@ def work_ahead(execution: Execution, *, may: bool) -> WorkAhead | None:
     looks_again = ExecutionStatus(execution.status).is_resting and (
         bool(running) or (not ready and not stopped and _just_opened(execution))
     )
-    return WorkAhead(
+    return SpeculationStatus(
         sentence=_sentence(execution, len(ready), len(running), counts),
         facts=_facts(counts),
         ready=ready,
@@ -128,5 +128,5 @@ def behind(hold: Hold) -> str:
     """The quiet line of the decision page; "" when nothing is known ahead."""
     if hold.status != Hold.Status.OPEN:
         return ""
-    ready = [each for each in speculations_behind(hold) if each.state == "READY"]
+    ready = [each for each in speculative_results_behind(hold) if each.state == "READY"]
     return _ready_words(len(ready)) if ready else ""

@@ -1,4 +1,4 @@
-"""The only receiver of `execution_moved`: tells the sockets of every process that there is news.
+"""The only receiver of `execution_changed`: tells the sockets of every process that there is news.
 
 News is ids and numbers; a lost one costs a socket at most its backstop.  Sending never holds up or
 fails whoever recorded the events.
@@ -20,8 +20,8 @@ from channels.layers import get_channel_layer
 from django.db import transaction
 
 from workflows.common import background_loop
-from workflows.realtime.signals import execution_moved
-from workflows.realtime.task_started import Start, starts
+from workflows.realtime.signals import execution_changed
+from workflows.realtime.task_started import TaskStarted, task_started_notices
 
 from .messages import (
     REVIEWS,
@@ -48,7 +48,7 @@ class _News:
 
     first: int
     last: int
-    started: tuple[Start, ...] = ()
+    started: tuple[TaskStarted, ...] = ()
 
     def and_then(self, later: _News) -> _News:
         """Both as one piece."""
@@ -105,7 +105,7 @@ _outbox = _Outbox()
 async def _tell(execution_id: int, news: _News) -> None:
     # One after the other over one connection: the queue, where a pause is waited for, comes first.
     # Who works on what is of no interest to it.
-    groups: dict[str, tuple[Start, ...]] = {REVIEWS: ()} if news.first <= news.last else {}
+    groups: dict[str, tuple[TaskStarted, ...]] = {REVIEWS: ()} if news.first <= news.last else {}
     groups[execution_group(execution_id)] = news.started
     messages = {
         group: moved(execution_id, news.first, news.last, started)
@@ -164,14 +164,14 @@ def on_execution_moved(
     started: Sequence[str] = (),
     **more: Any,
 ) -> None:
-    """Receiver of `execution_moved`."""
-    found = starts(started, after=last_seq, at=int(time.time() * 1000))
+    """Receiver of `execution_changed`."""
+    found = task_started_notices(started, after=last_seq, at=int(time.time() * 1000))
     _outbox.put(int(execution_id), _News(first_seq, last_seq, tuple(found)))
 
 
 def connect() -> None:
     """Listen; called once when the apps are ready."""
-    execution_moved.connect(on_execution_moved, dispatch_uid="reviews.sockets.change_receiver")
+    execution_changed.connect(on_execution_moved, dispatch_uid="reviews.sockets.change_receiver")
 
 
 def _forget_after_fork() -> None:

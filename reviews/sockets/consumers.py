@@ -32,8 +32,8 @@ from workflows.common.number_parsing import natural
 from workflows.conf import connections_each
 from workflows.engine.bounded_json import BoundedJSONError, Limits, parse
 from workflows.metrics import process_liveness
-from workflows.realtime.connection_limits import enter
-from workflows.realtime.task_started import Starts
+from workflows.realtime.connection_limits import acquire
+from workflows.realtime.task_started import StartedTasks
 
 from . import queries
 from .messages import REVIEWS, Moved, Rang, Touched, execution_group, person_group
@@ -69,7 +69,7 @@ _open_sockets = 0
 def report_sockets(number: int) -> None:
     """Without Redis nobody asks either."""
     try:
-        process_liveness.report("sockets", _PROCESS, number)
+        process_liveness.report_count("sockets", _PROCESS, number)
     except (RedisError, OSError):
         logger.debug("the number of sockets was not told")
 
@@ -123,7 +123,7 @@ class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         except Refusal as refusal:
             await self.close(code=refusal.code)
             return
-        self._slot = enter(self.credentials.owner(), most=connections_each())
+        self._slot = acquire(self.credentials.owner(), most=connections_each())
         if self._slot is None:
             await self.close(code=TOO_MANY)
             return
@@ -163,7 +163,7 @@ class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             self._counted = not _count_open(-1)
         slot = getattr(self, "_slot", None)
         if slot is not None:
-            slot.leave()
+            slot.release()
         task = getattr(self, "_task", None)
         if task is not None:
             task.cancel()
@@ -299,7 +299,7 @@ class ExecutionConsumer(NewsConsumer):
         sent = parse_qs(self.scope.get("query_string", b"").decode("ascii", "replace"))
         self.seq = natural(sent.get("after", ["0"])[-1]) or 0
         self._again: int | None = None
-        self._starts = Starts()
+        self._starts = StartedTasks()
         await read(queries.execution_events, self.credentials, self.execution_id, self.seq, 1)
 
     async def advance(self, *, backstop: bool) -> None:
@@ -312,13 +312,13 @@ class ExecutionConsumer(NewsConsumer):
             for event in events:
                 await self.say(event)
                 self.seq = event.get("seq", self.seq)
-                self._starts.passed_on(event)
+                self._starts.mark_delivered(event)
             more = len(events) >= BATCH
         for start in self._starts.take(self.execution_id):
             await self.say(start)
 
     async def execution_moved(self, message: Moved) -> None:
-        self._starts.hear(message)
+        self._starts.receive(message)
         await super().execution_moved(message)
 
     async def hold_touched(self, message: Touched) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypedDict
 
-from workflows.realtime.task_started import Start
+from workflows.realtime.task_started import TaskStarted
 
 #: Everybody who watches the queue.
 REVIEWS = "reviews"
@@ -42,10 +42,10 @@ class Moved(TypedDict):
     execution_id: int
     first: int
     last: int
-    started: list[Start]
+    started: list[TaskStarted]
 
 
-def moved(execution_id: int, first: int, last: int, started: Iterable[Start] = ()) -> Moved:
+def moved(execution_id: int, first: int, last: int, started: Iterable[TaskStarted] = ()) -> Moved:
     """The news that `execution_id` recorded the events `first` to `last`."""
     return Moved(
         type="execution.moved",

@@ -19,10 +19,10 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
 from workflows.common.client_address import client_address
-from workflows.executions.access import of_visible, visible_to, with_groups
+from workflows.executions.access import annotate_groups, filter_visible, visible_to
 from workflows.models import QUEUE_KINDS, ExecutionEvent
-from workflows.permissions.token_guesses import note_unknown_token
 from workflows.permissions.tokens import authenticate_token
+from workflows.permissions.unknown_token_limit import count_unknown_token
 from workflows.realtime.event_serialization import wire_event, wire_events
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Credentials:
         if self.bearer:
             token = authenticate_token(self.bearer, reading=True)
             if token is None:
-                raise Refusal(TOO_MANY if note_unknown_token(self.address) else UNAUTHENTICATED)
+                raise Refusal(TOO_MANY if count_unknown_token(self.address) else UNAUTHENTICATED)
             if "read" not in token.scopes:
                 raise Refusal(FORBIDDEN)
             return token.user
@@ -90,7 +90,7 @@ class Credentials:
         """The user of the session, with their groups; the person known, it is one statement."""
         if not self.session_key:
             raise Refusal(UNAUTHENTICATED)
-        people = with_groups(get_user_model().objects.filter(is_active=True))
+        people = annotate_groups(get_user_model().objects.filter(is_active=True))
         if self._person:
             people = people.annotate(session_data=self._session())
             user = people.filter(pk=self._person[0]).first()
@@ -198,7 +198,7 @@ def missed_queue_events(
 
     Also finds out whether the user is still there; raises Refusal.
     """
-    rows = of_visible(
+    rows = filter_visible(
         ExecutionEvent.objects.filter(created_at__gte=since, kind__in=QUEUE_KINDS), who.user()
     )
     newest: Iterable[ExecutionEvent] = rows.order_by("-created_at", "-seq")[:_MAX_MISSED]

@@ -198,7 +198,7 @@ def start_quietly(plan: Any, **more: Any) -> int:
 
     from workflows.executions import services
 
-    with mock.patch.object(services, "send_worker"):
+    with mock.patch.object(services, "enqueue_advance_on_commit"):
         return int(services.start_execution(actor=None, plan=plan, **more).pk)
 
 

@@ -23,7 +23,7 @@ from tests.scale.conftest import COUNT, MANY
 from tests.scale.filling import Filled
 from tests.scale.plans import Asked, asked_by
 from workflows.common.full_text import FEW, matching
-from workflows.executions.access import of_visible, visible_to
+from workflows.executions.access import filter_visible, visible_to
 from workflows.models import Execution, Hold
 
 pytestmark = pytest.mark.django_db
@@ -110,7 +110,7 @@ def test_both_ways_to_ask_who_may_see_what_agree(filled: Filled) -> None:
             visible_to(person).filter(pk__gt=filled.count - 3000).values_list("pk", flat=True)
         )
         for rows in (young, waiting):
-            told = of_visible(rows, person).values_list("pk", flat=True)
+            told = filter_visible(rows, person).values_list("pk", flat=True)
             assert set(told) == set(rows.filter(execution_id__in=seen).values_list("pk", flat=True))
 
 

@@ -267,7 +267,7 @@ class DatabaseWorld(World):
         assert wanted <= set(journal_due.take_overdue(patience=1))
 
     def _check_ahead(self, model: Model, settled: dict[str, Outcome]) -> None:
-        speculation_store.tidy()
+        speculation_store.clean_up()
         rows = Speculation.objects.filter(execution_id=model.id)
         assert not rows.filter(state__in=("RUNNING", "READY")).exists()
         used = list(rows.filter(state="USED").values_list("task_id", flat=True))

@@ -103,19 +103,19 @@ def mortal_processes() -> Iterator[None]:
         if not error.startswith(PowerCut.__name__):
             tidy(run, delay=delay, error=error)
 
-    give_up = speculation_store.give_up
+    give_up = speculation_store.abandon
 
     def leave(claims: Iterable[speculation_store.Claim]) -> None:
         if not isinstance(sys.exception(), PowerCut):
             give_up(claims)
 
-    journal_writer.release, speculation_store.give_up = release, leave
+    journal_writer.release, speculation_store.abandon = release, leave
     crashpoints.listen(reached)
     try:
         yield
     finally:
         crashpoints.listen(None)
-        journal_writer.release, speculation_store.give_up = tidy, give_up
+        journal_writer.release, speculation_store.abandon = tidy, give_up
 
 
 @dataclass

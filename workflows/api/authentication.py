@@ -12,8 +12,8 @@ from structlog.contextvars import bind_contextvars
 
 from workflows.common.client_address import address_of
 from workflows.models import ApiToken
-from workflows.permissions.token_guesses import note_unknown_token
 from workflows.permissions.tokens import authenticate_token
+from workflows.permissions.unknown_token_limit import count_unknown_token
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -38,7 +38,7 @@ class TokenAuthentication(BaseAuthentication):
         except UnicodeDecodeError:
             token = None
         if token is None:
-            over = note_unknown_token(address_of(request))
+            over = count_unknown_token(address_of(request))
             if over:
                 raise Throttled(wait=over, detail="Too many unknown tokens from this address.")
             raise AuthenticationFailed("This token is not valid; it may be expired or revoked.")

@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 
 from workflows.engine.permissions import PermissionSet
 from workflows.executions import access
-from workflows.executions.idempotency import Answer, json_text
+from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.models import Capability
 from workflows.permissions import capabilities
 from workflows.tools import catalogue_sync
@@ -150,7 +150,7 @@ class CapabilitiesView(ListAPIView[Capability]):
     def post(self, request: Request) -> Response:
         return once(request, lambda: self._make(request))
 
-    def _make(self, request: Request) -> Answer:
+    def _make(self, request: Request) -> StoredResponse:
         asked = MakeSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         wanted = dict(asked.validated_data)
@@ -159,7 +159,7 @@ class CapabilitiesView(ListAPIView[Capability]):
         require(allowed, "Operators, admins and whoever started the run make capabilities of it.")
         made = catalogue_sync.keep_capability(actor=caller(request), execution=execution, **wanted)
         text = json_text(CapabilitySerializer(made).data)
-        return Answer(201, text, reverse("capability", kwargs={"name": made.name}))
+        return StoredResponse(201, text, reverse("capability", kwargs={"name": made.name}))
 
 
 class CapabilityView(APIView):

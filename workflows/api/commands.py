@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 from workflows.engine.decide import Refused
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access, services
-from workflows.executions.idempotency import Answer, json_text
+from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.models import Execution
 
 from . import examples
@@ -119,7 +119,9 @@ class CommandsView(APIView):
         return response
 
 
-def _perform(request: Request, execution: Execution, command: Any, version: int | None) -> Answer:
+def _perform(
+    request: Request, execution: Execution, command: Any, version: int | None
+) -> StoredResponse:
     more: dict[str, Any] = {}
     if command.kind in DECISIONS:
         result = _decision(request, execution, command, version)
@@ -134,10 +136,10 @@ def _perform(request: Request, execution: Execution, command: Any, version: int 
             version=version,
         )
         if result.failure:
-            return Answer(status=409, text=json_text({"failure": result.failure}))
+            return StoredResponse(status=409, text=json_text({"failure": result.failure}))
         outcome = result.outcome
     told = {"outcome": outcome, "version": result.version, "status": result.status, **more}
-    return Answer(status=200 if outcome == "applied" else 202, text=json_text(told))
+    return StoredResponse(status=200 if outcome == "applied" else 202, text=json_text(told))
 
 
 def _decision(request: Request, execution: Execution, command: Any, version: int | None) -> Any:

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from workflows.executions import access, definitions
-from workflows.executions.idempotency import Answer, json_text
+from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.models import Workflow
 
 from . import examples
@@ -163,13 +163,13 @@ class WorkflowsView(ListAPIView[Workflow]):
     def post(self, request: Request) -> Response:
         return once(request, lambda: self._create(request))
 
-    def _create(self, request: Request) -> Answer:
-        unlimited = access.limit_of(caller(request)) is None
+    def _create(self, request: Request) -> StoredResponse:
+        unlimited = access.allowed_workflow_ids(caller(request)) is None
         require(unlimited, "This token is for certain workflows alone.")
         workflow = definitions.save_workflow(actor=caller(request), fields=_fields(request))
         text = json_text(_saved(workflow))
         location = reverse("workflow", kwargs={"name": workflow.name})
-        return Answer(status=201, text=text, location=location)
+        return StoredResponse(status=201, text=text, location=location)
 
 
 class WorkflowView(APIView):

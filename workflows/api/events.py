@@ -18,7 +18,7 @@ from rest_framework.views import APIView
 from workflows import conf
 from workflows.engine.status import ExecutionStatus
 from workflows.models import Execution
-from workflows.realtime.connection_limits import Slot, enter
+from workflows.realtime.connection_limits import ConnectionSlot, acquire
 from workflows.realtime.event_serialization import wire_events
 
 from . import stream
@@ -153,26 +153,26 @@ def _streamed(request: Request, execution: Execution, after: int) -> HttpRespons
 class _Stream(StreamingHttpResponse):
     """Gives its place back when the server closes it, read from or not."""
 
-    slot: Slot
+    slot: ConnectionSlot
 
     def close(self) -> None:
-        self.slot.leave()
+        self.slot.release()
         super().close()
 
 
-def _slot(request: Request) -> Slot:
+def _slot(request: Request) -> ConnectionSlot:
     """A place for one more stream; raises Throttled when the caller has no more."""
     token = token_of(request)
     who = token.digest if token else str(request.session.session_key)
-    slot = enter(who, most=conf.connections_each())
+    slot = acquire(who, most=conf.connections_each())
     if slot is None:
         raise Throttled(wait=_FULL_SECONDS, detail="Too many streams are open; close one.")
     return slot
 
 
-async def _until_over(events: AsyncIterator[bytes], slot: Slot) -> AsyncIterator[bytes]:
+async def _until_over(events: AsyncIterator[bytes], slot: ConnectionSlot) -> AsyncIterator[bytes]:
     try:
         async for event in events:
             yield event
     finally:
-        slot.leave()
+        slot.release()

@@ -20,7 +20,7 @@ from workflows.engine.commands import AddMessage
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access, services
 from workflows.executions.definitions import plan_for_intent
-from workflows.executions.idempotency import Answer, json_text
+from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.executions.selectors import decisions_of, holds_of, tasks_of
 from workflows.models import Checkpoint, Execution, ExecutionEvent, Hold, Workflow
 
@@ -112,14 +112,14 @@ def _revealed(request: Request, execution: Execution) -> Response:
     return Response(body, headers={"ETag": execution_etag(execution.version)})
 
 
-def _answer(request: Request, started: Execution) -> Answer:
+def _answer(request: Request, started: Execution) -> StoredResponse:
     execution = visible_execution(request, str(started.pk))
     body = body_of(execution)
     if warnings := services.run_warnings(execution):
         body["warnings"] = warnings
     text = json_text(body)
     location = reverse("execution", kwargs={"execution_id": str(execution.pk)})
-    return Answer(status=201, text=text, location=location)
+    return StoredResponse(status=201, text=text, location=location)
 
 
 def _by_move(rows: QuerySet[Execution]) -> Merged:
@@ -189,7 +189,7 @@ class ExecutionsView(ListAPIView[Execution]):
         require(access.may_start(request.user), "Your role does not start executions.")
         return once(request, lambda: self._start(request))
 
-    def _start(self, request: Request) -> Answer:
+    def _start(self, request: Request) -> StoredResponse:
         asked = StartSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         wanted = asked.validated_data
@@ -334,7 +334,7 @@ class MessagesView(ListAPIView[ExecutionEvent]):
         require(access.may_start(request.user), "Your role reads conversations only.")
         return once(request, lambda: self._say(request, execution))
 
-    def _say(self, request: Request, execution: Execution) -> Answer:
+    def _say(self, request: Request, execution: Execution) -> StoredResponse:
         asked = MessageSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         said = asked.validated_data
@@ -353,7 +353,7 @@ class MessagesView(ListAPIView[ExecutionEvent]):
             source="rest",
         )
         body = {"outcome": result.outcome, "version": result.version, "status": result.status}
-        return Answer(200 if result.outcome == "applied" else 202, json_text(body))
+        return StoredResponse(200 if result.outcome == "applied" else 202, json_text(body))
 
 
 class ForkView(APIView):
@@ -375,7 +375,7 @@ class ForkView(APIView):
         require(allowed, "Operators, admins and whoever started it may fork an execution.")
         return once(request, lambda: self._fork(request, execution))
 
-    def _fork(self, request: Request, execution: Execution) -> Answer:
+    def _fork(self, request: Request, execution: Execution) -> StoredResponse:
         asked = ForkSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         wanted = asked.validated_data

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from workflows.executions.idempotency import Answer, json_text
+from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.models import Grant
 from workflows.permissions import grants
 
@@ -83,7 +83,7 @@ class GrantsView(ListAPIView[Grant]):
     def get_queryset(self) -> QuerySet[Grant]:
         wanted = asked_for(self.request, InForceSerializer)
         user = caller(self.request)
-        return grants.in_force(user) if wanted["in_force"] else grants.ledger(user)
+        return grants.in_force(user) if wanted["in_force"] else grants.visible_grants(user)
 
     @extend_schema(
         operation_id="grants_list",
@@ -110,7 +110,7 @@ class RevokeView(APIView):
     )
     def post(self, request: Request, grant_id: str) -> Response:
         user = caller(request)
-        grant = grants.ledger(user).filter(pk=number_of(grant_id)).first()
+        grant = grants.visible_grants(user).filter(pk=number_of(grant_id)).first()
         if grant is None:
             raise Http404
         allowed = grants.may_revoke(user, grant)
@@ -118,5 +118,7 @@ class RevokeView(APIView):
         return once(request, lambda: _revoke(grant, user))
 
 
-def _revoke(grant: Grant, user: User) -> Answer:
-    return Answer(200, json_text(GrantSerializer(grants.revoke(grant=grant, user=user)).data))
+def _revoke(grant: Grant, user: User) -> StoredResponse:
+    return StoredResponse(
+        200, json_text(GrantSerializer(grants.revoke(grant=grant, user=user)).data)
+    )

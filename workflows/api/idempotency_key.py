@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from workflows.common.secret_encryption import SecretLost
 from workflows.engine.plan_validation import Problem
 from workflows.executions import idempotency
-from workflows.executions.idempotency import Answer, Part
+from workflows.executions.idempotency import Part, StoredResponse
 from workflows.executions.services import InvalidRequest
 
 from .permissions import caller
@@ -24,25 +24,25 @@ register(SecretLost, status=409, code="refused")
 _KEY = re.compile(r"[!-~]{1,200}")
 
 
-def once(request: Request, perform: Callable[[], Answer]) -> Response:
+def once(request: Request, perform: Callable[[], StoredResponse]) -> Response:
     """The answer of `perform`, or of the first request with the same key, path and body."""
     key = key_of(request)
     if key is None:
         return _response(perform())
     try:
-        answer = idempotency.answer_once(**_asked(request, key), perform=perform)
+        answer = idempotency.respond_once(**_asked(request, key), perform=perform)
     except idempotency.KeyReused as error:
         raise IdempotencyMismatch from error
     return _response(answer)
 
 
-def once_in_parts(request: Request, perform: Callable[[Part], Answer]) -> Response:
-    """The same for work of several transactions: see `idempotency.answer_in_parts`."""
+def once_in_parts(request: Request, perform: Callable[[Part], StoredResponse]) -> Response:
+    """The same for work of several transactions: see `idempotency.respond_in_parts`."""
     key = key_of(request)
     if key is None:
         return _response(perform(lambda _, do: do()))
     try:
-        answer = idempotency.answer_in_parts(**_asked(request, key), perform=perform)
+        answer = idempotency.respond_in_parts(**_asked(request, key), perform=perform)
     except idempotency.KeyReused as error:
         raise IdempotencyMismatch from error
     return _response(answer)
@@ -62,7 +62,7 @@ def key_of(request: Request) -> str | None:
     return key
 
 
-def _response(answer: Answer) -> Response:
+def _response(answer: StoredResponse) -> Response:
     headers = {"Location": answer.location} if answer.location else {}
     if answer.replayed:
         headers["Idempotent-Replayed"] = "true"

@@ -21,7 +21,7 @@ from workflows.engine.status import ExecutionStatus
 from workflows.executions import access
 from workflows.permissions.tokens import usable_token
 from workflows.realtime.event_serialization import wire_events
-from workflows.realtime.subscription import Ear, group_of
+from workflows.realtime.subscription import Subscription, channel_group
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -84,21 +84,21 @@ def _look(execution_id: int, after: int, watcher: Watcher) -> _News:
 async def follow(execution_id: int, *, after: int, watcher: Watcher) -> AsyncIterator[bytes]:
     """Server-sent events with seq > `after`, until the final one or until the rights are gone."""
     # It listens before the first look, so that nothing falls between replay and news.
-    async with Ear(group_of(execution_id)) as ear:
+    async with Subscription(channel_group(execution_id)) as subscription:
         yield f"retry: {_RETRY_MS}\n\n".encode()
         while True:
             news = await database_sync_to_async(_look)(execution_id, after, watcher)
             for event in news.events:
                 after = event.get("seq", after)
-                ear.starts.passed_on(event)
+                subscription.started_tasks.mark_delivered(event)
                 yield _event(event)
             if news.ended:
                 if not news.allowed:
                     yield b"event: access_ended\ndata: {}\n\n"
                 return
-            for start in ear.starts.take(execution_id):
+            for start in subscription.started_tasks.take(execution_id):
                 yield _event(start)
-            if len(news.events) < _BATCH and not await ear.heard(HEARTBEAT_SECONDS):
+            if len(news.events) < _BATCH and not await subscription.wait(HEARTBEAT_SECONDS):
                 yield b": still here\n\n"
 
 

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from workflows.executions import access
-from workflows.executions.idempotency import Answer, json_text
+from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.models import ApiToken
 from workflows.permissions import step_up, tokens
 
@@ -114,13 +114,15 @@ class TokensView(ListAPIView[ApiToken]):
     def post(self, request: Request) -> Response:
         return once(request, lambda: self._make(request))
 
-    def _make(self, request: Request) -> Answer:
+    def _make(self, request: Request) -> StoredResponse:
         asked = TokenRequestSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         wanted = asked.validated_data
         beyond = [each for each in wanted["scopes"] if not has_scope(request, each)]
         require(not beyond, "A token makes tokens with its own scopes only.")
-        whole = wanted["workflows"] is None and access.limit_of(caller(request)) is not None
+        whole = (
+            wanted["workflows"] is None and access.allowed_workflow_ids(caller(request)) is not None
+        )
         require(not whole, "A token for certain workflows makes tokens for these only.")
         # A token has the scope already, or `beyond` had refused; a session has to be confirmed.
         confirmed = request.auth is not None or step_up.is_recent(session_confirmed_at(request))
@@ -128,7 +130,7 @@ class TokensView(ListAPIView[ApiToken]):
         token.refresh_from_db()
         body = json_text(TokenSerializer(token).data)
         where = reverse("token", kwargs={"token_id": str(token.pk)})
-        return Answer(201, body, where, secrets={"token": text})
+        return StoredResponse(201, body, where, secrets={"token": text})
 
 
 class TokenView(APIView):

@@ -30,7 +30,16 @@ from .moves import (
 from .permissions import NAMED, admits
 from .plan_validation import validation_problems
 from .policy import TriggerPhase
-from .ports import AgentAnswer, AgentQuestion, Ahead, Failure, Ports, Run, TaskCall, TaskResult
+from .ports import (
+    AgentAnswer,
+    AgentQuestion,
+    Failure,
+    Ports,
+    Run,
+    SpeculationOutcome,
+    TaskCall,
+    TaskResult,
+)
 from .review_rules import sparings
 from .state import SkipReason
 from .status import TaskStatus
@@ -241,9 +250,9 @@ def _ahead(result: TaskResult) -> tuple[ev.Event, ...]:
     match result.ahead:
         case None:
             return ()
-        case Ahead(hit=True, seconds=seconds):
+        case SpeculationOutcome(hit=True, seconds=seconds):
             return (ev.SpeculationHit(task_id=task_id, seconds=seconds),)
-        case Ahead(reason=reason, seconds=seconds):
+        case SpeculationOutcome(reason=reason, seconds=seconds):
             return (ev.SpeculationMiss(task_id=task_id, seconds=seconds, reason=reason),)
 
 

@@ -18,7 +18,6 @@ __all__ = [
     "AgentAnswer",
     "AgentQuestion",
     "Agents",
-    "Ahead",
     "Busy",
     "Failure",
     "Journal",
@@ -31,6 +30,7 @@ __all__ = [
     "QueuedCommand",
     "Run",
     "Settled",
+    "SpeculationOutcome",
     "StaleVersion",
     "Success",
     "TaskCall",
@@ -110,7 +110,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
+class SpeculationOutcome:
     """What became of a result that was worked out while somebody decided.
 
     `hit`: it is the task's result now, and saved `seconds`.  Otherwise `reason` says why it was
@@ -126,7 +126,7 @@ class Ahead:
 class TaskResult:
     call: TaskCall
     outcome: Success | Failure | PermissionEscalationNeeded
-    ahead: Ahead | None = None
+    ahead: SpeculationOutcome | None = None
 
 
 class Watch(Protocol):

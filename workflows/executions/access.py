@@ -26,7 +26,7 @@ LOOSEN_POLICY = "workflows.loosen_policy"
 LOOSEN = "loosen"
 ROLES = (REVIEWER, AUDITOR, OPERATOR, INTEGRATOR, ADMIN)
 #: Roles that look on or steer; a hold that names one of them is not decided by it.
-ONLOOKERS = frozenset({AUDITOR, OPERATOR, INTEGRATOR})
+NON_DECIDING_ROLES = frozenset({AUDITOR, OPERATOR, INTEGRATOR})
 
 #: Those who see every execution.
 _SEE_ALL = frozenset({AUDITOR, OPERATOR, ADMIN})
@@ -44,26 +44,26 @@ def roles_of(user: User | AnonymousUser | Any) -> frozenset[str]:
 
 
 def groups_of(user: Any) -> frozenset[str]:
-    """Names of the user's groups, read now, or just now with the user by `with_groups`."""
+    """Names of the user's groups, read now, or just now with the user by `annotate_groups`."""
     known = getattr(user, "group_names_read", None)
     if known is not None:
         return frozenset(known)
     return frozenset(user.groups.values_list("name", flat=True))
 
 
-def with_groups(users: QuerySet[Any]) -> QuerySet[Any]:
+def annotate_groups(users: QuerySet[Any]) -> QuerySet[Any]:
     """Users that bring the names of their groups along, for who asks more than once at a moment."""
     names = ArrayAgg("groups__name", filter=Q(groups__isnull=False), default=Value([]))
     brought: QuerySet[Any] = users.annotate(group_names_read=names)
     return brought
 
 
-def knowing_groups(user: Any) -> Any:
+def cache_groups(user: Any) -> Any:
     """The user, who from now on brings the names of their groups along: for a page that shows."""
-    return bringing_groups(user, sorted(groups_of(user)))
+    return set_cached_groups(user, sorted(groups_of(user)))
 
 
-def bringing_groups(user: Any, names: Iterable[str]) -> Any:
+def set_cached_groups(user: Any, names: Iterable[str]) -> Any:
     """The same, with the names as they were just read together with the user."""
     user.group_names_read = list(names)
     return user
@@ -77,19 +77,19 @@ def visible_to(user: User | AnonymousUser | Any) -> QuerySet[Execution]:
     """
     if not user.is_authenticated:
         return Execution.objects.none()
-    only = limit_of(user)
+    only = allowed_workflow_ids(user)
     rows = Execution.objects.all() if only is None else Execution.objects.filter(workflow__in=only)
     members = _members_of(user)
     return rows if members is None else rows.filter(pk__in=_heard_by(members))
 
 
-def of_visible(rows: QuerySet[M], user: User | AnonymousUser | Any) -> QuerySet[M]:
+def filter_visible(rows: QuerySet[M], user: User | AnonymousUser | Any) -> QuerySet[M]:
     """Those of `rows` whose `execution` is one of visible_to(user).
 
     The same as `execution__in=visible_to(user)`, without looking at executions where nothing
     depends on them: lists of a million rows answer from indexes.
     """
-    if not user.is_authenticated or limit_of(user) is not None:
+    if not user.is_authenticated or allowed_workflow_ids(user) is not None:
         return rows.filter(execution__in=visible_to(user))
     members = _members_of(user)
     return rows if members is None else rows.filter(execution_id__in=_heard_by(members))
@@ -109,14 +109,14 @@ def _heard_by(members: list[str]) -> QuerySet[Audience, Any]:
 
 def workflows_for(user: User | AnonymousUser | Any) -> QuerySet[Workflow]:
     """The workflows this user may know of: all, unless their token is for some alone."""
-    only = limit_of(user)
+    only = allowed_workflow_ids(user)
     return Workflow.objects.all() if only is None else Workflow.objects.filter(pk__in=only)
 
 
 # --- tokens for some workflows alone --------------------------------------------------------------
 
 
-def limited(user: User, only: Iterable[int] | None) -> User:
+def limit_to_workflows(user: User, only: Iterable[int] | None) -> User:
     """The same user, who from now on sees and starts these workflows alone; None lifts nothing.
 
     What a token may reach travels with its user, so that no door can forget to ask.
@@ -126,7 +126,7 @@ def limited(user: User, only: Iterable[int] | None) -> User:
     return user
 
 
-def limit_of(user: User | AnonymousUser | Any) -> frozenset[int] | None:
+def allowed_workflow_ids(user: User | AnonymousUser | Any) -> frozenset[int] | None:
     """Ids of the workflows that the user came for; None when they came for all."""
     return getattr(user, "_only_workflows", None)
 
@@ -139,7 +139,7 @@ class Credential:
     scopes: frozenset[str]
 
 
-def with_credential(user: User, credential: Credential | None) -> User:
+def set_credential(user: User, credential: Credential | None) -> User:
     """The same user, who from now on acts with this token; None is a session."""
     if credential is not None:
         user._credential = credential  # type: ignore[attr-defined]
@@ -160,9 +160,9 @@ def may_loosen(user: User | AnonymousUser | Any) -> bool:
     return (token is None or LOOSEN in token.scopes) and bool(user.has_perm(LOOSEN_POLICY))
 
 
-def sees(user: Any, execution: Execution, addressed: Collection[str]) -> bool:
+def can_see(user: Any, execution: Execution, addressed: Collection[str]) -> bool:
     """Whether `visible_to(user)` has this execution, one of whose holds is for `addressed`."""
-    only = limit_of(user)
+    only = allowed_workflow_ids(user)
     if only is not None and execution.workflow_id not in only:
         return False
     roles = roles_of(user)

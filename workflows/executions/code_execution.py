@@ -13,7 +13,7 @@ from workflows.engine.dag import CapabilityTask, CodeTask
 from workflows.engine.ports import TaskCall, TaskFailed
 from workflows.permissions import deny_list
 from workflows.permissions.capabilities import StoredCode
-from workflows.permissions.effective import Permit
+from workflows.permissions.effective import EffectivePermissions
 from workflows.sandbox import CodeRequest, CodeResult, SandboxConfig, clear_leftovers, run_code
 
 logger = logging.getLogger(__name__)
@@ -47,8 +47,8 @@ def clear_sandbox() -> None:
         logger.info("cleared %s folders that ended workers left in the sandbox", cleared)
 
 
-def run_program(
-    call: TaskCall, permit: Permit, seconds: float, should_stop: Callable[[], bool]
+def run_task_code(
+    call: TaskCall, permit: EffectivePermissions, seconds: float, should_stop: Callable[[], bool]
 ) -> CodeResult:
     """Run the code of a code or capability task in this thread; raises as `run_code` does.
 
@@ -63,7 +63,7 @@ def run_program(
     return result
 
 
-def code_request(call: TaskCall, permit: Permit, seconds: float) -> CodeRequest:
+def code_request(call: TaskCall, permit: EffectivePermissions, seconds: float) -> CodeRequest:
     """The sandbox's request for a task, at most `seconds` of wall clock."""
     task = call.task if isinstance(call.task, CodeTask) else permit.code
     if task is None:

@@ -34,8 +34,8 @@ SPECULATE = "workflows.executions.jobs.speculate"
 
 #: Queues in the order in which workers take from them: what somebody waits for, what somebody may
 #: be glad of, what can wait.
-DEFAULT, AHEAD, LOW = "default", "ahead", "low"
-QUEUES = (DEFAULT, AHEAD, LOW)
+DEFAULT, SPECULATION, LOW = "default", "ahead", "low"
+QUEUES = (DEFAULT, SPECULATION, LOW)
 
 #: Seconds after which Redis forgets a job that nobody finished; the sweeper sends another.
 KEPT_SECONDS: Final = 86_400
@@ -85,14 +85,14 @@ def context_of(job_id: str) -> dict[str, str]:
     return {**context, "request_id": found[3]} if found[3] else context
 
 
-def send_worker(execution_id: int) -> None:
+def enqueue_advance_on_commit(execution_id: int) -> None:
     """Have a worker look at the execution, once the present transaction is committed."""
     transaction.on_commit(partial(enqueue, ADVANCE, execution_id))
 
 
-def send_speculation(execution_id: int) -> None:
+def enqueue_speculation_on_commit(execution_id: int) -> None:
     """Have a worker with nothing better to do work ahead, once the transaction is committed."""
-    transaction.on_commit(partial(enqueue, SPECULATE, execution_id, queue=AHEAD))
+    transaction.on_commit(partial(enqueue, SPECULATE, execution_id, queue=SPECULATION))
 
 
 def enqueue(job: str, execution_id: int, *, queue: str = "default") -> bool:
@@ -135,6 +135,6 @@ def _script() -> Script:
     return _queue("default").connection.register_script(_PUSH)
 
 
-def waiting(queue: str) -> int:
+def queue_length(queue: str) -> int:
     """How many jobs wait on a queue; raises RedisError when Redis is away."""
     return int(_queue(queue).count)

@@ -46,7 +46,7 @@ Part = Callable[[str, Callable[[], str]], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StoredResponse:
     """What a request was answered: status, JSON text of the body, address of what it made.
 
     `secrets` are further fields of the body, which are kept sealed.
@@ -59,7 +59,7 @@ class Answer:
     replayed: bool = False
 
 
-def logs_its_refusals(*exceptions: type[Exception]) -> None:
+def keep_refusal_logs(*exceptions: type[Exception]) -> None:
     """These are raised by use cases that undo their own work and then note the refusal.
 
     The note is to stay, so that what was refused under a key is not hidden from the auditors.
@@ -67,9 +67,9 @@ def logs_its_refusals(*exceptions: type[Exception]) -> None:
     _REFUSALS.extend(exceptions)
 
 
-def answer_once(
-    *, user: User, key: str, route: str, body: Any, perform: Callable[[], Answer]
-) -> Answer:
+def respond_once(
+    *, user: User, key: str, route: str, body: Any, perform: Callable[[], StoredResponse]
+) -> StoredResponse:
     """The answer to (user, key, route): `perform()` at the first time, its memory for 24 hours.
 
     The memory is for the same session or token alone: an answer may show what another token of the
@@ -98,10 +98,10 @@ def answer_once(
     raise refusal
 
 
-def answer_in_parts(
-    *, user: User, key: str, route: str, body: Any, perform: Callable[[Part], Answer]
-) -> Answer:
-    """As `answer_once`, for work that is several transactions on purpose.
+def respond_in_parts(
+    *, user: User, key: str, route: str, body: Any, perform: Callable[[Part], StoredResponse]
+) -> StoredResponse:
+    """As `respond_once`, for work that is several transactions on purpose.
 
     `perform` gets a function that does a named part, or gives the text it ended with the first
     time: a request that is sent again after a crash, or meanwhile, does only what is left.
@@ -115,7 +115,7 @@ def answer_in_parts(
 
     def part(name: str, do: Callable[[], str]) -> str:
         one = {"user": user, "key": key, "route": f"{route}#{name}", "body": body}
-        return answer_once(**one, perform=lambda: Answer(200, do())).text
+        return respond_once(**one, perform=lambda: StoredResponse(200, do())).text
 
     answer = perform(part)
     _keep(row, answer)
@@ -127,16 +127,16 @@ def _credential(user: User) -> str:
     token = access.credential_of(user)
     if token is None:
         return ""
-    only = access.limit_of(user)
+    only = access.allowed_workflow_ids(user)
     return digest([token.token_id, None if only is None else sorted(only), sorted(token.scopes)])
 
 
-def _given(row: IdempotencyKey, wanted: str) -> Answer:
+def _given(row: IdempotencyKey, wanted: str) -> StoredResponse:
     if row.body_digest != wanted:
         raise KeyReused
     kept = row.answer or {}
     sealed = kept.get("sealed")
-    answer = Answer(
+    answer = StoredResponse(
         status=row.status or 200,
         text=kept["text"],
         location=kept["location"],
@@ -145,7 +145,7 @@ def _given(row: IdempotencyKey, wanted: str) -> Answer:
     return replace(answer, replayed=True)
 
 
-def _keep(row: IdempotencyKey, answer: Answer) -> None:
+def _keep(row: IdempotencyKey, answer: StoredResponse) -> None:
     row.status = answer.status
     # The text inside a JSON string: jsonb would write numbers and the order of keys anew.
     row.answer = {"text": answer.text, "location": answer.location}

@@ -8,7 +8,7 @@ from workflows.engine.loop import step
 from workflows.engine.ports import LeaseLost, StaleVersion
 from workflows.models import Execution
 from workflows.planning.learning import learn_from
-from workflows.speculation.run import look_ahead
+from workflows.speculation.services import run_speculation
 
 from . import dispatch
 from .services import ports
@@ -35,7 +35,7 @@ def learn(execution_id: int) -> None:
 
 def speculate(execution_id: int) -> None:
     """Work ahead of an execution that rests at a hold; low priority, repeatable."""
-    look_ahead(execution_id)
+    run_speculation(execution_id)
 
 
 def run_to_rest(execution_id: int) -> Execution:

@@ -39,7 +39,7 @@ from workflows.engine.ports import (
 )
 from workflows.models import McpServer
 from workflows.permissions import deny_list
-from workflows.permissions.effective import LedgerWatch, Permit, permits_for
+from workflows.permissions.effective import EffectivePermissions, GrantWatch, effective_permissions
 from workflows.sandbox import CodeResult
 from workflows.tools import registry
 from workflows.tools.context import ToolContext
@@ -47,7 +47,7 @@ from workflows.tools.invocation import call as call_async
 from workflows.tools.invocation import call_sync
 from workflows.tools.mcp_client import McpServerSpec, pool
 
-from .code_execution import run_program
+from .code_execution import run_task_code
 
 #: Seconds by which the sandbox may end a program before it is called late here.
 _GRACE = 1.0
@@ -112,7 +112,7 @@ class _Running:
     cancelled: threading.Event
     started: float
     deadline: float
-    permit: Permit
+    permit: EffectivePermissions
 
     def result(self) -> TaskResult:
         crashpoint("task.result")
@@ -169,8 +169,8 @@ class LayerRunner:
 
     def run(self, calls: Sequence[TaskCall], watch: Watch) -> Iterator[Sequence[TaskResult]]:
         lane = _Lane()
-        permits = permits_for(calls)
-        ledger = LedgerWatch(permits.values())
+        permits = effective_permissions(calls)
+        ledger = GrantWatch(permits.values())
         running = [_start(call, permits[call.task.id], lane) for call in calls]
         window = self.window()
         try:
@@ -230,7 +230,7 @@ def _stop(each: _Running) -> None:
     each.future.cancel()
 
 
-def _start(call: TaskCall, permit: Permit, lane: _Lane) -> _Running:
+def _start(call: TaskCall, permit: EffectivePermissions, lane: _Lane) -> _Running:
     cancelled = threading.Event()
     # The sandbox keeps its own time and says more about how it ended.
     grace = 0.0 if isinstance(call.task, ToolTask) else _GRACE
@@ -245,12 +245,16 @@ def _start(call: TaskCall, permit: Permit, lane: _Lane) -> _Running:
 
 
 def _submit(
-    call: TaskCall, permit: Permit, cancelled: threading.Event, deadline: float, lane: _Lane
+    call: TaskCall,
+    permit: EffectivePermissions,
+    cancelled: threading.Event,
+    deadline: float,
+    lane: _Lane,
 ) -> Future[Any]:
     permit.check()
     task = call.task
     if not isinstance(task, ToolTask):
-        return lane.add(run_program, call, permit, time_limit(call), cancelled.is_set)
+        return lane.add(run_task_code, call, permit, time_limit(call), cancelled.is_set)
     tool = registry.get(task.tool)
     if tool is not None:
         ctx = ToolContext(

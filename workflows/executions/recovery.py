@@ -27,7 +27,7 @@ from workflows.models import Hold
 from workflows.planning.learning import unlearned
 
 from . import dispatch
-from .services import fail_lost, submit_command
+from .services import fail_lost_execution, submit_command
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def fail_lost_executions() -> int:
     """End the executions that lost too many workers in a row: another one would be lost too."""
     done = 0
     for each in journal_due.given_up():
-        done += fail_lost(
+        done += fail_lost_execution(
             execution_id=each.execution_id, version=each.version, lost=each.lost, error=each.error
         )
         logger.error(
@@ -88,7 +88,7 @@ def send_learning() -> int:
 
     Not sent by the run itself: a job per execution would cost as much as a short execution.
     """
-    if dispatch.waiting("low"):
+    if dispatch.queue_length("low"):
         return 0
     ids = unlearned()
     for execution_id in ids:

@@ -262,7 +262,7 @@ class SpeculationCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Speculated:
+class SpeculativeResult:
     """A task with a result from ahead: `state` is READY, or RUNNING while it is worked out."""
 
     task_id: str
@@ -291,23 +291,23 @@ def _counts(rows: QuerySet[Speculation]) -> SpeculationCounts:
     return SpeculationCounts(found["hits"], found["misses"], saved, lost)
 
 
-def speculated(execution: Execution) -> dict[str, str]:
+def speculative_results(execution: Execution) -> dict[str, str]:
     """Task id → state, of the tasks with a result from ahead that nobody has decided about."""
-    return {row.task_id: row.state for row in speculation_store.waiting(execution.pk)}
+    return {row.task_id: row.state for row in speculation_store.pending(execution.pk)}
 
 
-def speculations_behind(hold: Hold) -> tuple[Speculated, ...]:
+def speculative_results_behind(hold: Hold) -> tuple[SpeculativeResult, ...]:
     """What is worked out behind an open hold and used if it is approved unchanged.
 
     The held task itself is among them when it may run ahead; a hold without a task has everything
     behind it.  Use the plan's edges to tell which of them read a field that was edited.
     """
-    found = speculated(hold.execution)
+    found = speculative_results(hold.execution)
     plan = revision_of(hold.execution).plan
     if hold.task_id in plan.by_id:
         after = plan.descendants(hold.task_id) | {hold.task_id}
         found = {name: state for name, state in found.items() if name in after}
-    return tuple(Speculated(name, state) for name, state in found.items())
+    return tuple(SpeculativeResult(name, state) for name, state in found.items())
 
 
 def speculation_stopped(execution: Execution) -> Stopped | None:

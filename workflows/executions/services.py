@@ -37,11 +37,11 @@ from workflows.planning.plan_validation import above_ceiling, checked_plan, chec
 from workflows.planning.planner import CataloguePlanner, tool_schemas
 from workflows.review_rules import active_rules
 from workflows.speculation import store as speculation_store
-from workflows.speculation.run import AheadRunner, send_if_worthwhile
+from workflows.speculation.services import SpeculativeRunner, request_speculation
 from workflows.tools import registry
 
 from . import access
-from .dispatch import send_speculation, send_worker
+from .dispatch import enqueue_advance_on_commit, enqueue_speculation_on_commit
 from .idempotency import json_text
 from .layer_runner import LayerRunner
 from .layer_summaries import summarise
@@ -76,7 +76,7 @@ def ports() -> Ports:
     """The engine's surroundings in this process."""
     return Ports(
         journal=journal_writer.DjangoJournal(owner=_owner()),
-        runner=AheadRunner(LayerRunner()),
+        runner=SpeculativeRunner(LayerRunner()),
         agents=RegisteredAgents(),
         planner=CataloguePlanner(),
         summarise=summarise,
@@ -84,7 +84,7 @@ def ports() -> Ports:
         max_failed_replans=conf.max_failed_replans(),
         abandoned_ttl_seconds=conf.abandoned_ttl_seconds(),
         program=capabilities.program,
-        at_rest=send_if_worthwhile,
+        at_rest=request_speculation,
     )
 
 
@@ -123,7 +123,7 @@ def start_execution(
     floor.check(changes, actor)
     check_groups(plan=checked, policy=merged)
     name = title or (workflow.title if workflow else "Ad-hoc run")
-    rules = active_rules.in_force(workflow) if workflow else ReviewRules()
+    rules = active_rules.current_rules(workflow) if workflow else ReviewRules()
     with transaction.atomic():
         execution = journal_writer.create(
             workflow=workflow,
@@ -134,7 +134,7 @@ def start_execution(
             title=name[:200],
             created_by=actor,
         )
-        send_worker(execution.pk)
+        enqueue_advance_on_commit(execution.pk)
     return execution
 
 
@@ -156,7 +156,7 @@ class _GroupList:
                 yield Problem(f"{self.path}[{index}]", "unknown_group", message)
         if not self.names and not self.may_be_empty:
             yield Problem(self.path, "no_deciding_group", "name at least one group that decides")
-        elif self.names and access.ONLOOKERS.issuperset(self.names):
+        elif self.names and access.NON_DECIDING_ROLES.issuperset(self.names):
             message = f"{' and '.join(sorted(set(self.names)))} decide nothing"
             yield Problem(self.path, "no_deciding_group", message)
 
@@ -170,7 +170,7 @@ def group_warnings(*, plan: Plan | None = None, policy: Policy | None = None) ->
     """Name the groups of a plan or policy without an active member who may decide."""
     named = {name for each in _group_lists(plan, policy) for name in each.names}
     people = get_user_model().objects.filter(is_active=True).exclude(groups__name=access.AUDITOR)
-    deciding = Group.objects.filter(name__in=named - access.ONLOOKERS, user__in=people)
+    deciding = Group.objects.filter(name__in=named - access.NON_DECIDING_ROLES, user__in=people)
     empty = sorted(named.difference(deciding.values_list("name", flat=True)))
     return [f"The group {name!r} has no active member who may decide." for name in empty]
 
@@ -224,7 +224,7 @@ def _name(actor: User | None) -> str:
 
 
 def _check_limit(actor: User | None, workflow: Workflow | None) -> None:
-    only = access.limit_of(actor) if actor is not None else None
+    only = access.allowed_workflow_ids(actor) if actor is not None else None
     if only is not None and (workflow is None or workflow.pk not in only):
         raise PermissionDenied("This token is for certain workflows alone, and not for this.")
 
@@ -248,7 +248,7 @@ def check_plan(data: Any, *, chosen_by: User | None = None) -> Plan:
 
 
 def _chosen_above(tasks: Sequence[tuple[str, Any]], roles: Collection[str]) -> tuple[Problem, ...]:
-    return above_ceiling(tasks, grants.chosen_up_to(roles), tool_schemas)
+    return above_ceiling(tasks, grants.selectable_sets(roles), tool_schemas)
 
 
 def check_policy(data: Mapping[str, Any]) -> Policy:
@@ -402,7 +402,7 @@ def fork_execution(
             policy_overrides=_override_rows(changes, starter, execution.policy_overrides),
             created_by=actor,
         )
-        send_worker(fork.pk)
+        enqueue_advance_on_commit(fork.pk)
     return fork
 
 
@@ -516,16 +516,16 @@ def _apply_or_queue(
         else:
             crashpoint("command.applied")
             if not run.state.status.is_final and not run.state.status.is_resting:
-                send_worker(execution_id)
+                enqueue_advance_on_commit(execution_id)
             run.tell(at_once=True)
             # A command may change what lies ahead.
-            send_if_worthwhile(run)
+            request_speculation(run)
             failure = _replan_failure(run) if isinstance(command, Replan) else ""
             return CommandResult("applied", run.state.version, run.state.status.value, failure)
     raise StaleVersion
 
 
-def fail_lost(*, execution_id: int, version: int, lost: int, error: str) -> bool:
+def fail_lost_execution(*, execution_id: int, version: int, lost: int, error: str) -> bool:
     """End an execution as FAILED that has lost `lost` workers in a row, with the reason.
 
     False when it has moved on, or a worker holds it after all: then it is not lost.
@@ -570,8 +570,8 @@ def restart_speculation(*, execution: Execution) -> int:
     How many were forgotten; they stay in the counts.
     """
     with transaction.atomic():
-        forgotten = speculation_store.forget(execution.pk)
-        send_speculation(execution.pk)
+        forgotten = speculation_store.reset_statistics(execution.pk)
+        enqueue_speculation_on_commit(execution.pk)
     return forgotten
 
 

@@ -30,7 +30,7 @@ from structlog.contextvars import bound_contextvars
 
 from workflows.common import background_loop, tracing
 from workflows.common.parent_death import end_with
-from workflows.metrics.process_liveness import report
+from workflows.metrics.process_liveness import report_count
 from workflows.tools.catalogue_sync import listen
 from workflows.tools.mcp_client import close_pool
 
@@ -193,4 +193,4 @@ class EnginePool(WorkerPool):
 
     def _report(self, number: int) -> None:
         with suppress(RedisError):
-            report(WORKERS, f"{socket.gethostname()}:{os.getpid()}", number)
+            report_count(WORKERS, f"{socket.gethostname()}:{os.getpid()}", number)

@@ -38,7 +38,7 @@ from workflows.engine.state import ExecutionState, SkipReason, dump_state, forke
 from workflows.engine.status import ExecutionStatus, TaskStatus
 from workflows.models import Checkpoint, Execution, ExecutionEvent, PlanRevision, Workflow
 from workflows.models import QueuedCommand as QueuedCommandRow
-from workflows.realtime.change_notifications import News
+from workflows.realtime.change_notifications import ChangeNotifier
 
 from . import sql as sql
 from .grant_rows import PARTS as PERMISSION_PARTS
@@ -95,7 +95,7 @@ class JournalRun:
         self._abort = False
         self._set_clock(float(row[9]))
         self._started = self._watched = self._renewed = time.monotonic()
-        self._news = News(execution_id, self.state.version)
+        self._notifier = ChangeNotifier(execution_id, self.state.version)
 
     # --- recording ------------------------------------------------------------------------------
 
@@ -258,10 +258,10 @@ class JournalRun:
         longer, and a rest or an end is always told at once.  Commands at rest are told by
         who gave them, after a worker was sent for.
         """
-        self._news.tell(self._committed, at_once=at_once)
+        self._notifier.publish(self._committed, at_once=at_once)
 
     def tell_started(self, task_ids: Sequence[str]) -> None:
-        self._news.tell_started(self._committed, task_ids)
+        self._notifier.publish_started(self._committed, task_ids)
 
     # --- reading --------------------------------------------------------------------------------
 

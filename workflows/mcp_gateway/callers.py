@@ -13,8 +13,8 @@ from workflows.api.executions import number_of
 from workflows.api.throttling import seconds_over, token_name
 from workflows.executions import access
 from workflows.models import ApiToken, Checkpoint, Execution
-from workflows.permissions.token_guesses import note_unknown_token
 from workflows.permissions.tokens import authenticate_token, usable_token
+from workflows.permissions.unknown_token_limit import count_unknown_token
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -58,7 +58,7 @@ def counted_caller(text: str, address: str) -> Caller | None:
     if caller is not None:
         caller.count("any")
         return caller
-    over = note_unknown_token(address)
+    over = count_unknown_token(address)
     if over:
         raise Throttled(wait=over, detail="Too many unknown tokens from this address.")
     return None

@@ -18,8 +18,7 @@ from workflows.engine.bounded_json import BoundedJSONError
 from workflows.engine.plan_validation import Problem
 from workflows.executions import services
 from workflows.executions.definitions import plan_for_intent
-from workflows.executions.idempotency import Answer as Remembered
-from workflows.executions.idempotency import answer_once, json_text
+from workflows.executions.idempotency import StoredResponse, json_text, respond_once
 from workflows.executions.selectors import open_holds
 from workflows.models import Execution
 
@@ -88,12 +87,12 @@ def _once(acting: Acting, wanted: Any, tool: str, perform: Callable[[], str]) ->
         return perform()
     body = wanted.model_dump(mode="json", exclude={"wait_seconds", "idempotency_key"})
     body.get("config", {}).pop("wait_seconds", None)
-    answer = answer_once(
+    answer = respond_once(
         user=acting.user,
         key=wanted.idempotency_key,
         route=f"MCP {tool}",
         body=body,
-        perform=lambda: Remembered(status=200, text=perform()),
+        perform=lambda: StoredResponse(status=200, text=perform()),
     )
     return answer.text
 

@@ -16,7 +16,7 @@ from workflows import conf
 from workflows.api.executions import number_of
 from workflows.engine.status import ExecutionStatus
 from workflows.models import Hold, PlanRevision, TaskAttempt
-from workflows.realtime.subscription import Ear, group_of
+from workflows.realtime.subscription import Subscription, channel_group
 
 from .callers import Caller
 from .threads import in_thread
@@ -62,14 +62,16 @@ async def until_rest(
     """
     end = time.monotonic() + seconds
     progress = _Progress(report)
-    async with _one_more(caller), Ear(group_of(workflow_id)) as ear:
+    async with _one_more(caller), Subscription(channel_group(workflow_id)) as subscription:
         while True:
             seen = await in_thread(_look, caller, workflow_id, frozenset(beyond))
             left = end - time.monotonic()
             if not seen.moving or left <= 0:
                 return
-            await progress.tell(seen, [start["nodeId"] for start in ear.starts.take(0)])
-            await ear.heard(min(left, _BACKSTOP_SECONDS))
+            await progress.tell(
+                seen, [start["nodeId"] for start in subscription.started_tasks.take(0)]
+            )
+            await subscription.wait(min(left, _BACKSTOP_SECONDS))
 
 
 @asynccontextmanager

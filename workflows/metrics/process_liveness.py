@@ -9,14 +9,14 @@ import django_rq
 _KEPT_SECONDS = 3600
 
 
-def beat(name: str) -> None:
+def heartbeat(name: str) -> None:
     """Say that the process `name` has just done its round."""
     connection = django_rq.get_connection("default")
     seconds, _ = connection.time()
     connection.set(f"holdpoint:beat:{name}", seconds, ex=_KEPT_SECONDS)
 
 
-def age(name: str) -> float | None:
+def heartbeat_age(name: str) -> float | None:
     """Seconds since the last beat of `name`; None when there was none within the hour."""
     connection = django_rq.get_connection("default")
     found = connection.get(f"holdpoint:beat:{name}")
@@ -39,14 +39,14 @@ def report_failing(name: str, parts: Mapping[str, int]) -> None:
         pipeline.execute()
 
 
-def failing(name: str) -> dict[str, int]:
+def failing_parts(name: str) -> dict[str, int]:
     """The failing parts of `name` with their rounds in a row, as it last reported them."""
     connection = django_rq.get_connection("default")
     rows = connection.hgetall(f"holdpoint:failing:{name}")
     return {_text(part): int(rounds) for part, rounds in rows.items()}
 
 
-def report(name: str, process: str, number: int) -> None:
+def report_count(name: str, process: str, number: int) -> None:
     """Say how many `name` this process has now; forgotten after a minute without a word."""
     connection = django_rq.get_connection("default")
     seconds, _ = connection.time()
@@ -56,7 +56,7 @@ def report(name: str, process: str, number: int) -> None:
         pipeline.execute()
 
 
-def reported(name: str, *, fresh_seconds: int = 60) -> int:
+def total_count(name: str, *, fresh_seconds: int = 60) -> int:
     """How many all processes have together."""
     connection = django_rq.get_connection("default")
     seconds, _ = connection.time()

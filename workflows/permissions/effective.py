@@ -38,7 +38,7 @@ _LOOK_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Permit:
+class EffectivePermissions:
     """The set a task runs with, ids of the grants in it, and its code if it is a capability.
 
     `code` is None as well when the capability is gone or disabled.  With a `refusal` the task may
@@ -56,7 +56,9 @@ class Permit:
             raise TaskFailed(self.refusal, retryable=False)
 
 
-def permits_for(calls: Sequence[TaskCall], *, counted: bool = True) -> dict[str, Permit]:
+def effective_permissions(
+    calls: Sequence[TaskCall], *, counted: bool = True
+) -> dict[str, EffectivePermissions]:
     """The permit of each call, by task id; counts the grants as used, if they are to be used.
 
     Three queries at most, and none for tasks that can never ask for more.
@@ -76,10 +78,10 @@ def permits_for(calls: Sequence[TaskCall], *, counted: bool = True) -> dict[str,
     return permits
 
 
-class LedgerWatch:
+class GrantWatch:
     """Looks now and then whether the grants that tasks run with are still in force."""
 
-    def __init__(self, permits: Iterable[Permit]) -> None:
+    def __init__(self, permits: Iterable[EffectivePermissions]) -> None:
         self._grants = frozenset(each for permit in permits for each in permit.grants)
         self._looked = time.monotonic()
 
@@ -112,15 +114,17 @@ def _ledger(calls: Sequence[TaskCall]) -> list[Grant]:
     return list(Grant.objects.filter(IN_FORCE).filter(here | until | raised).order_by("pk"))
 
 
-def _permit(call: TaskCall, codes: Mapping[str, StoredCode], ledger: Sequence[Grant]) -> Permit:
+def _permit(
+    call: TaskCall, codes: Mapping[str, StoredCode], ledger: Sequence[Grant]
+) -> EffectivePermissions:
     code = codes.get(call.task.capability) if isinstance(call.task, CapabilityTask) else None
     try:
         own, ceiling = _own(call, code), _known(call.ceiling, "the ceiling of this run")
     except ValueError as error:
-        return Permit(code=code, refusal=f"{error}; the task does not run without it")
+        return EffectivePermissions(code=code, refusal=f"{error}; the task does not run without it")
     above = _above_ceiling(call, ceiling)
     if above:
-        return Permit(code=code, refusal=above)
+        return EffectivePermissions(code=code, refusal=above)
     own = deny_list.without_denied(own)
     together, counted = own, []
     for grant in ledger:
@@ -129,7 +133,7 @@ def _permit(call: TaskCall, codes: Mapping[str, StoredCode], ledger: Sequence[Gr
             continue
         together = together.union(allowed)
         counted.append(grant.pk)
-    return Permit(together, tuple(counted), code)
+    return EffectivePermissions(together, tuple(counted), code)
 
 
 def _above_ceiling(call: TaskCall, ceiling: PermissionSet) -> str:

@@ -30,10 +30,10 @@ _FOLDER_GRANTERS = frozenset({access.OPERATOR, access.ADMIN})
 _REVOKERS = frozenset({access.OPERATOR, access.ADMIN})
 
 
-def ledger(user: User) -> QuerySet[Grant]:
+def visible_grants(user: User) -> QuerySet[Grant]:
     """Every grant of the executions that the user may see, the latest first."""
     return (
-        access.of_visible(Grant.objects.all(), user)
+        access.filter_visible(Grant.objects.all(), user)
         .select_related("execution", "capability", "workflow")
         .order_by("-pk")
     )
@@ -41,7 +41,7 @@ def ledger(user: User) -> QuerySet[Grant]:
 
 def in_force(user: User) -> QuerySet[Grant]:
     """Those that some task could still use."""
-    return ledger(user).filter(IN_FORCE).exclude(_SPENT)
+    return visible_grants(user).filter(IN_FORCE).exclude(_SPENT)
 
 
 def is_in_force(grant: Grant) -> bool:
@@ -52,7 +52,7 @@ def is_in_force(grant: Grant) -> bool:
 # --- who may grant --------------------------------------------------------------------------------
 
 
-def asked_for(payload: Mapping[str, Any]) -> PermissionSet:
+def missing_permissions(payload: Mapping[str, Any]) -> PermissionSet:
     """What an escalation's hold asks for on top of what the task has."""
     requested = PermissionSet.model_validate(payload["requested"])
     return requested.difference(PermissionSet.model_validate(payload["current"]))
@@ -70,7 +70,7 @@ def may_grant(groups: Collection[str], need: PermissionSet) -> bool:
     return any(admits(ceiling, need) for ceiling in known)
 
 
-def grants_folders(groups: Collection[str]) -> bool:
+def may_grant_folders(groups: Collection[str]) -> bool:
     """Whether these groups may grant a folder with everything below it."""
     return not _FOLDER_GRANTERS.isdisjoint(groups)
 
@@ -85,7 +85,7 @@ def ceilings_of(groups: Collection[str]) -> tuple[str, ...]:
 # --- who may choose -------------------------------------------------------------------------------
 
 
-def chosen_up_to(groups: Collection[str]) -> tuple[PermissionSet, ...]:
+def selectable_sets(groups: Collection[str]) -> tuple[PermissionSet, ...]:
     """The sets up to which members of these groups choose a task's permission set in a plan.
 
     From the setting `start_ceilings`. A name there that no set has lets nothing be chosen.

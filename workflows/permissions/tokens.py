@@ -182,7 +182,7 @@ def authenticate_token(text: str, *, reading: bool = False) -> ApiToken | None:
     people = get_user_model()
     token.user = people.from_db(DEFAULT_DB_ALIAS, _columns(people), values[len(fields) :])
     if reading:
-        access.bringing_groups(token.user, names)
+        access.set_cached_groups(token.user, names)
     if _is_stale(token.last_used_at):
         stale = Q(last_used_at__isnull=True) | Q(last_used_at__lt=Now() - _USE_NOTED_EVERY)
         ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=Now())
@@ -214,9 +214,9 @@ def usable_token(token_id: int) -> ApiToken | None:
 
 def _limited(token: ApiToken | None) -> ApiToken | None:
     if token is not None:
-        access.limited(token.user, token.only_workflows)
+        access.limit_to_workflows(token.user, token.only_workflows)
         credential = access.Credential(token.pk, frozenset(token.scopes))
-        access.with_credential(token.user, credential)
+        access.set_credential(token.user, credential)
     return token
 
 

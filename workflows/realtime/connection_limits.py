@@ -9,13 +9,13 @@ _open: Counter[str] = Counter()
 _lock = threading.Lock()
 
 
-class Slot:
+class ConnectionSlot:
     """A place that is taken until `leave` is called for the first time."""
 
     def __init__(self, who: str) -> None:
         self._who: str | None = who
 
-    def leave(self) -> None:
+    def release(self) -> None:
         with _lock:
             who, self._who = self._who, None
             if who is not None:
@@ -24,16 +24,16 @@ class Slot:
                     del _open[who]
 
 
-def enter(who: str, *, most: int) -> Slot | None:
+def acquire(who: str, *, most: int) -> ConnectionSlot | None:
     """A place for one more connection of `who`; None when `most` are open (0 is no limit)."""
     with _lock:
         if most and _open[who] >= most:
             return None
         _open[who] += 1
-    return Slot(who)
+    return ConnectionSlot(who)
 
 
-def open_now() -> int:
+def open_connections() -> int:
     """Connections that are open, of everybody."""
     with _lock:
         return _open.total()

@@ -8,4 +8,4 @@ and what it carries is news, not truth.
 
 from django.dispatch import Signal
 
-execution_moved = Signal()
+execution_changed = Signal()

@@ -13,7 +13,7 @@ from typing import Self
 from channels.layers import get_channel_layer
 from redis.exceptions import RedisError
 
-from .task_started import Starts
+from .task_started import StartedTasks
 
 #: What Redis may take to let a listener join.
 _LAYER_SECONDS = 3.0
@@ -21,12 +21,12 @@ _LAYER_SECONDS = 3.0
 logger = logging.getLogger(__name__)
 
 
-def group_of(execution_id: int | str) -> str:
+def channel_group(execution_id: int | str) -> str:
     """The channel layer's group that hears of an execution's moves."""
     return f"execution.{execution_id}"
 
 
-class Ear:
+class Subscription:
     """Hears that a group was told something.  Deaf while Redis is away.
 
     `starts` keeps what it heard of tasks that run.
@@ -34,7 +34,7 @@ class Ear:
 
     def __init__(self, group: str) -> None:
         self._group = group
-        self.starts = Starts()
+        self.started_tasks = StartedTasks()
         self._listens = asyncio.Event()
         self._told = asyncio.Event()
 
@@ -47,7 +47,7 @@ class Ear:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    async def heard(self, timeout: float) -> bool:
+    async def wait(self, timeout: float) -> bool:
         """Wait for news that came since the last call; False when none came in `timeout` s."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._told.wait(), timeout)
@@ -73,7 +73,7 @@ class Ear:
             self._listens.set()
             # Cancelled only in here, where the layer then gives the channel up.
             while True:
-                self.starts.hear(await layer.receive(channel))
+                self.started_tasks.receive(await layer.receive(channel))
                 self._told.set()
         finally:
             await layer.group_discard(self._group, channel)

@@ -15,7 +15,7 @@ _MOST = 1000
 _RESULTS = frozenset({"task_complete", "task_error", "task_escalated"})
 
 
-class Start(TypedDict):
+class TaskStarted(TypedDict):
     """`node` was running at `at` (ms since the epoch), after the event `after` was recorded."""
 
     node: str
@@ -23,18 +23,18 @@ class Start(TypedDict):
     at: int
 
 
-class Starts:
+class StartedTasks:
     """What one listener has heard of starts and not yet passed on."""
 
     def __init__(self) -> None:
-        self._heard: deque[Start] = deque(maxlen=_MOST)
+        self._heard: deque[TaskStarted] = deque(maxlen=_MOST)
         self._results: dict[str, int] = {}
 
-    def hear(self, message: Mapping[str, Any]) -> None:
+    def receive(self, message: Mapping[str, Any]) -> None:
         """Keep the starts that a message over the channel layer carries, if any."""
         self._heard.extend(message.get("started", ()))
 
-    def passed_on(self, event: Mapping[str, Any]) -> None:
+    def mark_delivered(self, event: Mapping[str, Any]) -> None:
         """Note a recorded wire event that the listener has been told."""
         if event["type"] in _RESULTS:
             self._results[event["nodeId"]] = event["seq"]
@@ -44,10 +44,10 @@ class Starts:
         while self._heard:
             start = self._heard.popleft()
             if self._results.get(start["node"], 0) <= start["after"]:
-                yield wire_start(execution_id, start)
+                yield task_started_event(execution_id, start)
 
 
-def wire_start(execution_id: int, start: Start) -> dict[str, Any]:
+def task_started_event(execution_id: int, start: TaskStarted) -> dict[str, Any]:
     """A start as it travels."""
     return {
         "type": "task_started",
@@ -57,6 +57,6 @@ def wire_start(execution_id: int, start: Start) -> dict[str, Any]:
     }
 
 
-def starts(task_ids: Iterable[str], *, after: int, at: int) -> list[Start]:
+def task_started_notices(task_ids: Iterable[str], *, after: int, at: int) -> list[TaskStarted]:
     """The starts of these tasks, no more than a listener keeps."""
-    return [Start(node=node, after=after, at=at) for node in list(task_ids)[:_MOST]]
+    return [TaskStarted(node=node, after=after, at=at) for node in list(task_ids)[:_MOST]]

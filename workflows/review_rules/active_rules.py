@@ -13,7 +13,7 @@ def versions(workflow: Workflow) -> QuerySet[RuleVersion]:
     return RuleVersion.objects.filter(workflow=workflow).order_by("-number")
 
 
-def in_force(workflow: Workflow) -> ReviewRules:
+def current_rules(workflow: Workflow) -> ReviewRules:
     """The rules that an execution takes along when it starts now; version 0 when there are none."""
     newest = versions(workflow).values_list("number", "rules").first()
     if newest is None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MAX_COMMENT = 4000
 
 
-class RulesMoved(Exception):
+class RulesChanged(Exception):
     """Other rules are in force than the sender saw; `number` is the present version."""
 
     def __init__(self, number: int) -> None:
@@ -34,7 +34,7 @@ class RulesMoved(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class BacktestReport:
     """The backtest that rules are published with: its number, digest, and that of its rules."""
 
     id: int
@@ -84,13 +84,13 @@ def publish(
     expected: int,
     source: str,
     comment: str = "",
-    report: Report | None = None,
+    report: BacktestReport | None = None,
 ) -> RuleVersion:
     """Put rules in force for executions that start from now on; the new version.
 
     `expected` is the version the sender saw.  Rules need the `report` of a backtest of these very
-    rules; an empty list, which spares nothing, needs none.  Raises PermissionDenied, RulesMoved or
-    InvalidRequest.
+    rules; an empty list, which spares nothing, needs none.  Raises PermissionDenied, RulesChanged
+    or InvalidRequest.
     """
     _check(actor, workflow, comment)
     _, kept = checked_rules(workflow, rules)
@@ -160,5 +160,5 @@ def _add(workflow: Workflow, expected: int, **fields: Any) -> RuleVersion:
         Workflow.objects.select_for_update(no_key=True).get(pk=workflow.pk)
         newest = active_rules.versions(workflow).values_list("number", flat=True).first() or 0
         if newest != expected:
-            raise RulesMoved(newest)
+            raise RulesChanged(newest)
         return RuleVersion.objects.create(workflow=workflow, number=newest + 1, **fields)

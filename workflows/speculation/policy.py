@@ -13,8 +13,8 @@ from typing import Literal
 from workflows import conf
 
 #: A pair of tools begins with so many hits in its favour.
-TRUST = 3
-LEAST, MOST = 0.70, 0.95
+PRIOR_HITS = 3
+LOWEST_THRESHOLD, HIGHEST_THRESHOLD = 0.70, 0.95
 
 Confidence = float | Literal["learned"]
 
@@ -41,22 +41,22 @@ class Stopped:
     until: datetime
 
 
-def certainty(tally: Tally) -> float:
+def hit_probability(tally: Tally) -> float:
     """How sure the next result is to be used, 0 to 1: 1 without any experience."""
-    return (tally.hits + TRUST) / (tally.hits + tally.misses + TRUST)
+    return (tally.hits + PRIOR_HITS) / (tally.hits + tally.misses + PRIOR_HITS)
 
 
-def bar(confidence: Confidence, tally: Tally) -> float:
+def required_probability(confidence: Confidence, tally: Tally) -> float:
     """How sure it has to be.  Learned: 0.825 at first, down to 0.70 with hits, 0.95 with misses."""
     if confidence != "learned":
         return confidence
     share = (tally.hits + 1) / (tally.hits + tally.misses + 2)
-    return MOST - (MOST - LEAST) * share
+    return HIGHEST_THRESHOLD - (HIGHEST_THRESHOLD - LOWEST_THRESHOLD) * share
 
 
 def is_worthwhile(confidence: Confidence, tally: Tally) -> bool:
     """Whether a result that so often was used and dropped is worth working out ahead."""
-    return certainty(tally) >= bar(confidence, tally)
+    return hit_probability(tally) >= required_probability(confidence, tally)
 
 
 def stopped(outcomes: Sequence[tuple[bool, datetime]]) -> Stopped | None:

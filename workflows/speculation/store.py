@@ -127,7 +127,7 @@ def _mine(claim: Claim) -> QuerySet[Speculation]:
     return Speculation.objects.filter(pk=claim.id, state=State.RUNNING, started_at=claim.since)
 
 
-def keep(claim: Claim, output: Any, logs: str, duration_ms: float) -> bool:
+def save_result(claim: Claim, output: Any, logs: str, duration_ms: float) -> bool:
     """Put the result aside; False when it is not wanted any more."""
     text = json.dumps(output)
     changed = _mine(claim).update(
@@ -136,7 +136,7 @@ def keep(claim: Claim, output: Any, logs: str, duration_ms: float) -> bool:
     return bool(changed)
 
 
-def failed(claim: Claim, reason: str, duration_ms: float) -> None:
+def mark_failed(claim: Claim, reason: str, duration_ms: float) -> None:
     """The tool gave no result; the real run will ask it itself."""
     _mine(claim).update(
         state=State.FAILED,
@@ -146,7 +146,7 @@ def failed(claim: Claim, reason: str, duration_ms: float) -> None:
     )
 
 
-def give_up(claims: Iterable[Claim]) -> None:
+def abandon(claims: Iterable[Claim]) -> None:
     """Nobody works on these any more; the time until now was wasted."""
     with connection.cursor() as cursor:
         cursor.executemany(
@@ -160,7 +160,7 @@ def give_up(claims: Iterable[Claim]) -> None:
 # --- taking ---------------------------------------------------------------------------------------
 
 
-def of_tasks(execution_id: int, task_ids: Collection[str]) -> list[Speculation]:
+def rows_of_tasks(execution_id: int, task_ids: Collection[str]) -> list[Speculation]:
     """What is there for these tasks, or being worked out.
 
     What was used is still there until the task's end is recorded: a worker may die in between.
@@ -193,7 +193,7 @@ def drop(rows: Iterable[Speculation], reason: str) -> None:
         cursor.execute(_OVERTAKEN, {"ids": ids})
 
 
-def tidy() -> int:
+def clean_up() -> int:
     """Hook of the sweeper: drop what nobody can use any more, keep the count of it."""
     with connection.cursor() as cursor:
         cursor.execute(_TIDY, {"age": conf.speculation_max_age_seconds()})
@@ -208,7 +208,7 @@ def _remembered() -> QuerySet[Speculation]:
     return Speculation.objects.filter(_WEIGHED, settled_at__gt=Now() - memory)
 
 
-def of_workflow_of(execution_id: int) -> Q:
+def _same_workflow(execution_id: int) -> Q:
     """Rows of every execution of the same workflow; plans without one count together."""
     workflow = Execution.objects.values_list("workflow", flat=True).get(pk=execution_id)
     return Q(execution__workflow=workflow)
@@ -216,7 +216,7 @@ def of_workflow_of(execution_id: int) -> Q:
 
 def stopped(execution_id: int) -> policy.Stopped | None:
     """Whether work ahead has stopped itself for the workflow of this execution."""
-    last = _remembered().filter(of_workflow_of(execution_id)).order_by("-settled_at")
+    last = _remembered().filter(_same_workflow(execution_id)).order_by("-settled_at")
     found = last.values_list("state", "settled_at")[: conf.speculation_window()]
     return policy.stopped([(state == State.USED, when) for state, when in found if when])
 
@@ -233,14 +233,14 @@ def tallies(pairs: Collection[tuple[str, str]]) -> dict[tuple[str, str], policy.
     return {(behind, tool): policy.Tally(hits, misses) for behind, tool, hits, misses in counted}
 
 
-def waiting(execution_id: int) -> Sequence[Speculation]:
+def pending(execution_id: int) -> Sequence[Speculation]:
     """What is ready or being worked out for one execution, without the results."""
     rows = Speculation.objects.filter(execution_id=execution_id).defer("output", "logs")
     return list(rows.filter(state__in=(State.RUNNING, State.READY)).order_by("id"))
 
 
-def forget(execution_id: int) -> int:
+def reset_statistics(execution_id: int) -> int:
     """Hits and misses of this execution's workflow are not weighed any more; how many."""
-    weighed = Speculation.objects.filter(_WEIGHED).filter(of_workflow_of(execution_id))
+    weighed = Speculation.objects.filter(_WEIGHED).filter(_same_workflow(execution_id))
     ids = list(weighed.values_list("pk", flat=True))
     return Speculation.objects.filter(pk__in=ids).update(counts=False)

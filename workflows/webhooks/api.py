@@ -21,7 +21,7 @@ from workflows.api.parsers import asked_for, no_parameters, object_body
 from workflows.api.permissions import HasRole, HasScope, MaySubscribe, caller, require_scope
 from workflows.api.schema import BODY, IDEMPOTENCY_KEY, problems
 from workflows.api.serializers import Strict
-from workflows.executions.idempotency import Answer, json_text
+from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.models import WebhookEndpoint
 from workflows.realtime.event_serialization import WIRE_TYPES
 from workflows.webhooks import endpoints
@@ -142,7 +142,7 @@ class WebhooksView(WebhookBase, ListAPIView[WebhookEndpoint]):
     def post(self, request: Request) -> Response:
         return once(request, lambda: self._create(request))
 
-    def _create(self, request: Request) -> Answer:
+    def _create(self, request: Request) -> StoredResponse:
         # What is posted to the endpoint is what the scope `read` is for.
         require_scope(request, "read")
         asked = WebhookRequestSerializer(data=object_body(request.data))
@@ -151,7 +151,7 @@ class WebhooksView(WebhookBase, ListAPIView[WebhookEndpoint]):
             owner=caller(request), fields=asked.validated_data
         )
         where = reverse("webhook", kwargs={"webhook_id": endpoint.pk})
-        return Answer(201, _shown(endpoint), where, secrets={"secret": secret})
+        return StoredResponse(201, _shown(endpoint), where, secrets={"secret": secret})
 
 
 class WebhookView(WebhookBase):
@@ -211,9 +211,9 @@ class RotateView(WebhookBase):
         endpoint = self.endpoint(request, webhook_id)
         return once(request, lambda: self._rotate(request, endpoint))
 
-    def _rotate(self, request: Request, endpoint: WebhookEndpoint) -> Answer:
+    def _rotate(self, request: Request, endpoint: WebhookEndpoint) -> StoredResponse:
         secret = endpoints.rotate_secret(endpoint=endpoint, actor=caller(request))
-        return Answer(200, _shown(endpoint), secrets={"secret": secret})
+        return StoredResponse(200, _shown(endpoint), secrets={"secret": secret})
 
 
 class ResumeView(WebhookBase):
@@ -230,8 +230,8 @@ class ResumeView(WebhookBase):
         endpoint = self.endpoint(request, webhook_id)
         return once(request, lambda: self._resume(request, endpoint))
 
-    def _resume(self, request: Request, endpoint: WebhookEndpoint) -> Answer:
+    def _resume(self, request: Request, endpoint: WebhookEndpoint) -> StoredResponse:
         asked = WebhookResumeSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         resumed = endpoints.resume_endpoint(endpoint=endpoint, skip=asked.validated_data["skip"])
-        return Answer(200, _shown(resumed))
+        return StoredResponse(200, _shown(resumed))

@@ -20,7 +20,7 @@ from workflows.api.parsers import asked_for, no_parameters
 from workflows.api.schema import IDEMPOTENCY_KEY, problems
 from workflows.api.serializers import Plain
 from workflows.executions.access import visible_to
-from workflows.executions.idempotency import Answer, json_text
+from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.models import WebhookDelivery
 from workflows.webhooks import endpoints
 from workflows.webhooks.payload import body_of
@@ -146,8 +146,8 @@ class RedeliverView(_DeliveryBase):
         return once(request, lambda: _soon(endpoints.redeliver(delivery=delivery)))
 
 
-def _soon(delivery: WebhookDelivery) -> Answer:
-    return Answer(202, json_text(DeliverySerializer(delivery).data))
+def _soon(delivery: WebhookDelivery) -> StoredResponse:
+    return StoredResponse(202, json_text(DeliverySerializer(delivery).data))
 
 
 class PingView(WebhookBase):

@@ -37,7 +37,7 @@ SKIPPED = "skipped when the endpoint was resumed"
 def endpoints_of(user: User) -> QuerySet[WebhookEndpoint]:
     """The endpoints this user may see and change: their own; an admin everybody's."""
     rows = WebhookEndpoint.objects.select_related("owner", "token__user")
-    only = access.limit_of(user)
+    only = access.allowed_workflow_ids(user)
     if only is not None:
         # What a limited token may read and change tells of its own workflows only.
         rows = rows.filter(token__only_workflows__contained_by=sorted(only))
@@ -48,7 +48,7 @@ def viewer_of(endpoint: WebhookEndpoint) -> User:
     """The owner with the limit of the endpoint's token: sees what the endpoint may tell of."""
     if endpoint.token is None:
         return endpoint.owner
-    return access.limited(endpoint.owner, endpoint.token.only_workflows)
+    return access.limit_to_workflows(endpoint.owner, endpoint.token.only_workflows)
 
 
 def create_endpoint(*, owner: User, fields: Mapping[str, Any]) -> tuple[WebhookEndpoint, str]:

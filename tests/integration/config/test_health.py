@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.integration.workflows.conftest import engine, ledger, review, value  # noqa: F401
 from tests.support.processes import wait_for
 from workflows.metrics import collector
-from workflows.metrics.process_liveness import beat, report
+from workflows.metrics.process_liveness import heartbeat, report_count
 from workflows.models import EventCursor, ExecutionEvent, Total
 
 BEARER = {"HTTP_AUTHORIZATION": "Bearer s3cret"}
@@ -55,7 +55,7 @@ def numbers() -> dict[tuple[str, tuple[str, ...]], float]:
 def test_ready_when_everything_answers_and_the_sweeper_goes_round(nothing_yet) -> None:
     status, checks = ready()
     assert (status, checks["sweeper"]["ok"]) == (503, False)
-    beat("sweeper")
+    heartbeat("sweeper")
     status, checks = ready()
     assert status == 200
     assert {name for name, check in checks.items() if check["ok"]} == set(checks)
@@ -66,7 +66,7 @@ def test_an_old_beat_or_a_long_queue_is_not_ready(nothing_yet, settings) -> None
     redis = django_rq.get_connection("default")
     redis.set("holdpoint:beat:sweeper", int(time.time()) - 100)
     assert ready()[1]["sweeper"]["ok"] is False
-    beat("sweeper")
+    heartbeat("sweeper")
     settings.HOLDPOINT = {**settings.HOLDPOINT, "ready_queue_depth": 2}
     redis.rpush("rq:queue:default", "a", "b", "c")
     status, checks = ready()
@@ -90,9 +90,9 @@ def test_the_numbers_are_those_of_the_journals(nothing_yet, token, engine) -> No
     engine.run(value("d", **review("BEFORE")))
     count_all()
     assert collector.count_events() == 0
-    beat("sweeper")
-    report("sockets", "one", 2)
-    report("sockets", "two", 3)
+    heartbeat("sweeper")
+    report_count("sockets", "one", 2)
+    report_count("sockets", "two", 3)
     found = numbers()
     assert done.status == "COMPLETED"
     assert found["executions", ("COMPLETED",)] == 2

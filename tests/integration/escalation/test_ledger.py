@@ -14,7 +14,7 @@ from tests.unit.net.server import Server
 from workflows.engine.decide import Refused
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, Grant
-from workflows.permissions.grants import in_force, ledger, may_revoke, revoke
+from workflows.permissions.grants import in_force, may_revoke, revoke, visible_grants
 
 from .conftest import Desk, address, code, echo, fetch, use
 
@@ -114,12 +114,12 @@ def test_what_is_in_force(desk: Desk, web: Server) -> None:
     done = desk.approve(desk.run(fetch("one", web)))
     assert done.status == "COMPLETED"
     assert not in_force(desk.operator).exists()  # spent with its run
-    assert ledger(desk.operator).count() == 1
+    assert visible_grants(desk.operator).count() == 1
     held = desk.run(fetch("one", web), echo("two", human_review={"on_timeout": "keep_waiting"}))
     desk.decide(desk.hold(held, "one"))
     assert in_force(desk.operator).get().execution_id == held.pk
     stranger = desk.person("stranger", "integrator")
-    assert not ledger(stranger).exists()
+    assert not visible_grants(stranger).exists()
 
 
 @pytest.mark.parametrize(

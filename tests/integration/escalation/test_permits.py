@@ -16,7 +16,7 @@ from workflows.engine.ports import Failure, Success, TaskCall
 from workflows.executions.layer_runner import LayerRunner
 from workflows.models import Execution, Grant
 from workflows.permissions.capabilities import make_capability
-from workflows.permissions.effective import permits_for
+from workflows.permissions.effective import effective_permissions
 from workflows.sandbox.checks import check_sandbox
 
 from .conftest import Desk, address, code, echo, fetch
@@ -117,7 +117,7 @@ def queries(execution: Execution, *tasks: Any) -> list[str]:
     with CaptureQueriesContext(
         connection,
     ) as caught:
-        permits_for(calls(execution, *tasks))
+        effective_permissions(calls(execution, *tasks))
     return [each["sql"] for each in caught.captured_queries]
 
 
@@ -134,6 +134,6 @@ def test_the_ledger_is_read_for_tasks_that_can_ask_and_once(desk: Desk, web: Ser
     assert counted.startswith('UPDATE "workflows_grant"')
     stored = CapabilityTask(id="k", type="capability", capability="none")
     assert len(queries(execution, *asking, stored)) == 3
-    permits = permits_for(calls(execution, *quiet, *asking))
+    permits = effective_permissions(calls(execution, *quiet, *asking))
     assert permits["c7"].permissions.hosts == (address(web),)
     assert permits["t7"].grants == ()

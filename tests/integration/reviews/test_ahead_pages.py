@@ -13,10 +13,10 @@ from tests.integration.reviews.test_pages import browser
 from workflows.engine.commands import ApprovalResponse
 from workflows.executions.jobs import run_to_rest, speculate
 from workflows.executions.selectors import (
-    Speculated,
+    SpeculativeResult,
     speculation_counts,
     speculation_totals,
-    speculations_behind,
+    speculative_results_behind,
 )
 from workflows.executions.services import submit_command
 from workflows.models import Execution, Speculation
@@ -75,9 +75,9 @@ def test_the_decision_page_says_so_in_one_line(paused: Execution, reviewer: User
     page = html(reviewer, f"/review/{paused.pk}/{hold.pk}/")
     line = "2 steps behind this are already computed; they are used if you approve unchanged."
     assert line in page
-    assert speculations_behind(hold) == (
-        Speculated("left", "READY"),
-        Speculated("right", "READY"),
+    assert speculative_results_behind(hold) == (
+        SpeculativeResult("left", "READY"),
+        SpeculativeResult("right", "READY"),
     )
 
 

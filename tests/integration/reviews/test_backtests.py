@@ -23,7 +23,7 @@ from workflows.engine.bounded_json import digest
 from workflows.engine.decide import Refused
 from workflows.engine.review_rules import share_of
 from workflows.executions import dispatch
-from workflows.executions.access import limited
+from workflows.executions.access import limit_to_workflows
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import InvalidRequest, start_execution
 from workflows.models import Execution, Hold, Workflow
@@ -266,7 +266,7 @@ def test_what_no_worker_is_at_is_sent_again(
     past: Past, auditor: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[int] = []
-    monkeypatch.setattr(dispatch, "waiting", lambda queue: 0)
+    monkeypatch.setattr(dispatch, "queue_length", lambda queue: 0)
     monkeypatch.setattr(dispatch, "enqueue", lambda job, pk, **more: sent.append(pk))
     made = backtests_services.start(user=auditor, workflow=past.workflow, rules=[SMALL])
     sent.clear()
@@ -314,7 +314,7 @@ def test_who_may_see_every_run_holds_rules_against_them(
     made = done(auditor, past.workflow, SMALL)
     assert list(backtests_services.visible(past.operator)) == [made]
     assert not backtests_services.visible(past.reviewer).exists()
-    assert not backtests_services.visible(limited(past.operator, [0])).exists()
+    assert not backtests_services.visible(limit_to_workflows(past.operator, [0])).exists()
     with pytest.raises(PermissionDenied):
         backtests_services.publish(user=auditor, backtest=made, source="test")
 
@@ -345,7 +345,7 @@ def test_rules_are_published_from_the_ground_they_were_drafted_on(past: Past) ->
         user=past.operator, backtest=one, source="web", comment="for a week"
     )
     assert (made.number, made.report, made.report_digest) == (1, one.pk, one.digest)
-    with pytest.raises(review_rules_publish.RulesMoved):
+    with pytest.raises(review_rules_publish.RulesChanged):
         backtests_services.publish(user=past.operator, backtest=two, source="web")
     assert past.run(1).status == "COMPLETED"
     assert past.run(10).status == "PAUSED_FOR_REVIEW"

@@ -61,7 +61,7 @@ def test_a_group_that_does_not_exist_is_refused(
     assert not Execution.objects.exists()
 
 
-ONLOOKERS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+NON_DECIDING_ROLES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"groups": ["operator"]}, {}, "plan.tasks[0].human_review.groups"),
     ({}, {"hil": {"enabled": True, "groups": ["auditor", "integrator"]}}, "policy.hil.groups"),
     ({}, {"replan_review": {"enabled": True, "groups": ["auditor"]}},
@@ -78,7 +78,7 @@ ONLOOKERS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("review", "policy", "path"), ONLOOKERS)
+@pytest.mark.parametrize(("review", "policy", "path"), NON_DECIDING_ROLES)
 def test_groups_that_only_look_on_are_refused(
     operator: User, review: dict[str, Any], policy: dict[str, Any], path: str
 ) -> None:

@@ -106,4 +106,4 @@ def test_a_limited_token_lists_only_its_workflows(start: Start, reviewer: User) 
     start(echo("publish", phase="BEFORE_EXECUTION"))
     assert len(listed(reviewer)) == 1
     assert Execution.objects.filter(workflow=None).exists()
-    assert listed(access.limited(reviewer, [4711])) == []
+    assert listed(access.limit_to_workflows(reviewer, [4711])) == []

@@ -12,7 +12,7 @@ from tests.integration.workflows.conftest import Engine, review, value
 from tests.support.processes import engine_processes, wait_for
 from workflows.engine.events import MessageAdded
 from workflows.executions import recovery
-from workflows.executions.services import fail_lost
+from workflows.executions.services import fail_lost_execution
 from workflows.journal import due as journal_due
 from workflows.journal import writer as journal_writer
 from workflows.models import CommandLog, Execution
@@ -139,7 +139,7 @@ def test_a_worker_that_is_only_slow_is_not_lost(engine: Engine) -> None:
         [found] = journal_due.given_up()
         run._renewed = run._watched = -1000.0
         assert run.watch() is False
-        assert not fail_lost(
+        assert not fail_lost_execution(
             execution_id=found.execution_id, version=found.version, lost=found.lost, error=""
         )
         run.record(MessageAdded(role="user", content="still here"))

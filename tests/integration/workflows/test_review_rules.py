@@ -56,7 +56,9 @@ def put_in_force(
         rules=named,
         expected=number,
         source="test",
-        report=review_rules_publish.Report(1, "d" * 64, review_rules_publish.rules_digest(kept)),
+        report=review_rules_publish.BacktestReport(
+            1, "d" * 64, review_rules_publish.rules_digest(kept)
+        ),
     )
 
 
@@ -229,14 +231,14 @@ def test_who_starts_runs_does_not_say_which_are_reviewed(engine: Engine, groups:
 
 
 def test_a_token_for_other_workflows_publishes_nothing_here(engine: Engine) -> None:
-    author = access.limited(person("op", "operator"), [0])
+    author = access.limit_to_workflows(person("op", "operator"), [0])
     with pytest.raises(PermissionDenied):
         put_in_force(workflow(value("a")), {"sample": 0}, author=author)
 
 
 def test_rules_need_a_report_of_these_very_rules_and_none_need_nothing(engine: Engine) -> None:
     found, author = workflow(value("a")), person("op", "operator")
-    other = review_rules_publish.Report(1, "d" * 64, "0" * 64)
+    other = review_rules_publish.BacktestReport(1, "d" * 64, "0" * 64)
     rules = [{"name": "x", "sample": 0.5}]
     for report in (None, other):
         with pytest.raises(InvalidRequest) as caught:
@@ -254,14 +256,16 @@ def test_of_many_who_publish_at_once_one_does(engine: Engine) -> None:
     found, author = workflow(value("a")), person("op", "operator")
     rules = [{"name": "x", "sample": 0.5}]
     _, kept = review_rules_publish.checked_rules(found, rules)
-    report = review_rules_publish.Report(1, "d" * 64, review_rules_publish.rules_digest(kept))
+    report = review_rules_publish.BacktestReport(
+        1, "d" * 64, review_rules_publish.rules_digest(kept)
+    )
 
     def go(_: int) -> str:
         try:
             review_rules_publish.publish(
                 actor=author, workflow=found, rules=rules, expected=0, source="test", report=report
             )
-        except review_rules_publish.RulesMoved as moved:
+        except review_rules_publish.RulesChanged as moved:
             return f"moved to {moved.number}"
         finally:
             connection.close()
@@ -283,7 +287,7 @@ def test_an_older_version_comes_back_with_its_report(engine: Engine) -> None:
     )
     assert (again.number, again.republished, again.rules) == (3, 1, first.rules)
     assert (again.report, again.report_digest) == (first.report, first.report_digest)
-    with pytest.raises(review_rules_publish.RulesMoved):
+    with pytest.raises(review_rules_publish.RulesChanged):
         review_rules_publish.republish(
             actor=author, workflow=found, number=1, expected=2, source="test"
         )

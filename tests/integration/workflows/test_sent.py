@@ -19,7 +19,7 @@ from workflows.engine.ports import LeaseLost, Run, TaskCall
 from workflows.executions.jobs import run_to_rest
 from workflows.journal.statements import Sent, ask, execute
 from workflows.models import Execution
-from workflows.realtime.signals import execution_moved
+from workflows.realtime.signals import execution_changed
 from workflows.tools.registry import tool
 
 #: Counts calls of `look`; `gate` tells that it was reached, and waits to be opened.
@@ -153,12 +153,12 @@ def test_what_landed_is_told_whatever_fails_meanwhile(
     make_call = engine_execute_move.call_for
     execution = desk.start(task("a", "look", 1), task("b", "look", source("a")))
     monkeypatch.setattr(engine_execute_move, "call_for", call_for)
-    execution_moved.connect(hear)
+    execution_changed.connect(hear)
     try:
         with pytest.raises(RuntimeError, match="a bug"):
             desk.drive(execution)
     finally:
-        execution_moved.disconnect(hear)
+        execution_changed.disconnect(hear)
     assert desk.statuses(execution) == {"a": "SUCCEEDED"}
     assert told == list(range(1, len(desk.kinds(execution)) + 1))
 

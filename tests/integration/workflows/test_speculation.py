@@ -11,7 +11,7 @@ from tests.integration.workflows.conftest import Engine, review, source, value
 from workflows.executions.jobs import speculate
 from workflows.executions.services import fork_execution
 from workflows.models import Execution, Speculation
-from workflows.speculation.store import tidy
+from workflows.speculation.store import clean_up
 
 AHEAD = {"speculation": {"enabled": True}}
 
@@ -239,7 +239,7 @@ def test_a_rejection_drops_everything(engine: Engine) -> None:
     execution = paused(engine, *chain())
     engine.decide(engine.holds(execution)[0], approved=False)
     assert engine.drive(execution).status == "ABORTED"
-    tidy()
+    clean_up()
     assert set(states(execution).values()) == {"DROPPED"}
     assert not Speculation.objects.exclude(output="").exists()
 
@@ -248,17 +248,17 @@ def test_an_abort_drops_everything(engine: Engine) -> None:
     execution = paused(engine, *chain())
     engine.command(execution, {"kind": "abort"})
     work_ahead(execution)
-    tidy()
+    clean_up()
     assert set(states(execution).values()) == {"DROPPED"}
 
 
 def test_results_go_once_they_are_recorded_and_the_count_stays(engine: Engine) -> None:
     execution = paused(engine, *chain())
-    assert tidy() == 0
+    assert clean_up() == 0
     engine.decide(engine.holds(execution)[0])
     engine.drive(execution)
-    assert tidy() == 4
-    assert tidy() == 0
+    assert clean_up() == 4
+    assert clean_up() == 0
     assert set(states(execution).values()) == {"USED"}
     assert not Speculation.objects.exclude(output="").exists()
 

@@ -93,10 +93,10 @@ def test_two_at_once_make_one_result_per_key(engine: Engine) -> None:
 
 def test_any_execution_that_waits_for_a_worker_comes_first(engine: Engine) -> None:
     execution = engine.run(*chain(), policy=AHEAD)
-    django_rq.get_queue(dispatch.AHEAD).empty()
+    django_rq.get_queue(dispatch.SPECULATION).empty()
     engine.start(value("other"))
     speculate(execution.pk)
-    assert dispatch.waiting(dispatch.AHEAD) == 1
+    assert dispatch.queue_length(dispatch.SPECULATION) == 1
     assert set(states(execution)) == {"left", "right"}
     quiet_now()
     speculate(execution.pk)
@@ -106,13 +106,13 @@ def test_any_execution_that_waits_for_a_worker_comes_first(engine: Engine) -> No
 
 def test_a_pause_sends_for_it_and_so_does_a_command_at_rest(engine: Engine) -> None:
     execution = engine.run(*chain(), policy=AHEAD)
-    assert dispatch.waiting(dispatch.AHEAD) == 1
+    assert dispatch.queue_length(dispatch.SPECULATION) == 1
     engine.command(execution, {"kind": "update_state", "updates": {"k": 1}})
-    assert dispatch.waiting(dispatch.AHEAD) == 2
+    assert dispatch.queue_length(dispatch.SPECULATION) == 2
     engine.decide(engine.holds(execution)[0])
     engine.drive(execution)
     engine.run(*chain())
-    assert dispatch.waiting(dispatch.AHEAD) == 2
+    assert dispatch.queue_length(dispatch.SPECULATION) == 2
 
 
 def abandoned(execution: Execution) -> speculation_store.Claim:
@@ -134,7 +134,7 @@ def test_a_worker_that_died_on_the_way_harms_nothing(engine: Engine) -> None:
     assert states(execution) == {"b": "STOPPED"}
     assert said(execution) == []
     # It was not dead, just late: what it has lands nowhere.
-    assert not speculation_store.keep(late, "late", "", 1.0)
+    assert not speculation_store.save_result(late, "late", "", 1.0)
 
 
 def test_what_a_dead_worker_had_claimed_is_anybodys_after_a_while(engine: Engine) -> None:
@@ -163,7 +163,7 @@ def test_a_worker_that_dies_between_taking_and_recording(engine: Engine) -> None
     engine.decide(engine.holds(execution)[0])
     (row,) = execution.speculations.all()
     assert speculation_store.take([row]) == {row.pk}
-    assert speculation_store.tidy() == 0
+    assert speculation_store.clean_up() == 0
     execution = engine.drive(execution)
     assert execution.status == "COMPLETED"
     assert said(execution) == [("hit", "b")]

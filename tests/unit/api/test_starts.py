@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from workflows.realtime.task_started import Starts, starts
+from workflows.realtime.task_started import StartedTasks, task_started_notices
 
 
-def heard(*names: str, after: int) -> Starts:
-    listener = Starts()
-    listener.hear({"started": starts(names, after=after, at=1000)})
+def heard(*names: str, after: int) -> StartedTasks:
+    listener = StartedTasks()
+    listener.receive({"started": task_started_notices(names, after=after, at=1000)})
     return listener
 
 
@@ -20,28 +20,28 @@ def test_a_start_has_no_place_in_the_journal_and_is_passed_on_once() -> None:
 
 def test_what_has_ended_meanwhile_is_not_said_to_have_started() -> None:
     listener = heard("a", "b", after=2)
-    listener.passed_on({"type": "task_complete", "nodeId": "a", "seq": 3})
+    listener.mark_delivered({"type": "task_complete", "nodeId": "a", "seq": 3})
     assert [event["nodeId"] for event in listener.take(7)] == ["b"]
 
 
 def test_the_next_try_of_a_task_starts_anew() -> None:
-    listener = Starts()
-    listener.passed_on({"type": "task_error", "nodeId": "a", "seq": 3})
-    listener.hear({"started": starts(["a"], after=4, at=1000)})
+    listener = StartedTasks()
+    listener.mark_delivered({"type": "task_error", "nodeId": "a", "seq": 3})
+    listener.receive({"started": task_started_notices(["a"], after=4, at=1000)})
     assert [event["nodeId"] for event in listener.take(7)] == ["a"]
 
 
 def test_news_without_starts_is_no_start() -> None:
-    listener = Starts()
-    listener.hear({"type": "execution.moved", "first": 1, "last": 2})
-    listener.passed_on({"type": "layer_start", "seq": 2})
+    listener = StartedTasks()
+    listener.receive({"type": "execution.moved", "first": 1, "last": 2})
+    listener.mark_delivered({"type": "layer_start", "seq": 2})
     assert list(listener.take(7)) == []
 
 
 def test_a_busy_listener_keeps_the_newest() -> None:
-    listener = Starts()
+    listener = StartedTasks()
     for number in range(3000):
-        listener.hear({"started": starts([f"t{number}"], after=1, at=1)})
+        listener.receive({"started": task_started_notices([f"t{number}"], after=1, at=1)})
     kept = [event["nodeId"] for event in listener.take(7)]
     assert len(kept) == 1000
     assert kept[-1] == "t2999"

@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from workflows import conf
 from workflows.common import background_loop, gc_freeze
 from workflows.executions.recovery import failing, seconds_to_next, sweep
-from workflows.metrics.process_liveness import beat, report_failing
+from workflows.metrics.process_liveness import heartbeat, report_failing
 from workflows.tools.catalogue_sync import Follower
 from workflows.webhooks.sender import Sender
 
@@ -76,7 +76,7 @@ def _round() -> float:
     try:
         close_old_connections()
         sweep()
-        beat("sweeper")
+        heartbeat("sweeper")
         report_failing("sweeper", failing())
         return seconds_to_next()
     except (Error, RedisError) as error:

@@ -25,10 +25,10 @@ from redis.exceptions import RedisError
 from workflows.engine import speculation_candidates
 from workflows.engine.dag import ToolTask
 from workflows.engine.ports import (
-    Ahead,
     Busy,
     Run,
     Settled,
+    SpeculationOutcome,
     Success,
     TaskCall,
     TaskResult,
@@ -40,7 +40,7 @@ from workflows.executions import dispatch
 from workflows.executions.layer_runner import LayerRunner, time_limit
 from workflows.journal import writer as journal_writer
 from workflows.models import Execution, Speculation
-from workflows.permissions.effective import permits_for
+from workflows.permissions.effective import effective_permissions
 from workflows.planning.planner import read_only_tools
 
 from . import policy, store
@@ -52,10 +52,10 @@ _WAITS = (ExecutionStatus.PAUSED_FOR_REVIEW.value, ExecutionStatus.AWAITING_AGEN
 _GRACE = 30.0
 
 
-def send_if_worthwhile(run: Run) -> None:
+def request_speculation(run: Run) -> None:
     """Have somebody work ahead of a run that has come to rest at a hold, if its policy says so."""
     if speculation_candidates.waits(run):
-        dispatch.send_speculation(int(run.execution_id))
+        dispatch.enqueue_speculation_on_commit(int(run.execution_id))
 
 
 # --- working ahead --------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ class _Work:
     claim: store.Claim
 
 
-def look_ahead(execution_id: int) -> None:
+def run_speculation(execution_id: int) -> None:
     """Work out what can be known behind the open holds of an execution, and put it aside.
 
     May be called at any time and by several at once: what is there, or under way, is left alone.
@@ -81,7 +81,7 @@ def look_ahead(execution_id: int) -> None:
             return
         _work_out(works, watch)
     if watch.gives_way:
-        dispatch.enqueue(dispatch.SPECULATE, execution_id, queue=dispatch.AHEAD)
+        dispatch.enqueue(dispatch.SPECULATE, execution_id, queue=dispatch.SPECULATION)
 
 
 class _Watch:
@@ -100,7 +100,7 @@ class _Watch:
 
 def _somebody_waits() -> bool:
     try:
-        return dispatch.waiting(dispatch.DEFAULT) > 0
+        return dispatch.queue_length(dispatch.DEFAULT) > 0
     except RedisError:
         return False
 
@@ -111,7 +111,7 @@ def _next(execution_id: int) -> list[_Work]:
         with journal_writer.DjangoJournal().open(str(execution_id), expected_version=None) as run:
             if not speculation_candidates.waits(run) or store.stopped(execution_id):
                 return []
-            room = run.policy.speculation.max_tasks - len(store.waiting(execution_id))
+            room = run.policy.speculation.max_tasks - len(store.pending(execution_id))
             return _claimed(run, _unknown(run), room)
     except (Busy, journal_writer.ExecutionNotFound):
         return []
@@ -143,7 +143,7 @@ def _with_results(
     if not steps:
         return
     keys = _digests([_call(run, step) for step in steps])
-    rows = store.of_tasks(int(run.execution_id), [step.task.id for step in steps])
+    rows = store.rows_of_tasks(int(run.execution_id), [step.task.id for step in steps])
     texts = {row.key: row.output for row in rows if row.state == Speculation.State.READY}
     for step in steps:
         key = keys[step.task.id]
@@ -166,7 +166,7 @@ def _call(run: Run, step: speculation_candidates.Step, key: str = "") -> TaskCal
 
 def _digests(calls: Sequence[TaskCall]) -> dict[str, str]:
     """By task id, what each call's result hangs on."""
-    permits = permits_for(calls, counted=False)
+    permits = effective_permissions(calls, counted=False)
     return {
         call.task.id: speculation_candidates.digest_of(
             call.task, call.inputs, permits[call.task.id].permissions
@@ -220,23 +220,23 @@ def _work_out(works: Sequence[_Work], watch: Watch) -> None:
             for result in batch:
                 _put_aside(claims.pop(result.call.task.id), result)
     finally:
-        store.give_up(claims.values())
+        store.abandon(claims.values())
 
 
 def _put_aside(claim: store.Claim, result: TaskResult) -> None:
     outcome = result.outcome
     if isinstance(outcome, Success):
-        store.keep(claim, outcome.output, outcome.logs, outcome.duration_ms)
+        store.save_result(claim, outcome.output, outcome.logs, outcome.duration_ms)
     else:
         reason = getattr(outcome, "message", "") or "it needs a permission"
-        store.failed(claim, str(reason), getattr(outcome, "duration_ms", 0.0))
+        store.mark_failed(claim, str(reason), getattr(outcome, "duration_ms", 0.0))
 
 
 # --- taking ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class AheadRunner:
+class SpeculativeRunner:
     """engine.ports.TaskRunner: what was worked out ahead is a result at once, the rest is run."""
 
     inner: TaskRunner
@@ -262,14 +262,16 @@ def _askers(calls: Sequence[TaskCall]) -> list[TaskCall]:
     return [call for call in calls if call.speculates and call.attempt == 1]
 
 
-def _with_miss(result: TaskResult, missed: Mapping[str, Ahead]) -> TaskResult:
+def _with_miss(result: TaskResult, missed: Mapping[str, SpeculationOutcome]) -> TaskResult:
     return replace(result, ahead=missed.get(result.call.task.id))
 
 
-def _taken(calls: Sequence[TaskCall]) -> tuple[dict[str, TaskResult], dict[str, Ahead]]:
+def _taken(
+    calls: Sequence[TaskCall],
+) -> tuple[dict[str, TaskResult], dict[str, SpeculationOutcome]]:
     """Results that stand, and what is told of those that do not, by task id."""
     rows: dict[str, list[Speculation]] = {}
-    for row in store.of_tasks(int(calls[0].execution_id), [call.task.id for call in calls]):
+    for row in store.rows_of_tasks(int(calls[0].execution_id), [call.task.id for call in calls]):
         rows.setdefault(row.task_id, []).append(row)
     if not rows:
         return {}, {}
@@ -305,7 +307,7 @@ def _same(
 
 def _result(call: TaskCall, row: Speculation) -> TaskResult:
     output: Any = json.loads(row.output)
-    told = Ahead(hit=True, seconds=round(row.duration_ms / 1000, 3))
+    told = SpeculationOutcome(hit=True, seconds=round(row.duration_ms / 1000, 3))
     return TaskResult(call, Success(output, row.duration_ms, row.logs), told)
 
 
@@ -315,11 +317,13 @@ def _why(same: Speculation | None, allowed: frozenset[str]) -> str:
     return "it was too old" if same.tool in allowed else "its tool is not read-only any more"
 
 
-def _dropped(rows: Sequence[Speculation], reason: str) -> Ahead | None:
+def _dropped(rows: Sequence[Speculation], reason: str) -> SpeculationOutcome | None:
     """Drop what is not used; None when none of it had been worked out yet."""
     if not rows:
         return None
     store.drop(rows, reason)
     ready = [row for row in rows if row.state == Speculation.State.READY]
     seconds = sum(row.duration_ms for row in ready) / 1000
-    return Ahead(hit=False, seconds=round(seconds, 3), reason=reason) if ready else None
+    return (
+        SpeculationOutcome(hit=False, seconds=round(seconds, 3), reason=reason) if ready else None
+    )

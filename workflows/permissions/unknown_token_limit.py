@@ -31,7 +31,7 @@ RETURNING failures, extract(epoch FROM since - now())::float8 + %(window)s
 """
 
 
-def note_unknown_token(address: str) -> float:
+def count_unknown_token(address: str) -> float:
     """Count a token that does not exist, or no longer; seconds to wait, 0 below the limit."""
     most = conf.unknown_tokens_per_address()
     window = conf.sign_in_lock_seconds()

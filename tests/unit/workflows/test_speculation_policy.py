@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.speculation.policy import LEAST, MOST, Tally, bar, certainty, is_worthwhile, stopped
+from workflows.speculation.policy import (
+    HIGHEST_THRESHOLD,
+    LOWEST_THRESHOLD,
+    Tally,
+    hit_probability,
+    is_worthwhile,
+    required_probability,
+    stopped,
+)
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 tallies = st.builds(Tally, st.integers(0, 500), st.integers(0, 500))
@@ -15,15 +23,19 @@ tallies = st.builds(Tally, st.integers(0, 500), st.integers(0, 500))
 
 @given(tallies)
 def test_what_is_learned_stays_within_its_bounds(tally: Tally) -> None:
-    assert LEAST <= bar("learned", tally) <= MOST
-    assert 0 < certainty(tally) <= 1
+    assert LOWEST_THRESHOLD <= required_probability("learned", tally) <= HIGHEST_THRESHOLD
+    assert 0 < hit_probability(tally) <= 1
 
 
 @given(tallies)
 def test_a_hit_never_hurts_and_a_miss_never_helps(tally: Tally) -> None:
     better, worse = Tally(tally.hits + 1, tally.misses), Tally(tally.hits, tally.misses + 1)
-    assert certainty(worse) < certainty(better) or tally.misses == 0
-    assert bar("learned", better) <= bar("learned", tally) <= bar("learned", worse)
+    assert hit_probability(worse) < hit_probability(better) or tally.misses == 0
+    assert (
+        required_probability("learned", better)
+        <= required_probability("learned", tally)
+        <= required_probability("learned", worse)
+    )
 
 
 @pytest.mark.parametrize(
