@@ -14,7 +14,7 @@ from config.auth.oidc import options as oidc
 from config.auth.second_factor import options as second_factor
 from config.observability.logs import logging_config
 from config.paths import BASE_DIR, DEFAULT_HOME
-from config.settings.databases import parse_database_url, pooled
+from config.settings.databases import parse_database_url, with_pool
 from config.settings.env import (
     env_bool,
     env_choice,
@@ -113,10 +113,10 @@ _KEPT = HOLDPOINT_ROLE in ("worker", "sweeper")
 _DATABASE = parse_database_url(env_secret("DATABASE_URL"), conn_max_age=None if _KEPT else 0)
 _SESSIONS = env_int("HOLDPOINT_DB_POOL_MAX", 16, minimum=0)
 if HOLDPOINT_ROLE == "web" and _SESSIONS:
-    _DATABASE = pooled(
+    _DATABASE = with_pool(
         _DATABASE,
-        least=env_int("HOLDPOINT_DB_POOL_MIN", 2, minimum=0, maximum=_SESSIONS),
-        most=_SESSIONS,
+        min_size=env_int("HOLDPOINT_DB_POOL_MIN", 2, minimum=0, maximum=_SESSIONS),
+        max_size=_SESSIONS,
         wait_seconds=env_float("HOLDPOINT_DB_POOL_WAIT_SECONDS", 5, minimum=0.1),
     )
 DATABASES = {"default": _DATABASE}

@@ -13,6 +13,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+from config.database.pool import reset_connection
+
 SCHEMES = frozenset({"postgres", "postgresql"})
 
 
@@ -51,18 +53,27 @@ def _host(netloc: str) -> str:
     return unquote(location.partition(":")[0])
 
 
-def pooled(entry: dict[str, Any], *, least: int, most: int, wait_seconds: float) -> dict[str, Any]:
-    """The settings `entry` with a pool of `least` to `most` sessions for this process.
+def with_pool(
+    entry: dict[str, Any], *, min_size: int, max_size: int, wait_seconds: float
+) -> dict[str, Any]:
+    """Return the settings `entry` with Django's connection pool for this process.
 
-    A request waits up to `wait_seconds` for one; for as long the pool tries to reach a server that
-    is away before it leaves trying to the next request.
+    Args:
+        entry: settings that `parse_database_url` returned.
+        min_size: connections that stay open.
+        max_size: connections that may be open at once.
+        wait_seconds: how long a request waits for a connection. The pool tries to reach an
+            unavailable server for as long, then leaves that to the next request.
     """
     pool = {
-        "min_size": least,
-        "max_size": most,
+        "min_size": min_size,
+        "max_size": max_size,
         "timeout": wait_seconds,
         "reconnect_timeout": wait_seconds,
         "name": "holdpoint",
+        "reset": reset_connection,
     }
     options = {**entry["OPTIONS"], "pool": pool}
-    return {**entry, "ENGINE": "config.database.pool", "OPTIONS": options}
+    # As a connection option, so that RESET ALL returns to UTC and not to the server's zone.
+    options["options"] = f"{options.get('options', '')} -c TimeZone=UTC".strip()
+    return {**entry, "CONN_HEALTH_CHECKS": True, "OPTIONS": options}

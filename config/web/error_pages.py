@@ -3,11 +3,12 @@
 import sys
 
 import structlog
+from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.views import defaults
 
-from config.database.errors import RETRY_SECONDS, database_is_away
+from config.database.errors import RETRY_SECONDS, is_database_unavailable
 from workflows.api.problems import ROOT, plain_problem
 
 
@@ -38,7 +39,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
     503 when all that is wrong is that PostgreSQL cannot be asked just now.
     """
-    if database_is_away(sys.exception()):
+    if is_database_unavailable(sys.exception()):
         return unavailable(request)
     if request.path.startswith(ROOT):
         request_id = structlog.contextvars.get_contextvars().get("request_id", "")
@@ -50,7 +51,11 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 def unavailable(request: HttpRequest) -> HttpResponse:
-    """503: come back in a moment."""
+    """503: the database is unavailable; the client may retry."""
+    # Replaces every lost connection at once.  While it hands them out, the pool would check one
+    # after the other, with a wait after each that doubles from a second.
+    if pool := getattr(connection, "pool", None):
+        pool.check()
     if request.path.startswith(ROOT):
         detail = "The database cannot be asked at the moment. Send the request again."
         response: HttpResponse = plain_problem(status=503, code="unavailable", detail=detail)

@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 from django.db import OperationalError, connection
+from django.db.backends.postgresql.base import DatabaseWrapper
 
-from config.database.errors import database_is_away
-from config.database.pool.base import DatabaseWrapper
-from config.settings.databases import pooled
+from config.database.errors import is_database_unavailable
+from config.settings.databases import with_pool
 from tests.support.processes import wait_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -23,7 +23,7 @@ Borrower = Callable[[], DatabaseWrapper]
 def borrower(request: pytest.FixtureRequest) -> Iterator[Borrower]:
     """Makes what each thread of a web process has, over one pool: two sessions, one if asked."""
     most = getattr(request, "param", 2)
-    entry = pooled(connection.settings_dict, least=0, most=most, wait_seconds=10)
+    entry = with_pool(connection.settings_dict, min_size=0, max_size=most, wait_seconds=10)
     entry["OPTIONS"]["application_name"] = request.node.originalname[:60]
     made: list[DatabaseWrapper] = []
 
@@ -135,15 +135,15 @@ def test_no_session_within_the_time_is_told_from_a_wrong_statement(borrower: Bor
     with pytest.raises(OperationalError) as waited:
         asked(second, "SELECT 1")
     second.pool.timeout = 10
-    assert database_is_away(waited.value)
+    assert is_database_unavailable(waited.value)
     assert end_all(first) == 1
     with pytest.raises(OperationalError) as ended:
         asked(first, "SELECT 1")
-    assert database_is_away(ended.value)
+    assert is_database_unavailable(ended.value)
     first.close()
     with pytest.raises(OperationalError) as late:
         asked(second, "SET statement_timeout = '10ms'; SELECT pg_sleep(5)")
-    assert not database_is_away(late.value)
+    assert not is_database_unavailable(late.value)
 
 
 def test_a_server_that_cannot_be_reached_is_away() -> None:
@@ -151,4 +151,4 @@ def test_a_server_that_cannot_be_reached_is_away() -> None:
         psycopg.connect("host=127.0.0.1 port=1 dbname=nowhere connect_timeout=2")
     error = OperationalError("as Django raises it")
     error.__cause__ = refused.value
-    assert database_is_away(error)
+    assert is_database_unavailable(error)

@@ -73,7 +73,7 @@ def test_the_role_decides_how_long_a_connection_lives(role: str, age: int | None
 
 def test_the_web_alone_has_a_pool() -> None:
     entry = loaded(HOLDPOINT_ROLE="web", HOLDPOINT_DB_POOL_MAX="7")["DATABASES"]["default"]
-    assert entry["ENGINE"] == "config.database.pool"
+    assert entry["CONN_HEALTH_CHECKS"] is True
     pool = entry["OPTIONS"]["pool"]
     assert (pool["min_size"], pool["max_size"], pool["timeout"]) == (2, 7, 5)
     plain = "django.db.backends.postgresql"
