@@ -3,34 +3,39 @@
 from django.urls import path
 
 from reviews.backtests import api as backtests_api
+from reviews.decisions import api as decisions_api
 from reviews.notifications import api as notifications_api
-from reviews.queue import bulk_api
+from reviews.queue import api as queue_api
 
 from . import views
 
 urlpatterns = [
-    path("reviews/pending/", views.PendingView.as_view(), name="api-reviews-pending"),
+    path("reviews/pending/", queue_api.PendingView.as_view(), name="api-reviews-pending"),
     path(
         "reviews/pending/<int:execution_id>/",
-        views.PendingContextView.as_view(),
+        decisions_api.PendingContextView.as_view(),
         name="api-reviews-context",
     ),
-    path("reviews/resume/", views.ResumeView.as_view(), name="api-reviews-resume"),
-    path("reviews/holds/<str:hold_id>/claim/", views.ClaimView.as_view(), name="api-reviews-claim"),
-    path("reviews/bulk/", bulk_api.BulkView.as_view(), name="api-reviews-bulk"),
+    path("reviews/resume/", decisions_api.ResumeView.as_view(), name="api-reviews-resume"),
+    path(
+        "reviews/holds/<str:hold_id>/claim/",
+        queue_api.ClaimView.as_view(),
+        name="api-reviews-claim",
+    ),
+    path("reviews/bulk/", queue_api.BulkView.as_view(), name="api-reviews-bulk"),
     path(
         "reviews/holds/<str:hold_id>/assign/",
-        bulk_api.AssignView.as_view(),
+        queue_api.AssignView.as_view(),
         name="api-reviews-assign",
     ),
     path(
         "reviews/holds/<str:hold_id>/extend/",
-        views.ExtendView.as_view(),
+        queue_api.ExtendView.as_view(),
         name="api-reviews-extend",
     ),
     path(
         "reviews/holds/<str:hold_id>/release/",
-        views.ReleaseView.as_view(),
+        queue_api.ReleaseView.as_view(),
         name="api-reviews-release",
     ),
     path("notifications/", notifications_api.NotificationsView.as_view(), name="api-notifications"),
@@ -51,7 +56,7 @@ urlpatterns = [
     ),
     path(
         "reviews/holds/<str:hold_id>/withdraw/",
-        views.WithdrawView.as_view(),
+        decisions_api.WithdrawView.as_view(),
         name="api-reviews-withdraw",
     ),
     path("reviews/reveal/", views.RevealView.as_view(), name="api-reviews-reveal"),

@@ -80,20 +80,35 @@ class DecisionResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
-    """What a person says to a hold."""
+class DecisionRequest:
+    """One person's decision about a hold, as REST, a page, a bulk action or MCP received it."""
 
+    hold_id: str
+    user: User
+    #: APPROVE, REJECT or REQUEST_CHANGES.
     decision: str
+    #: Version of the execution that the person saw; another present version is a conflict.
     version: int
-    change: Change
-    comment: str
+    #: Where the decision was made ("rest", "web", "bulk", "mcp"); stored in the record.
     source: str
-    grant_scope: GrantScope
-    grant_seconds: float | None
-    undo_seconds: float
-    #: The token that decides, None for a session; when its person last entered a code.
-    token: Token | None
-    confirmed_at: datetime | None
+    #: The change of an approval, see `edits.checked_edit`; None approves the payload as it is.
+    edits: Any = None
+    #: Approve with null in place of the output, which `edits` cannot express.
+    set_output_null: bool = False
+    comment: str = ""
+    #: How far a granted permission reaches, and for how many seconds with the scope "until".
+    grant_scope: GrantScope = "task"
+    grant_seconds: float | None = None
+    #: Seconds for which the decision can be withdrawn; it takes effect afterwards.
+    undo_seconds: float = 0
+    #: The API token that sent the decision; None for a session.
+    token: Token | None = None
+    #: When the session's user last entered a second-factor code, see `permissions.step_up`.
+    confirmed_at: datetime | None = None
+
+    @property
+    def change(self) -> Change:
+        return Change(self.edits, set_output_null=self.set_output_null)
 
 
 class Busy(Exception):
@@ -103,61 +118,31 @@ class Busy(Exception):
 # --- decisions ------------------------------------------------------------------------------------
 
 
-def decide(
-    *,
-    hold_id: str,
-    user: User,
-    decision: str,
-    version: int,
-    edits: Any = None,
-    set_output_null: bool = False,
-    comment: str = "",
-    source: str,
-    grant_scope: GrantScope = "task",
-    grant_seconds: float | None = None,
-    undo_seconds: float = 0,
-    token: Token | None = None,
-    confirmed_at: datetime | None = None,
-) -> DecisionResult:
-    """Decide a hold as `user`, who saw the execution at `version`; all of it or nothing.
+def decide(request: DecisionRequest) -> DecisionResult:
+    """Decide a hold and write the audit record, in one transaction.
 
-    With `undo_seconds` the decision is recorded and rests that long, see `undo`.
+    With `undo_seconds` the decision is recorded now and takes effect later, see `withdrawal`.
 
-    Without `edits` (see `edits.checked_edit`) an approval changes nothing; `set_output_null` makes
-    an output null.  `grant_scope` and `grant_seconds` say how far a grant reaches.
-    `confirmed_at` is when the person of a session last entered a code (see
-    `workflows.permissions.step_up`).
-
-    Raises HoldNotFound, NotAllowed, Conflict with the present state, or ReviewInvalid with field
-    errors (the hold stays open); each is in the command log.
+    Raises:
+        HoldNotFound, NotAllowed, Conflict (with the present state), ReviewInvalid (with field
+        errors; the hold stays open): each is written to the command log.
     """
-    answer = _Answer(
-        decision=decision,
-        version=version,
-        change=Change(edits, set_output_null=set_output_null),
-        comment=comment,
-        source=source,
-        grant_scope=grant_scope,
-        grant_seconds=grant_seconds,
-        undo_seconds=undo_seconds,
-        token=token,
-        confirmed_at=confirmed_at,
-    )
     with (
-        refusals_logged(hold_id, "approval_response", user, source),
-        denials_noted(hold_id, user, decision, source),
+        refusals_logged(request.hold_id, "approval_response", request.user, request.source),
+        denials_noted(request.hold_id, request.user, request.decision, request.source),
     ):
-        check_token(token)
-        _check_words(answer)
-        return _decide_once_free(hold_id, user, answer)
+        check_token(request.token)
+        _check_fields(request)
+        return _decide_once_free(request)
 
 
-def _decide_once_free(hold_id: str, user: User, answer: _Answer) -> DecisionResult:
-    """Decide, waiting a moment while a worker moves the run on."""
+def _decide_once_free(request: DecisionRequest) -> DecisionResult:
+    """Decide; retry for a moment while a worker holds the run."""
+    hold_id = request.hold_id
     for wait in (*BUSY_WAITS, None):
         try:
             with transaction.atomic():
-                return _decide(hold_id, user, answer)
+                return _decide(request)
         except StaleVersion:
             raise conflict(hold_id, "stale", "The run has moved on since you looked.") from None
         except Refused as refusal:
@@ -201,27 +186,30 @@ def decide_command(
     version: int | None,
     confirmed_at: datetime | None = None,
 ) -> DecisionResult:
-    """An approval_response from any door as a decision of `user`; raises what `decide` raises.
+    """Decide the hold of an `approval_response` command as `user`; raises what `decide` raises.
 
-    Without a version it is meant for the execution as it stands now.
+    The commands endpoint and the MCP gateway call this through `HOLDPOINT["decision_service"]`.
+    Without a version the decision applies to the present one.
     """
     hold = visible_hold(user, command.hold)
     if hold.execution_id != execution.pk:
         raise HoldNotFound
     return decide(
-        hold_id=hold.id,
-        user=user,
-        decision=_decision_of(command),
-        version=hold.execution.version if version is None else version,
-        edits=command.edits,
-        set_output_null=command.set_output_null,
-        comment=command.feedback,
-        source=source,
-        grant_scope=command.grant_scope,
-        grant_seconds=command.grant_seconds,
-        undo_seconds=command.undo_seconds,
-        token=token,
-        confirmed_at=confirmed_at,
+        DecisionRequest(
+            hold_id=hold.id,
+            user=user,
+            decision=_decision_of(command),
+            version=hold.execution.version if version is None else version,
+            source=source,
+            edits=command.edits,
+            set_output_null=command.set_output_null,
+            comment=command.feedback,
+            grant_scope=command.grant_scope,
+            grant_seconds=command.grant_seconds,
+            undo_seconds=command.undo_seconds,
+            token=token,
+            confirmed_at=confirmed_at,
+        )
     )
 
 
@@ -233,39 +221,39 @@ def _decision_of(command: ApprovalResponse | CheckpointResponse) -> str:
     return (Decision.APPROVE if command.approved else Decision.REJECT).value
 
 
-def _decide(hold_id: str, user: User, answer: _Answer) -> DecisionResult:
-    person = fresh_user(user)
-    hold = _hold_to_decide(person, hold_id)
-    _check_right(person, hold, answer.decision)
-    _check_confirmed(hold, answer)
-    _check_present(hold, answer.version)
-    edit = None
-    if not answer.change.is_empty:
-        edit = checked_edit(hold, answer.change, payload_schema(hold))
+def _decide(request: DecisionRequest) -> DecisionResult:
+    person = fresh_user(request.user)
+    hold = _hold_to_decide(person, request.hold_id)
+    _check_right(person, hold, request.decision)
+    _check_confirmed(hold, request)
+    _check_present(hold, request.version)
+    change, edit = request.change, None
+    if not change.is_empty:
+        edit = checked_edit(hold, change, payload_schema(hold))
     command = ApprovalResponse(
         hold=hold.id,
-        approved=answer.decision == Decision.APPROVE,
-        request_changes=answer.decision == Decision.REQUEST_CHANGES,
+        approved=request.decision == Decision.APPROVE,
+        request_changes=request.decision == Decision.REQUEST_CHANGES,
         edits=edit.sent.edits if edit else None,
         set_output_null=edit is not None and edit.sent.set_output_null,
-        feedback=answer.comment,
-        grant_scope=answer.grant_scope,
-        grant_seconds=answer.grant_seconds,
-        undo_seconds=answer.undo_seconds,
+        feedback=request.comment,
+        grant_scope=request.grant_scope,
+        grant_seconds=request.grant_seconds,
+        undo_seconds=request.undo_seconds,
     )
-    result = submitted(hold, command, person.get_username(), answer.source, answer.version)
+    result = submitted(hold, command, person.get_username(), request.source, request.version)
     verdict = Verdict(
-        decision=answer.decision,
+        decision=request.decision,
         actor=person.get_username(),
         reviewer=person,
-        source=answer.source,
-        comment=answer.comment,
+        source=request.source,
+        comment=request.comment,
         edited=edit is not None,
         modified=edit.whole if edit else None,
         version=result.version,
     )
     decided = _recorded(hold, verdict, result, edit)
-    if not (answer.undo_seconds and decided.complete):
+    if not (request.undo_seconds and decided.complete):
         return decided
     hold.refresh_from_db(fields=["undo_until"])
     return replace(decided, undo_until=hold.undo_until)
@@ -293,17 +281,17 @@ def needs_step_up(hold: Hold) -> bool:
     return mode == "all" or (mode == "high_risk" and risk_of(hold) == "high")
 
 
-def _check_confirmed(hold: Hold, answer: _Answer) -> None:
+def _check_confirmed(hold: Hold, request: DecisionRequest) -> None:
     """Raise NotAllowed("step_up") for an approval that is not confirmed as the setting asks."""
-    if answer.decision != Decision.APPROVE or not needs_step_up(hold):
+    if request.decision != Decision.APPROVE or not needs_step_up(hold):
         return
-    if answer.token is not None:
-        if step_up.SCOPE not in answer.token.scopes:
+    if request.token is not None:
+        if step_up.SCOPE not in request.token.scopes:
             raise NotAllowed(
                 f"This approval takes the scope “{step_up.SCOPE}”, which this token does not have.",
                 "step_up",
             )
-    elif not step_up.is_recent(answer.confirmed_at):
+    elif not step_up.is_recent(request.confirmed_at):
         raise NotAllowed("Confirm with your code first.", "step_up")
 
 
@@ -358,18 +346,18 @@ _WITHOUT_EDITS = {
 }
 
 
-def _check_words(answer: _Answer) -> None:
-    decision, errors = answer.decision, []
+def _check_fields(request: DecisionRequest) -> None:
+    decision, errors = request.decision, []
     if decision not in ANSWERS:
         errors.append(FieldError("decision", f"must be {' or '.join(ANSWERS)}"))
-    elif decision in _WITHOUT_EDITS and not answer.change.is_empty:
-        path = "set_output_null" if answer.change.set_output_null else "edits"
+    elif decision in _WITHOUT_EDITS and not request.change.is_empty:
+        path = "set_output_null" if request.change.set_output_null else "edits"
         errors.append(FieldError(path, _WITHOUT_EDITS[Decision(decision)]))
-    if decision == Decision.REQUEST_CHANGES and not answer.comment.strip():
+    if decision == Decision.REQUEST_CHANGES and not request.comment.strip():
         errors.append(FieldError("comment", "must say what should be changed"))
-    if not 0 <= answer.undo_seconds <= LONGEST_UNDO:
+    if not 0 <= request.undo_seconds <= LONGEST_UNDO:
         errors.append(FieldError("undo_seconds", f"must be between 0 and {LONGEST_UNDO}"))
-    errors += _comment_errors(answer.comment)
+    errors += _comment_errors(request.comment)
     if errors:
         raise ReviewInvalid(errors)
 

@@ -124,20 +124,7 @@ class DecisionView(LoginRequiredMixin, View):
         if posted.is_about_something_else:
             return self._show(request, hold, posted.answer(stale=True), status=409)
         try:
-            services.decide(
-                hold_id=hold.id,
-                user=person(request),
-                decision=posted.decision,
-                version=posted.version,
-                edits=posted.change.edits,
-                set_output_null=posted.change.set_output_null,
-                comment=posted.comment,
-                source="web",
-                grant_scope=posted.asked.scope,
-                grant_seconds=posted.asked.seconds,
-                undo_seconds=services.undo_seconds_for(hold),
-                confirmed_at=step_up.confirmed_at(request),
-            )
+            services.decide(posted.decision_request())
         except ReviewInvalid as invalid:
             return self._show(request, hold, posted.answer(_unprefixed(invalid)), status=422)
         except NotAllowed as denied:
@@ -186,6 +173,7 @@ class _Posted:
     """A posted decision, read."""
 
     def __init__(self, request: HttpRequest, hold: Hold) -> None:
+        self._request = request
         self._data = request.POST
         self._hold = hold
         self._schema = payload_schema(hold)
@@ -264,6 +252,22 @@ class _Posted:
     def is_about_something_else(self) -> bool:
         shown = self._data.get("shown", "")
         return bool(shown) and shown != digest(self._hold.payload)
+
+    def decision_request(self) -> services.DecisionRequest:
+        return services.DecisionRequest(
+            hold_id=self._hold.id,
+            user=person(self._request),
+            decision=self.decision,
+            version=self.version,
+            source="web",
+            edits=self.change.edits,
+            set_output_null=self.change.set_output_null,
+            comment=self.comment,
+            grant_scope=self.asked.scope,
+            grant_seconds=self.asked.seconds,
+            undo_seconds=services.undo_seconds_for(self._hold),
+            confirmed_at=step_up.confirmed_at(self._request),
+        )
 
     def answer(
         self, errors: tuple[FieldError, ...] = (), *, stale: bool = False, confirm: bool = False

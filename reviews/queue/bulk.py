@@ -195,15 +195,17 @@ class _Bulk:
         rests = self._request.undo_seconds
         seen, now = self._moved.get(hold.execution_id, (chosen.version, chosen.version))
         result = services.decide(
-            hold_id=hold.id,
-            user=self._user,
-            decision=(Decision.APPROVE if approves else Decision.REJECT).value,
-            version=now if seen == chosen.version else chosen.version,
-            comment=self._request.comment,
-            source=BULK,
-            undo_seconds=services.undo_seconds_for(hold) if rests is None else rests,
-            token=self._token,
-            confirmed_at=self._confirmed_at,
+            services.DecisionRequest(
+                hold_id=hold.id,
+                user=self._user,
+                decision=(Decision.APPROVE if approves else Decision.REJECT).value,
+                version=now if seen == chosen.version else chosen.version,
+                source=BULK,
+                comment=self._request.comment,
+                undo_seconds=services.undo_seconds_for(hold) if rests is None else rests,
+                token=self._token,
+                confirmed_at=self._confirmed_at,
+            )
         )
         word = "Approved" if approves else "Rejected"
         message = f"{word}." if result.complete else f"{word}; more approvals are needed."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from reviews.decisions.services import decide
+from reviews.decisions.services import DecisionRequest, decide
 from tests.benchmarks import bare, kit, peer
 from tests.benchmarks.figures import Figure, middle
 from tests.benchmarks.surroundings import Bench, reviewer, start_quietly
@@ -116,11 +116,13 @@ def submitted(execution_id: int, hold: Hold) -> None:
 def decided(execution_id: int, hold: Hold) -> None:
     """Resume as a reviewer: rights checked, the record written into the hash chain."""
     decide(
-        hold_id=hold.pk,
-        user=reviewer(),
-        decision="APPROVE",
-        version=hold.opened_seq,
-        source="bench",
+        DecisionRequest(
+            hold_id=hold.pk,
+            user=reviewer(),
+            decision="APPROVE",
+            version=hold.opened_seq,
+            source="bench",
+        )
     )
 
 

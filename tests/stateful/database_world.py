@@ -15,7 +15,7 @@ from django.db.models.functions import Now
 from reviews.decisions import withdrawal
 from reviews.decisions.conflicts import Conflict
 from reviews.decisions.edits import ReviewInvalid
-from reviews.decisions.services import decide, decide_command
+from reviews.decisions.services import DecisionRequest, decide, decide_command
 from reviews.models import HumanReviewRecord
 from tests.stateful import workers
 from tests.stateful.model import Answer, Model
@@ -141,14 +141,16 @@ class DatabaseWorld(World):
                 return True
             more: dict[str, Any] = {} if undo_seconds is None else {"undo_seconds": undo_seconds}
             decide(
-                hold_id=hold.pk,
-                user=user,
-                decision=answer.decision,
-                version=model.seen,
-                comment=answer.changes,
-                source="test",
-                **more,
-                **answer.given,
+                DecisionRequest(
+                    hold_id=hold.pk,
+                    user=user,
+                    decision=answer.decision,
+                    version=model.seen,
+                    comment=answer.changes,
+                    source="test",
+                    **more,
+                    **answer.given,
+                )
             )
         except Conflict:
             return False
@@ -179,12 +181,14 @@ class DatabaseWorld(World):
         before, logged = model.seen, lines.count()
         try:
             decide(
-                hold_id=hold.pk,
-                user=self._reviewers["ann"],
-                decision="APPROVE",
-                version=model.seen,
-                edits=edits,
-                source="test",
+                DecisionRequest(
+                    hold_id=hold.pk,
+                    user=self._reviewers["ann"],
+                    decision="APPROVE",
+                    version=model.seen,
+                    edits=edits,
+                    source="test",
+                )
             )
         except (ReviewInvalid, Conflict):
             self.sync(model)
@@ -197,11 +201,13 @@ class DatabaseWorld(World):
         self.sync(model)
         try:
             decide(
-                hold_id=hold.pk,
-                user=self._reviewers["ann"],
-                decision="APPROVE",
-                version=model.seen - 1,
-                source="test",
+                DecisionRequest(
+                    hold_id=hold.pk,
+                    user=self._reviewers["ann"],
+                    decision="APPROVE",
+                    version=model.seen - 1,
+                    source="test",
+                )
             )
         except Conflict:
             self.sync(model)

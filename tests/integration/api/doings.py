@@ -10,7 +10,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from reviews.decisions.services import decide
+from reviews.decisions.services import DecisionRequest, decide
 from reviews.models import Backtest, HumanReviewRecord, ReviewClaim
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from tests.integration.api.test_access import delivered, granted
@@ -171,11 +171,13 @@ def release(world: World) -> Doing:
 def withdraw(world: World) -> Doing:
     hold = world.hold(quorum=2)
     decide(
-        hold_id=hold.id,
-        user=world.user,
-        decision="APPROVE",
-        version=hold.execution.version,
-        source="test",
+        DecisionRequest(
+            hold_id=hold.id,
+            user=world.user,
+            decision="APPROVE",
+            version=hold.execution.version,
+            source="test",
+        )
     )
     return Doing({"hold_id": hold.id}, None, {"comment": "sorry"}, HumanReviewRecord.objects.count)
 

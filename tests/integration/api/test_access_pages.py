@@ -120,11 +120,13 @@ def world(people: Any, start: Any, workflow: Any) -> dict[str, Any]:
     execution, decided = start("operator"), start("operator")
     hold = decided.holds.get()
     services.decide(
-        hold_id=hold.id,
-        user=people["reviewer"],
-        decision="APPROVE",
-        version=decided.version,
-        source="test",
+        services.DecisionRequest(
+            hold_id=hold.id,
+            user=people["reviewer"],
+            decision="APPROVE",
+            version=decided.version,
+            source="test",
+        )
     )
     token, _ = create_token(user=people["operator"], name="t", scopes=["read"])
     record = decided.review_records.get()

@@ -20,7 +20,7 @@ from drf_spectacular.generators import SchemaGenerator
 
 from graphrag.models import Tool
 from reviews.backtests import services as backtests_services
-from reviews.decisions.services import decide
+from reviews.decisions.services import DecisionRequest, decide
 from reviews.models import HumanReviewRecord
 from reviews.models.backtests import Backtest
 from reviews.models.notifications import Notice
@@ -207,21 +207,25 @@ def paths(catalogue: None, people: Any, settings: Any, tmp_path: Any) -> dict[st
     Execution.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(days=2))
     decided = run(workflow=alpha, title="Alpha")
     decide(
-        hold_id=decided.holds.get().id,
-        user=people["reviewer"],
-        decision="APPROVE",
-        version=decided.version,
-        edits={"value": "better"},
-        source="test",
+        DecisionRequest(
+            hold_id=decided.holds.get().id,
+            user=people["reviewer"],
+            decision="APPROVE",
+            version=decided.version,
+            edits={"value": "better"},
+            source="test",
+        )
     )
     rejected = run(workflow=beta, title="Beta")
     decide(
-        hold_id=rejected.holds.get().id,
-        user=admin,
-        decision="REJECT",
-        version=rejected.version,
-        comment="no",
-        source="test",
+        DecisionRequest(
+            hold_id=rejected.holds.get().id,
+            user=admin,
+            decision="REJECT",
+            version=rejected.version,
+            comment="no",
+            source="test",
+        )
     )
     for workflow in (alpha, beta):
         run(workflow=workflow, title="Waits")

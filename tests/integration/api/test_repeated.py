@@ -143,11 +143,11 @@ def test_a_bulk_that_was_cut_short_does_what_is_left(world, client, monkeypatch)
     doing = DOINGS["reviews/bulk/"](world)
     real, calls = services.decide, []
 
-    def two_then_dead(**given: Any) -> Any:
-        calls.append(given)
+    def two_then_dead(request: services.DecisionRequest) -> Any:
+        calls.append(request)
         if len(calls) == 3:
             raise SystemExit
-        return real(**given)
+        return real(request)
 
     monkeypatch.setattr(services, "decide", two_then_dead)
     with pytest.raises(SystemExit):

@@ -27,7 +27,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from reviews.backtests import services as backtests_services
-from reviews.decisions.services import decide
+from reviews.decisions.services import DecisionRequest, decide
 from tests.integration.api.conftest import plain_plan, reviewed_plan
 from tests.integration.api.test_access import delivered, granted
 from tests.support.catalogue import stock_catalogue
@@ -105,11 +105,13 @@ def known(credentials: Any) -> dict[str, str]:
         for what in ({"workflow": workflow}, {"workflow": workflow}, {"plan": plain_plan()})
     )
     record = decide(
-        hold_id=done.holds.get().id,
-        user=people["reviewer"],
-        decision="APPROVE",
-        version=done.version,
-        source="rest",
+        DecisionRequest(
+            hold_id=done.holds.get().id,
+            user=people["reviewer"],
+            decision="APPROVE",
+            version=done.version,
+            source="rest",
+        )
     ).record
     token, _ = create_token(user=people["integrator"], name="other", scopes=["read"])
     rule = {"name": "half", "sample": 0.5}

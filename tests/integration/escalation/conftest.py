@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 
-from reviews.decisions.services import DecisionResult, decide
+from reviews.decisions.services import DecisionRequest, DecisionResult, decide
 from tests.support.catalogue import stock_catalogue
 from tests.unit.net.server import Server, running
 from workflows.executions.jobs import run_to_rest
@@ -89,12 +89,14 @@ class Desk:
     ) -> DecisionResult:
         version = Execution.objects.get(pk=hold.execution_id).version
         return decide(
-            hold_id=hold.pk,
-            user=user or self.reviewer,
-            decision=decision,
-            version=version,
-            source="test",
-            **more,
+            DecisionRequest(
+                hold_id=hold.pk,
+                user=user or self.reviewer,
+                decision=decision,
+                version=version,
+                source="test",
+                **more,
+            )
         )
 
     def approve(self, execution: Execution, task_id: str | None = None, **more: Any) -> Execution:

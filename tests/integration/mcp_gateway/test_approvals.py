@@ -275,7 +275,11 @@ class Person:
 def approve(url: str, by: User) -> None:
     hold_id = url.rstrip("/").rsplit("/", 1)[-1]
     version = Hold.objects.select_related("execution").get(pk=hold_id).execution.version
-    services.decide(hold_id=hold_id, user=by, decision="APPROVE", version=version, source="page")
+    services.decide(
+        services.DecisionRequest(
+            hold_id=hold_id, user=by, decision="APPROVE", version=version, source="page"
+        )
+    )
 
 
 @pytest.mark.usefixtures("workers")

@@ -33,7 +33,9 @@ def decide(hold: Hold, user: User, decision: str = "APPROVE", **more: Any) -> No
     hold.refresh_from_db()
     version = hold.execution.events.count()
     services.decide(
-        hold_id=hold.pk, user=user, decision=decision, version=version, source="test", **more
+        services.DecisionRequest(
+            hold_id=hold.pk, user=user, decision=decision, version=version, source="test", **more
+        )
     )
 
 

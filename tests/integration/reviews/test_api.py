@@ -10,9 +10,9 @@ import pytest
 from django.test import Client
 from rest_framework.renderers import JSONRenderer
 
-from reviews.api.serializers import HoldRowSerializer, hold_row
 from reviews.models import HumanReviewRecord
 from reviews.queue import claims, selectors
+from reviews.queue.api import HoldRowSerializer, hold_row
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from workflows.models import Execution
 from workflows.permissions.tokens import create_token

@@ -51,12 +51,14 @@ def kept(settings: Any, tmp_path: Path) -> Path:
 def decided(start: Start, reviewer: User, name: str) -> Execution:
     hold = only_hold(start(echo(name, phase="BEFORE_EXECUTION")))
     services.decide(
-        hold_id=hold.id,
-        user=reviewer,
-        decision="APPROVE",
-        version=hold.execution.version,
-        comment="fine",
-        source="web",
+        services.DecisionRequest(
+            hold_id=hold.id,
+            user=reviewer,
+            decision="APPROVE",
+            version=hold.execution.version,
+            comment="fine",
+            source="web",
+        )
     )
     return run_to_rest(hold.execution_id)
 
@@ -490,11 +492,13 @@ def test_what_a_masked_row_still_guarantees_is_said(
 ) -> None:
     hold = only_hold(start(echo("a", {"password": "hunter2"}, phase="BEFORE_EXECUTION")))
     services.decide(
-        hold_id=hold.id,
-        user=reviewer,
-        decision="APPROVE",
-        version=hold.execution.version,
-        source="web",
+        services.DecisionRequest(
+            hold_id=hold.id,
+            user=reviewer,
+            decision="APPROVE",
+            version=hold.execution.version,
+            source="web",
+        )
     )
     code, said = check(exported(auditor), tmp_path, "--key", signing.public_key())
     assert code == 0, said

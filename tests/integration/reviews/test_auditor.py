@@ -47,7 +47,9 @@ def decide(start: Start, reviewer: User) -> Decide:
         hold = only_hold(start(echo(name, phase=BEFORE)))
         answer = {"decision": "APPROVE", "source": "web", **answer}
         result = services.decide(
-            hold_id=hold.id, user=reviewer, version=hold.execution.version, **answer
+            services.DecisionRequest(
+                hold_id=hold.id, user=reviewer, version=hold.execution.version, **answer
+            )
         )
         return result.record
 
@@ -254,11 +256,13 @@ def test_who_may_not_decide_is_noted_for_good(
     for user in (auditor, starter):
         with pytest.raises(NotAllowed):
             services.decide(
-                hold_id=hold.id,
-                user=user,
-                decision="APPROVE",
-                version=hold.execution.version,
-                source="rest",
+                services.DecisionRequest(
+                    hold_id=hold.id,
+                    user=user,
+                    decision="APPROVE",
+                    version=hold.execution.version,
+                    source="rest",
+                )
             )
     noted = DeniedAttempt.objects.order_by("id").values_list("actor", "code", "wanted", "source")
     assert list(noted) == [
@@ -276,5 +280,9 @@ def test_who_may_not_decide_is_noted_for_good(
 
 def test_a_hold_that_nobody_knows_leaves_no_note(auditor: User) -> None:
     with pytest.raises(services.HoldNotFound):
-        services.decide(hold_id="9-9", user=auditor, decision="APPROVE", version=1, source="rest")
+        services.decide(
+            services.DecisionRequest(
+                hold_id="9-9", user=auditor, decision="APPROVE", version=1, source="rest"
+            )
+        )
     assert not DeniedAttempt.objects.exists()

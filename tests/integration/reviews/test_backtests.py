@@ -60,7 +60,11 @@ class Past:
             claims.claim(hold_id=hold.id, user=self.reviewer)
         given = {"decision": "APPROVE", **answer}
         version = hold.execution.version
-        services.decide(hold_id=hold.id, user=self.reviewer, version=version, source="web", **given)
+        services.decide(
+            services.DecisionRequest(
+                hold_id=hold.id, user=self.reviewer, version=version, source="web", **given
+            )
+        )
         return hold
 
     def expired(self, value: Any) -> Hold:
@@ -176,10 +180,10 @@ def test_a_quorum_is_one_review(past: Past, auditor: User, reviewer2: User) -> N
     hold = past.decided(1, workflow=pair)
     hold.refresh_from_db()
     execution = Execution.objects.get(pk=hold.execution_id)
-    services.decide(
+    services.decide(services.DecisionRequest(
         hold_id=hold.id, user=reviewer2, version=execution.version, source="web", decision="REJECT",
         comment="no",
-    )  # fmt: skip
+    ))  # fmt: skip
     report = done(auditor, pair, SMALL).report
     assert report["spared"] == {"approved": 0, "edited": 0, "rejected": 1, "expired": 0}
 

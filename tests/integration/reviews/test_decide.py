@@ -35,7 +35,9 @@ def decide(
     if version is None:
         version = Execution.objects.values_list("version", flat=True).get(pk=hold.execution_id)
     return services.decide(
-        hold_id=hold.id, user=user, decision=decision, version=version, source="test", **more
+        services.DecisionRequest(
+            hold_id=hold.id, user=user, decision=decision, version=version, source="test", **more
+        )
     )
 
 

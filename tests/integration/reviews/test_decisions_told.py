@@ -49,12 +49,14 @@ def decisions(user: User, execution: Execution) -> list[dict[str, Any]]:
 
 def decide(execution: Execution, user: User, decision: str = "APPROVE", **more: Any) -> None:
     services.decide(
-        hold_id=only_hold(execution).id,
-        user=user,
-        decision=decision,
-        version=Execution.objects.get(pk=execution.pk).version,
-        source="test",
-        **more,
+        services.DecisionRequest(
+            hold_id=only_hold(execution).id,
+            user=user,
+            decision=decision,
+            version=Execution.objects.get(pk=execution.pk).version,
+            source="test",
+            **more,
+        )
     )
 
 
@@ -246,7 +248,9 @@ def test_the_list_is_paged_and_for_those_who_see_the_run(
     for hold in list(execution.holds.order_by("opened_seq")):
         version = Execution.objects.get(pk=execution.pk).version
         services.decide(
-            hold_id=hold.pk, user=reviewer, decision="APPROVE", version=version, source="test"
+            services.DecisionRequest(
+                hold_id=hold.pk, user=reviewer, decision="APPROVE", version=version, source="test"
+            )
         )
     path = f"/api/v1/executions/{execution.pk}/decisions/"
     first = api(reviewer).get(f"{path}?page_size=1").json()

@@ -298,11 +298,13 @@ def test_each_hold_gets_its_own_result_and_record(start: Start, reviewer: User) 
     fine, risky, done = waiting(start, "fine"), waiting(start, "risky"), waiting(start, "done")
     Hold.objects.filter(pk=risky.pk).update(critical=True)
     services.decide(
-        hold_id=done.id,
-        user=reviewer,
-        decision="APPROVE",
-        version=done.execution.version,
-        source="web",
+        services.DecisionRequest(
+            hold_id=done.id,
+            user=reviewer,
+            decision="APPROVE",
+            version=done.execution.version,
+            source="web",
+        )
     )
     picked = [*chosen(fine, risky, done), bulk.Chosen("no-such", 1)]
     request = bulk.Request(action="approve", comment="all alike")
@@ -405,12 +407,14 @@ def test_an_edit_that_came_too_late_stands_beside_the_decision(
     url = f"/review/{hold.execution_id}/{hold.id}/"
     version = hold.execution.version
     services.decide(
-        hold_id=hold.id,
-        user=reviewer2,
-        decision="APPROVE",
-        version=version,
-        edits={"value": {"kept": 1, "both": 2, "mine": 1, "theirs": 2}},
-        source="web",
+        services.DecisionRequest(
+            hold_id=hold.id,
+            user=reviewer2,
+            decision="APPROVE",
+            version=version,
+            edits={"value": {"kept": 1, "both": 2, "mine": 1, "theirs": 2}},
+            source="web",
+        )
     )
     written = {"value": {"kept": 1, "both": 3, "mine": 3, "theirs": 1}}
     fields = {
@@ -448,13 +452,15 @@ def test_what_was_decided_before_is_near_and_its_edit_can_be_used(
     for payload in payloads:
         past = only_hold(start(echo("a", payload, phase=BEFORE)))
         services.decide(
-            hold_id=past.id,
-            user=reviewer,
-            decision="APPROVE",
-            version=past.execution.version,
-            edits={"value": {**payload, "mode": "a"}},
-            comment="append",
-            source="web",
+            services.DecisionRequest(
+                hold_id=past.id,
+                user=reviewer,
+                decision="APPROVE",
+                version=past.execution.version,
+                edits={"value": {**payload, "mode": "a"}},
+                comment="append",
+                source="web",
+            )
         )
     hold = only_hold(start(echo("a", {"path": "b.md", "mode": "w"}, phase=BEFORE)))
     url = f"/review/{hold.execution_id}/{hold.id}/precedents/"

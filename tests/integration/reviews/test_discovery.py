@@ -130,7 +130,9 @@ def test_the_xml_tool_appears_and_runs_beside_the_json_one(
     assert hold.reason == "replan_review"
     assert set(held.attempts.values_list("task_id", flat=True)) == {"folder", "log"}
     services.decide(
-        hold_id=hold.id, user=reviewer, decision="APPROVE", version=held.version, source="test"
+        services.DecisionRequest(
+            hold_id=hold.id, user=reviewer, decision="APPROVE", version=held.version, source="test"
+        )
     )
     done = run_to_rest(held.pk)
     assert done.status == "COMPLETED", done.error

@@ -400,11 +400,13 @@ def _finished(scene: Scene, people: list[User]) -> Execution:
     while hold := execution.holds.filter(status="OPEN").first():
         user = next(each for each in people if each.get_username() not in hold.approvals)
         services.decide(
-            hold_id=hold.pk,
-            user=user,
-            decision="APPROVE",
-            version=execution.version,
-            source="test",
+            services.DecisionRequest(
+                hold_id=hold.pk,
+                user=user,
+                decision="APPROVE",
+                version=execution.version,
+                source="test",
+            )
         )
         execution = run_to_rest(execution.pk)
     return execution
@@ -421,13 +423,15 @@ def test_the_same_when_the_decision_can_be_undone(
 ) -> None:
     execution = _at_node(start, AFTER)
     answer = services.decide(
-        hold_id=only_hold(execution).pk,
-        user=reviewer,
-        decision="APPROVE",
-        version=execution.version,
-        source="test",
-        undo_seconds=600,
-        **change,
+        services.DecisionRequest(
+            hold_id=only_hold(execution).pk,
+            user=reviewer,
+            decision="APPROVE",
+            version=execution.version,
+            source="test",
+            undo_seconds=600,
+            **change,
+        )
     )
     assert answer.edited is (output is None)
     Hold.objects.filter(execution=execution).update(undo_until="2020-01-01T00:00Z")

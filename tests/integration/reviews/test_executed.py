@@ -35,11 +35,13 @@ def decide(execution: Execution, user: User, decision: str = "APPROVE", **more: 
     hold = only_hold(Execution.objects.get(pk=execution.pk))
     more = {"comment": "no" if decision != "APPROVE" else "", "source": "web", **more}
     services.decide(
-        hold_id=hold.id,
-        user=user,
-        decision=decision,
-        version=hold.execution.version,
-        **more,
+        services.DecisionRequest(
+            hold_id=hold.id,
+            user=user,
+            decision=decision,
+            version=hold.execution.version,
+            **more,
+        )
     )
     return run_to_rest(execution.pk)
 
@@ -158,12 +160,14 @@ def ran(start: Start, reviewer: User) -> Execution:
         hold = Execution.objects.get(pk=execution.pk).holds.filter(status="OPEN")[0]
         edits = {"edits": {"value": "second"}} if hold.task_id == "a" else {}
         services.decide(
-            hold_id=hold.id,
-            user=reviewer,
-            decision="APPROVE",
-            version=hold.execution.version,
-            source="web",
-            **edits,
+            services.DecisionRequest(
+                hold_id=hold.id,
+                user=reviewer,
+                decision="APPROVE",
+                version=hold.execution.version,
+                source="web",
+                **edits,
+            )
         )
     return run_to_rest(execution.pk)
 

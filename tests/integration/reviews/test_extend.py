@@ -86,7 +86,13 @@ def test_the_deadline_is_never_more_than_a_month_ahead(paused: Execution, review
 def test_a_decided_hold_keeps_its_time(paused: Execution, reviewer: User) -> None:
     hold = only_hold(paused)
     services.decide(
-        hold_id=hold.id, user=reviewer, decision="APPROVE", version=paused.version, source="test"
+        services.DecisionRequest(
+            hold_id=hold.id,
+            user=reviewer,
+            decision="APPROVE",
+            version=paused.version,
+            source="test",
+        )
     )
     with pytest.raises(Conflict) as refused:
         extend(hold, reviewer)

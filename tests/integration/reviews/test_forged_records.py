@@ -44,11 +44,13 @@ def app_role() -> str:
 def decided(start: Start, reviewer: User) -> HumanReviewRecord:
     hold = only_hold(start(echo("a", phase="BEFORE_EXECUTION")))
     result = services.decide(
-        hold_id=hold.id,
-        user=reviewer,
-        decision="APPROVE",
-        version=hold.execution.version,
-        source="web",
+        services.DecisionRequest(
+            hold_id=hold.id,
+            user=reviewer,
+            decision="APPROVE",
+            version=hold.execution.version,
+            source="web",
+        )
     )
     return result.record
 

@@ -90,11 +90,13 @@ def test_a_run_that_is_over_offers_its_last_checkpoint_with_work_behind_it(
     offer = "Go on from layer {} in a new run"
     assert offer.format(1) not in html(operator, f"/runs/{paused.pk}/")
     services.decide(
-        hold_id=only_hold(paused).id,
-        user=reviewer,
-        decision="APPROVE",
-        version=paused.version,
-        source="test",
+        services.DecisionRequest(
+            hold_id=only_hold(paused).id,
+            user=reviewer,
+            decision="APPROVE",
+            version=paused.version,
+            source="test",
+        )
     )
     run_to_rest(paused.pk)
     page = html(operator, f"/runs/{paused.pk}/")

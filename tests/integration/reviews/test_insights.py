@@ -35,11 +35,13 @@ def browser(user: User) -> Client:
 def decide(start: Start, user: User, **answer: Any) -> Hold:
     hold = only_hold(start(echo("a", phase=BEFORE)))
     services.decide(
-        hold_id=hold.id,
-        user=user,
-        version=hold.execution.version,
-        source="web",
-        **{"decision": "APPROVE", **answer},
+        services.DecisionRequest(
+            hold_id=hold.id,
+            user=user,
+            version=hold.execution.version,
+            source="web",
+            **{"decision": "APPROVE", **answer},
+        )
     )
     return hold
 

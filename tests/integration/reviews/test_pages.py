@@ -227,7 +227,13 @@ def test_a_decision_that_comes_late_keeps_its_text(
     hold, client = only_hold(paused), browser(reviewer)
     form = form_of(client.get(page_of(hold)).content.decode())
     services.decide(
-        hold_id=hold.id, user=reviewer2, decision="APPROVE", version=paused.version, source="test"
+        services.DecisionRequest(
+            hold_id=hold.id,
+            user=reviewer2,
+            decision="APPROVE",
+            version=paused.version,
+            source="test",
+        )
     )
     mine = {**form, "decision": "APPROVE", "confirmed": "yes", "j:/value": '"mine"'}
     answer = client.post(page_of(hold), {**mine, "comment": "my words"}, headers=HTMX)
@@ -306,11 +312,13 @@ def test_a_run_is_told_from_start_to_end(paused: Execution, reviewer: User) -> N
     assert "a waits for the reviewer group" in html
     assert "data-socket" in html
     services.decide(
-        hold_id=only_hold(paused).id,
-        user=reviewer,
-        decision="APPROVE",
-        version=paused.version,
-        source="test",
+        services.DecisionRequest(
+            hold_id=only_hold(paused).id,
+            user=reviewer,
+            decision="APPROVE",
+            version=paused.version,
+            source="test",
+        )
     )
     run_to_rest(paused.pk)
     part = client.get(f"/runs/{paused.pk}/", headers=HTMX).content.decode()
@@ -360,12 +368,14 @@ def test_steering_a_run(paused: Execution, operator: User, reviewer: User) -> No
 
 def test_history_filters_and_the_record(paused: Execution, reviewer: User, auditor: User) -> None:
     result = services.decide(
-        hold_id=only_hold(paused).id,
-        user=reviewer,
-        decision="APPROVE",
-        version=paused.version,
-        edits={"value": "short"},
-        source="test",
+        services.DecisionRequest(
+            hold_id=only_hold(paused).id,
+            user=reviewer,
+            decision="APPROVE",
+            version=paused.version,
+            edits={"value": "short"},
+            source="test",
+        )
     )
     run_to_rest(paused.pk)
     client = browser(auditor)

@@ -70,7 +70,9 @@ def added(hold: Hold) -> list[str]:
 def decide(hold: Hold, user: User, decision: str = "APPROVE", **more: Any) -> Any:
     version = Execution.objects.get(pk=hold.execution_id).version
     return services.decide(
-        hold_id=hold.id, user=user, decision=decision, version=version, source="test", **more
+        services.DecisionRequest(
+            hold_id=hold.id, user=user, decision=decision, version=version, source="test", **more
+        )
     )
 
 

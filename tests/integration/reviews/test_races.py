@@ -35,11 +35,13 @@ def resume_at_once(execution: Execution, users: list[User]) -> list[str]:
         try:
             barrier.wait(30)
             services.decide(
-                hold_id=hold.id,
-                user=users[number % len(users)],
-                decision="APPROVE" if number % 3 else "REJECT",
-                version=execution.version,
-                source="test",
+                services.DecisionRequest(
+                    hold_id=hold.id,
+                    user=users[number % len(users)],
+                    decision="APPROVE" if number % 3 else "REJECT",
+                    version=execution.version,
+                    source="test",
+                )
             )
         except Conflict as late:
             return late.code if late.state["decided"] else "nobody"
@@ -76,11 +78,13 @@ def test_the_database_refuses_to_change_a_record(
 ) -> None:
     execution = start(echo("a", phase="BEFORE_EXECUTION"))
     services.decide(
-        hold_id=only_hold(execution).id,
-        user=reviewer,
-        decision="APPROVE",
-        version=execution.version,
-        source="test",
+        services.DecisionRequest(
+            hold_id=only_hold(execution).id,
+            user=reviewer,
+            decision="APPROVE",
+            version=execution.version,
+            source="test",
+        )
     )
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
         connection.cursor().execute(statement)

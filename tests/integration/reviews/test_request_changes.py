@@ -67,7 +67,9 @@ def say(hold: Hold, user: User, decision: str = "REQUEST_CHANGES", **more: Any) 
     given: dict[str, Any] = {"version": version, "source": "test", **more}
     if decision == "REQUEST_CHANGES":
         given.setdefault("comment", "shorter")
-    return services.decide(hold_id=hold.id, user=user, decision=decision, **given)
+    return services.decide(
+        services.DecisionRequest(hold_id=hold.id, user=user, decision=decision, **given)
+    )
 
 
 def next_hold(execution: Execution) -> Hold:

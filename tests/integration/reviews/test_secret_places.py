@@ -127,12 +127,14 @@ def test_an_edit_in_the_timeline_is_masked_as_its_payload_is(
         schema = {"type": "object", "properties": {"value": CITY}}
         Tool.objects.filter(name="builtin.echo").update(input_schema=schema, output_schema=CITY)
     services.decide(
-        hold_id=hold.id,
-        user=reviewer,
-        decision="APPROVE",
-        version=hold.execution.version,
-        edits={"value": {"city": "Linz"}},
-        source="test",
+        services.DecisionRequest(
+            hold_id=hold.id,
+            user=reviewer,
+            decision="APPROVE",
+            version=hold.execution.version,
+            edits={"value": {"city": "Linz"}},
+            source="test",
+        )
     )
     page = read(reviewer, f"/runs/{hold.execution_id}/")
     assert "hold_decided" in page

@@ -69,7 +69,9 @@ def decided(user: User, hold: Hold, **answer: Any) -> HumanReviewRecord:
     hold.execution.refresh_from_db()
     answer = {"decision": "APPROVE", "source": "web", **answer}
     return services.decide(
-        hold_id=hold.id, user=user, version=hold.execution.version, **answer
+        services.DecisionRequest(
+            hold_id=hold.id, user=user, version=hold.execution.version, **answer
+        )
     ).record
 
 

@@ -102,11 +102,13 @@ def approve(execution: Execution, user: User) -> None:
     hold = only_hold(execution)
     execution.refresh_from_db()
     services.decide(
-        hold_id=hold.id,
-        user=user,
-        decision="APPROVE",
-        version=execution.version,
-        source="test",
+        services.DecisionRequest(
+            hold_id=hold.id,
+            user=user,
+            decision="APPROVE",
+            version=execution.version,
+            source="test",
+        )
     )
 
 
@@ -137,7 +139,9 @@ async def test_replay_then_live_news_each_event_once(start: Start, reviewer: Use
 def decide_hold(hold_id: str, execution: Execution, user: User) -> None:
     execution.refresh_from_db()
     services.decide(
-        hold_id=hold_id, user=user, decision="APPROVE", version=execution.version, source="test"
+        services.DecisionRequest(
+            hold_id=hold_id, user=user, decision="APPROVE", version=execution.version, source="test"
+        )
     )
 
 

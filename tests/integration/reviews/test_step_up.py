@@ -10,7 +10,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from reviews.decisions.rights import NotAllowed
-from reviews.decisions.services import decide, decide_command
+from reviews.decisions.services import DecisionRequest, decide, decide_command
 from reviews.models import HumanReviewRecord
 from reviews.queue.bulk import Chosen, Request, apply_to_all
 from tests.integration.reviews.conftest import Start, echo, only_hold
@@ -42,7 +42,11 @@ def held(start: Start, *, risky: bool) -> Hold:
 
 def approve(hold: Hold, user: User, **more: Any) -> None:
     version = hold.execution.version
-    decide(hold_id=hold.id, user=user, decision="APPROVE", version=version, source="web", **more)
+    decide(
+        DecisionRequest(
+            hold_id=hold.id, user=user, decision="APPROVE", version=version, source="web", **more
+        )
+    )
 
 
 def ago(seconds: int) -> datetime:
@@ -87,7 +91,11 @@ def test_a_rejection_lets_nothing_pass_and_needs_no_code(
     hold = held(start, risky=True)
     mode("all")
     version = hold.execution.version
-    decide(hold_id=hold.id, user=reviewer, decision="REJECT", version=version, source="web")
+    decide(
+        DecisionRequest(
+            hold_id=hold.id, user=reviewer, decision="REJECT", version=version, source="web"
+        )
+    )
 
 
 @pytest.mark.parametrize("scopes", [["read", "decide"], ["read", "decide", "decide_high_risk"]])

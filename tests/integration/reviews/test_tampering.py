@@ -74,12 +74,14 @@ def three(start: Start, reviewer: User) -> list[HumanReviewRecord]:
     for name in "abc":
         hold = only_hold(start(echo(name, phase="BEFORE_EXECUTION")))
         services.decide(
-            hold_id=hold.id,
-            user=reviewer,
-            decision="APPROVE",
-            version=hold.execution.version,
-            comment="fine",
-            source="web",
+            services.DecisionRequest(
+                hold_id=hold.id,
+                user=reviewer,
+                decision="APPROVE",
+                version=hold.execution.version,
+                comment="fine",
+                source="web",
+            )
         )
     return list(HumanReviewRecord.objects.order_by("id"))
 

@@ -86,7 +86,13 @@ def test_what_was_decided_does_not_expire(start: Start, reviewer: User) -> None:
     hold = only_hold(execution)
     assert not services.expire(hold.id)
     services.decide(
-        hold_id=hold.id, user=reviewer, decision="APPROVE", version=execution.version, source="t"
+        services.DecisionRequest(
+            hold_id=hold.id,
+            user=reviewer,
+            decision="APPROVE",
+            version=execution.version,
+            source="t",
+        )
     )
     assert not services.expire(hold.id)
     assert not services.expire("no-such-hold")
@@ -95,11 +101,13 @@ def test_what_was_decided_does_not_expire(start: Start, reviewer: User) -> None:
 def test_layers_are_signed(start: Start, reviewer: User) -> None:
     execution = start(echo("a"), policy={"hil": {"enabled": True}})
     services.decide(
-        hold_id=only_hold(execution).id,
-        user=reviewer,
-        decision="APPROVE",
-        version=execution.version,
-        source="test",
+        services.DecisionRequest(
+            hold_id=only_hold(execution).id,
+            user=reviewer,
+            decision="APPROVE",
+            version=execution.version,
+            source="test",
+        )
     )
     assert run_to_rest(execution.pk).status == "COMPLETED"
     assert HumanReviewRecord.objects.get().reason == "layer_approval"
@@ -130,7 +138,13 @@ def test_a_decision_ends_the_claim_and_needs_none(
     hold = only_hold(execution)
     claims.claim(hold_id=hold.id, user=reviewer)
     services.decide(
-        hold_id=hold.id, user=reviewer2, decision="APPROVE", version=execution.version, source="t"
+        services.DecisionRequest(
+            hold_id=hold.id,
+            user=reviewer2,
+            decision="APPROVE",
+            version=execution.version,
+            source="t",
+        )
     )
     assert not ReviewClaim.objects.exists()
     with pytest.raises(Conflict):
@@ -148,11 +162,13 @@ def test_tabs(start: Start, reviewer: User, reviewer2: User, auditor: User) -> N
     only_hold(start(echo("others", phase=BEFORE, groups=["legal"])))
     claims.claim(hold_id=claimed.id, user=reviewer2)
     services.decide(
-        hold_id=only_hold(voted).id,
-        user=reviewer,
-        decision="APPROVE",
-        version=voted.version,
-        source="test",
+        services.DecisionRequest(
+            hold_id=only_hold(voted).id,
+            user=reviewer,
+            decision="APPROVE",
+            version=voted.version,
+            source="test",
+        )
     )
     viewer = selectors.Viewer(reviewer)
     listed = {
@@ -199,11 +215,13 @@ def test_a_command_from_another_door_is_a_decision(
 def approve_one(start: Start, reviewer: User) -> Execution:
     execution = start(echo("a", phase=BEFORE))
     services.decide(
-        hold_id=only_hold(execution).id,
-        user=reviewer,
-        decision="APPROVE",
-        version=execution.version,
-        source="test",
+        services.DecisionRequest(
+            hold_id=only_hold(execution).id,
+            user=reviewer,
+            decision="APPROVE",
+            version=execution.version,
+            source="test",
+        )
     )
     return execution
 

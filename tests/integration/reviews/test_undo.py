@@ -38,7 +38,9 @@ LONG = 600.0
 def decide(hold: Hold, user: User, decision: str = "APPROVE", **more: Any) -> Any:
     version = Execution.objects.values_list("version", flat=True).get(pk=hold.execution_id)
     given: dict[str, Any] = {"version": version, "source": "web", "undo_seconds": LONG, **more}
-    return services.decide(hold_id=hold.id, user=user, decision=decision, **given)
+    return services.decide(
+        services.DecisionRequest(hold_id=hold.id, user=user, decision=decision, **given)
+    )
 
 
 def take_back(hold: Hold, user: User, **more: Any) -> withdrawal.Withdrawal:

@@ -21,7 +21,7 @@ if __name__ == "__main__":
 from django.contrib.auth import get_user_model
 from django.db import connections
 
-from reviews.decisions.services import decide
+from reviews.decisions.services import DecisionRequest, decide
 from tests.support.toolkit import note
 from workflows.common import crashpoints
 from workflows.engine.commands import load_command
@@ -117,11 +117,13 @@ def decide_all(execution_id: int) -> None:
     holds = Hold.objects.filter(execution_id=execution_id, status="OPEN", decider="human")
     for hold in holds.select_related("execution"):
         decide(
-            hold_id=hold.pk,
-            user=reviewer,
-            decision="APPROVE",
-            version=hold.execution.version,
-            source="test",
+            DecisionRequest(
+                hold_id=hold.pk,
+                user=reviewer,
+                decision="APPROVE",
+                version=hold.execution.version,
+                source="test",
+            )
         )
 
 

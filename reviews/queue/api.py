@@ -1,0 +1,364 @@
+"""REST endpoints of the queue: list, claim, release, assign, extend, bulk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
+from rest_framework.generics import ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from reviews.decisions.edits import ReviewInvalid
+from reviews.queue import bulk, claims, extensions, selectors
+from reviews.queue.filters import PHASES, REASONS, RISKS, parse_queue_filters
+from workflows.api.idempotency_key import once, once_in_parts
+from workflows.api.parsers import OF_PAGES, DecisionJSONParser, asked_for, object_body
+from workflows.api.permissions import HasScope, caller, session_confirmed_at, token_of
+from workflows.api.schema import BODY, IDEMPOTENCY_KEY, problems
+from workflows.api.serializers import Strict
+from workflows.engine.commands import LONGEST_UNDO
+from workflows.executions.idempotency import Part, StoredResponse, json_text
+from workflows.models import Hold
+
+# --- serializers ----------------------------------------------------------------------------------
+
+
+class HoldRowSerializer(serializers.ModelSerializer[Hold]):
+    """One hold of the queue, without its payload."""
+
+    hold_id = serializers.CharField(source="id")
+    execution_id = serializers.CharField()
+    node_id = serializers.SerializerMethodField()
+    trigger_phase = serializers.SerializerMethodField()
+    workflow = serializers.SerializerMethodField()
+    title = serializers.CharField(source="execution.title")
+    status = serializers.CharField(source="execution.status")
+    version = serializers.IntegerField(source="execution.version")
+    claimed_by = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Hold
+        fields = (
+            "hold_id", "execution_id", "node_id", "trigger_phase", "reason", "target", "workflow",
+            "title", "status", "version", "layer", "why", "critical", "groups", "quorum",
+            "approvals", "on_reject", "on_timeout", "opened_at", "expires_at", "claimed_by",
+        )  # fmt: skip
+
+    def get_node_id(self, hold: Hold) -> str | None:
+        return hold.task_id or None
+
+    def get_trigger_phase(self, hold: Hold) -> str | None:
+        return hold.phase or None
+
+    def get_workflow(self, hold: Hold) -> str | None:
+        workflow = hold.execution.workflow
+        return workflow.name if workflow else None
+
+    def get_claimed_by(self, hold: Hold) -> str | None:
+        claim = getattr(hold, "claim", None)
+        return claim.user.get_username() if claim else None
+
+
+def hold_row(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What HoldRowSerializer makes of a hold, of `selectors.light_rows`: a fifth of the time."""
+    row = {name: values[name] for name in _AS_THEY_ARE}
+    return {
+        "hold_id": values["id"],
+        "execution_id": str(values["execution_id"]),
+        "node_id": values["task_id"] or None,
+        "trigger_phase": values["phase"] or None,
+        "status": values["run_status"],
+        **row,
+    }
+
+
+_TURNED = ("hold_id", "execution_id", "node_id", "trigger_phase", "status")
+
+_AS_THEY_ARE = tuple(each for each in HoldRowSerializer.Meta.fields if each not in _TURNED)
+
+
+class ClaimSerializer(serializers.Serializer[Any]):
+    """A claim: claiming again before `expires_at` renews it."""
+
+    hold_id = serializers.CharField()
+    claimed_by = serializers.CharField(source="user.username")
+    claimed_at = serializers.DateTimeField()
+    expires_at = serializers.DateTimeField()
+
+
+class ReleasedSerializer(serializers.Serializer[Any]):
+    """Whether there was a claim to give back."""
+
+    released = serializers.BooleanField()
+
+
+class AssignSerializer(Strict):
+    """`to`: the user name of somebody who may decide the hold."""
+
+    to = serializers.CharField(max_length=150)
+
+
+class ExtendSerializer(Strict):
+    """How much more time a hold gets."""
+
+    seconds = serializers.IntegerField(min_value=extensions.SHORTEST, max_value=extensions.LONGEST)
+
+
+class ExtendedSerializer(serializers.Serializer[Any]):
+    """`outcome` is `queued` while a worker moves the run on: the new deadline comes with it."""
+
+    hold_id = serializers.CharField()
+    execution_id = serializers.CharField()
+    outcome = serializers.ChoiceField(choices=["applied", "queued"])
+    expires_at = serializers.DateTimeField()
+    version = serializers.IntegerField()
+
+
+class ChosenSerializer(Strict):
+    """One hold, and the version of its execution as you saw it."""
+
+    hold_id = serializers.CharField(max_length=40)
+    version = serializers.IntegerField(min_value=0)
+
+
+class BulkSerializer(Strict):
+    """`comment` goes into each record, and a rejection needs one; `to` is for assign.
+
+    `undo_seconds` is for approve and reject: withdraw takes them back until then.
+    """
+
+    action = serializers.ChoiceField(choices=bulk.ACTIONS)
+    holds = serializers.ListField(child=ChosenSerializer(), min_length=1, max_length=bulk.MOST)
+    comment = serializers.CharField(required=False, default="", allow_blank=True, max_length=4000)
+    to = serializers.CharField(required=False, default="", allow_blank=True, max_length=150)
+    undo_seconds = serializers.FloatField(
+        required=False, default=0, min_value=0, max_value=LONGEST_UNDO
+    )
+
+
+class BulkOutcomeSerializer(serializers.Serializer[Any]):
+    """`code` is done, or why this one was left as it is."""
+
+    hold_id = serializers.CharField()
+    done = serializers.BooleanField()
+    code = serializers.CharField()
+    message = serializers.CharField()
+    record_id = serializers.CharField(allow_null=True)
+    undo_until = serializers.DateTimeField(allow_null=True)
+
+
+class BulkResultSerializer(serializers.Serializer[Any]):
+    """A result per hold, in the order they were named."""
+
+    results = BulkOutcomeSerializer(many=True)
+
+
+# --- views ----------------------------------------------------------------------------------------
+
+
+_QUEUE_FILTERS = [
+    OpenApiParameter(
+        "tab",
+        enum=[name for name in selectors.TABS if name != "decided"],
+        description="me (default): I can decide it; groups: my groups'; claimed: by me; "
+        "open: every one I may see.",
+    ),
+    OpenApiParameter("q", description="Run, task, tool or reason."),
+    OpenApiParameter("workflow", description="Name of a workflow."),
+    OpenApiParameter("phase", enum=PHASES),
+    OpenApiParameter("reason", enum=REASONS),
+    OpenApiParameter("risk", enum=RISKS),
+    OpenApiParameter("group", description="A group that may decide it."),
+]
+
+
+class PendingView(ListAPIView[Hold]):
+    """What waits for me, from the live tables."""
+
+    serializer_class = HoldRowSerializer
+    permission_classes = [HasScope("decide")]
+    orderings = {"-opened_at": ("-opened_at", "-id"), "opened_at": ("opened_at", "id")}
+    queryset = Hold.objects.none()
+
+    @extend_schema(
+        operation_id="reviews_pending",
+        parameters=_QUEUE_FILTERS,
+        responses={200: HoldRowSerializer(many=True), **problems(403, 422)},
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Open holds, newest first, without their payload."""
+        rows: Any = self.paginate_queryset(self.get_queryset())
+        return self.get_paginated_response([hold_row(each) for each in rows])
+
+    def get_queryset(self) -> QuerySet[Hold, Any]:
+        asked_for(self.request, also=OF_PAGES | {each.name for each in _QUEUE_FILTERS})
+        tab = self.request.query_params.get("tab", "me")
+        if tab not in selectors.TABS or tab == "decided":
+            raise ValidationError({"tab": ["must be one of me, groups, claimed, open"]})
+        filters = parse_queue_filters(self.request.query_params)
+        if filters.errors:
+            raise ReviewInvalid(filters.errors)
+        viewer = selectors.Viewer(caller(self.request))
+        return selectors.light_rows(selectors.queue(viewer, tab, filters))
+
+
+class ClaimView(APIView):
+    """Tell others that you are on it."""
+
+    permission_classes = [HasScope("decide")]
+
+    @extend_schema(
+        operation_id="reviews_claim",
+        parameters=[IDEMPOTENCY_KEY],
+        request=None,
+        responses={200: ClaimSerializer, **problems(403, 404, 409, 422)},
+    )
+    def post(self, request: Request, hold_id: str) -> Response:
+        """Claim a hold; claim it again before the claim runs out to keep it."""
+        return once(request, lambda: self._claim(request, hold_id))
+
+    def _claim(self, request: Request, hold_id: str) -> StoredResponse:
+        found = claims.claim(hold_id=hold_id, user=caller(request), token=token_of(request))
+        return StoredResponse(200, json_text(ClaimSerializer(found).data))
+
+
+class ReleaseView(APIView):
+    """Give a claim back."""
+
+    permission_classes = [HasScope("decide")]
+
+    @extend_schema(
+        operation_id="reviews_release",
+        parameters=[IDEMPOTENCY_KEY],
+        request=None,
+        responses={200: ReleasedSerializer, **problems(403, 404, 422)},
+    )
+    def post(self, request: Request, hold_id: str) -> Response:
+        """Let others see that nobody is on it."""
+        return once(request, lambda: self._release(request, hold_id))
+
+    def _release(self, request: Request, hold_id: str) -> StoredResponse:
+        gone = claims.release(hold_id=hold_id, user=caller(request), token=token_of(request))
+        return StoredResponse(200, json_text({"released": gone}))
+
+
+class AssignView(APIView):
+    """Give a hold to somebody."""
+
+    permission_classes = [HasScope("decide")]
+    parser_classes = [DecisionJSONParser]
+
+    @extend_schema(
+        operation_id="reviews_assign",
+        parameters=[IDEMPOTENCY_KEY],
+        request=AssignSerializer,
+        responses={200: ClaimSerializer, **problems(403, 404, 409, *BODY)},
+    )
+    def post(self, request: Request, hold_id: str) -> Response:
+        """Claim a hold for somebody else, whoever had it before."""
+        return once(request, lambda: self._assign(request, hold_id))
+
+    def _assign(self, request: Request, hold_id: str) -> StoredResponse:
+        asked = AssignSerializer(data=object_body(request.data))
+        asked.is_valid(raise_exception=True)
+        found = claims.assign(
+            hold_id=hold_id,
+            user=caller(request),
+            to=asked.validated_data["to"],
+            token=token_of(request),
+        )
+        return StoredResponse(200, json_text(ClaimSerializer(found).data))
+
+
+class ExtendView(APIView):
+    """Give a hold more time."""
+
+    permission_classes = [HasScope("decide")]
+    parser_classes = [DecisionJSONParser]
+
+    @extend_schema(
+        operation_id="reviews_extend",
+        parameters=[IDEMPOTENCY_KEY],
+        request=ExtendSerializer,
+        responses={
+            200: ExtendedSerializer,
+            202: ExtendedSerializer,
+            **problems(403, 404, 409, *BODY),
+        },
+    )
+    def post(self, request: Request, hold_id: str) -> Response:
+        """Move the deadline further, from where it stands; 409 when there is none."""
+        return once(request, lambda: self._extend(request, hold_id))
+
+    def _extend(self, request: Request, hold_id: str) -> StoredResponse:
+        asked = ExtendSerializer(data=object_body(request.data))
+        asked.is_valid(raise_exception=True)
+        result = extensions.extend(
+            hold_id=hold_id,
+            user=caller(request),
+            seconds=asked.validated_data["seconds"],
+            source="rest",
+            token=token_of(request),
+        )
+        status = 200 if result.outcome == "applied" else 202
+        return StoredResponse(status, json_text(ExtendedSerializer(result).data))
+
+
+class BulkView(APIView):
+    """One answer to many holds."""
+
+    permission_classes = [HasScope("decide")]
+    parser_classes = [DecisionJSONParser]
+
+    @extend_schema(
+        operation_id="reviews_bulk",
+        parameters=[IDEMPOTENCY_KEY],
+        request=BulkSerializer,
+        responses={200: BulkResultSerializer, **problems(403, *BODY)},
+    )
+    def post(self, request: Request) -> Response:
+        """Claim, release, assign, approve, reject or withdraw each; one record per decision.
+
+        Each hold is answered by itself: some may be done while others are left as they were. High
+        risk is never approved in bulk. With an `Idempotency-Key` each hold's outcome is remembered
+        together with what was done to it: sent again after a crash, the call does what is left.
+        """
+        asked = BulkSerializer(data=object_body(request.data))
+        asked.is_valid(raise_exception=True)
+        wanted = asked.validated_data
+        chosen = [bulk.Chosen(**each) for each in wanted["holds"]]
+        task = bulk.Request(**{key: wanted[key] for key in wanted if key != "holds"})
+        bulk.check(chosen, task)
+        return once_in_parts(request, lambda part: self._apply(request, chosen, task, part))
+
+    def _apply(
+        self, request: Request, chosen: list[bulk.Chosen], task: bulk.Request, part: Part
+    ) -> StoredResponse:
+        outcomes = bulk.apply_to_all(
+            chosen=chosen,
+            request=task,
+            user=caller(request),
+            token=token_of(request),
+            confirmed_at=session_confirmed_at(request),
+            remember=_remembering(part),
+        )
+        return StoredResponse(200, json_text(BulkResultSerializer({"results": outcomes}).data))
+
+
+def _remembering(part: Part) -> bulk.Remember:
+    """Each hold is a part; what is kept of it is its step, as JSON."""
+
+    def remember(chosen: bulk.Chosen, step: Callable[[], bulk.Step]) -> bulk.Step:
+        kept = json.loads(part(chosen.hold_id, lambda: json_text(asdict(step()))))
+        moved = tuple(kept["moved"]) if kept["moved"] else None
+        return bulk.Step(bulk.Outcome(**kept["outcome"]), moved)
+
+    return remember
