@@ -101,7 +101,7 @@ bench: $(STAMP) ## Measure throughput and latency on this machine
 	$(PY) -m tests.benchmarks
 
 examples: $(STAMP) ## Ask the API for the examples of its OpenAPI document, and write them down
-	HOLDPOINT_RECORD_EXAMPLES=1 $(PYTEST) -q -n 0 tests/integration/api/test_story.py
+	HOLDPOINT_RECORD_EXAMPLES=1 $(PYTEST) -q -n 0 tests/integration/api/test_scenario.py
 	$(PYTEST) -q -n 0 tests/integration/api/test_examples.py
 
 scale: $(STAMP) ## Ask every list among 1,000,000 executions (fills a database for some minutes first)

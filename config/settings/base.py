@@ -246,8 +246,8 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.1",
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "workflows.api.schema.complete_problems",
-        "workflows.api.schema.plain_any",
+        "workflows.api.openapi.complete_problems",
+        "workflows.api.openapi.plain_any",
         "workflows.api.examples.add_examples",
     ],
     "DESCRIPTION": "Start executions, watch them, and decide what waits for a person.",

@@ -65,7 +65,7 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
             "reviews.notifications.timers.claims_ended",
             "reviews.notifications.timers.forget_old",
             "reviews.backtests.jobs.resend",
-            "workflows.webhooks.retention.forget_old",
+            "workflows.webhooks.services.delete_old_deliveries",
             "workflows.metrics.collector.count_events",
             "workflows.permissions.unknown_token_limit.forget_old",
             "config.auth.sign_in_limits.mail_alerts",

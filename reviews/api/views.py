@@ -15,6 +15,7 @@ from rest_framework.views import APIView
 from reviews.audit import history, reveals
 from reviews.decisions.edits import ReviewInvalid
 from reviews.models import Decision, HumanReviewRecord
+from workflows.api.openapi import BODY, problems
 from workflows.api.parsers import (
     OF_PAGES,
     DecisionJSONParser,
@@ -24,7 +25,6 @@ from workflows.api.parsers import (
 )
 from workflows.api.permissions import HasScope, caller, token_of
 from workflows.api.problems import register
-from workflows.api.schema import BODY, problems
 from workflows.api.serializers import ID_PATTERN
 
 from .serializers import (

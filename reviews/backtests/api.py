@@ -18,11 +18,11 @@ from rest_framework.views import APIView
 from reviews.backtests import services
 from reviews.models import Backtest
 from workflows.api.executions import number_of
-from workflows.api.idempotency_key import once
+from workflows.api.idempotency import once
+from workflows.api.openapi import BODY, IDEMPOTENCY_KEY, problems
 from workflows.api.parsers import asked_for, no_parameters, object_body
 from workflows.api.permissions import HasRole, HasScope, caller, require
 from workflows.api.problems import register
-from workflows.api.schema import BODY, IDEMPOTENCY_KEY, problems
 from workflows.api.serializers import Plain, Strict
 from workflows.common.number_parsing import natural
 from workflows.engine.plan_validation import Problem

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from workflows.common.schemas.pointers import pointer
+from workflows.common.schemas.json_pointer import pointer
 from workflows.engine.bounded_json import JSON, canonical, path_text
 
 from .text_diffs import Segment, TextRow, folded, text_segments

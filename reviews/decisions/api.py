@@ -20,11 +20,11 @@ from reviews.models import ANSWERS
 from reviews.queue.api import HoldRowSerializer
 from workflows.api.etags import seen_version
 from workflows.api.examples import RESUME
-from workflows.api.idempotency_key import once
+from workflows.api.idempotency import once
+from workflows.api.openapi import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, IF_MATCH, problems
 from workflows.api.parsers import DecisionJSONParser, no_parameters, object_body
 from workflows.api.permissions import HasScope, caller, session_confirmed_at, token_of
 from workflows.api.problems import register
-from workflows.api.schema import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, IF_MATCH, problems
 from workflows.api.serializers import GivenId, OverrideSerializer, Strict, WarningSerializer
 from workflows.common.decision_formats import FOREIGN, Meant, NotUnderstood, is_foreign, meaning_of
 from workflows.engine.commands import LONGEST_UNDO

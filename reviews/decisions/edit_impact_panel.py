@@ -10,7 +10,7 @@ from django.utils.translation import ngettext
 
 from reviews.components.diffs import Path
 from reviews.decisions.edit_impact import impact
-from workflows.common.schemas.pointers import keys_of, pointer
+from workflows.common.schemas.json_pointer import keys_of, pointer
 from workflows.engine.bounded_json import path_text
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason

@@ -21,7 +21,7 @@ from workflows.engine.decide import Refused
 from workflows.executions.access import may_subscribe
 from workflows.executions.services import InvalidRequest
 from workflows.models import WebhookEndpoint
-from workflows.webhooks import endpoints
+from workflows.webhooks import services
 
 _LIST, _ONE = "reviews/integrations/webhooks.html", "reviews/integrations/webhook.html"
 
@@ -33,7 +33,7 @@ def _check(request: HttpRequest) -> None:
 
 def _endpoint(request: HttpRequest, webhook_id: int) -> WebhookEndpoint:
     _check(request)
-    return get_object_or_404(endpoints.endpoints_of(person(request)), pk=webhook_id)
+    return get_object_or_404(services.endpoints_of(person(request)), pk=webhook_id)
 
 
 def _url(endpoint: WebhookEndpoint) -> str:
@@ -59,7 +59,7 @@ def webhooks(request: HttpRequest) -> HttpResponse:
         return page(request, _LIST, endpoints_context(user), section="webhooks")
     fields = _fields(request)
     try:
-        endpoint, _secret = endpoints.create_endpoint(owner=user, fields=fields)
+        endpoint, _secret = services.create_endpoint(owner=user, fields=fields)
     except InvalidRequest as invalid:
         form = form_of(**fields, errors=invalid.problems)
         context = endpoints_context(user, form=form)
@@ -120,37 +120,37 @@ def _reveal(request: HttpRequest, endpoint: WebhookEndpoint) -> HttpResponse:
 
 
 def _ping(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
-    endpoints.ping(endpoint=endpoint)
+    services.ping(endpoint=endpoint)
     return _("A test message is on its way. It stands among the deliveries.")
 
 
 def _save(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
-    endpoints.update_endpoint(endpoint=endpoint, fields=_fields(request), actor=person(request))
+    services.update_endpoint(endpoint=endpoint, fields=_fields(request), actor=person(request))
     return _("Saved.")
 
 
 def _switch_off(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
-    endpoints.update_endpoint(endpoint=endpoint, fields={"enabled": False}, actor=person(request))
+    services.update_endpoint(endpoint=endpoint, fields={"enabled": False}, actor=person(request))
     return _("Switched off. What happens now is sent when it is on again.")
 
 
 def _resume(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
-    endpoints.resume_endpoint(endpoint=endpoint)
+    services.resume_endpoint(endpoint=endpoint)
     return _("Resumed, from where it stopped.")
 
 
 def _resume_without(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
-    endpoints.resume_endpoint(endpoint=endpoint, skip=True)
+    services.resume_endpoint(endpoint=endpoint, skip=True)
     return _("Resumed. What was missed is left out.")
 
 
 def _rotate(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
-    endpoints.rotate_secret(endpoint=endpoint, actor=person(request))
+    services.rotate_secret(endpoint=endpoint, actor=person(request))
     return _("There is a new secret. The one before signs as well for a while.")
 
 
 def _delete(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
-    endpoints.delete_endpoint(endpoint=endpoint)
+    services.delete_endpoint(endpoint=endpoint)
     return f"{endpoint.name} is deleted."
 
 
@@ -174,7 +174,7 @@ def redeliver(request: HttpRequest, webhook_id: int, delivery_id: int) -> HttpRe
         endpoint.deliveries.select_related("endpoint__owner"), pk=delivery_id
     )
     try:
-        endpoints.redeliver(delivery=delivery)
+        services.redeliver(delivery=delivery)
     except Refused as refusal:
         messages.error(request, refusal.message)
     else:

@@ -20,8 +20,8 @@ from workflows.common.secret_encryption import SecretLost, unseal
 from workflows.executions.access import ADMIN, roles_of, visible_to
 from workflows.models import WebhookDelivery, WebhookEndpoint
 from workflows.realtime.event_serialization import WIRE_TYPES
-from workflows.webhooks.endpoints import endpoints_of, standing, viewer_of
 from workflows.webhooks.payload import body_of
+from workflows.webhooks.services import endpoints_of, standing, viewer_of
 from workflows.webhooks.signing import headers
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from rest_framework.views import APIView
 from reviews.models.notifications import Notice, NoticeKind
 from reviews.notifications import inbox, sentences
 from reviews.notifications.preferences import save_wishes, wishes_of
+from workflows.api.openapi import BODY, problems
 from workflows.api.parsers import asked_for, no_parameters, object_body
 from workflows.api.permissions import HasScope, caller
-from workflows.api.schema import BODY, problems
 from workflows.api.serializers import GivenId, Strict
 
 _MOST = 200

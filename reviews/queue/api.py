@@ -19,10 +19,10 @@ from rest_framework.views import APIView
 from reviews.decisions.edits import ReviewInvalid
 from reviews.queue import bulk, claims, extensions, selectors
 from reviews.queue.filters import PHASES, REASONS, RISKS, parse_queue_filters
-from workflows.api.idempotency_key import once, once_in_parts
+from workflows.api.idempotency import once, once_in_parts
+from workflows.api.openapi import BODY, IDEMPOTENCY_KEY, problems
 from workflows.api.parsers import OF_PAGES, DecisionJSONParser, asked_for, object_body
 from workflows.api.permissions import HasScope, caller, session_confirmed_at, token_of
-from workflows.api.schema import BODY, IDEMPOTENCY_KEY, problems
 from workflows.api.serializers import Strict
 from workflows.engine.commands import LONGEST_UNDO
 from workflows.executions.idempotency import Part, StoredResponse, json_text

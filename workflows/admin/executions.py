@@ -14,7 +14,7 @@ from workflows.engine.events import public_payload
 from workflows.executions.selectors import tasks_of
 from workflows.models import CommandLog, Execution, ExecutionEvent, Hold
 
-from .reading import ReadOnly, block, link, pretty, url
+from .read_only import ReadOnly, block, link, pretty, url
 
 #: Events that one look at the timeline shows.
 _EVENTS = 200

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from workflows.models import Capability, Grant
 from workflows.planning.planner import sync_capabilities
 
-from .reading import ReadOnly
+from .read_only import ReadOnly
 
 if TYPE_CHECKING:
     Base = admin.ModelAdmin[Capability]

@@ -10,9 +10,9 @@ from django.http import HttpRequest
 
 from workflows.executions import access
 from workflows.models import WebhookDelivery, WebhookEndpoint
-from workflows.webhooks.endpoints import endpoints_of
+from workflows.webhooks.services import endpoints_of
 
-from .reading import ReadOnly
+from .read_only import ReadOnly
 
 
 @admin.register(WebhookEndpoint)

@@ -22,11 +22,11 @@ from workflows.permissions import capabilities
 from workflows.tools import catalogue_sync
 
 from .executions import visible_execution
-from .idempotency_key import once
+from .idempotency import once
+from .openapi import BODY, IDEMPOTENCY_KEY, problems
 from .parsers import asked_for, no_parameters, object_body
 from .permissions import HasRole, HasScope, caller, require
 from .problems import register
-from .schema import BODY, IDEMPOTENCY_KEY, problems
 from .serializers import Strict
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from workflows.models import Execution
 from . import examples
 from .etags import seen_version
 from .executions import visible_execution
-from .idempotency_key import once
+from .idempotency import once
+from .openapi import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, IF_MATCH, problems
 from .parsers import object_body
 from .permissions import HasRole, caller, require, require_scope, session_confirmed_at, token_of
-from .schema import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, IF_MATCH, problems
 from .serializers import OutcomeSerializer, Plain
 
 DECISIONS = ("approval_response", "checkpoint_response")

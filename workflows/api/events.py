@@ -23,9 +23,9 @@ from workflows.realtime.event_serialization import wire_events
 
 from . import stream
 from .executions import visible_execution
+from .openapi import EXECUTION_ID, problems
 from .parsers import asked_for
 from .permissions import HasRole, HasScope, caller, token_of
-from .schema import EXECUTION_ID, problems
 from .serializers import Plain
 
 _LARGEST = 2**63 - 1

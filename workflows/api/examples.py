@@ -2,7 +2,7 @@
 
 Requests of several kinds are here, and a test sends each of them.  Every other request and every
 answer is in `examples.json`, by operation id: `make examples` takes them from the API as it answers
-(tests/integration/api/test_story.py).  A test holds each against its schema, and wants one for
+(tests/integration/api/test_scenario.py).  A test holds each against its schema, and wants one for
 every body there is.
 """
 

@@ -26,11 +26,11 @@ from workflows.models import Checkpoint, Execution, ExecutionEvent, Hold, Workfl
 
 from . import examples
 from .etags import execution_etag, unless_known
-from .idempotency_key import once
+from .idempotency import once
+from .openapi import BODY, ETAG, EXECUTION_ID, IDEMPOTENCY_KEY, IF_NONE_MATCH, problems
 from .pagination import Merged
 from .parsers import asked_for, object_body
 from .permissions import HasRole, HasScope, caller, require, token_of
-from .schema import BODY, ETAG, EXECUTION_ID, IDEMPOTENCY_KEY, IF_NONE_MATCH, problems
 from .serializers import (
     CheckpointSerializer,
     DecisionSerializer,

@@ -18,10 +18,10 @@ from workflows.models import Grant
 from workflows.permissions import grants
 
 from .executions import number_of
-from .idempotency_key import once
+from .idempotency import once
+from .openapi import IDEMPOTENCY_KEY, problems
 from .parsers import asked_for
 from .permissions import HasRole, HasScope, caller, require
-from .schema import IDEMPOTENCY_KEY, problems
 from .serializers import Plain
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from workflows.permissions import step_up, tokens
 
 from . import examples
 from .executions import number_of
-from .idempotency_key import once
+from .idempotency import once
+from .openapi import BODY, IDEMPOTENCY_KEY, problems
 from .parsers import asked_for, no_parameters, object_body
 from .permissions import HasRole, HasScope, caller, has_scope, require, session_confirmed_at
-from .schema import BODY, IDEMPOTENCY_KEY, problems
 from .serializers import Strict
 
 if TYPE_CHECKING:

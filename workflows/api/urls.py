@@ -2,12 +2,19 @@
 
 from django.urls import path
 
-from workflows.webhooks.api import ResumeView, RotateView, WebhooksView, WebhookView
-from workflows.webhooks.delivery_api import DeliveriesView, DeliveryView, PingView, RedeliverView
+from workflows.webhooks.api import (
+    DeliveriesView,
+    DeliveryView,
+    PingView,
+    RedeliverView,
+    ResumeView,
+    RotateView,
+    WebhooksView,
+    WebhookView,
+)
 
 from .capabilities import CapabilitiesView, CapabilityView
 from .commands import CommandsView
-from .definitions import WorkflowsView, WorkflowView
 from .events import EventsView
 from .executions import (
     CheckpointsView,
@@ -19,6 +26,7 @@ from .executions import (
 )
 from .grants import GrantsView, RevokeView
 from .tokens import TokensView, TokenView
+from .workflows import WorkflowsView, WorkflowView
 
 _ONE = "executions/<str:execution_id>/"
 _HOOK = "webhooks/<str:webhook_id>/"

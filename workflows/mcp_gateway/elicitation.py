@@ -27,9 +27,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from workflows import conf
 
-from .answers import Answer
 from .callers import Caller
 from .calls import Acted
+from .outputs import Answer
 
 #: How long somebody may take between the page and the call that comes back.
 _LASTS_SECONDS = 3600.0

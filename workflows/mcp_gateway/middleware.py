@@ -26,7 +26,7 @@ from workflows.common.client_address import client_address
 from workflows.engine.bounded_json import DEFAULT, BoundedJSONError
 
 from .callers import NOT_VALID, Caller, counted_caller
-from .malformed import checked_message
+from .message_validation import checked_message
 from .threads import in_thread
 
 #: Where the request keeps who calls.

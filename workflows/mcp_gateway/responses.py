@@ -28,8 +28,8 @@ from workflows.executions.selectors import (
 )
 from workflows.models import Execution, ExecutionEvent, Hold
 
-from .answers import Answer, AnswerStatus, Approval, Decision, NextTask, Replanned, TaskResult
 from .callers import Acting
+from .outputs import Answer, AnswerStatus, Approval, Decision, NextTask, Replanned, TaskResult
 
 _STATUS: Mapping[str, AnswerStatus] = {
     ExecutionStatus.PENDING: "running",

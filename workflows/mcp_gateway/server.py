@@ -18,11 +18,11 @@ from workflows import conf
 from workflows.engine.plan_validation import Problem, validation_problems
 from workflows.executions import services
 
-from . import calls, elicitation, reading
+from . import calls, elicitation, queries
 from .callers import Caller
 from .calls import Acted
-from .malformed import raise_if_malformed
-from .refusals import refusal
+from .errors import refusal
+from .message_validation import raise_if_malformed
 from .threads import in_thread
 from .tools import TOOLS, Tool
 from .waiting import until_rest
@@ -116,7 +116,7 @@ async def _done(
             report=ctx.session.report_progress,
             beyond=back.asked if back else (),
         )
-    answer = await in_thread(reading.told, caller, acted)
+    answer = await in_thread(queries.told, caller, acted)
     if tool.asks and elicitation.opens_pages(ctx):
         asked = elicitation.question(answer, acted, back.asked if back else ())
         if asked is not None:

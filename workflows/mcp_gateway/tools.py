@@ -12,9 +12,9 @@ from pydantic import BaseModel
 
 from workflows.engine.dag import Plan
 
-from . import calls, inputs, reading
-from .answers import Answer, FoundTools, Pending
+from . import calls, inputs, queries
 from .callers import Caller
+from .outputs import Answer, FoundTools, Pending
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ _LISTED = (
         description="The present answer about a run, at once or after waiting for its next stop.",
         takes=inputs.GetExecution,
         gives=Answer,
-        acts=reading.look,
+        acts=queries.look,
         read_only=True,
     ),
     Tool(
@@ -155,7 +155,7 @@ _LISTED = (
         description="Open decision points of the runs you see: for people and for agents.",
         takes=inputs.ListPending,
         gives=Pending,
-        reads=reading.list_pending,
+        reads=queries.list_pending,
         read_only=True,
     ),
     Tool(
@@ -164,7 +164,7 @@ _LISTED = (
         description="Tools that a plan's tasks can name, by meaning and words, best first.",
         takes=inputs.SearchTools,
         gives=FoundTools,
-        reads=reading.search_tools,
+        reads=queries.search_tools,
         read_only=True,
     ),
 )

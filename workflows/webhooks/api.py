@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import QuerySet
@@ -15,22 +16,26 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from workflows.api.executions import number_of
-from workflows.api.idempotency_key import once
+from workflows.api.idempotency import once
+from workflows.api.openapi import BODY, IDEMPOTENCY_KEY, problems
 from workflows.api.pagination import CursorPages
 from workflows.api.parsers import asked_for, no_parameters, object_body
 from workflows.api.permissions import HasRole, HasScope, MaySubscribe, caller, require_scope
-from workflows.api.schema import BODY, IDEMPOTENCY_KEY, problems
-from workflows.api.serializers import Strict
+from workflows.api.serializers import Plain, Strict
+from workflows.executions.access import visible_to
 from workflows.executions.idempotency import StoredResponse, json_text
-from workflows.models import WebhookEndpoint
+from workflows.models import WebhookDelivery, WebhookEndpoint
 from workflows.realtime.event_serialization import WIRE_TYPES
-from workflows.webhooks import endpoints
+from workflows.webhooks import services
+from workflows.webhooks.payload import body_of
 
 if TYPE_CHECKING:
     EndpointModel = serializers.ModelSerializer[WebhookEndpoint]
+    DeliveryModel = serializers.ModelSerializer[WebhookDelivery]
 else:
-    EndpointModel = serializers.ModelSerializer
+    EndpointModel = DeliveryModel = serializers.ModelSerializer
 
+DELIVERY_ID = OpenApiParameter("delivery_id", str, OpenApiParameter.PATH, pattern="^[0-9]{1,19}$")
 WEBHOOK_ID = OpenApiParameter("webhook_id", str, OpenApiParameter.PATH, pattern="^[0-9]{1,19}$")
 
 
@@ -52,7 +57,7 @@ class WebhookSerializer(EndpointModel):
         read_only_fields = fields
 
     def get_standing(self, endpoint: WebhookEndpoint) -> str:
-        return endpoints.standing(endpoint)
+        return services.standing(endpoint)
 
 
 class NewWebhookSerializer(WebhookSerializer):
@@ -102,7 +107,7 @@ class WebhookBase(APIView):
 
     def endpoint(self, request: Request, webhook_id: str) -> WebhookEndpoint:
         """One that the caller may see; Http404 otherwise."""
-        rows = endpoints.endpoints_of(caller(request))
+        rows = services.endpoints_of(caller(request))
         found = rows.filter(pk=number_of(webhook_id)).first()
         if found is None:
             raise Http404
@@ -121,7 +126,7 @@ class WebhooksView(WebhookBase, ListAPIView[WebhookEndpoint]):
 
     def get_queryset(self) -> QuerySet[WebhookEndpoint]:
         asked_for(self.request)
-        return endpoints.endpoints_of(caller(self.request))
+        return services.endpoints_of(caller(self.request))
 
     @extend_schema(
         operation_id="webhooks_list",
@@ -147,7 +152,7 @@ class WebhooksView(WebhookBase, ListAPIView[WebhookEndpoint]):
         require_scope(request, "read")
         asked = WebhookRequestSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
-        endpoint, secret = endpoints.create_endpoint(
+        endpoint, secret = services.create_endpoint(
             owner=caller(request), fields=asked.validated_data
         )
         where = reverse("webhook", kwargs={"webhook_id": endpoint.pk})
@@ -180,7 +185,7 @@ class WebhookView(WebhookBase):
         asked.is_valid(raise_exception=True)
         if {"url", "events", "include_data"}.intersection(asked.validated_data):
             require_scope(request, "read")
-        changed = endpoints.update_endpoint(
+        changed = services.update_endpoint(
             endpoint=endpoint, fields=asked.validated_data, actor=caller(request)
         )
         return Response(WebhookSerializer(changed).data)
@@ -192,7 +197,7 @@ class WebhookView(WebhookBase):
         responses={204: None, **problems(403, 404)},
     )
     def delete(self, request: Request, webhook_id: str) -> Response:
-        endpoints.delete_endpoint(endpoint=self.endpoint(request, webhook_id))
+        services.delete_endpoint(endpoint=self.endpoint(request, webhook_id))
         return Response(status=204)
 
 
@@ -212,7 +217,7 @@ class RotateView(WebhookBase):
         return once(request, lambda: self._rotate(request, endpoint))
 
     def _rotate(self, request: Request, endpoint: WebhookEndpoint) -> StoredResponse:
-        secret = endpoints.rotate_secret(endpoint=endpoint, actor=caller(request))
+        secret = services.rotate_secret(endpoint=endpoint, actor=caller(request))
         return StoredResponse(200, _shown(endpoint), secrets={"secret": secret})
 
 
@@ -233,5 +238,139 @@ class ResumeView(WebhookBase):
     def _resume(self, request: Request, endpoint: WebhookEndpoint) -> StoredResponse:
         asked = WebhookResumeSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
-        resumed = endpoints.resume_endpoint(endpoint=endpoint, skip=asked.validated_data["skip"])
+        resumed = services.resume_endpoint(endpoint=endpoint, skip=asked.validated_data["skip"])
         return StoredResponse(200, _shown(resumed))
+
+
+# --- deliveries -----------------------------------------------------------------------------------
+
+
+class DeliveryTrySerializer(Plain):
+    """One try: the receiver's status, or what went wrong; `ms` it took; how its answer began."""
+
+    at = serializers.DateTimeField(allow_null=True)
+    status = serializers.IntegerField(allow_null=True)
+    error = serializers.CharField(allow_blank=True)
+    ms = serializers.IntegerField()
+    response = serializers.CharField(allow_blank=True)
+
+
+class DeliverySerializer(DeliveryModel):
+    """A message to an endpoint; `tries` are the newest ten."""
+
+    id = serializers.CharField()
+    execution_id = serializers.CharField(allow_null=True)
+    tries = DeliveryTrySerializer(source="log", many=True)
+
+    class Meta:
+        model = WebhookDelivery
+        fields: tuple[str, ...] = (
+            "id", "message_id", "type", "execution_id", "status", "attempts", "next_at",
+            "created_at", "finished_at", "tries",
+        )  # fmt: skip
+        read_only_fields = fields
+
+
+class WholeDeliverySerializer(DeliverySerializer):
+    """With the body as it is sent; null when the endpoint's owner may no longer see the run."""
+
+    payload = serializers.SerializerMethodField()
+
+    class Meta(DeliverySerializer.Meta):
+        fields = (*DeliverySerializer.Meta.fields, "payload")
+        read_only_fields = fields
+
+    def get_payload(self, delivery: WebhookDelivery) -> dict[str, Any] | None:
+        run, viewer = delivery.execution_id, services.viewer_of(delivery.endpoint)
+        if run is not None and not visible_to(viewer).filter(pk=run).exists():
+            return None
+        found: dict[str, Any] = json.loads(body_of(delivery))
+        return found
+
+
+class DeliveryFilterSerializer(Plain):
+    """Filter of the list."""
+
+    status = serializers.ChoiceField(choices=WebhookDelivery.Status.values, required=False)
+
+
+class DeliveriesView(WebhookBase, ListAPIView[WebhookDelivery]):
+    """Deliveries of one endpoint."""
+
+    pagination_class = CursorPages
+    serializer_class = DeliverySerializer
+
+    def get_queryset(self) -> QuerySet[WebhookDelivery]:
+        endpoint = self.endpoint(self.request, self.kwargs["webhook_id"])
+        return endpoint.deliveries.filter(**asked_for(self.request, DeliveryFilterSerializer))
+
+    @extend_schema(
+        operation_id="webhook_deliveries_list",
+        summary="What was sent to an endpoint, newest first",
+        parameters=[WEBHOOK_ID, DeliveryFilterSerializer],
+        responses={200: DeliverySerializer(many=True), **problems(403, 404, 422)},
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().get(request, *args, **kwargs)
+
+
+class _DeliveryBase(WebhookBase):
+    def delivery(self, request: Request, webhook_id: str, delivery_id: str) -> WebhookDelivery:
+        rows = self.endpoint(request, webhook_id).deliveries.select_related(
+            "endpoint__owner", "event__execution__workflow"
+        )
+        found = rows.filter(pk=number_of(delivery_id)).first()
+        if found is None:
+            raise Http404
+        return found
+
+
+class DeliveryView(_DeliveryBase):
+    """One delivery."""
+
+    @extend_schema(
+        operation_id="webhook_deliveries_get",
+        summary="One delivery with its payload",
+        parameters=[WEBHOOK_ID, DELIVERY_ID],
+        responses={200: WholeDeliverySerializer, **problems(403, 404)},
+    )
+    def get(self, request: Request, webhook_id: str, delivery_id: str) -> Response:
+        no_parameters(request)
+        delivery = self.delivery(request, webhook_id, delivery_id)
+        return Response(WholeDeliverySerializer(delivery).data)
+
+
+class RedeliverView(_DeliveryBase):
+    """Sending a message again."""
+
+    @extend_schema(
+        operation_id="webhook_deliveries_redeliver",
+        summary="Send a delivery once more",
+        description="With the same message id, before what waits behind it.",
+        parameters=[WEBHOOK_ID, DELIVERY_ID, IDEMPOTENCY_KEY],
+        request=None,
+        responses={202: DeliverySerializer, **problems(403, 404, 409)},
+    )
+    def post(self, request: Request, webhook_id: str, delivery_id: str) -> Response:
+        delivery = self.delivery(request, webhook_id, delivery_id)
+        return once(request, lambda: _soon(services.redeliver(delivery=delivery)))
+
+
+def _soon(delivery: WebhookDelivery) -> StoredResponse:
+    return StoredResponse(202, json_text(DeliverySerializer(delivery).data))
+
+
+class PingView(WebhookBase):
+    """A test message."""
+
+    @extend_schema(
+        operation_id="webhooks_ping",
+        summary="Send a test message",
+        description="It is sent within seconds; look at the delivery to see what came of it.",
+        parameters=[WEBHOOK_ID, IDEMPOTENCY_KEY],
+        request=None,
+        responses={202: DeliverySerializer, **problems(403, 404, 409)},
+    )
+    def post(self, request: Request, webhook_id: str) -> Response:
+        endpoint = self.endpoint(request, webhook_id)
+        return once(request, lambda: _soon(services.ping(endpoint=endpoint)))

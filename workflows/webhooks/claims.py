@@ -15,9 +15,9 @@ from workflows.executions.access import visible_to
 from workflows.models import WebhookDelivery, WebhookEndpoint
 
 from .attempts import Message
-from .endpoints import standing, viewer_of
 from .outcomes import withhold
 from .payload import body_of
+from .services import standing, viewer_of
 
 #: The oldest waiting delivery of each execution; a test message is a lane of its own.
 _HEADS = """

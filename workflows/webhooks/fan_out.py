@@ -8,8 +8,8 @@ from workflows.executions.access import visible_to
 from workflows.models import ExecutionEvent, WebhookDelivery, WebhookEndpoint
 from workflows.realtime.event_serialization import kinds_of, types_of
 
-from .endpoints import viewer_of
 from .payload import message_id
+from .services import viewer_of
 
 #: Entries read at a time, and deliveries that wait before no more are read.
 BATCH = 500

@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
-from tests.integration.api.people import ROLES
+from tests.integration.api.roles import ROLES
 from tests.support.catalogue import stock_catalogue
 from tests.support.groups import group_of
 from workflows.executions import services

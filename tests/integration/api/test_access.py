@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from tests.integration.api.conftest import plain_plan
-from tests.integration.api.people import ROLES
+from tests.integration.api.roles import ROLES
 from tests.integration.api.routes import api_routes
 from workflows.common.secret_encryption import seal
 from workflows.models import Capability, Execution, Grant, Hold, WebhookDelivery, WebhookEndpoint

@@ -10,9 +10,9 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from tests.integration.api import repeating
+from tests.integration.api import idempotent_requests
 from tests.integration.api.conftest import plain_plan, reviewed_plan
-from tests.integration.api.repeating import at_once
+from tests.integration.api.idempotent_requests import at_once
 from tests.support.catalogue import stock_catalogue
 from tests.support.groups import group_of
 from workflows.executions import idempotency, services
@@ -25,7 +25,7 @@ THREADS = 20
 
 
 def send(client: APIClient, body: Any, key: str = "key-1", url: str = URL) -> Any:
-    return repeating.send(client, body, key, url=url)
+    return idempotent_requests.send(client, body, key, url=url)
 
 
 @pytest.mark.django_db

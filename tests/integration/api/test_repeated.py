@@ -11,8 +11,8 @@ from rest_framework.test import APIClient
 
 from reviews.decisions import services
 from reviews.models import DeniedAttempt, HumanReviewRecord
-from tests.integration.api.doings import ASKING, DOINGS, World, resume
-from tests.integration.api.repeating import at_once, send
+from tests.integration.api.idempotent_requests import at_once, send
+from tests.integration.api.post_requests import ASKING, DOINGS, World, resume
 from tests.integration.api.routes import PREFIX, api_routes
 from tests.support.catalogue import stock_catalogue
 from workflows.models import ApiToken, CommandLog, IdempotencyKey

@@ -20,7 +20,7 @@ from rest_framework.test import APIClient
 
 from config.auth import sign_in_limits
 from reviews.sockets.queries import Credentials, Refusal
-from tests.integration.api.people import ROLES
+from tests.integration.api.roles import ROLES
 from workflows.common.client_address import address_of
 from workflows.mcp_gateway.callers import counted_caller
 from workflows.models import SignInAlert, UnknownTokens

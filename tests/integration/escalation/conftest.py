@@ -12,7 +12,7 @@ from django.contrib.auth.models import Group
 
 from reviews.decisions.services import DecisionRequest, DecisionResult, decide
 from tests.support.catalogue import stock_catalogue
-from tests.unit.net.server import Server, running
+from tests.support.http_server import Server, running
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import start_execution
 from workflows.models import Capability, Execution, Hold, Workflow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.test import Client
 
-from tests.unit.net.server import Server
+from tests.support.http_server import Server
 from workflows.models import Capability, Grant
 
 from .conftest import Desk, fetch

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from rest_framework.test import APIClient
 
-from tests.unit.net.server import Server
+from tests.support.http_server import Server
 from workflows.models import Capability, Execution, Grant
 from workflows.permissions.tokens import create_token
 

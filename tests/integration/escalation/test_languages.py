@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reviews.models import HumanReviewRecord
-from tests.unit.net.server import Server
+from tests.support.http_server import Server
 from workflows.executions.services import parse_command, submit_command
 from workflows.models import Execution, Grant
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.net.server import Server
+from tests.support.http_server import Server
 from workflows.models import Execution
 
 from .conftest import ANSWER, Desk, code, echo, fetch

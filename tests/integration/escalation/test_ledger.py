@@ -10,7 +10,7 @@ from django.db import DatabaseError, connection, transaction
 
 from config.devserver.embedded.processes import wait_until
 from reviews.decisions.rights import NotAllowed, right_now
-from tests.unit.net.server import Server
+from tests.support.http_server import Server
 from workflows.engine.decide import Refused
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, Grant

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from reviews.decisions.rights import NotAllowed, right_now
-from tests.unit.net.server import Server
+from tests.support.http_server import Server
 from workflows.engine.dag import CapabilityTask, CodeTask, ToolTask
 from workflows.engine.decide import Refused
 from workflows.engine.ports import Failure, Success, TaskCall

@@ -9,7 +9,7 @@ from django.db import connection
 from django.db.models.functions import Now
 
 from reviews.decisions.edits import ReviewInvalid
-from tests.unit.net.server import Server
+from tests.support.http_server import Server
 from workflows.engine.commands import Continue, InjectTask
 from workflows.engine.plan_validation import parse_plan
 from workflows.executions.services import fork_execution, submit_command

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.net.server import Server
+from tests.support.http_server import Server
 from workflows.engine.dag import CodeTask
 from workflows.engine.decide import Refused
 from workflows.executions.code_execution import clear_sandbox

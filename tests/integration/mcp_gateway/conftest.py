@@ -11,7 +11,7 @@ import pytest
 from django.contrib.auth.models import User
 from mcp import Client
 
-from tests.integration.api.people import ROLES
+from tests.integration.api.roles import ROLES
 from tests.integration.mcp_gateway.web import Agent, Web
 from tests.support import toolkit
 from tests.support.catalogue import stock_catalogue

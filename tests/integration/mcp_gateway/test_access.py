@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import Group
 
 from reviews.models import HumanReviewRecord
-from tests.integration.api.people import ROLES
+from tests.integration.api.roles import ROLES
 from tests.integration.mcp_gateway.conftest import VALIDATED, Call, at_rest, chain, reviewed
 from tests.integration.mcp_gateway.web import refused
 from workflows.executions import services

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from django.conf import settings
 
-from tests.integration.webhooks.surroundings import free_port
+from tests.integration.webhooks.installation import free_port
 from tests.support.oidc_provider import Issuer, environment, issuing
 from tests.support.processes import ROOT, database_url, end, wait_for
 from tests.support.processes import environment as process_environment

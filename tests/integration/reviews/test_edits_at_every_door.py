@@ -24,7 +24,7 @@ from reviews.decisions import services
 from reviews.decisions.withdrawal import settle_due
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
-from tests.unit.net.server import running
+from tests.support.http_server import running
 from workflows.api.client import Client, Problem
 from workflows.engine.bounded_json import digest
 from workflows.executions.jobs import run_to_rest

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.unit.net.server import Server, running
+from tests.support.http_server import Server, running
 from workflows.sandbox import CodeRequest, CodeResult, SandboxConfig, run_code
 
 SECRET = "canary-7f3d9a"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from tests.unit.net.server import Server
+from tests.support.http_server import Server
 from workflows.engine.permissions import PermissionSet, named
 from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
 from workflows.sandbox import deno_setup, landlock

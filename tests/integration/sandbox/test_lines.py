@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.net.server import Server
+from tests.support.http_server import Server
 from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
 
 from .conftest import Bench

@@ -20,7 +20,7 @@ import pytest
 from django.conf import settings
 
 from tests.integration.oidc.conftest import Site
-from tests.integration.webhooks.surroundings import free_port
+from tests.integration.webhooks.installation import free_port
 from tests.support.processes import ROOT, database_url, end, wait_for
 from tests.support.processes import environment as process_environment
 

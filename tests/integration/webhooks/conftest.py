@@ -18,8 +18,8 @@ from tests.support.processes import wait_for
 from tests.support.webhook_receiver import Receiver, receiving
 from workflows.executions.services import start_execution
 from workflows.models import Execution, ExecutionEvent, WebhookDelivery, WebhookEndpoint
-from workflows.webhooks.endpoints import create_endpoint
 from workflows.webhooks.sender import Sender
+from workflows.webhooks.services import create_endpoint
 
 Register = Callable[..., tuple[WebhookEndpoint, str]]
 

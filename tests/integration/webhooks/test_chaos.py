@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 from django.contrib.auth.models import User
 
-from tests.integration.webhooks.surroundings import Installation, installation
+from tests.integration.webhooks.installation import Installation, installation
 from tests.integration.workflows.conftest import Engine, value
 from tests.support.processes import wait_for
 from tests.support.repetitions import often

@@ -5,7 +5,7 @@ import pytest
 from tests.integration.webhooks.conftest import run, send_all
 from workflows.engine.decide import Refused
 from workflows.models import WebhookDelivery, WebhookEndpoint
-from workflows.webhooks import endpoints
+from workflows.webhooks import services
 from workflows.webhooks.outcomes import backoff_seconds
 
 
@@ -45,16 +45,16 @@ def test_a_dead_endpoint_is_parked_and_resumed_without_loss(
     assert endpoint.parked_reason == "6 tries in a row failed, the last with: HTTP 503 " + (
         "Service Unavailable"
     )
-    assert "parked" in endpoints.standing(endpoint)
+    assert "parked" in services.standing(endpoint)
     with pytest.raises(Refused, match="parked"):
-        endpoints.ping(endpoint=endpoint)
+        services.ping(endpoint=endpoint)
     tries = len(receiver.got)
     executions.append(run(engine, owner))
     for _ in range(3):
         sender.round()
     assert len(receiver.got) == tries
     receiver.answer = lambda _: 200
-    endpoints.resume_endpoint(endpoint=endpoint)
+    services.resume_endpoint(endpoint=endpoint)
     send_all(sender)
     for execution in executions:
         assert receiver.order(execution.pk) == list(range(1, execution.version + 1))
@@ -69,7 +69,7 @@ def test_resuming_can_leave_out_what_was_missed(
     missed = run(engine, owner)
     send_all(sender)
     receiver.answer = lambda _: 200
-    endpoints.resume_endpoint(endpoint=endpoint, skip=True)
+    services.resume_endpoint(endpoint=endpoint, skip=True)
     fresh = run(engine, owner)
     send_all(sender)
     assert receiver.order(missed.pk) == []
@@ -90,9 +90,9 @@ def test_one_refused_message_is_given_up_and_can_be_sent_again(
     assert receiver.order(execution.pk) == [1, *range(3, execution.version + 1)]
     assert refreshed(endpoint).parked_at is None
     receiver.answer = lambda _: 200
-    endpoints.redeliver(delivery=failed)
+    services.redeliver(delivery=failed)
     with pytest.raises(Refused, match="on its way"):
-        endpoints.redeliver(delivery=failed)
+        services.redeliver(delivery=failed)
     send_all(sender)
     assert receiver.got[-1].id == failed.message_id
     failed.refresh_from_db()
@@ -112,7 +112,7 @@ def test_redirects_are_not_followed(engine, receiver, register, sender, limits) 
     limits(webhook_park_after=1)
     receiver.answer = lambda _: 302
     endpoint, _ = register()
-    delivery = endpoints.ping(endpoint=endpoint)
+    delivery = services.ping(endpoint=endpoint)
     send_all(sender)
     assert len(receiver.got) == 1
     delivery.refresh_from_db()
@@ -124,7 +124,7 @@ def test_a_private_address_is_never_connected_to(
 ) -> None:
     endpoint, _ = register()
     limits(webhook_allow_loopback=False, webhook_park_after=1)
-    delivery = endpoints.ping(endpoint=endpoint)
+    delivery = services.ping(endpoint=endpoint)
     send_all(sender)
     delivery.refresh_from_db()
     assert receiver.got == []
@@ -135,14 +135,14 @@ def test_after_a_rotation_both_secrets_sign_for_a_while(
     engine, receiver, register, sender, limits
 ) -> None:
     endpoint, old = register()
-    new = endpoints.rotate_secret(endpoint=endpoint, actor=endpoint.owner)
-    endpoints.ping(endpoint=endpoint)
+    new = services.rotate_secret(endpoint=endpoint, actor=endpoint.owner)
+    services.ping(endpoint=endpoint)
     send_all(sender)
     assert receiver.got[-1].is_signed_with(old)
     assert receiver.got[-1].is_signed_with(new)
     limits(webhook_rotation_seconds=0)
-    newest = endpoints.rotate_secret(endpoint=endpoint, actor=endpoint.owner)
-    endpoints.ping(endpoint=endpoint)
+    newest = services.rotate_secret(endpoint=endpoint, actor=endpoint.owner)
+    services.ping(endpoint=endpoint)
     send_all(sender)
     assert receiver.got[-1].is_signed_with(newest)
     assert not receiver.got[-1].is_signed_with(new)
@@ -152,7 +152,7 @@ def test_a_secret_that_cannot_be_read_parks_the_endpoint(
     engine, receiver, register, sender, settings
 ) -> None:
     endpoint, _ = register()
-    endpoints.ping(endpoint=endpoint)
+    services.ping(endpoint=endpoint)
     settings.SECRET_KEY = "another" * 10
     send_all(sender)
     assert "SECRET_KEY" in refreshed(endpoint).parked_reason
@@ -163,5 +163,5 @@ def test_one_person_has_a_bounded_number_of_endpoints(register, limits) -> None:
     limits(webhook_max_endpoints=2)
     register()
     register()
-    with pytest.raises(endpoints.InvalidRequest, match="2 endpoints"):
+    with pytest.raises(services.InvalidRequest, match="2 endpoints"):
         register()

@@ -9,7 +9,7 @@ from django.urls import reverse
 from tests.integration.webhooks.conftest import person, run, send_all
 from workflows.common.secret_encryption import unseal
 from workflows.models import WebhookDelivery, WebhookEndpoint
-from workflows.webhooks import endpoints
+from workflows.webhooks import services
 
 LIST = "/webhooks/"
 
@@ -105,4 +105,4 @@ def test_others_see_nothing_of_it(register) -> None:
             assert not re.search(rf"/webhooks/{endpoint.pk}/", listed.content.decode())
             url = reverse("reviews:webhook_action", args=(endpoint.pk,))
             assert client.post(url, {"do": "delete"}).status_code == 404
-    assert endpoints.endpoints_of(endpoint.owner).exists()
+    assert services.endpoints_of(endpoint.owner).exists()

@@ -7,7 +7,7 @@ from tests.integration.webhooks.conftest import person, run, send_all
 from tests.support.processes import wait_for
 from tests.support.webhook_receiver import Receiver, flaky, receiving
 from workflows.models import WebhookDelivery
-from workflows.webhooks import endpoints
+from workflows.webhooks import services
 from workflows.webhooks.claims import NOT_VISIBLE, claim_endpoints
 from workflows.webhooks.sender import Sender
 
@@ -73,7 +73,7 @@ def test_nothing_is_lost_when_a_sender_dies_between_answer_and_record(
     dead.round()
     dead._pool.shutdown(wait=True)  # it was answered; the outcome is never written down
     assert len(receiver.got) == 1
-    endpoints.WebhookEndpoint.objects.update(lease_until=None)
+    services.WebhookEndpoint.objects.update(lease_until=None)
     heir = Sender(threading.Event())
     send_all(heir)
     heir._end()
@@ -93,7 +93,7 @@ def test_two_senders_at_once_never_change_the_order(engine, owner, receiver, reg
 
     def all_delivered() -> bool:
         # Claims change hands all the time.
-        endpoints.WebhookEndpoint.objects.update(lease_until=None)
+        services.WebhookEndpoint.objects.update(lease_until=None)
         stop.wait(0.3)
         return WebhookDelivery.objects.filter(status="DELIVERED").count() == wanted
 
@@ -155,7 +155,7 @@ def test_an_owner_who_lost_the_role_is_sent_nothing_and_misses_nothing(
     for _ in range(3):
         sender.round()
     assert receiver.got == []
-    assert "roles" in endpoints.standing(endpoint)
+    assert "roles" in services.standing(endpoint)
     owner.groups.set(groups)
     send_all(sender)
     assert len(receiver.order(execution.pk)) == execution.version
@@ -165,5 +165,5 @@ def test_a_claim_is_one_senders_until_it_ends(engine, register) -> None:
     endpoint, _ = register()
     assert [each.pk for each in claim_endpoints("one")] == [endpoint.pk]
     assert claim_endpoints("two") == []
-    endpoints.WebhookEndpoint.objects.update(lease_until=None)
+    services.WebhookEndpoint.objects.update(lease_until=None)
     assert [each.pk for each in claim_endpoints("two")] == [endpoint.pk]

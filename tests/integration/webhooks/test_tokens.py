@@ -19,7 +19,8 @@ from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import start_execution
 from workflows.models import ApiToken, Execution, WebhookEndpoint, Workflow
 from workflows.permissions import tokens
-from workflows.webhooks.endpoints import (
+from workflows.webhooks.sender import Sender
+from workflows.webhooks.services import (
     create_endpoint,
     endpoints_of,
     rotate_secret,
@@ -27,7 +28,6 @@ from workflows.webhooks.endpoints import (
     update_endpoint,
     viewer_of,
 )
-from workflows.webhooks.sender import Sender
 
 
 def acting(owner: User, **fields: Any) -> User:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from .callables import schema_from_callable
-from .checks import FieldError, schema_errors, schema_problem
 from .fields import FormField, Option, form_fields
 from .inference import kind_of, schema_of
-from .submitted import FormValue, value_from_form
+from .submission import FormValue, value_from_form
 from .unnamed import unnamed_keys
+from .validation import FieldError, schema_errors, schema_problem
 
 __all__ = [
     "FieldError",

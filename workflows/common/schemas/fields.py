@@ -18,10 +18,10 @@ from typing import Any, Final
 
 from workflows.engine.bounded_json import JSON, canonical, path_text
 
-from .checks import schema_problem
+from .json_pointer import pointer
 from .messages import FieldError
-from .pointers import pointer
 from .shapes import ABSENT, CONTAINERS, Shape, fitting_shape, item_schema, parts_of
+from .validation import schema_problem
 
 #: Stands for the id of a new item in the pointers of an array's `blank` field.
 NEW_ITEM: Final = "NEW"

@@ -11,7 +11,7 @@ from jsonschema import ValidationError
 
 from workflows.engine.bounded_json import path_text
 
-from .guarded import extra_keys
+from .validators import extra_keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from workflows.engine.bounded_json import canonical
 
-from .pointers import keys_of
+from .json_pointer import keys_of
 
 
 class Absent(Enum):

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from workflows.api.problems import problem, problem_handler
 from workflows.executions.idempotency import KeyReused
 
-from .reading import CommandFailed
+from .queries import CommandFailed
 
 #: Where a program finds code, detail, errors[{path, code, message}] and state of a refusal.
 ERROR = "holdpoint/error"

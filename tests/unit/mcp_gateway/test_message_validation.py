@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflows.engine.bounded_json import BoundedJSONError, parse
-from workflows.mcp_gateway.malformed import checked_message, raise_if_malformed
+from workflows.mcp_gateway.message_validation import checked_message, raise_if_malformed
 
 
 def message(arguments: str, **more: Any) -> bytes:

@@ -15,9 +15,9 @@ from workflows.models import Execution, ExecutionEvent, Hold
 from workflows.planning.planner import search_tools as search_catalogue
 
 from . import inputs as given
-from .answers import Answer, FoundTool, FoundTools, Pending, PendingHold
 from .callers import Acting, Caller
 from .calls import Acted
+from .outputs import Answer, FoundTool, FoundTools, Pending, PendingHold
 from .responses import answer_of, is_own, moment, options_on, review_url
 
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from reviews.backtests import jobs as backtests_jobs
-from tests.integration.api.recording import Recorder
+from tests.integration.api.recorder import Recorder
 from tests.support.webhook_receiver import Receiver
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution, WebhookEndpoint

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator, FormatChecker
 
-from tests.integration.api.recording import JSON, Recorder, write
-from tests.integration.api.steady import steady
-from tests.integration.api.story import Story
+from tests.integration.api.normalization import steady
+from tests.integration.api.recorder import JSON, Recorder, write
+from tests.integration.api.scenario import Story
 from tests.integration.notices.conftest import read_feed
 from tests.integration.webhooks.conftest import send_all
 from tests.support.webhook_receiver import Receiver, receiving

@@ -21,10 +21,10 @@ from workflows.models import Workflow
 
 from . import examples
 from .etags import check_if_match, unless_known, workflow_etag
-from .idempotency_key import once
+from .idempotency import once
+from .openapi import BODY, ETAG, IDEMPOTENCY_KEY, IF_MATCH, IF_NONE_MATCH, problems
 from .parsers import asked_for, no_parameters, object_body
 from .permissions import AdminWrites, HasRole, HasScope, caller, require
-from .schema import BODY, ETAG, IDEMPOTENCY_KEY, IF_MATCH, IF_NONE_MATCH, problems
 from .serializers import Plain, Strict
 
 if TYPE_CHECKING:

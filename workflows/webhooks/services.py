@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 Status = WebhookDelivery.Status
+#: Deliveries that one call of `delete_old_deliveries` deletes.
+_DELETE_BATCH = 5000
 SKIPPED = "skipped when the endpoint was resumed"
 
 
@@ -240,3 +242,13 @@ def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
     if "events" in wanted:
         wanted["events"] = sorted(set(wanted["events"]))
     return wanted
+
+
+def delete_old_deliveries() -> int:
+    """Delete deliveries that finished `webhook_keep_days` ago; return how many."""
+    end = Now() - timedelta(days=conf.webhook_keep_days())
+    old = WebhookDelivery.objects.filter(finished_at__lt=end).values_list("pk", flat=True)
+    ids = list(old[:_DELETE_BATCH])
+    if ids:
+        WebhookDelivery.objects.filter(pk__in=ids).delete()
+    return len(ids)

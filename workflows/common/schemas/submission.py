@@ -19,8 +19,8 @@ from workflows.engine.bounded_json import (
 )
 
 from .fields import Spot, rendered, state_of, usable_schema
+from .json_pointer import pointer
 from .messages import FieldError
-from .pointers import pointer
 from .shapes import ABSENT, Shape, fitting_shape, item_schema, parts_of
 
 _MAX_ITEMS: Final = 1_000

@@ -19,7 +19,7 @@ from workflows.executions.layer_runner import server_spec, spec_of
 from workflows.models import McpServer
 from workflows.tools import catalogue_sync
 
-from .test_keeping import errors, server
+from .test_changes import errors, server
 
 pytestmark = pytest.mark.django_db
 

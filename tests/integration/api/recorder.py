@@ -9,7 +9,7 @@ from typing import Any
 from drf_spectacular.generators import SchemaGenerator
 from rest_framework.test import APIClient
 
-from tests.integration.api.steady import steady_all
+from tests.integration.api.normalization import steady_all
 from workflows.api.examples import RECORDED
 
 JSON = "application/json"

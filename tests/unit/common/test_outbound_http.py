@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.net.server import Server, running
+from tests.support.http_server import Server, running
 from workflows.common.outbound_http import (
     NetLimits,
     NetworkDenied,

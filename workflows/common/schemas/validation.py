@@ -14,8 +14,8 @@ from referencing.exceptions import Unresolvable
 
 from workflows.engine.bounded_json import BoundedJSONError, canonical, check_value
 
-from .guarded import RUN, Run, TooMuchWork, draft_of
 from .messages import FieldError, describe
+from .validators import RUN, Run, TooMuchWork, draft_of
 
 __all__ = ["FieldError", "schema_errors", "schema_problem"]
 
