@@ -46,9 +46,6 @@ class ScriptedRunner:
         self._batch_size = batch_size
         self.cut = cut
 
-    def only_reads(self, calls: Sequence[TaskCall]) -> bool:
-        return False
-
     def run(self, calls: Sequence[TaskCall], watch: Watch) -> Iterator[Sequence[TaskResult]]:
         for start in range(0, len(calls), self._batch_size):
             part = calls[start : start + self._batch_size]

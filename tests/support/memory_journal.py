@@ -127,13 +127,6 @@ class MemoryRun:
             wake_at = self._stored.wake_at if self.held else None
             self._write(held=self.held, wake_at=wake_at)
 
-    def send(self) -> None:
-        """What is sent lands at once."""
-        self.commit()
-
-    def land(self) -> None:
-        """Nothing is ever under way."""
-
     def _write(self, *, held: bool, wake_at: float | None) -> None:
         """One durable step: all of it happens between the two hooks, or none of it."""
         stored, journal = self._stored, self._journal

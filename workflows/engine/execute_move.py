@@ -111,7 +111,6 @@ def _(move: OpenHolds, run: Run, ports: Ports) -> None:
     if spared:
         # What needs nobody goes on before anybody is asked: the next move looks at the rest.
         run.record(*spared)
-        # Durable before a task acts on it, one that only reads included.
         run.commit()
         return
     for gate in move.gates:
@@ -165,16 +164,14 @@ def _(move: StartLayer, run: Run, ports: Ports) -> None:
 
 @_act.register
 def _(move: RunTasks, run: Run, ports: Ports) -> None:
-    run.send()
+    # What was recorded so far must be durable before anything with an effect runs.
+    run.commit()
     calls = []
     for task_id in move.task_ids:
         try:
             calls.append(call_for(run, task_id))
         except TaskFailed as failure:
             run.record(_failed(run, task_id, Failure(failure.message), call=None))
-    if not ports.runner.only_reads(calls):
-        # What was recorded so far must be durable before anything with an effect runs.
-        run.land()
     untold = True
     for batch in ports.runner.run(calls, run.watch):
         for result in batch:
@@ -186,7 +183,6 @@ def _(move: RunTasks, run: Run, ports: Ports) -> None:
                 done = {result.call.task.id for result in batch}
                 run.tell_started([call.task.id for call in calls if call.task.id not in done])
                 untold = False
-    run.land()
 
 
 def call_for(run: Run, task_id: str) -> TaskCall:

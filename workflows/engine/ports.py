@@ -141,9 +141,6 @@ class Watch(Protocol):
 class TaskRunner(Protocol):
     """Runs tasks side by side."""
 
-    def only_reads(self, calls: Sequence[TaskCall]) -> bool:
-        """Whether these may run before what was recorded is durable: they leave nothing behind."""
-
     def run(self, calls: Sequence[TaskCall], watch: Watch) -> Iterator[Sequence[TaskResult]]:
         """Yield results in batches: what finished within the commit window comes together.
 
@@ -259,15 +256,6 @@ class Run(Protocol):
         is of no more use then.
         """
 
-    def send(self) -> None:
-        """Begin what `commit` does and do not wait for it; the step may fail until it has landed.
-
-        Events may be recorded meanwhile, for the next one.
-        """
-
-    def land(self) -> None:
-        """Wait until what was sent is durable; raises LeaseLost/StaleVersion."""
-
     def answers(self, command: object, actor: str, source: str) -> None:
         """Have the next commit log that this command came and was applied.
 
@@ -311,7 +299,7 @@ class Run(Protocol):
         """Seconds since the epoch by the database's clock."""
 
     def watch(self) -> bool:
-        """Land what was sent and keep the lease; see Watch.
+        """Keep the lease; see Watch.
 
         A journal may look at the lease and at waiting commands only now and then (on PostgreSQL,
         three times a second).

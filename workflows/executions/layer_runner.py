@@ -27,7 +27,6 @@ from workflows.common import background_loop
 from workflows.common.crashpoints import crashpoint
 from workflows.common.secret_encryption import LostText
 from workflows.engine.dag import ToolTask
-from workflows.engine.moves import is_critical
 from workflows.engine.ports import (
     Failure,
     PermissionEscalationNeeded,
@@ -164,9 +163,6 @@ class LayerRunner:
 
     window: Callable[[], float] = field(default=conf.commit_window_seconds)
 
-    def only_reads(self, calls: Sequence[TaskCall]) -> bool:
-        return all(_only_reads(call) for call in calls)
-
     def run(self, calls: Sequence[TaskCall], watch: Watch) -> Iterator[Sequence[TaskResult]]:
         lane = _Lane()
         permits = effective_permissions(calls)
@@ -175,10 +171,7 @@ class LayerRunner:
         window = self.window()
         try:
             lane.let_in(1)
-            if wait([each.future for each in running], timeout=_HEAD_START).not_done:
-                # What was sent before they began lands, and is told of, while they run.  An abort
-                # is found again below.
-                watch()
+            wait([each.future for each in running], timeout=_HEAD_START)
             lane.let_in(_THREADS)
             wait([each.future for each in running], timeout=window)
             while running:
@@ -193,12 +186,6 @@ class LayerRunner:
         finally:
             for each in running:
                 _stop(each)
-
-
-def _only_reads(call: TaskCall) -> bool:
-    """Whether it is a tool of ours that says so, reaches for no more, and asks for nothing."""
-    tool = registry.get(call.task.tool) if isinstance(call.task, ToolTask) else None
-    return tool is not None and tool.read_only and not (tool.asks or is_critical(call.task))
 
 
 def _wait_for_one(running: Sequence[_Running]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,7 @@ from . import sql as sql
 from .grant_rows import PARTS as PERMISSION_PARTS
 from .lineage import ancestors_of
 from .rows import Recorded, Rows, rows_of
-from .statements import Sent, execute
+from .statements import execute
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -89,8 +89,6 @@ class JournalRun:
         self._taken: list[int] = []
         self._speaker = ("system", "worker")
         self._answered: dict[str, str] = {}
-        #: The step that was sent and has not landed, with the state after it.
-        self._under_way: tuple[Sent, ExecutionState] | None = None
         self._outputs: dict[str, Settled] = {}
         self._abort = False
         self._set_clock(float(row[9]))
@@ -148,22 +146,15 @@ class JournalRun:
     # --- durable steps --------------------------------------------------------------------------
 
     def commit(self) -> None:
-        self.send()
-        self.land()
-
-    def send(self) -> None:
-        self.land()
         if self._recorded or self._taken or self._answered:
-            self._send(sql.LEASE_KEPT if self.held else sql.LEASE_NONE)
+            self._write(sql.LEASE_KEPT if self.held else sql.LEASE_NONE)
 
     def rest(self, until: float | None) -> bool:
         if not self.held:
             return True
-        self.land()
         crashpoint("rest.before")
         if self._recorded or self._taken:
-            self._send(sql.LEASE_BACK, wake_at=until)
-            self.land()
+            self._write(sql.LEASE_BACK, wake_at=until)
         else:
             self._give_back(until)
         crashpoint("rest.after")
@@ -177,30 +168,23 @@ class JournalRun:
             raise LeaseLost
         self.queued, self._abort = int(found[0][0]), bool(found[0][1])
 
-    def _send(self, lease: str, *, wake_at: float | None = None) -> None:
+    def _write(self, lease: str, *, wake_at: float | None = None) -> None:
         rows = rows_of(self._recorded, self.context)
         guard = sql.GUARD_REST if self._fence is None else sql.GUARD_FENCE
         parts, parameters = self._parts(rows)
         statement = sql.MOVE.format(lease=lease, guard=guard, parts="".join(parts))
         crashpoint("step.before")
-        sent = Sent(statement, {**self._scalars(rows), **parameters, "wake_at": wake_at})
-        self._under_way = (sent, self.state)
-        self._recorded, self._taken, self._answered = [], [], {}
-
-    def land(self) -> None:
-        if self._under_way is None:
-            return
-        (sent, state), self._under_way = self._under_way, None
-        found = sent.rows()
+        found = execute(statement, {**self._scalars(rows), **parameters, "wake_at": wake_at})
         crashpoint("step.after")
         if not found:
             raise LeaseLost if self._fence is not None else StaleVersion
         self.queued, self._abort = int(found[0][0]), bool(found[0][1])
         self._set_clock(float(found[0][2]))
         self._renewed = time.monotonic()
-        now, before = state.status, self._committed.status
+        self._recorded, self._taken, self._answered = [], [], {}
+        now, before = self.state.status, self._committed.status
         turned = now is not before and now is not ExecutionStatus.RUNNING
-        self._committed = state
+        self._committed = self.state
         if self._fence is not None:
             self.tell(at_once=turned)
 
@@ -322,7 +306,6 @@ class JournalRun:
         return time.monotonic() - self._started > conf.slice_seconds()
 
     def watch(self) -> bool:
-        self.land()
         moment = time.monotonic()
         self.tell(at_once=False)
         if moment - self._watched < WATCH_SECONDS:
@@ -381,9 +364,6 @@ class DjangoJournal:
         except LeaseLost:
             raise
         except BaseException as error:
-            if isinstance(error, Exception):
-                with suppress(DatabaseError):
-                    run.land()
             # Somebody else may try; soon, but not in a tight loop.
             release(
                 run,

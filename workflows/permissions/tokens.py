@@ -26,7 +26,7 @@ from workflows import conf
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access
 from workflows.executions.services import InvalidRequest
-from workflows.journal.statements import ask
+from workflows.journal.statements import query
 from workflows.models import ApiToken, Workflow
 
 from . import step_up
@@ -173,7 +173,7 @@ def authenticate_token(text: str, *, reading: bool = False) -> ApiToken | None:
         return None
     sql, parameters = _question()
     digest = _digest(text)
-    found = ask(sql, [digest if each == _PLACE else each for each in parameters])
+    found = query(sql, [digest if each == _PLACE else each for each in parameters])
     if not found:
         return None
     *values, names = found[0]

@@ -241,10 +241,6 @@ class SpeculativeRunner:
 
     inner: TaskRunner
 
-    def only_reads(self, calls: Sequence[TaskCall]) -> bool:
-        # A result that was worked out ahead is used up by taking it.
-        return not _askers(calls) and self.inner.only_reads(calls)
-
     def run(self, calls: Sequence[TaskCall], watch: Watch) -> Iterator[Sequence[TaskResult]]:
         asked = _askers(calls)
         there, missed = _taken(asked) if asked else ({}, {})

@@ -1,5 +1,7 @@
 """How the journal talks to PostgreSQL: what is prepared, what need not reach the disk, and why."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from django.db import DataError, connection
 
@@ -11,6 +13,7 @@ from workflows.executions.jobs import run_to_rest
 from workflows.journal import due as journal_due
 from workflows.journal import sql as sql
 from workflows.journal import writer as journal_writer
+from workflows.journal.statements import execute, query
 from workflows.models import CommandLog, Execution, ExecutionEvent
 
 
@@ -67,6 +70,23 @@ def test_a_database_error_is_djangos_own(engine: Engine) -> None:
     with pytest.raises(DataError):
         journal_writer.execute("SELECT 1 / %(nothing)s::int", {"nothing": 0})
     assert journal_writer.execute("SELECT %(one)s::int", {"one": 1}) == [(1,)]
+
+
+def test_a_prepared_query_survives_a_migration(transactional_db: None) -> None:
+    """Another session changes the type of a column; the next query still succeeds."""
+    execute("CREATE TABLE plantest (name varchar(10))")
+    statement = "SELECT name FROM plantest"
+
+    def migrate() -> None:
+        execute("ALTER TABLE plantest ALTER name TYPE text")
+
+    try:
+        assert query(statement) == []
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(in_thread, migrate).result(30)
+        assert query(statement) == []
+    finally:
+        execute("DROP TABLE plantest")
 
 
 # --- a claim that never reached the disk ----------------------------------------------------------

@@ -289,14 +289,13 @@ def test_the_stored_state_is_that_of_the_run_and_the_fold_of_the_events(store: S
     assert replayed(store, new) == expected
 
 
-def test_what_is_sent_is_durable_once_it_has_landed(store: Store) -> None:
+def test_recorded_events_are_durable_once_they_are_committed(store: Store) -> None:
     new = store.create(PLAN)
     with store.journal.claim(new) as run:
         assert run is not None
         run.record(STARTED)
-        run.send()
+        run.commit()
         run.record(FIRST_LAYER)
-        run.land()
         assert store.state(new).version == 1
         run.commit()
         assert store.state(new).version == 2

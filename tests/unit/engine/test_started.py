@@ -20,9 +20,6 @@ TASKS = ("a", "b", "c")
 class SlowRunner:
     """The first window passes with every task still running."""
 
-    def only_reads(self, calls: Sequence[TaskCall]) -> bool:
-        return False
-
     def run(self, calls: Sequence[TaskCall], watch: Watch) -> Iterator[Sequence[TaskResult]]:
         yield []
         for call in calls:
