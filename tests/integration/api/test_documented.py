@@ -1,5 +1,6 @@
-"""The examples of docs/howto/integrate.md, run as they stand there; and the client beyond them."""
+"""The examples of README.md and docs/howto/integrate.md, run as written; and more of the client."""
 
+import json
 import os
 import re
 import socket
@@ -20,7 +21,7 @@ from tests.support.catalogue import stock_catalogue
 from tests.support.groups import group_of
 from tests.support.processes import ROOT, end, engine_processes, environment, wait_for
 from workflows.api.client import Client, Problem
-from workflows.models import Execution
+from workflows.models import Execution, Workflow
 from workflows.permissions.tokens import create_token
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -99,6 +100,28 @@ def test_every_example_does_what_it_says(server: str, token: str, tmp_path: Path
         told = run_block(kind, text, tmp_path, HOLDPOINT_URL=server, HOLDPOINT_TOKEN=token)
         assert expected in told, f"{text}\n{told}"
     check_the_client(server, token)
+
+
+def test_the_example_of_the_readme_approves_a_review(server: str, token: str) -> None:
+    """Only the address and the Python interpreter are replaced."""
+    Workflow.objects.create(name="release-notes", title="Release notes", plan=reviewed_plan())
+    with Client(server, token) as client:
+        run = client.start(workflow="release-notes", policy={"four_eyes": False})
+        run = client.wait(run.id, timeout=60)
+    ((_, text),) = [found.groups() for found in FENCED.finditer((ROOT / "README.md").read_text())]
+    text = text.replace("http://127.0.0.1:8000", server).replace(".venv/bin/python", sys.executable)
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", text],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    answer = json.loads(done.stdout)
+    assert answer["hold_id"] == run.open_holds[0]["id"]
+    assert answer["decision"] == "APPROVE"
 
 
 def check_the_client(server: str, token: str) -> None:

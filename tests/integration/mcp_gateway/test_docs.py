@@ -62,6 +62,6 @@ def test_the_command_of_the_configuration_speaks(token: Tokens) -> None:
 
 
 def test_the_page_knows_every_tool_and_the_longest_wait() -> None:
-    table = TEXT[TEXT.index("## The tools") :]
+    table = TEXT[TEXT.index("## Tools") :]
     assert set(TOOLS) <= set(re.findall(r"`(\w+)`", table))
     assert f"up to {MAX_WAIT_SECONDS}" in table
