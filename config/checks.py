@@ -81,7 +81,7 @@ def queue_serializer(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> 
 def policy_floor(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
     """Without a usable floor no plan without a workflow can be started."""
     # Imported here: commands that run no checks start without the engine.
-    from workflows.executions.services import InvalidRequest, installation_floor
+    from workflows.executions.validation import InvalidRequest, installation_floor
 
     try:
         installation_floor()

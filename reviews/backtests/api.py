@@ -28,7 +28,7 @@ from workflows.common.number_parsing import natural
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access
 from workflows.executions.idempotency import StoredResponse, json_text
-from workflows.executions.services import InvalidRequest
+from workflows.executions.validation import InvalidRequest
 from workflows.models import RuleVersion, Workflow
 from workflows.review_rules import active_rules
 from workflows.review_rules import publish as review_rules_publish

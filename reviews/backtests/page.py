@@ -23,7 +23,7 @@ from workflows.engine.plan_validation import Problem
 from workflows.engine.policy import ReviewRules
 from workflows.engine.review_rules import judged
 from workflows.executions.access import workflows_for
-from workflows.executions.services import InvalidRequest
+from workflows.executions.validation import InvalidRequest
 from workflows.models import Workflow
 from workflows.review_rules import active_rules
 from workflows.review_rules import publish as review_rules_publish

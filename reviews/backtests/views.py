@@ -24,7 +24,7 @@ from workflows.common.number_parsing import natural
 from workflows.engine.decide import Refused
 from workflows.engine.plan_validation import Problem
 from workflows.executions.access import may_backtest, workflows_for
-from workflows.executions.services import InvalidRequest
+from workflows.executions.validation import InvalidRequest
 from workflows.models import RuleVersion, Workflow
 from workflows.review_rules import publish as review_rules_publish
 

@@ -30,7 +30,7 @@ from workflows.common.decision_formats import FOREIGN, Meant, NotUnderstood, is_
 from workflows.engine.commands import LONGEST_UNDO
 from workflows.engine.plan_validation import Problem
 from workflows.executions.idempotency import StoredResponse, json_text, keep_refusal_logs
-from workflows.executions.services import InvalidRequest
+from workflows.executions.validation import InvalidRequest
 from workflows.models import Hold
 
 if TYPE_CHECKING:

@@ -170,7 +170,7 @@ def refusals_logged(hold_id: str, kind: str, user: User, source: str) -> Iterato
                 kind=kind,
                 actor=name,
                 source=source,
-                why=str(error) or "not visible to this person",
+                reason=str(error) or "not visible to this person",
                 outcome="invalid" if isinstance(error, ReviewInvalid) else "refused",
             )
         raise

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from reviews.components.views import SeeOther, good_cursor, page, person
 from reviews.integrations.tokens_page import make, sent_form, tokens_context
-from workflows.executions.services import InvalidRequest
+from workflows.executions.validation import InvalidRequest
 from workflows.models import ApiToken
 from workflows.permissions import step_up
 from workflows.permissions.tokens import revoke

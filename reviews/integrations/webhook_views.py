@@ -19,7 +19,7 @@ from reviews.integrations.webhooks_page import endpoint_context, endpoints_conte
 from workflows.common.secret_encryption import SecretLost, unseal
 from workflows.engine.decide import Refused
 from workflows.executions.access import may_subscribe
-from workflows.executions.services import InvalidRequest
+from workflows.executions.validation import InvalidRequest
 from workflows.models import WebhookEndpoint
 from workflows.webhooks import services
 

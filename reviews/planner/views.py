@@ -22,14 +22,8 @@ from workflows.common.number_parsing import natural
 from workflows.engine.plan_validation import Problem
 from workflows.executions.access import may_start
 from workflows.executions.definitions import save_workflow, workflow_warnings
-from workflows.executions.services import (
-    InvalidRequest,
-    check_groups,
-    check_plan,
-    check_policy,
-    run_warnings,
-    start_execution,
-)
+from workflows.executions.services import run_warnings, start_execution
+from workflows.executions.validation import InvalidRequest, check_groups, check_plan, check_policy
 from workflows.models import Workflow
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from reviews.runs.comparison_page import compare_context
 from reviews.runs.fork_page import Draft, fork_context, unchanged
 from workflows.common.schemas import FieldError, FormValue
 from workflows.executions.access import may_operate
-from workflows.executions.services import InvalidRequest, fork_execution, run_warnings
+from workflows.executions.services import fork_execution, run_warnings
+from workflows.executions.validation import InvalidRequest
 from workflows.models import Checkpoint, Execution
 
 

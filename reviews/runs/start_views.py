@@ -25,12 +25,12 @@ from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
 from workflows.executions.access import may_operate, may_start
 from workflows.executions.services import (
-    InvalidRequest,
     restart_speculation,
     run_warnings,
     start_execution,
     submit_command,
 )
+from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution, Workflow
 
 

@@ -17,6 +17,7 @@ from workflows.engine.decide import Refused
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access, services
 from workflows.executions.idempotency import StoredResponse, json_text
+from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution
 
 from . import examples
@@ -109,7 +110,7 @@ class CommandsView(APIView):
         try:
             version = _version(body, request)
             command = services.parse_command({k: v for k, v in body.items() if k != "version"})
-        except services.InvalidRequest as invalid:
+        except InvalidRequest as invalid:
             _log_malformed(request, execution, body, invalid)
             raise
         response = once(request, lambda: _perform(request, execution, command, version))
@@ -166,7 +167,7 @@ def _version(body: dict[str, Any], request: Request) -> int | None:
     if given is None:
         return seen_version(request)
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= _LARGEST:
-        raise services.InvalidRequest(
+        raise InvalidRequest(
             (Problem("version", "not_a_version", "must be a whole number, the version you saw"),)
         )
     return given
@@ -176,7 +177,7 @@ def _log_malformed(
     request: Request,
     execution: Execution,
     body: dict[str, Any],
-    invalid: services.InvalidRequest,
+    invalid: InvalidRequest,
 ) -> None:
     kind = body.get("kind")
     services.log_refusal(
@@ -184,6 +185,6 @@ def _log_malformed(
         kind=str(kind) if kind in _KINDS else "unknown",
         actor=request.user.get_username(),
         source="rest",
-        why=str(invalid),
+        reason=str(invalid),
         outcome="invalid",
     )

@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from workflows.engine.plan_validation import Problem
-from workflows.executions.services import InvalidRequest
+from workflows.executions.validation import InvalidRequest
 from workflows.models import Workflow
 
 from .problems import PreconditionFailed

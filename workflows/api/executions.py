@@ -22,6 +22,7 @@ from workflows.executions import access, services
 from workflows.executions.definitions import plan_for_intent
 from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.executions.selectors import decisions_of, holds_of, tasks_of
+from workflows.executions.validation import InvalidRequest
 from workflows.models import Checkpoint, Execution, ExecutionEvent, Hold, Workflow
 
 from . import examples
@@ -217,7 +218,7 @@ def workflow_named(user: User, name: str) -> Workflow:
         found = rows.filter(pk=int(name)).first()
     if found is None:
         message = f"there is no workflow {name!r}, or it is switched off"
-        raise services.InvalidRequest((Problem("workflow", "unknown_workflow", message),))
+        raise InvalidRequest((Problem("workflow", "unknown_workflow", message),))
     return found
 
 
@@ -395,6 +396,4 @@ def _checkpoint(execution: Execution, text: str) -> Checkpoint:
         return Checkpoint.objects.get(execution=execution, pk=number_of(text))
     except (Http404, Checkpoint.DoesNotExist):
         message = "the execution has no such checkpoint"
-        raise services.InvalidRequest(
-            (Problem("checkpoint", "unknown_checkpoint", message),)
-        ) from None
+        raise InvalidRequest((Problem("checkpoint", "unknown_checkpoint", message),)) from None

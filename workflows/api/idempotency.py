@@ -14,7 +14,7 @@ from workflows.common.secret_encryption import SecretLost
 from workflows.engine.plan_validation import Problem
 from workflows.executions import idempotency
 from workflows.executions.idempotency import Part, StoredResponse
-from workflows.executions.services import InvalidRequest
+from workflows.executions.validation import InvalidRequest
 
 from .permissions import caller
 from .problems import IdempotencyMismatch, register

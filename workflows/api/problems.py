@@ -27,7 +27,7 @@ from workflows.engine.bounded_json import BoundedJSONError
 from workflows.engine.decide import Refused
 from workflows.engine.plan_validation import Problem
 from workflows.engine.ports import StaleVersion
-from workflows.executions.services import InvalidRequest
+from workflows.executions.validation import InvalidRequest
 from workflows.journal.writer import ExecutionNotFound
 from workflows.models import Execution, Hold
 

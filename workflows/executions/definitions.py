@@ -15,7 +15,7 @@ from workflows.engine.plan_validation import Problem
 from workflows.models import Workflow
 from workflows.planning.planner import suggest
 
-from .services import InvalidRequest, check_groups, check_plan, check_policy, group_warnings
+from .validation import InvalidRequest, check_groups, check_plan, check_policy, group_warnings
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

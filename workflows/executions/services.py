@@ -1,81 +1,79 @@
-"""What people and programs do to executions: start, command, fork.  Thin skins call these."""
+"""Start, fork and command executions.
+
+REST, pages, the MCP gateway and management commands call these functions; none of them writes an
+execution in another way.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from django.contrib.auth import get_user_model
-from django.contrib.auth.models import Group
 from django.core.exceptions import PermissionDenied
 from django.db import connection, transaction
 from pydantic import ValidationError
 from structlog.contextvars import bound_contextvars
 
 from workflows import conf
-from workflows.agents import RegisteredAgents, agent_names
+from workflows.agents import RegisteredAgents
 from workflows.common.crashpoints import crashpoint
-from workflows.common.schemas import schema_errors
 from workflows.engine.commands import FailExecution, InjectTask, ModifyArgs, Replan, load_command
-from workflows.engine.dag import CapabilityTask, Plan, ToolTask
+from workflows.engine.dag import CapabilityTask, ToolTask
 from workflows.engine.decide import Refused
 from workflows.engine.loop import submit
-from workflows.engine.permissions import NAMED
 from workflows.engine.plan_validation import PlanInvalid, Problem, validation_problems
 from workflows.engine.policy import Policy, ReviewRules
 from workflows.engine.policy_floor import Change
-from workflows.engine.policy_floor import changes as policy_changes
 from workflows.engine.ports import Busy, Ports, Run, StaleVersion
-from workflows.engine.reminders import EscalationStep
 from workflows.journal import writer as journal_writer
 from workflows.models import Checkpoint, CommandLog, Execution, ExecutionEvent, Workflow
-from workflows.permissions import capabilities, grants
-from workflows.planning.plan_validation import above_ceiling, checked_plan, checked_task
+from workflows.permissions import capabilities
+from workflows.planning.plan_validation import checked_task
 from workflows.planning.planner import CataloguePlanner, tool_schemas
 from workflows.review_rules import active_rules
 from workflows.speculation import store as speculation_store
 from workflows.speculation.services import SpeculativeRunner, request_speculation
-from workflows.tools import registry
 
 from . import access
 from .dispatch import enqueue_advance_on_commit, enqueue_speculation_on_commit
-from .idempotency import json_text
 from .layer_runner import LayerRunner
 from .layer_summaries import summarise
+from .validation import (
+    InvalidRequest,
+    PolicyFloor,
+    check_groups,
+    check_inputs,
+    check_plan,
+    check_task,
+    group_warnings,
+)
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-#: A command without a version is tried again when a worker moves on in between.
-_TRIES = 20
-
-
-class InvalidRequest(Exception):
-    """What was asked for is malformed; `problems` names the fields."""
-
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
-        super().__init__("; ".join(f"{each.path}: {each.message}" for each in problems))
-        self.problems = problems
+#: How often a command without an expected version is retried while a worker advances the execution.
+_MAX_TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """`outcome` is "applied", or "queued" when a worker will apply it at its next boundary."""
+    """`outcome` is "applied", or "queued" if a worker will apply the command after the layer."""
 
     outcome: str
     version: int
     status: str
-    #: Why an applied replan changed nothing: the planner found nothing.
+    #: Why the planner found no new plan, if an applied replan changed nothing.
     failure: str = ""
 
 
 def ports() -> Ports:
-    """The engine's surroundings in this process."""
+    """Return the implementations that the engine uses in this process."""
     return Ports(
-        journal=journal_writer.DjangoJournal(owner=_owner()),
+        journal=journal_writer.DjangoJournal(owner=_lease_owner()),
         runner=SpeculativeRunner(LayerRunner()),
         agents=RegisteredAgents(),
         planner=CataloguePlanner(),
@@ -88,7 +86,7 @@ def ports() -> Ports:
     )
 
 
-def _owner() -> str:
+def _lease_owner() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"[:100]
 
 
@@ -104,32 +102,33 @@ def start_execution(
     policy: Mapping[str, Any] | None = None,
     title: str = "",
 ) -> Execution:
-    """Start a workflow, or a plan of its own; a worker is sent for on commit.
+    """Start a workflow or an ad-hoc plan, and enqueue a worker on commit.
 
-    The policy is laid over that of the workflow, or over the installation's floor, and is kept with
-    what it changes.  Raises InvalidRequest naming every field at fault, among them those that are
-    looser than the floor when the actor may not loosen, and PermissionDenied when the actor came
-    with a token that is for other workflows.
+    `policy` overrides fields of the workflow's policy, or of the installation's if there is no
+    workflow.  The execution stores its effective policy and the list of overrides.
+
+    Raises InvalidRequest for invalid fields, including fields that loosen the policy without the
+    permission to do so, and PermissionDenied if the actor's token is limited to other workflows.
     """
     if (workflow is None) == (plan is None):
-        raise InvalidRequest((Problem("workflow", "required", "give a workflow or a plan"),))
-    _check_limit(actor, workflow)
+        raise InvalidRequest((Problem("workflow", "required", "pass either a workflow or a plan"),))
+    _check_token_limit(actor, workflow)
     values = {**(workflow.default_inputs if workflow else {}), **(inputs or {})}
-    _check_inputs(workflow, values)
-    checked = check_plan(workflow.plan) if workflow else check_plan(plan, chosen_by=actor)
-    floor, override = _Floor.of(workflow), dict(policy or {})
-    merged = _usable(override, lambda: floor.policy.overridden_by(override))
-    changes = floor.changes(merged)
+    check_inputs(workflow, values)
+    valid_plan = check_plan(workflow.plan) if workflow else check_plan(plan, chosen_by=actor)
+    floor = PolicyFloor.of(workflow)
+    effective = floor.overridden_by(dict(policy or {}))
+    changes = floor.changes(effective)
     floor.check(changes, actor)
-    check_groups(plan=checked, policy=merged)
+    check_groups(plan=valid_plan, policy=effective)
     name = title or (workflow.title if workflow else "Ad-hoc run")
     rules = active_rules.current_rules(workflow) if workflow else ReviewRules()
     with transaction.atomic():
         execution = journal_writer.create(
             workflow=workflow,
-            plan=checked,
-            policy=merged.model_copy(update={"review_rules": rules}),
-            policy_overrides=_override_rows(changes, _name(actor)),
+            plan=valid_plan,
+            policy=effective.model_copy(update={"review_rules": rules}),
+            policy_overrides=_override_rows(changes, _username(actor)),
             inputs=values,
             title=name[:200],
             created_by=actor,
@@ -138,231 +137,37 @@ def start_execution(
     return execution
 
 
-@dataclass(frozen=True, slots=True)
-class _GroupList:
-    """Groups that a plan or policy names at `path`.
-
-    A hold has to name some; a step of an escalation may name people to tell instead.
-    """
-
-    path: str
-    names: tuple[str, ...]
-    may_be_empty: bool = False
-
-    def problems(self, known: Collection[str]) -> Iterator[Problem]:
-        for index, name in enumerate(self.names):
-            if name not in known:
-                message = f"there is no group {name!r}"
-                yield Problem(f"{self.path}[{index}]", "unknown_group", message)
-        if not self.names and not self.may_be_empty:
-            yield Problem(self.path, "no_deciding_group", "name at least one group that decides")
-        elif self.names and access.NON_DECIDING_ROLES.issuperset(self.names):
-            message = f"{' and '.join(sorted(set(self.names)))} decide nothing"
-            yield Problem(self.path, "no_deciding_group", message)
-
-
-def check_groups(*, plan: Plan | None = None, policy: Policy | None = None) -> None:
-    """Raise InvalidRequest for groups that do not exist, or none of which ever decides a hold."""
-    _check_lists(_group_lists(plan, policy))
-
-
-def group_warnings(*, plan: Plan | None = None, policy: Policy | None = None) -> list[str]:
-    """Name the groups of a plan or policy without an active member who may decide."""
-    named = {name for each in _group_lists(plan, policy) for name in each.names}
-    people = get_user_model().objects.filter(is_active=True).exclude(groups__name=access.AUDITOR)
-    deciding = Group.objects.filter(name__in=named - access.NON_DECIDING_ROLES, user__in=people)
-    empty = sorted(named.difference(deciding.values_list("name", flat=True)))
-    return [f"The group {name!r} has no active member who may decide." for name in empty]
-
-
 def run_warnings(execution: Execution) -> list[str]:
-    """Name the groups that a run may ask and that have no active member who may decide."""
+    """Return a warning for each group of an execution that has no member who may decide."""
     plan = journal_writer.load_revision(execution.pk, execution.revision).plan
     return group_warnings(plan=plan, policy=Policy.model_validate(execution.policy))
 
 
-def _check_lists(lists: Iterable[_GroupList]) -> None:
-    asked = list(lists)
-    found = Group.objects.filter(name__in={name for each in asked for name in each.names})
-    known = {*access.ROLES, *found.values_list("name", flat=True)}
-    problems = tuple(problem for each in asked for problem in each.problems(known))
-    if problems:
-        raise InvalidRequest(problems)
-
-
-def _group_lists(plan: Plan | None, policy: Policy | None) -> list[_GroupList]:
-    tasks = plan.tasks if plan else ()
-    lists = [
-        each for at, task in enumerate(tasks) for each in _lists_of_task(task, f"plan.tasks[{at}]")
-    ]
-    return [*lists, *(_lists_of_policy(policy) if policy else ())]
-
-
-def _lists_of_task(task: Any, path: str) -> Iterator[_GroupList]:
-    """The groups that a task's holds ask: a review that is switched off names those of grants."""
-    review = task.human_review
-    if review is not None:
-        yield _GroupList(f"{path}.human_review.groups", review.groups)
-        yield from _lists_of_steps(f"{path}.human_review", review.escalation or ())
-
-
-def _lists_of_policy(policy: Policy) -> Iterator[_GroupList]:
-    for path, section in (("hil", policy.hil), ("replan_review", policy.replan_review)):
-        if section.enabled:
-            yield _GroupList(f"policy.{path}.groups", section.groups)
-            yield from _lists_of_steps(f"policy.{path}", section.escalation or ())
-    yield from _lists_of_steps("policy", policy.escalation)
-
-
-def _lists_of_steps(path: str, steps: Iterable[EscalationStep]) -> Iterator[_GroupList]:
-    for number, step in enumerate(steps):
-        yield _GroupList(f"{path}.escalation[{number}].groups", step.groups, may_be_empty=True)
-
-
-def _name(actor: User | None) -> str:
+def _username(actor: User | None) -> str:
     return actor.get_username() if actor is not None else "system"
 
 
-def _check_limit(actor: User | None, workflow: Workflow | None) -> None:
+def _check_token_limit(actor: User | None, workflow: Workflow | None) -> None:
     only = access.allowed_workflow_ids(actor) if actor is not None else None
     if only is not None and (workflow is None or workflow.pk not in only):
-        raise PermissionDenied("This token is for certain workflows alone, and not for this.")
-
-
-def check_plan(data: Any, *, chosen_by: User | None = None) -> Plan:
-    """The plan, checked against the catalogue; raises InvalidRequest with paths below "plan".
-
-    Permission sets that the plan itself chooses have to lie below a ceiling of the person who
-    brings it (`chosen_by`), if one does.
-    """
-    try:
-        plan = checked_plan(data, tool_schemas, capabilities.known, registry.confines)
-    except PlanInvalid as invalid:
-        raise InvalidRequest(_below("plan", invalid.problems)) from invalid
-    if chosen_by is not None:
-        named = [(f"tasks[{index}]", task) for index, task in enumerate(plan.tasks)]
-        problems = _chosen_above(named, access.roles_of(chosen_by))
-        if problems:
-            raise InvalidRequest(_below("plan", problems))
-    return plan
-
-
-def _chosen_above(tasks: Sequence[tuple[str, Any]], roles: Collection[str]) -> tuple[Problem, ...]:
-    return above_ceiling(tasks, grants.selectable_sets(roles), tool_schemas)
-
-
-def check_policy(data: Mapping[str, Any]) -> Policy:
-    """The policy that `data` is; raises InvalidRequest with paths below "policy"."""
-    return _usable(data, lambda: Policy.model_validate(data))
-
-
-def installation_floor() -> Policy:
-    """The policy that plans without a workflow start from."""
-    return check_policy(conf.policy_floor())
-
-
-def _usable(written: Mapping[str, Any], make: Callable[[], Policy]) -> Policy:
-    """The policy that `make` gives, if this installation can follow it."""
-    if "review_rules" in written:
-        message = "rules that spare reviews are published for a workflow, not given with a policy"
-        raise InvalidRequest((Problem("policy.review_rules", "published_only", message),))
-    try:
-        policy = make()
-    except ValidationError as error:
-        raise InvalidRequest(validation_problems(error, "policy")) from error
-    if policy.permission_ceiling not in NAMED:
-        message = f"must be one of {', '.join(NAMED)}"
-        raise InvalidRequest(
-            (Problem("policy.permission_ceiling", "unknown_permission_set", message),)
-        )
-    if policy.ail.enabled and policy.ail.agent not in agent_names():
-        known = ", ".join(sorted(agent_names()))
-        message = f"no agent is registered as {policy.ail.agent!r}; there are: {known}"
-        raise InvalidRequest((Problem("policy.ail.agent", "unknown_agent", message),))
-    return policy
-
-
-@dataclass(frozen=True, slots=True)
-class _Floor:
-    """The policy that a run may not be looser than: its workflow's, or the installation's.
-
-    `bound` are the top-level fields that bind; None stands for all of them.
-    """
-
-    policy: Policy
-    bound: frozenset[str] | None
-    source: str
-
-    @classmethod
-    def of(cls, workflow: Workflow | None) -> _Floor:
-        if workflow is not None:
-            return cls(check_policy(workflow.policy), None, "the workflow")
-        written = conf.policy_floor()
-        return cls(check_policy(written), frozenset(written), "this installation")
-
-    def changes(self, policy: Policy) -> tuple[Change, ...]:
-        """What `policy` changes; the rules of a workflow are nobody's to override."""
-        return policy_changes(
-            self.policy,
-            policy.model_copy(update={"review_rules": self.policy.review_rules}),
-            installation_undo_seconds=conf.undo_seconds(),
-            bound=self.bound,
-        )
-
-    def check(self, changes: Iterable[Change], actor: User | None) -> None:
-        """Raise InvalidRequest when the actor loosens something and may not; None is ourselves."""
-        problems = tuple(self._problem(each) for each in changes if each.loosens)
-        if problems and actor is not None and not access.may_loosen(actor):
-            raise InvalidRequest(problems)
-
-    def _problem(self, change: Change) -> Problem:
-        floor, sent = json_text(change.floor), json_text(change.sent)
-        message = (
-            f"{self.source} asks for {floor}, and {sent} is looser; that takes the permission"
-            " loosen_policy, and with a token the scope loosen as well"
-        )
-        return Problem(f"policy.{change.path}", "policy_loosened", message)
+        raise PermissionDenied("This token is limited to other workflows.")
 
 
 def _override_rows(
     changes: Iterable[Change], by: str, earlier: Iterable[Mapping[str, Any]] = ()
 ) -> list[dict[str, Any]]:
-    """Overrides as an execution keeps them; who made an earlier one is not forgotten."""
-    made_by = {each["field"]: each["by"] for each in earlier}
+    """Return policy overrides as an execution stores them; earlier ones keep their author."""
+    authors = {each["field"]: each["by"] for each in earlier}
     return [
         {
             "field": each.path,
             "from": each.floor,
             "to": each.sent,
             "loosens": each.loosens,
-            "by": made_by.get(each.path, by),
+            "by": authors.get(each.path, by),
         }
         for each in changes
     ]
-
-
-def _check_inputs(workflow: Workflow | None, values: Mapping[str, Any]) -> None:
-    schema = workflow.inputs_schema if workflow else {}
-    errors = schema_errors(schema, values) if schema else ()
-    if errors:
-        raise InvalidRequest(
-            tuple(Problem(_join("inputs", e.path), "schema_mismatch", e.message) for e in errors)
-        )
-
-
-def _below(prefix: str, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
-    return tuple(
-        Problem(
-            prefix if each.path == "plan" else _join(prefix, each.path), each.code, each.message
-        )
-        for each in problems
-    )
-
-
-def _join(prefix: str, path: str) -> str:
-    if not path:
-        return prefix
-    return f"{prefix}{path}" if path.startswith("[") else f"{prefix}.{path}"
 
 
 # --- fork ---------------------------------------------------------------------------------------
@@ -377,28 +182,30 @@ def fork_execution(
     context: Mapping[str, Any] | None = None,
     whole: bool = False,
 ) -> Execution:
-    """A new execution that goes on from a checkpoint, with edited inputs or context if given.
+    """Start a new execution from a checkpoint of another one.
 
-    They are laid over the old ones, or with `whole` take their place.  Settled tasks up to the
-    checkpoint are taken over and do not run again.  The fork has the policy of the old execution,
-    which is measured against what the workflow asks for now, as at a start.  Permissions that were
-    granted to the old execution stay with it, and every hold behind the checkpoint opens anew.
+    `inputs` and `context` update the original ones, or replace them if `whole` is set.  The fork
+    copies the results of tasks that settled before the checkpoint, and opens holds after it again.
+    It copies the policy, which is compared with the workflow's present policy as at a start.  It
+    does not copy permissions that were granted to the original execution.
+
+    Raises InvalidRequest as `start_execution` does.
     """
     if not whole:
         inputs = {**execution.inputs, **(inputs or {})}
         context = {**checkpoint.context, **(context or {})}
-    values, seen = dict(inputs or {}), dict(context or {})
-    _check_inputs(execution.workflow, values)
-    floor = _Floor.of(execution.workflow)
+    inputs, context = dict(inputs or {}), dict(context or {})
+    check_inputs(execution.workflow, inputs)
+    floor = PolicyFloor.of(execution.workflow)
     changes = floor.changes(Policy.model_validate(execution.policy))
     floor.check(changes, actor)
-    starter = _name(execution.created_by)
+    starter = _username(execution.created_by)
     with transaction.atomic():
         fork = journal_writer.fork(
             parent=execution,
             checkpoint=checkpoint,
-            inputs=values,
-            context=seen,
+            inputs=inputs,
+            context=context,
             policy_overrides=_override_rows(changes, starter, execution.policy_overrides),
             created_by=actor,
         )
@@ -410,7 +217,7 @@ def fork_execution(
 
 
 def parse_command(data: Any) -> Any:
-    """A command from parsed JSON; raises InvalidRequest with field paths."""
+    """Parse a command from JSON data; raises InvalidRequest with field paths."""
     try:
         return load_command(data)
     except ValidationError as error:
@@ -419,7 +226,7 @@ def parse_command(data: Any) -> Any:
 
 
 def _without_kind(problems: tuple[Problem, ...], kind: Any) -> tuple[Problem, ...]:
-    """Paths without the name of the command, which pydantic puts in front."""
+    """Remove the kind of the command, with which pydantic starts each path."""
     prefix = f"{kind}."
     return tuple(
         replace(each, path="kind" if each.path == "plan" else each.path.removeprefix(prefix))
@@ -435,11 +242,11 @@ def submit_command(
     source: str,
     version: int | None = None,
 ) -> CommandResult:
-    """Apply a command now, or queue it while a worker holds the execution.
+    """Apply a command now, or queue it while a worker holds the execution's lease.
 
-    Raises StaleVersion when `version` is not the present one, Refused with the reason, or
-    journal.ExecutionNotFound, InvalidRequest.  Whatever happens is logged; a refusal inside a
-    transaction is rolled back with it, and its owner logs it again (`log_refusal`).
+    Raises StaleVersion if `version` is given and not the present one, Refused, InvalidRequest, or
+    ExecutionNotFound.  Every command and refusal is logged.  A caller that rolls back its
+    transaction after a refusal calls `log_refusal` again, because the log entry is rolled back too.
     """
     try:
         with bound_contextvars(execution_id=str(execution_id)):
@@ -451,29 +258,23 @@ def submit_command(
             kind=command.kind,
             actor=actor,
             source=source,
-            why=str(error),
+            reason=str(error),
             outcome="invalid" if isinstance(error, InvalidRequest) else "refused",
         )
         raise
 
 
-def _roles_of_name(actor: str) -> frozenset[str]:
-    """Roles of the person who gives a command; none for an agent or somebody unknown."""
-    person = get_user_model().objects.filter(username=actor).first()
-    return access.roles_of(person) if person is not None else frozenset()
+def _roles_of_username(actor: str) -> frozenset[str]:
+    """Return the roles of the user who sends a command; agents have none."""
+    user = get_user_model().objects.filter(username=actor).first()
+    return access.roles_of(user) if user is not None else frozenset()
 
 
 def _checked(execution_id: int, command: Any, actor: str) -> Any:
-    """Tasks and arguments that come with a command meet the catalogue before anything else."""
+    """Validate tasks and arguments of a command against the catalogue."""
     try:
         if isinstance(command, InjectTask):
-            task = checked_task(
-                command.task, tool_schemas, capabilities.known, "task", registry.confines
-            )
-            problems = _chosen_above([("task", task)], _roles_of_name(actor))
-            if problems:
-                raise InvalidRequest(problems)
-            _check_lists(_lists_of_task(task, "task"))
+            task = check_task(command.task, _roles_of_username(actor))
             return command.model_copy(update={"task": task})
         if isinstance(command, ModifyArgs):
             _check_arguments(execution_id, command)
@@ -483,10 +284,10 @@ def _checked(execution_id: int, command: Any, actor: str) -> Any:
 
 
 def _check_arguments(execution_id: int, command: ModifyArgs) -> None:
-    found = Execution.objects.filter(pk=execution_id).values_list("revision", flat=True).first()
-    if found is None:
+    revision = Execution.objects.filter(pk=execution_id).values_list("revision", flat=True).first()
+    if revision is None:
         raise journal_writer.ExecutionNotFound
-    task = journal_writer.load_revision(execution_id, found).plan.by_id.get(command.task_id)
+    task = journal_writer.load_revision(execution_id, revision).plan.by_id.get(command.task_id)
     if isinstance(task, ToolTask | CapabilityTask):
         name = "arguments" if isinstance(task, ToolTask) else "inputs"
         changed = task.model_copy(update={name: {**task.values, **command.arguments}})
@@ -496,7 +297,7 @@ def _check_arguments(execution_id: int, command: ModifyArgs) -> None:
 def _apply_or_queue(
     execution_id: int, command: Any, actor: str, source: str, version: int | None
 ) -> CommandResult:
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         try:
             run = submit(
                 str(execution_id),
@@ -518,7 +319,7 @@ def _apply_or_queue(
             if not run.state.status.is_final and not run.state.status.is_resting:
                 enqueue_advance_on_commit(execution_id)
             run.tell(at_once=True)
-            # A command may change what lies ahead.
+            # The command may have changed which tasks run next.
             request_speculation(run)
             failure = _replan_failure(run) if isinstance(command, Replan) else ""
             return CommandResult("applied", run.state.version, run.state.status.value, failure)
@@ -526,9 +327,9 @@ def _apply_or_queue(
 
 
 def fail_lost_execution(*, execution_id: int, version: int, lost: int, error: str) -> bool:
-    """End an execution as FAILED that has lost `lost` workers in a row, with the reason.
+    """End an execution that lost `lost` workers in a row as FAILED.
 
-    False when it has moved on, or a worker holds it after all: then it is not lost.
+    Returns False if the execution has advanced, or if a worker holds its lease.
     """
     command = FailExecution(lost=lost, error=error)
     try:
@@ -548,7 +349,7 @@ def fail_lost_execution(*, execution_id: int, version: int, lost: int, error: st
 
 
 def _replan_failure(run: Run) -> str:
-    """Why the replan that was just applied found nothing; "" when it changed the plan."""
+    """Return why the replan that was just applied failed; "" if it changed the plan."""
     rows = ExecutionEvent.objects.filter(
         execution_id=int(run.execution_id), seq=run.state.version, kind="replan_failed"
     )
@@ -559,20 +360,20 @@ def _replan_failure(run: Run) -> str:
 def _queue(
     execution_id: int, command: Any, actor: str, source: str, version: int | None
 ) -> CommandResult | None:
-    """None when the worker let go of the execution in between."""
-    held = journal_writer.queue_command(execution_id, command, actor=actor, source=source)
-    return None if held is None else CommandResult("queued", *held)
+    """Queue a command; returns None if the worker has released the lease since."""
+    position = journal_writer.queue_command(execution_id, command, actor=actor, source=source)
+    return None if position is None else CommandResult("queued", *position)
 
 
 def restart_speculation(*, execution: Execution) -> int:
-    """Work ahead again for this execution's workflow: earlier hits and misses are not weighed.
+    """Resume speculation for this execution's workflow, ignoring earlier hits and misses.
 
-    How many were forgotten; they stay in the counts.
+    Returns how many results are ignored from now on.  The totals on pages still count them.
     """
     with transaction.atomic():
-        forgotten = speculation_store.reset_statistics(execution.pk)
+        ignored = speculation_store.reset_statistics(execution.pk)
         enqueue_speculation_on_commit(execution.pk)
-    return forgotten
+    return ignored
 
 
 def log_refusal(
@@ -581,10 +382,10 @@ def log_refusal(
     kind: str,
     actor: str,
     source: str,
-    why: str,
+    reason: str,
     outcome: Literal["refused", "invalid"] = "refused",
 ) -> None:
-    """Keep in the command log what was not done: who wanted it, from where, and why not."""
+    """Record a refused command in the command log."""
     if connection.in_atomic_block and connection.needs_rollback:
         return
     CommandLog.objects.create(
@@ -593,5 +394,5 @@ def log_refusal(
         actor=actor,
         source=source,
         outcome=outcome,
-        detail=why[:2000],
+        detail=reason[:2000],
     )

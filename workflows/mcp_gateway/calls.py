@@ -20,6 +20,7 @@ from workflows.executions import services
 from workflows.executions.definitions import plan_for_intent
 from workflows.executions.idempotency import StoredResponse, json_text, respond_once
 from workflows.executions.selectors import open_holds
+from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution
 
 from . import inputs as given
@@ -56,7 +57,7 @@ def execute(caller: Caller, wanted: given.Execute) -> Acted:
     if len(kinds) != 1:
         where = kinds[1] if kinds else "workflow"
         message = "give exactly one of workflow, plan and intent"
-        raise services.InvalidRequest((Problem(where, "required", message),))
+        raise InvalidRequest((Problem(where, "required", message),))
     told = _once(acting, wanted, "execute", lambda: str(_start(acting, wanted).pk))
     return Acted(workflow_id=told, since=0, starts=True)
 
@@ -182,7 +183,7 @@ def _meant_hold(execution: Execution, wanted: given.ApprovalResponse) -> str:
         named = _hold_behind(execution, named)
     if wanted.hold_id not in (None, named):
         message = "names another hold than hold_id"
-        raise services.InvalidRequest((Problem("checkpoint_id", "another_hold", message),))
+        raise InvalidRequest((Problem("checkpoint_id", "another_hold", message),))
     return named
 
 
@@ -194,11 +195,11 @@ def _hold_behind(execution: Execution, checkpoint_id: str) -> str:
     newest = execution.checkpoints.order_by("-version").first()
     if newest is None or checkpoint_id != str(newest.pk):
         message = "is no hold of this run, and not its present checkpoint"
-        raise services.InvalidRequest((Problem("checkpoint_id", "not_present", message),))
+        raise InvalidRequest((Problem("checkpoint_id", "not_present", message),))
     since = execution.holds.filter(decider="human", opened_seq__gt=newest.version)
     if since.count() > 1:
         message = "several holds opened since this checkpoint; name one with hold_id"
-        raise services.InvalidRequest((Problem("checkpoint_id", "ambiguous", message),))
+        raise InvalidRequest((Problem("checkpoint_id", "ambiguous", message),))
     return _only_hold(execution)
 
 
@@ -207,7 +208,7 @@ def _only_hold(execution: Execution) -> str:
     if len(people) == 1:
         return people[0]
     message = f"name one of {', '.join(people)}" if people else "no hold waits for a person"
-    raise services.InvalidRequest((Problem("hold_id", "required", message),))
+    raise InvalidRequest((Problem("hold_id", "required", message),))
 
 
 # --- refusals -------------------------------------------------------------------------------------
@@ -217,7 +218,7 @@ _COMMANDS = ("continue", "abort", "replan", "approval_response")
 
 def note_refusal(caller: Caller, tool: str, workflow_id: str | None, error: Exception) -> None:
     """Keep a malformed command in the command log of its run, as every door does."""
-    malformed = isinstance(error, services.InvalidRequest | BoundedJSONError)
+    malformed = isinstance(error, InvalidRequest | BoundedJSONError)
     if tool not in _COMMANDS or workflow_id is None or not malformed:
         return
     try:
@@ -230,6 +231,6 @@ def note_refusal(caller: Caller, tool: str, workflow_id: str | None, error: Exce
         kind=tool,
         actor=acting.name,
         source=SOURCE,
-        why=str(error),
+        reason=str(error),
         outcome="invalid",
     )

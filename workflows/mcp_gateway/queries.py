@@ -11,6 +11,7 @@ from django.utils.dateparse import parse_datetime
 from workflows.common.redaction import text_masked
 from workflows.engine.plan_validation import Problem
 from workflows.executions import services
+from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution, ExecutionEvent, Hold
 from workflows.planning.planner import search_tools as search_catalogue
 
@@ -112,7 +113,7 @@ def _behind(holds: QuerySet[Hold], cursor: str) -> QuerySet[Hold]:
         at = None
     if at is None or at.tzinfo is None or not hold_id or "\0" in hold_id:
         message = "is not the `next` of an earlier answer"
-        raise services.InvalidRequest((Problem("cursor", "malformed", message),))
+        raise InvalidRequest((Problem("cursor", "malformed", message),))
     return holds.filter(Q(opened_at__gt=at) | Q(opened_at=at, pk__gt=hold_id))
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 
 from workflows import conf
 from workflows.engine.plan_validation import Problem, validation_problems
-from workflows.executions import services
+from workflows.executions.validation import InvalidRequest
 
 from . import calls, elicitation, queries
 from .callers import Caller
@@ -96,7 +96,7 @@ def _parsed(tool: Tool, arguments: dict[str, Any]) -> Any:
         return tool.takes.model_validate(arguments)
     except ValidationError as error:
         found = validation_problems(error)
-        raise services.InvalidRequest(
+        raise InvalidRequest(
             tuple(Problem(e.path.removeprefix("plan") or e.path, e.code, e.message) for e in found)
         ) from error
 

@@ -25,7 +25,7 @@ from django.utils import timezone
 from workflows import conf
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access
-from workflows.executions.services import InvalidRequest
+from workflows.executions.validation import InvalidRequest
 from workflows.journal.statements import query
 from workflows.models import ApiToken, Workflow
 

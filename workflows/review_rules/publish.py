@@ -14,7 +14,7 @@ from workflows.engine.bounded_json import BoundedJSONError, check_value, digest
 from workflows.engine.plan_validation import Problem, validation_problems
 from workflows.engine.policy import ReviewRules
 from workflows.executions import access
-from workflows.executions.services import InvalidRequest
+from workflows.executions.validation import InvalidRequest
 from workflows.models import RuleVersion, Workflow
 
 from . import active_rules

@@ -18,7 +18,7 @@ from workflows.common.secret_encryption import seal
 from workflows.engine.decide import Refused
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access
-from workflows.executions.services import InvalidRequest
+from workflows.executions.validation import InvalidRequest
 from workflows.models import ExecutionEvent, WebhookDelivery, WebhookEndpoint
 from workflows.permissions.tokens import is_over
 from workflows.realtime.event_serialization import WIRE_TYPES

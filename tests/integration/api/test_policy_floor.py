@@ -15,7 +15,7 @@ from tests.support.groups import group_of
 from workflows.executions import services
 from workflows.executions.idempotency import json_text
 from workflows.executions.jobs import run_to_rest
-from workflows.executions.services import InvalidRequest
+from workflows.executions.validation import InvalidRequest
 from workflows.models import Checkpoint, Execution, Workflow
 from workflows.permissions.tokens import create_token
 
@@ -73,7 +73,7 @@ def test_a_reviewer_loosens_nothing(
     assert errors[f"policy.{path}"]["code"] == "policy_loosened"
     message = errors[f"policy.{path}"]["message"]
     if not isinstance(asked, list) or not asked or not isinstance(asked[0], dict):
-        assert f"the workflow asks for {json_text(asked)}, and " in message
+        assert f"the workflow requires {json_text(asked)}, and " in message
     assert not Execution.objects.exists()
 
 
@@ -82,7 +82,7 @@ def test_the_message_has_both_values(bearer: BearerFor, strict: Workflow) -> Non
     (error,) = bearer("reviewer").post(URL, body).json()["errors"]
     assert error["path"] == "policy.hil.groups"
     assert error["message"].startswith(
-        'the workflow asks for ["reviewer"], and ["friends"] is looser'
+        'the workflow requires ["reviewer"], and ["friends"] is looser'
     )
 
 
@@ -173,7 +173,7 @@ def test_a_plan_of_ones_own_has_four_eyes(bearer: BearerFor, catalogue: None) ->
     body = {"plan": plain_plan(), "policy": {"four_eyes": False}}
     (error,) = client.post(URL, body).json()["errors"]
     assert (error["path"], error["code"]) == ("policy.four_eyes", "policy_loosened")
-    assert "this installation asks for true" in error["message"]
+    assert "this installation requires true" in error["message"]
     assert client.post(URL, {"plan": plain_plan()}).json()["policy"]["four_eyes"] is True
 
 

@@ -17,7 +17,7 @@ from tests.integration.api.conftest import plain_plan
 from workflows.api.stream import Watcher
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest
-from workflows.executions.services import InvalidRequest
+from workflows.executions.validation import InvalidRequest
 from workflows.mcp_gateway.callers import caller_with
 from workflows.models import ApiToken, Execution, IdempotencyKey, Workflow
 from workflows.permissions.tokens import authenticate_token, create_token, revoke

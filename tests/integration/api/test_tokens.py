@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 
 from workflows.api.authentication import authenticate_token
 from workflows.executions.access import groups_of
-from workflows.executions.services import InvalidRequest
+from workflows.executions.validation import InvalidRequest
 from workflows.models import ApiToken
 from workflows.permissions.tokens import create_token
 

@@ -11,7 +11,8 @@ from graphrag.models import Tool
 from workflows.engine.commands import InjectTask
 from workflows.engine.permissions import NAMED
 from workflows.executions.definitions import save_workflow
-from workflows.executions.services import InvalidRequest, start_execution, submit_command
+from workflows.executions.services import start_execution, submit_command
+from workflows.executions.validation import InvalidRequest
 from workflows.models import CommandLog, Execution, Workflow
 from workflows.sandbox.checks import check_sandbox
 

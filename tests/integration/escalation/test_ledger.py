@@ -172,7 +172,7 @@ def test_beyond_the_runs_ceiling_there_is_no_hold(desk: Desk, web: Server, ceili
 
 
 def test_an_unknown_ceiling_is_named(desk: Desk, web: Server) -> None:
-    from workflows.executions.services import InvalidRequest
+    from workflows.executions.validation import InvalidRequest
 
     with pytest.raises(InvalidRequest) as raised:
         desk.run(echo("one"), policy={"permission_ceiling": "everything"})

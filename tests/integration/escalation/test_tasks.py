@@ -11,7 +11,8 @@ from tests.support.http_server import Server
 from workflows.engine.dag import CodeTask
 from workflows.engine.decide import Refused
 from workflows.executions.code_execution import clear_sandbox
-from workflows.executions.services import InvalidRequest, parse_command, submit_command
+from workflows.executions.services import parse_command, submit_command
+from workflows.executions.validation import InvalidRequest
 from workflows.models import Capability, Grant
 from workflows.permissions.capabilities import CapabilityInvalid, make_capability
 

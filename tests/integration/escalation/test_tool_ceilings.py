@@ -13,7 +13,7 @@ from graphrag.models import Tool
 from tests.integration import mcp as mcp_tests
 from tests.support.catalogue import stock_catalogue
 from workflows.engine.permissions import NAMED
-from workflows.executions.services import InvalidRequest
+from workflows.executions.validation import InvalidRequest
 from workflows.models import McpServer
 from workflows.tools import catalogue_sync
 from workflows.tools.mcp_client import close_pool

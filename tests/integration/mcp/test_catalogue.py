@@ -12,7 +12,8 @@ from graphrag.retrieval import search
 from tests.integration.mcp.conftest import until
 from workflows.common import background_loop
 from workflows.executions.layer_runner import spec_of
-from workflows.executions.services import InvalidRequest, start_execution
+from workflows.executions.services import start_execution
+from workflows.executions.validation import InvalidRequest
 from workflows.models import McpServer
 from workflows.planning.planner import suggest
 from workflows.tools import catalogue_sync

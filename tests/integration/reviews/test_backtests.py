@@ -25,7 +25,8 @@ from workflows.engine.review_rules import share_of
 from workflows.executions import dispatch
 from workflows.executions.access import limit_to_workflows
 from workflows.executions.jobs import run_to_rest
-from workflows.executions.services import InvalidRequest, start_execution
+from workflows.executions.services import start_execution
+from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution, Hold, Workflow
 from workflows.review_rules import publish as review_rules_publish
 

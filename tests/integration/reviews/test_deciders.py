@@ -17,12 +17,8 @@ from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.support.catalogue import stock_catalogue
 from tests.support.groups import group_of
 from workflows.executions.definitions import save_workflow
-from workflows.executions.services import (
-    InvalidRequest,
-    parse_command,
-    start_execution,
-    submit_command,
-)
+from workflows.executions.services import parse_command, start_execution, submit_command
+from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution, Workflow
 
 if TYPE_CHECKING:

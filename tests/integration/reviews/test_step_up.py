@@ -15,7 +15,7 @@ from reviews.models import HumanReviewRecord
 from reviews.queue.bulk import Chosen, Request, apply_to_all
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from workflows.engine.commands import ApprovalResponse
-from workflows.executions.services import InvalidRequest
+from workflows.executions.validation import InvalidRequest
 from workflows.models import ApiToken, Hold
 from workflows.permissions.tokens import create_token
 

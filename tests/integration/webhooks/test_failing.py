@@ -4,6 +4,7 @@ import pytest
 
 from tests.integration.webhooks.conftest import run, send_all
 from workflows.engine.decide import Refused
+from workflows.executions.validation import InvalidRequest
 from workflows.models import WebhookDelivery, WebhookEndpoint
 from workflows.webhooks import services
 from workflows.webhooks.outcomes import backoff_seconds
@@ -163,5 +164,5 @@ def test_one_person_has_a_bounded_number_of_endpoints(register, limits) -> None:
     limits(webhook_max_endpoints=2)
     register()
     register()
-    with pytest.raises(services.InvalidRequest, match="2 endpoints"):
+    with pytest.raises(InvalidRequest, match="2 endpoints"):
         register()

@@ -7,7 +7,7 @@ import pytest
 from tests.integration.workflows.conftest import Engine, review, source, value
 from workflows.engine.decide import Refused
 from workflows.engine.task_errors import TaskFailed
-from workflows.executions.services import InvalidRequest
+from workflows.executions.validation import InvalidRequest
 from workflows.models import CommandLog, Execution
 
 

@@ -14,7 +14,7 @@ from graphrag.models import Tool, ToolDependency
 from graphrag.planning import services as planning_services
 from tests.integration.workflows.conftest import Engine, source, value
 from workflows.executions.definitions import plan_for_intent
-from workflows.executions.services import InvalidRequest
+from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution
 from workflows.planning.learning import learn_from
 from workflows.planning.planner import suggest

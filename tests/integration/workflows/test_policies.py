@@ -11,7 +11,8 @@ from workflows.engine.commands import AddMessage
 from workflows.engine.decide import Refused
 from workflows.engine.ports import AgentAnswer, AgentQuestion
 from workflows.executions.recovery import expire_agent_holds
-from workflows.executions.services import InvalidRequest, submit_command
+from workflows.executions.services import submit_command
+from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution, Hold
 
 

@@ -18,7 +18,8 @@ from workflows.common import crashpoints
 from workflows.engine.policy import Policy
 from workflows.engine.review_rules import share_of
 from workflows.executions import access
-from workflows.executions.services import InvalidRequest, fork_execution, start_execution
+from workflows.executions.services import fork_execution, start_execution
+from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution, RuleVersion, Workflow
 from workflows.review_rules import publish as review_rules_publish
 
