@@ -56,4 +56,4 @@ if "daphne.server" in sys.modules:
 if settings.HOLDPOINT_ROLE == "web":
     end_with_starter()
     get_resolver().url_patterns  # noqa: B018 - every view is loaded now, not by the first visitor
-    gc_freeze.settle()
+    gc_freeze.freeze_loaded_objects()

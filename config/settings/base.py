@@ -246,8 +246,8 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.1",
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "workflows.api.openapi.complete_problems",
-        "workflows.api.openapi.plain_any",
+        "workflows.api.openapi.add_problem_responses",
+        "workflows.api.openapi.simplify_any_schema",
         "workflows.api.examples.add_examples",
     ],
     "DESCRIPTION": "Start executions, watch them, and decide what waits for a person.",

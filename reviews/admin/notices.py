@@ -14,8 +14,8 @@ from django.utils.translation import gettext_lazy
 from reviews.models.notifications import ChatHook, NoticeKind, NoticeMessage
 from reviews.notifications.email_templates import test_post
 from reviews.notifications.sender import NotSent, post_to
-from workflows.common.secret_encryption import seal
-from workflows.webhooks.addresses import problem_of
+from workflows.common.secret_encryption import encrypt
+from workflows.webhooks.addresses import url_problem
 
 from .reading import ReadOnly
 
@@ -64,13 +64,13 @@ class ChatHookForm(HookForm):
         address: str = self.cleaned_data["address"].strip()
         if not address and not self.instance.pk:
             raise forms.ValidationError(_("A new chat needs its address."))
-        if address and (problem := problem_of(address)):
+        if address and (problem := url_problem(address)):
             raise forms.ValidationError(problem)
         return address
 
     def save(self, commit: bool = True) -> ChatHook:  # noqa: FBT001, FBT002 - Django's
         if self.cleaned_data["address"]:
-            self.instance.url = seal(self.cleaned_data["address"])
+            self.instance.url = encrypt(self.cleaned_data["address"])
         saved: ChatHook = super().save(commit)
         return saved
 

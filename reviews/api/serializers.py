@@ -16,11 +16,11 @@ from reviews.decisions.edits import edit_warnings, schema_of
 from reviews.decisions.masking import Masked
 from reviews.decisions.review_context import masks_of
 from reviews.models import HumanReviewRecord
-from workflows.api.serializers import Strict, WarningSerializer
+from workflows.api.serializers import StrictSerializer, WarningSerializer
 from workflows.models import ExecutionReceipt
 
 
-class RevealSerializer(Strict):
+class RevealSerializer(StrictSerializer):
     """A masked value to be shown."""
 
     place = serializers.CharField(max_length=200)

@@ -17,11 +17,11 @@ from reviews.decisions.edits import ReviewInvalid
 from reviews.models import Decision, HumanReviewRecord
 from workflows.api.openapi import BODY, problems
 from workflows.api.parsers import (
-    OF_PAGES,
+    PAGINATION_PARAMETERS,
     DecisionJSONParser,
-    asked_for,
-    no_parameters,
     object_body,
+    query_params,
+    reject_query_params,
 )
 from workflows.api.permissions import HasScope, caller, token_of
 from workflows.api.problems import register
@@ -102,7 +102,7 @@ class HistoryView(ListAPIView[HumanReviewRecord]):
         return super().get(request, *args, **kwargs)
 
     def get_queryset(self) -> QuerySet[HumanReviewRecord]:
-        asked_for(self.request, also=OF_PAGES | {each.name for each in _FILTERS})
+        query_params(self.request, also=PAGINATION_PARAMETERS | {each.name for each in _FILTERS})
         filters = history.parse_filters(self.request.query_params)
         if filters.errors:
             raise ReviewInvalid(filters.errors)
@@ -127,6 +127,6 @@ class RecordView(RetrieveAPIView[HumanReviewRecord]):
         return super().get(request, *args, **kwargs)
 
     def get_queryset(self) -> QuerySet[HumanReviewRecord]:
-        no_parameters(self.request)
+        reject_query_params(self.request)
         rows = history.records(caller(self.request)).select_related("execution")
         return history.with_executed_digest(rows)

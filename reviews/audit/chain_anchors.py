@@ -20,7 +20,7 @@ from django.db import Error, close_old_connections, connection, transaction
 from reviews import conf
 from workflows.common import outbound_http
 from workflows.engine.bounded_json import canonical
-from workflows.webhooks.addresses import grants_for
+from workflows.webhooks.addresses import request_permissions
 
 from . import signing
 from .chain import GENESIS
@@ -129,7 +129,7 @@ def _to_webhook(line: str) -> None:
     answer = outbound_http.request(
         "POST",
         url,
-        grants=grants_for(url),
+        grants=request_permissions(url),
         headers={"Content-Type": "application/json"},
         body=line.encode(),
         limits=outbound_http.NetLimits(

@@ -12,8 +12,8 @@ from django.utils.dateparse import parse_date, parse_datetime
 
 from reviews.models import Decision, HumanReviewRecord, RecordSet, RecordWords
 from reviews.queue.filters import plain_text
-from workflows.common.full_text import matching
-from workflows.common.number_parsing import natural
+from workflows.common.full_text import full_text_filter
+from workflows.common.number_parsing import parse_natural_number
 from workflows.common.schemas import FieldError
 from workflows.engine.policy import TriggerPhase
 from workflows.executions.access import filter_visible
@@ -78,7 +78,9 @@ def filtered(rows: QuerySet[HumanReviewRecord], filters: Filters) -> QuerySet[Hu
         rows = rows.filter(workflow_title=filters.workflow)
     if filters.bulk is not None:
         rows = rows.filter(source=BULK) if filters.bulk else rows.exclude(source=BULK)
-    return rows.filter(matching(filters.q, RecordWords.objects.all())) if filters.q else rows
+    return (
+        rows.filter(full_text_filter(filters.q, RecordWords.objects.all())) if filters.q else rows
+    )
 
 
 def parse_filters(query: Mapping[str, str]) -> Filters:
@@ -112,7 +114,7 @@ def parse_filters(query: Mapping[str, str]) -> Filters:
 def _number(text: str, errors: list[FieldError]) -> int | None:
     if not text:
         return None
-    number = natural(text)
+    number = parse_natural_number(text)
     if number is None:
         errors.append(FieldError("execution", "must be the number of a run"))
     return number

@@ -14,14 +14,14 @@ from reviews.audit.reveals import NothingMasked, reveal
 from reviews.components.views import fragment, good_cursor, is_htmx, page, person
 from reviews.decisions.masked_values_panel import revealed_context, reveals_context
 from reviews.decisions.rights import NotAllowed
-from workflows.common.number_parsing import natural
+from workflows.common.number_parsing import parse_natural_number
 
 
 @login_required
 @require_POST
 def show(request: HttpRequest) -> HttpResponse:
     """The value behind one mark: in place of its button, or as a page without scripts."""
-    number = natural(request.POST.get("number", ""))
+    number = parse_natural_number(request.POST.get("number", ""))
     if number is None:
         raise Http404
     context: dict[str, Any]

@@ -20,7 +20,7 @@ from reviews.decisions.edits import (
 from reviews.decisions.masking import Masked, Rules, Secret, masked
 from reviews.decisions.rights import NotAllowed, deciding_groups, fresh_user, group_names
 from reviews.models import HumanReviewRecord, SecretReveal
-from workflows.common.number_parsing import natural
+from workflows.common.number_parsing import parse_natural_number
 from workflows.executions.access import AUDITOR, visible_to
 from workflows.executions.selectors import TaskView, tasks_of
 from workflows.models import Execution, Hold
@@ -181,7 +181,7 @@ def _in_execution(user: User, rest: str) -> Place | None:
 
 
 def _execution(user: User, number: str) -> Execution | None:
-    return visible_to(user).filter(pk=natural(number) or 0).first()
+    return visible_to(user).filter(pk=parse_natural_number(number) or 0).first()
 
 
 def task_rules(execution: Execution, tasks: Iterable[TaskView]) -> Mapping[tuple[str, str], Rules]:
@@ -235,7 +235,9 @@ def _in_record(user: User, rest: str) -> Place | None:
     if column not in COLUMNS:
         return None
     rows = HumanReviewRecord.objects.select_related("execution", "hold")
-    record = rows.filter(pk=natural(number) or 0, execution__in=visible_to(user)).first()
+    record = rows.filter(
+        pk=parse_natural_number(number) or 0, execution__in=visible_to(user)
+    ).first()
     if record is None:
         return None
     view = record_views(record, executed(record))[column]

@@ -17,14 +17,14 @@ from rest_framework.views import APIView
 
 from reviews.backtests import services
 from reviews.models import Backtest
-from workflows.api.executions import number_of
-from workflows.api.idempotency import once
+from workflows.api.executions import parse_id
+from workflows.api.idempotency import idempotent
 from workflows.api.openapi import BODY, IDEMPOTENCY_KEY, problems
-from workflows.api.parsers import asked_for, no_parameters, object_body
+from workflows.api.parsers import object_body, query_params, reject_query_params
 from workflows.api.permissions import HasRole, HasScope, caller, require
 from workflows.api.problems import register
-from workflows.api.serializers import Plain, Strict
-from workflows.common.number_parsing import natural
+from workflows.api.serializers import PlainSerializer, StrictSerializer
+from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access
 from workflows.executions.idempotency import StoredResponse, json_text
@@ -48,7 +48,7 @@ _LARGEST = 2**31 - 1
 _NOT_YOURS = "Auditors, operators and admins read and make backtests."
 
 
-class BacktestRowSerializer(Plain):
+class BacktestRowSerializer(PlainSerializer):
     """A backtest in a list.  `looked` of `total` reviews are done."""
 
     id = serializers.CharField()
@@ -76,7 +76,7 @@ class BacktestSerializer(BacktestRowSerializer):
         return dict(backtest.report) if backtest.status == Backtest.Status.DONE else {}
 
 
-class DraftSerializer(Strict):
+class DraftSerializer(StrictSerializer):
     """Rules to hold against the reviews of a workflow that were decided from `since` to `until`."""
 
     workflow = serializers.CharField(max_length=100)
@@ -85,13 +85,13 @@ class DraftSerializer(Strict):
     until = serializers.DateTimeField(required=False, allow_null=True, default=None)
 
 
-class OfWorkflowSerializer(Plain):
+class OfWorkflowSerializer(PlainSerializer):
     """Filter of the list."""
 
     workflow = serializers.CharField(required=False, max_length=100)
 
 
-class RulesSerializer(Plain):
+class RulesSerializer(PlainSerializer):
     """Rules as they were published, by whom, with which report."""
 
     version = serializers.IntegerField(source="number")
@@ -108,7 +108,7 @@ class RulesSerializer(Plain):
         return str(version.report) if version.report is not None else None
 
 
-class PublishSerializer(Strict):
+class PublishSerializer(StrictSerializer):
     """One of three: the rules of a `backtest`, an older version again (`republish`), or none
     (`rules` as an empty list).  `version` is the one in force as you saw it (0 for none); a
     backtest brings its own.
@@ -141,7 +141,7 @@ class BacktestsView(ListAPIView[Backtest]):
     queryset = Backtest.objects.none()
 
     def get_queryset(self) -> QuerySet[Backtest]:
-        name = asked_for(self.request, OfWorkflowSerializer).get("workflow")
+        name = query_params(self.request, OfWorkflowSerializer).get("workflow")
         rows = services.visible(caller(self.request))
         return rows.filter(workflow__name=name) if name else rows
 
@@ -165,7 +165,7 @@ class BacktestsView(ListAPIView[Backtest]):
     )
     def post(self, request: Request) -> Response:
         require(access.may_backtest(request.user), _NOT_YOURS)
-        return once(request, lambda: self._create(request))
+        return idempotent(request, lambda: self._create(request))
 
     def _create(self, request: Request) -> StoredResponse:
         asked = DraftSerializer(data=object_body(request.data))
@@ -197,7 +197,7 @@ class BacktestView(APIView):
         responses={200: BacktestSerializer, **problems(403, 404)},
     )
     def get(self, request: Request, backtest_id: str) -> Response:
-        no_parameters(request)
+        reject_query_params(request)
         return Response(BacktestSerializer(_backtest(request, backtest_id)).data)
 
 
@@ -210,7 +210,7 @@ class RulesView(ListAPIView[RuleVersion]):
     queryset = RuleVersion.objects.none()
 
     def get_queryset(self) -> QuerySet[RuleVersion]:
-        asked_for(self.request, Plain)
+        query_params(self.request, PlainSerializer)
         return active_rules.versions(_workflow(self.request, self.kwargs["workflow_name"]))
 
     @extend_schema(
@@ -233,7 +233,7 @@ class RulesView(ListAPIView[RuleVersion]):
     def post(self, request: Request, workflow_name: str) -> Response:
         workflow = _workflow(request, workflow_name)
         require(access.may_publish_rules(request.user), "Operators and admins publish rules.")
-        return once(request, lambda: self._publish(request, workflow))
+        return idempotent(request, lambda: self._publish(request, workflow))
 
     def _publish(self, request: Request, workflow: Workflow) -> StoredResponse:
         asked = PublishSerializer(data=object_body(request.data))
@@ -247,7 +247,7 @@ def _published(request: Request, workflow: Workflow, wanted: dict[str, Any]) -> 
     user, comment = caller(request), wanted["comment"]
     if "backtest" in wanted:
         found = services.visible(user).filter(workflow=workflow)
-        backtest = found.filter(pk=natural(wanted["backtest"]) or 0).first()
+        backtest = found.filter(pk=parse_natural_number(wanted["backtest"]) or 0).first()
         if backtest is None:
             problem = Problem("backtest", "unknown_backtest", "there is none of this workflow")
             raise InvalidRequest((problem,))
@@ -272,7 +272,7 @@ def _published(request: Request, workflow: Workflow, wanted: dict[str, Any]) -> 
 
 
 def _backtest(request: Request, backtest_id: str) -> Backtest:
-    found = services.visible(caller(request)).filter(pk=number_of(backtest_id)).first()
+    found = services.visible(caller(request)).filter(pk=parse_id(backtest_id)).first()
     if found is None:
         raise Http404
     return found

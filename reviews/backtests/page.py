@@ -17,7 +17,7 @@ from reviews.backtests import past_reviews, services
 from reviews.backtests.totals import headline
 from reviews.models import Backtest
 from reviews.templatetags.desk import lasting_words
-from workflows.common.number_parsing import natural
+from workflows.common.number_parsing import parse_natural_number
 from workflows.common.redaction import redact
 from workflows.engine.plan_validation import Problem
 from workflows.engine.policy import ReviewRules
@@ -53,7 +53,7 @@ class Draft:
 
 def workflow_of(user: User, text: str) -> Workflow | None:
     """The workflow whose number was chosen."""
-    return workflows_for(user).filter(pk=natural(text) or 0).first()
+    return workflows_for(user).filter(pk=parse_natural_number(text) or 0).first()
 
 
 def read_draft(workflow: Workflow, form: QueryDict) -> Draft:

@@ -20,7 +20,7 @@ from reviews.backtests.rules_page import rules_context
 from reviews.backtests.skipped_page import spared_context
 from reviews.components.views import SeeOther, fragment, good_cursor, page, person
 from reviews.models import Backtest
-from workflows.common.number_parsing import natural
+from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.decide import Refused
 from workflows.engine.plan_validation import Problem
 from workflows.executions.access import may_backtest, workflows_for
@@ -152,7 +152,7 @@ def rules(request: HttpRequest, workflow_id: int) -> HttpResponse:
 
 def _again(request: HttpRequest, workflow: Workflow) -> RuleVersion:
     wanted, seen = request.POST.get("number", ""), request.POST.get("seen", "")
-    found = (natural(each, digits=8) for each in (wanted, seen))
+    found = (parse_natural_number(each, digits=8) for each in (wanted, seen))
     numbers = [-1 if number is None else number for number in found]
     user, comment = person(request), request.POST.get("comment", "").strip()
     if wanted == "none":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from workflows.common.schemas.json_pointer import pointer
+from workflows.common.schemas.json_pointer import to_pointer
 from workflows.engine.bounded_json import JSON, canonical, path_text
 
 from .text_diffs import Segment, TextRow, folded, text_segments
@@ -62,7 +62,7 @@ class Change:
     @property
     def pointer(self) -> str:
         """The path as a JSON pointer: `/items/3/name`."""
-        return pointer(self.path)
+        return to_pointer(self.path)
 
     @property
     def is_long_text(self) -> bool:

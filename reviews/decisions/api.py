@@ -18,15 +18,26 @@ from reviews.decisions.rights import NotAllowed
 from reviews.decisions.services import MAX_COMMENT, DecisionRequest, DecisionResult
 from reviews.models import ANSWERS
 from reviews.queue.api import HoldRowSerializer
-from workflows.api.etags import seen_version
+from workflows.api.etags import if_match_version
 from workflows.api.examples import RESUME
-from workflows.api.idempotency import once
+from workflows.api.idempotency import idempotent
 from workflows.api.openapi import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, IF_MATCH, problems
-from workflows.api.parsers import DecisionJSONParser, no_parameters, object_body
+from workflows.api.parsers import DecisionJSONParser, object_body, reject_query_params
 from workflows.api.permissions import HasScope, caller, session_confirmed_at, token_of
 from workflows.api.problems import register
-from workflows.api.serializers import GivenId, OverrideSerializer, Strict, WarningSerializer
-from workflows.common.decision_formats import FOREIGN, Meant, NotUnderstood, is_foreign, meaning_of
+from workflows.api.serializers import (
+    OverrideSerializer,
+    RequestIdField,
+    StrictSerializer,
+    WarningSerializer,
+)
+from workflows.common.decision_formats import (
+    FOREIGN_FIELDS,
+    TranslatedDecision,
+    UnknownDecisionFormat,
+    is_foreign,
+    translate_decision,
+)
 from workflows.engine.commands import LONGEST_UNDO
 from workflows.engine.plan_validation import Problem
 from workflows.executions.idempotency import StoredResponse, json_text, keep_refusal_logs
@@ -48,14 +59,14 @@ _LARGEST = 2**63 - 1
 # --- serializers ----------------------------------------------------------------------------------
 
 
-class ResumeSerializer(Strict):
+class ResumeSerializer(StrictSerializer):
     """The answer to a hold, at the version its sender saw.
 
     The version may be in If-Match instead.  Decisions in the words of other products (`approve`,
     `edit`, `respond`, `ignore`, `chosen_options`, `decline`, …) are understood too.
     """
 
-    execution_id = GivenId()
+    execution_id = RequestIdField()
     hold_id = serializers.CharField(max_length=40, required=False)
     node_id = serializers.CharField(max_length=64, required=False)
     version = serializers.IntegerField(min_value=0, max_value=_LARGEST, required=False)
@@ -128,7 +139,7 @@ class ResumedSerializer(serializers.Serializer[Any]):
     paused_phase = serializers.CharField(allow_null=True)
 
 
-class WithdrawSerializer(Strict):
+class WithdrawSerializer(StrictSerializer):
     """Why it is taken back; goes into the record."""
 
     comment = serializers.CharField(
@@ -235,7 +246,7 @@ class PendingContextView(APIView):
     )
     def get(self, request: Request, execution_id: int) -> Response:
         """The execution, its open holds with payload and schema, tasks, messages, decisions."""
-        no_parameters(request)
+        reject_query_params(request)
         context = review_context.review_context(caller(request), execution_id)
         return Response(ContextSerializer(context).data)
 
@@ -261,10 +272,10 @@ class ResumeView(APIView):
         paths when an edit does not fit the tool's schema: the hold stays open.
         """
         fields, foreign = _read_decision(request)
-        return once(request, lambda: self._decide(request, fields, foreign))
+        return idempotent(request, lambda: self._decide(request, fields, foreign))
 
     def _decide(
-        self, request: Request, fields: dict[str, Any], foreign: Meant | None
+        self, request: Request, fields: dict[str, Any], foreign: TranslatedDecision | None
     ) -> StoredResponse:
         decision = _decision_request(request, fields)
         if foreign is not None:
@@ -273,7 +284,7 @@ class ResumeView(APIView):
         return StoredResponse(200, json_text(ResumedSerializer(_resumed(result)).data))
 
 
-def _read_decision(request: Request) -> tuple[dict[str, Any], Meant | None]:
+def _read_decision(request: Request) -> tuple[dict[str, Any], TranslatedDecision | None]:
     """Parse the body into the fields of ResumeSerializer.
 
     Args:
@@ -290,13 +301,13 @@ def _read_decision(request: Request) -> tuple[dict[str, Any], Meant | None]:
     foreign = None
     if is_foreign(body):
         foreign = _parse_foreign(body)
-        own = {name: value for name, value in body.items() if name not in FOREIGN}
+        own = {name: value for name, value in body.items() if name not in FOREIGN_FIELDS}
         body = {**own, **_translated(foreign, body)}
     serializer = ResumeSerializer(data=body)
     serializer.is_valid(raise_exception=True)
     fields = dict(serializer.validated_data)
     if "version" not in fields:
-        version = seen_version(request)
+        version = if_match_version(request)
         if version is None:
             message = "say which version you saw, here or in If-Match"
             raise ValidationError({"version": [message]}, code="required")
@@ -304,15 +315,15 @@ def _read_decision(request: Request) -> tuple[dict[str, Any], Meant | None]:
     return fields, foreign
 
 
-def _parse_foreign(body: dict[str, Any]) -> Meant:
+def _parse_foreign(body: dict[str, Any]) -> TranslatedDecision:
     try:
-        return meaning_of(body)
-    except NotUnderstood as error:
+        return translate_decision(body)
+    except UnknownDecisionFormat as error:
         problem = Problem(error.path, error.code, error.message)
         raise InvalidRequest((problem,)) from None
 
 
-def _translated(foreign: Meant, body: dict[str, Any]) -> dict[str, Any]:
+def _translated(foreign: TranslatedDecision, body: dict[str, Any]) -> dict[str, Any]:
     """The fields of ResumeSerializer that a decision in another format stands for."""
     fields: dict[str, Any] = {"decision": foreign.decision}
     for name, value in (("edits", foreign.edits), ("comment", foreign.comment)):
@@ -325,7 +336,7 @@ def _translated(foreign: Meant, body: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _check_fits(foreign: Meant, hold: Hold) -> None:
+def _check_fits(foreign: TranslatedDecision, hold: Hold) -> None:
     """Raise InvalidRequest when a decision in another format does not apply to this hold."""
     if foreign.instead and hold.phase != "AFTER_EXECUTION":
         message = "only a hold after a task can take an answer in place of its output"
@@ -401,7 +412,7 @@ class WithdrawView(APIView):
         A record says so, and what was decided stays on record.  409 with the present state once the
         run has gone on.
         """
-        return once(request, lambda: self._withdraw(request, hold_id))
+        return idempotent(request, lambda: self._withdraw(request, hold_id))
 
     def _withdraw(self, request: Request, hold_id: str) -> StoredResponse:
         serializer = WithdrawSerializer(data=object_body(request.data))

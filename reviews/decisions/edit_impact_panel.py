@@ -10,7 +10,7 @@ from django.utils.translation import ngettext
 
 from reviews.components.diffs import Path
 from reviews.decisions.edit_impact import impact
-from workflows.common.schemas.json_pointer import keys_of, pointer
+from workflows.common.schemas.json_pointer import pointer_keys, to_pointer
 from workflows.engine.bounded_json import path_text
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
@@ -38,7 +38,7 @@ def impact_context(hold: Hold, paths: Iterable[Path]) -> dict[str, Any]:
     found = impact(revision_of(hold.execution).plan, hold.task_id, listed, output=output)
     fields = tuple(
         {
-            "path": pointer(path),
+            "path": to_pointer(path),
             "dotted": path_text(path),
             "words": _readers_words(names, output=output),
         }
@@ -50,7 +50,7 @@ def impact_context(hold: Hold, paths: Iterable[Path]) -> dict[str, Any]:
 def path_of(text: str, value: Any) -> Path:
     """A JSON pointer as a path of `value`: keys, and indexes where it has lists."""
     path: list[str | int] = []
-    for name in keys_of(text):
+    for name in pointer_keys(text):
         is_index = isinstance(value, list) and name.isascii() and name.isdigit()
         path.append(int(name[:9]) if is_index else name)
         value = _inside(value, path[-1])

@@ -18,7 +18,7 @@ from reviews.decisions.masking import Rules, masked
 from reviews.decisions.summaries import approved, one_line, rejected
 from reviews.models import HumanReviewRecord, SecretReveal
 from reviews.templatetags.desk import look_of
-from workflows.common.redaction import text_masked
+from workflows.common.redaction import mask_secrets
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
 from workflows.executions.selectors import TaskView, messages_of, revision_of, tasks_of
@@ -116,14 +116,14 @@ class Surroundings:
                     text = _("%(task)s gave after an edit: %(value)s")
                 yield self._item(source, "output", text)
             elif source is not None:
-                error = text_masked(source.error)
+                error = mask_secrets(source.error)
                 yield _item(f"{name}: {look_of(source.status).word} {error}".strip())
 
     def _tries(self) -> Iterator[dict[str, Any]]:
         task = self.by_id.get(self.hold.task_id)
         for row in task.attempts if task else ():
             if row.error:
-                told = {"number": row.attempt, "error": one_line(text_masked(row.error))}
+                told = {"number": row.attempt, "error": one_line(mask_secrets(row.error))}
                 yield _item(_("try %(number)s: %(error)s") % told)
 
     def history(self, records: list[HumanReviewRecord]) -> tuple[dict[str, Any], ...]:
@@ -199,7 +199,7 @@ def _was_taken_back(record: HumanReviewRecord, records: list[HumanReviewRecord])
 
 
 def _said(message: dict[str, Any]) -> str:
-    content = text_masked(str(message["content"]))
+    content = mask_secrets(str(message["content"]))
     return f"{message.get('author') or message.get('role')}: {content}"
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from workflows.common.redaction import DOTS, joined_spans, names_secret, secret_spans
+from workflows.common.redaction import DOTS, is_secret_field, merge_spans, secret_spans
 from workflows.common.schemas.fields import usable_schema
 from workflows.common.schemas.shapes import Shape, fitting_shape, item_schema, parts_of, shape_of
 from workflows.engine.bounded_json import JSON, canonical, path_text
@@ -146,7 +146,7 @@ class _Masker:
         shown: dict[str, Any] = {}
         for key, item in value.items():
             name = self._text((*path, key), key)
-            inside = hidden or names_secret(key, item)
+            inside = hidden or is_secret_field(key, item)
             shown[name] = self.walk((*path, name), item, schemas.get(key, True), hidden=inside)
         return shown
 
@@ -160,7 +160,7 @@ class _Masker:
     def _text(self, path: _Path, text: str) -> str:
         marks = (match.span() for match in _MARK.finditer(text))
         shown, done = [], 0
-        for start, end in joined_spans([*secret_spans(text), *marks]):
+        for start, end in merge_spans([*secret_spans(text), *marks]):
             shown += [text[done:start], self._mark(path, text[start:end])]
             done = end
         return "".join([*shown, text[done:]])

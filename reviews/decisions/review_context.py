@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from reviews.audit.reveals import hold_place, task_views
 from reviews.models import HumanReviewRecord
 from reviews.queue.selectors import pending_of
-from workflows.common.redaction import text_masked
+from workflows.common.redaction import mask_secrets
 from workflows.executions.access import visible_to
 from workflows.executions.selectors import TaskView, messages_of, tasks_of
 from workflows.models import Execution, Hold
@@ -103,7 +103,7 @@ def _tasks(execution: Execution) -> list[TaskView]:
             task,
             inputs=views[task.id, "inputs"].value,
             output=views[task.id, "output"].value,
-            error=text_masked(task.error),
+            error=mask_secrets(task.error),
         )
         for task in tasks
     ]
@@ -131,7 +131,7 @@ def shown_overrides(execution: Execution) -> list[dict[str, Any]]:
 
 
 def _message(message: dict[str, Any]) -> dict[str, Any]:
-    content = text_masked(str(message["content"]))
+    content = mask_secrets(str(message["content"]))
     return {**message, "content": content, "created_at": message["created_at"].isoformat()}
 
 

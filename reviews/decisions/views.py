@@ -40,7 +40,7 @@ from reviews.decisions.rights import NotAllowed
 from reviews.decisions.similar_decisions_panel import precedents_context
 from reviews.models import ANSWERS, Decision
 from reviews.notifications import inbox
-from workflows.common.number_parsing import natural
+from workflows.common.number_parsing import parse_natural_number
 from workflows.common.schemas import FieldError, FormValue, unnamed_keys
 from workflows.engine.bounded_json import digest
 from workflows.models import Hold
@@ -184,7 +184,7 @@ class _Posted:
         self.comment = self._data.get("comment", "").replace("\r\n", "\n").strip()
         self.mode = "json" if self._data.get("mode") == "json" else "form"
         self.wants_more = "more" in self._data
-        self._shown = natural(self._data.get("read", "")) or 0
+        self._shown = parse_natural_number(self._data.get("read", "")) or 0
         self.version, found = self._version()
         self.kept = kept_by(self._data, hold)
         self._value = self._read()
@@ -194,7 +194,7 @@ class _Posted:
         self.unnamed = self._unnamed()
 
     def _version(self) -> tuple[int, list[FieldError]]:
-        version = natural(self._data.get("version", ""))
+        version = parse_natural_number(self._data.get("version", ""))
         if version is not None:
             return version, []
         return 0, [FieldError("version", "is missing; open the page again")]

@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils.translation import ngettext
 
 from reviews.components.highlighting import lines_of
-from workflows.common.redaction import text_masked
+from workflows.common.redaction import mask_secrets
 from workflows.executions.selectors import TaskView
 from workflows.models import Capability, Execution
 from workflows.permissions.capabilities import raised_sets
@@ -20,7 +20,7 @@ def offer(task: TaskView, execution: Execution, *, may: bool) -> dict[str, str]:
     """Where a task's code can be kept; "" where it cannot."""
     fits = may and task.type == "code_execution" and task.status == "SUCCEEDED"
     url = reverse("reviews:make_capability", args=(execution.pk,)) if fits else ""
-    return {"keep_url": url, "logs": text_masked(task.logs)}
+    return {"keep_url": url, "logs": mask_secrets(task.logs)}
 
 
 def _worked(times: int) -> str:

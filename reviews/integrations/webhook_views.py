@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from reviews.components.views import SeeOther, good_cursor, page, person
 from reviews.integrations.webhooks_page import endpoint_context, endpoints_context, form_of
-from workflows.common.secret_encryption import SecretLost, unseal
+from workflows.common.secret_encryption import DecryptionFailed, decrypt
 from workflows.engine.decide import Refused
 from workflows.executions.access import may_subscribe
 from workflows.executions.validation import InvalidRequest
@@ -33,7 +33,7 @@ def _check(request: HttpRequest) -> None:
 
 def _endpoint(request: HttpRequest, webhook_id: int) -> WebhookEndpoint:
     _check(request)
-    return get_object_or_404(services.endpoints_of(person(request)), pk=webhook_id)
+    return get_object_or_404(services.visible_endpoints(person(request)), pk=webhook_id)
 
 
 def _url(endpoint: WebhookEndpoint) -> str:
@@ -112,8 +112,8 @@ def action(request: HttpRequest, webhook_id: int) -> HttpResponse:
 
 def _reveal(request: HttpRequest, endpoint: WebhookEndpoint) -> HttpResponse:
     try:
-        secret = unseal(endpoint.secret)
-    except SecretLost as lost:
+        secret = decrypt(endpoint.secret)
+    except DecryptionFailed as lost:
         messages.error(request, _("%(fault)s. Rotate it.") % {"fault": lost})
         return SeeOther(_url(endpoint))
     return _page(request, endpoint, secret=secret)

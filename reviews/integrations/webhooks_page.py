@@ -16,12 +16,12 @@ from django.utils.translation import gettext_noop as N_
 from reviews import conf
 from reviews.components import labels as components_labels
 from reviews.queue import selectors
-from workflows.common.secret_encryption import SecretLost, unseal
+from workflows.common.secret_encryption import DecryptionFailed, decrypt
 from workflows.executions.access import ADMIN, roles_of, visible_to
 from workflows.models import WebhookDelivery, WebhookEndpoint
 from workflows.realtime.event_serialization import WIRE_TYPES
-from workflows.webhooks.payload import body_of
-from workflows.webhooks.services import endpoints_of, standing, viewer_of
+from workflows.webhooks.payload import delivery_body
+from workflows.webhooks.services import standing, visibility_user, visible_endpoints
 from workflows.webhooks.signing import headers
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _HELD_UP = ("PENDING", N_("waits"))
 
 def endpoints_context(user: User, *, form: dict[str, Any] | None = None) -> dict[str, Any]:
     """The list, and the form for one more; `form` is what was posted, with its errors."""
-    rows = endpoints_of(user).order_by("-pk")
+    rows = visible_endpoints(user).order_by("-pk")
     return {
         "rows": [endpoint_row(row) for row in rows],
         "everybodys": ADMIN in roles_of(user),
@@ -127,7 +127,9 @@ def _tabs(base: str, status: str) -> list[dict[str, Any]]:
 
 def _deliveries(endpoint: WebhookEndpoint, rows: Any) -> list[dict[str, Any]]:
     runs = [row.execution_id for row in rows if row.execution_id is not None]
-    visible = set(visible_to(viewer_of(endpoint)).filter(pk__in=runs).values_list("pk", flat=True))
+    visible = set(
+        visible_to(visibility_user(endpoint)).filter(pk__in=runs).values_list("pk", flat=True)
+    )
     return [
         _delivery(endpoint, row, shown=row.execution_id is None or row.execution_id in visible)
         for row in rows
@@ -136,7 +138,7 @@ def _deliveries(endpoint: WebhookEndpoint, rows: Any) -> list[dict[str, Any]]:
 
 def _delivery(endpoint: WebhookEndpoint, row: WebhookDelivery, *, shown: bool) -> dict[str, Any]:
     row.endpoint = endpoint
-    body = body_of(row) if shown else b""
+    body = delivery_body(row) if shown else b""
     status = Status(row.status)
     held_up = status == Status.PENDING and bool(standing(endpoint))
     look, word = _HELD_UP if held_up else _LOOKS[status]
@@ -163,8 +165,8 @@ def _try(entry: dict[str, Any]) -> dict[str, Any]:
 def _curl(endpoint: WebhookEndpoint, row: WebhookDelivery, body: bytes) -> str:
     """A command that posts this message by hand, signed now: good for five minutes."""
     try:
-        secret = unseal(endpoint.secret)
-    except SecretLost:
+        secret = decrypt(endpoint.secret)
+    except DecryptionFailed:
         return ""
     signed = headers((secret,), message_id=row.message_id, timestamp=int(time.time()), body=body)
     told = {"Content-Type": "application/json", "holdpoint-event": row.type, **signed}

@@ -16,9 +16,9 @@ from reviews.models.notifications import Notice, NoticeKind
 from reviews.notifications import inbox, sentences
 from reviews.notifications.preferences import save_wishes, wishes_of
 from workflows.api.openapi import BODY, problems
-from workflows.api.parsers import asked_for, no_parameters, object_body
+from workflows.api.parsers import object_body, query_params, reject_query_params
 from workflows.api.permissions import HasScope, caller
-from workflows.api.serializers import GivenId, Strict
+from workflows.api.serializers import RequestIdField, StrictSerializer
 
 _MOST = 200
 
@@ -50,11 +50,11 @@ class NoticeSerializer(serializers.Serializer[Notice]):
         return sentences.path_of(notice.hold)
 
 
-class ReadSerializer(Strict):
+class ReadSerializer(StrictSerializer):
     """`ids` of notices, or `everything`."""
 
     ids = serializers.ListField(
-        child=GivenId(),
+        child=RequestIdField(),
         required=False,
         default=list,
         max_length=_MOST,
@@ -69,7 +69,7 @@ class MarkedSerializer(serializers.Serializer[Any]):
     unread = serializers.IntegerField()
 
 
-class WishesSerializer(Strict):
+class WishesSerializer(StrictSerializer):
     """Kinds that are shown in the product, and kinds that are sent by e-mail."""
 
     shown = serializers.ListField(child=serializers.ChoiceField(choices=NoticeKind.choices))
@@ -93,7 +93,7 @@ class NotificationsView(ListAPIView[Notice]):
         return super().get(request, *args, **kwargs)
 
     def get_queryset(self) -> QuerySet[Notice]:
-        asked = asked_for(self.request, NoticeQuery)
+        asked = query_params(self.request, NoticeQuery)
         return inbox.notices_of(caller(self.request), unread=asked["unread"])
 
 
@@ -127,7 +127,7 @@ class NotificationPreferencesView(APIView):
     )
     def get(self, request: Request) -> Response:
         """Which kinds are shown to me and which are mailed."""
-        no_parameters(request)
+        reject_query_params(request)
         return Response(self._wishes(request))
 
     @extend_schema(

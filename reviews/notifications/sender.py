@@ -12,9 +12,9 @@ from reviews.models.notifications import ChatHook, NoticeMessage
 from workflows import conf
 from workflows.common import outbound_http
 from workflows.common.crashpoints import crashpoint
-from workflows.common.secret_encryption import SecretLost, unseal
-from workflows.webhooks.addresses import grants_for
-from workflows.webhooks.attempts import AGENT
+from workflows.common.secret_encryption import DecryptionFailed, decrypt
+from workflows.webhooks.addresses import request_permissions
+from workflows.webhooks.attempts import USER_AGENT
 
 from . import email_templates, outbox
 from .email_templates import Letter
@@ -79,12 +79,12 @@ def post_to(hook: ChatHook, body: bytes) -> None:
     The address is a secret: no error repeats it.
     """
     try:
-        url = unseal(hook.url)
+        url = decrypt(hook.url)
         answer = outbound_http.request(
             "POST",
             url,
-            grants=grants_for(url),
-            headers={"Content-Type": "application/json", "User-Agent": AGENT},
+            grants=request_permissions(url),
+            headers={"Content-Type": "application/json", "User-Agent": USER_AGENT},
             body=body,
             limits=outbound_http.NetLimits(
                 connect_seconds=min(5.0, conf.webhook_timeout_seconds()),
@@ -93,7 +93,7 @@ def post_to(hook: ChatHook, body: bytes) -> None:
                 max_redirects=0,
             ),
         )
-    except (outbound_http.NetworkDenied, outbound_http.NetworkFailed, SecretLost) as error:
+    except (outbound_http.NetworkDenied, outbound_http.NetworkFailed, DecryptionFailed) as error:
         raise NotSent(str(error)) from error
     if not 200 <= answer.status < 300:
         raise NotSent(f"HTTP {answer.status} {answer.reason}".strip())

@@ -13,7 +13,7 @@ from reviews.components.views import SeeOther, fragment, good_cursor, is_htmx, p
 from reviews.notifications import inbox
 from reviews.notifications.page import bell_context, notices_context, preferences_context
 from reviews.notifications.preferences import save_wishes
-from workflows.common.number_parsing import natural
+from workflows.common.number_parsing import parse_natural_number
 
 _MOST_MARKED = 200
 
@@ -40,7 +40,7 @@ def bell(request: HttpRequest) -> HttpResponse:
 def read_notices(request: HttpRequest) -> HttpResponse:
     """Mark as read: `notice` names some, `everything` all."""
     user = person(request)
-    found = map(natural, request.POST.getlist("notice")[:_MOST_MARKED])
+    found = map(parse_natural_number, request.POST.getlist("notice")[:_MOST_MARKED])
     ids = [number for number in found if number is not None]
     inbox.mark_read(user, ids=ids, everything="everything" in request.POST)
     if is_htmx(request):

@@ -21,7 +21,7 @@ from reviews.planner.drafts import (
 )
 from reviews.planner.fields import arguments_of, review_phase, values_of
 from reviews.runs.policy_overrides_panel import floor_json
-from workflows.common.number_parsing import natural
+from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.dag import references
 from workflows.engine.plan_validation import PlanInvalid, Problem, parse_plan
 from workflows.executions.access import ADMIN, roles_of
@@ -101,7 +101,7 @@ def _inputs(draft: Draft) -> str:
 
 
 def _workflow(draft: Draft) -> dict[str, str] | None:
-    found = Workflow.objects.filter(pk=natural(draft.workflow) or 0).first()
+    found = Workflow.objects.filter(pk=parse_natural_number(draft.workflow) or 0).first()
     if found is None:
         return None
     return {"title": found.title, "url": reverse("reviews:workflow", args=(found.pk,))}

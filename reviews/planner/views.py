@@ -18,7 +18,7 @@ from reviews.components.views import SeeOther, page, person, warn
 from reviews.planner import drafts as drafts
 from reviews.planner.drafts import Draft
 from reviews.planner.page import may_save, planner_context
-from workflows.common.number_parsing import natural
+from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.plan_validation import Problem
 from workflows.executions.access import may_start
 from workflows.executions.definitions import save_workflow, workflow_warnings
@@ -108,7 +108,7 @@ def _check(request: HttpRequest) -> None:
 
 def _workflow(request: HttpRequest, number: str) -> Workflow:
     """The workflow to be edited; Http404 for those who may not."""
-    found = Workflow.objects.filter(pk=natural(number) or 0).first()
+    found = Workflow.objects.filter(pk=parse_natural_number(number) or 0).first()
     if found is None or not may_save(person(request)):
         raise Http404
     return found

@@ -19,11 +19,16 @@ from rest_framework.views import APIView
 from reviews.decisions.edits import ReviewInvalid
 from reviews.queue import bulk, claims, extensions, selectors
 from reviews.queue.filters import PHASES, REASONS, RISKS, parse_queue_filters
-from workflows.api.idempotency import once, once_in_parts
+from workflows.api.idempotency import idempotent, idempotent_in_parts
 from workflows.api.openapi import BODY, IDEMPOTENCY_KEY, problems
-from workflows.api.parsers import OF_PAGES, DecisionJSONParser, asked_for, object_body
+from workflows.api.parsers import (
+    PAGINATION_PARAMETERS,
+    DecisionJSONParser,
+    object_body,
+    query_params,
+)
 from workflows.api.permissions import HasScope, caller, session_confirmed_at, token_of
-from workflows.api.serializers import Strict
+from workflows.api.serializers import StrictSerializer
 from workflows.engine.commands import LONGEST_UNDO
 from workflows.executions.idempotency import Part, StoredResponse, json_text
 from workflows.models import Hold
@@ -100,13 +105,13 @@ class ReleasedSerializer(serializers.Serializer[Any]):
     released = serializers.BooleanField()
 
 
-class AssignSerializer(Strict):
+class AssignSerializer(StrictSerializer):
     """`to`: the user name of somebody who may decide the hold."""
 
     to = serializers.CharField(max_length=150)
 
 
-class ExtendSerializer(Strict):
+class ExtendSerializer(StrictSerializer):
     """How much more time a hold gets."""
 
     seconds = serializers.IntegerField(min_value=extensions.SHORTEST, max_value=extensions.LONGEST)
@@ -122,14 +127,14 @@ class ExtendedSerializer(serializers.Serializer[Any]):
     version = serializers.IntegerField()
 
 
-class ChosenSerializer(Strict):
+class ChosenSerializer(StrictSerializer):
     """One hold, and the version of its execution as you saw it."""
 
     hold_id = serializers.CharField(max_length=40)
     version = serializers.IntegerField(min_value=0)
 
 
-class BulkSerializer(Strict):
+class BulkSerializer(StrictSerializer):
     """`comment` goes into each record, and a rejection needs one; `to` is for assign.
 
     `undo_seconds` is for approve and reject: withdraw takes them back until then.
@@ -199,7 +204,9 @@ class PendingView(ListAPIView[Hold]):
         return self.get_paginated_response([hold_row(each) for each in rows])
 
     def get_queryset(self) -> QuerySet[Hold, Any]:
-        asked_for(self.request, also=OF_PAGES | {each.name for each in _QUEUE_FILTERS})
+        query_params(
+            self.request, also=PAGINATION_PARAMETERS | {each.name for each in _QUEUE_FILTERS}
+        )
         tab = self.request.query_params.get("tab", "me")
         if tab not in selectors.TABS or tab == "decided":
             raise ValidationError({"tab": ["must be one of me, groups, claimed, open"]})
@@ -223,7 +230,7 @@ class ClaimView(APIView):
     )
     def post(self, request: Request, hold_id: str) -> Response:
         """Claim a hold; claim it again before the claim runs out to keep it."""
-        return once(request, lambda: self._claim(request, hold_id))
+        return idempotent(request, lambda: self._claim(request, hold_id))
 
     def _claim(self, request: Request, hold_id: str) -> StoredResponse:
         found = claims.claim(hold_id=hold_id, user=caller(request), token=token_of(request))
@@ -243,7 +250,7 @@ class ReleaseView(APIView):
     )
     def post(self, request: Request, hold_id: str) -> Response:
         """Let others see that nobody is on it."""
-        return once(request, lambda: self._release(request, hold_id))
+        return idempotent(request, lambda: self._release(request, hold_id))
 
     def _release(self, request: Request, hold_id: str) -> StoredResponse:
         gone = claims.release(hold_id=hold_id, user=caller(request), token=token_of(request))
@@ -264,7 +271,7 @@ class AssignView(APIView):
     )
     def post(self, request: Request, hold_id: str) -> Response:
         """Claim a hold for somebody else, whoever had it before."""
-        return once(request, lambda: self._assign(request, hold_id))
+        return idempotent(request, lambda: self._assign(request, hold_id))
 
     def _assign(self, request: Request, hold_id: str) -> StoredResponse:
         asked = AssignSerializer(data=object_body(request.data))
@@ -296,7 +303,7 @@ class ExtendView(APIView):
     )
     def post(self, request: Request, hold_id: str) -> Response:
         """Move the deadline further, from where it stands; 409 when there is none."""
-        return once(request, lambda: self._extend(request, hold_id))
+        return idempotent(request, lambda: self._extend(request, hold_id))
 
     def _extend(self, request: Request, hold_id: str) -> StoredResponse:
         asked = ExtendSerializer(data=object_body(request.data))
@@ -337,7 +344,7 @@ class BulkView(APIView):
         chosen = [bulk.Chosen(**each) for each in wanted["holds"]]
         task = bulk.Request(**{key: wanted[key] for key in wanted if key != "holds"})
         bulk.check(chosen, task)
-        return once_in_parts(request, lambda part: self._apply(request, chosen, task, part))
+        return idempotent_in_parts(request, lambda part: self._apply(request, chosen, task, part))
 
     def _apply(
         self, request: Request, chosen: list[bulk.Chosen], task: bulk.Request, part: Part

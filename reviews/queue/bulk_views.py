@@ -16,7 +16,7 @@ from reviews.decisions.edits import ReviewInvalid
 from reviews.queue import bulk as many
 from reviews.queue import saved_views
 from reviews.queue.bulk_page import bulk_context
-from workflows.common.number_parsing import natural
+from workflows.common.number_parsing import parse_natural_number
 from workflows.permissions import step_up
 
 
@@ -47,7 +47,7 @@ def bulk(request: HttpRequest) -> HttpResponse:
 def _chosen(text: str) -> many.Chosen:
     """`12-1@7` as a hold and a version; what is no number is a version nobody has seen."""
     hold_id, _, version = text.replace("\0", "").rpartition("@")
-    known = natural(version)
+    known = parse_natural_number(version)
     return many.Chosen(hold_id, -1 if known is None else known)
 
 

@@ -16,7 +16,7 @@ from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import NotAllowed
 from reviews.queue.deadline_panel import deadline_context
 from reviews.queue.extensions import extend
-from workflows.common.number_parsing import natural
+from workflows.common.number_parsing import parse_natural_number
 from workflows.models import Hold
 
 
@@ -69,4 +69,4 @@ class ExtendView(LoginRequiredMixin, View):
 
 def _seconds(text: str) -> float:
     """The posted number; 0, which is out of bounds, for anything else."""
-    return float(natural(text, digits=9) or 0)
+    return float(parse_natural_number(text, digits=9) or 0)

@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 from django.db.models import F, Q, QuerySet
 
 from reviews.models import RecordWords
-from workflows.common.full_text import matching
-from workflows.common.number_parsing import natural
+from workflows.common.full_text import full_text_filter
+from workflows.common.number_parsing import parse_natural_number
 from workflows.common.schemas import FieldError
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
@@ -117,8 +117,8 @@ def _matches(q: str, *, decided: bool) -> Q:
     What waits is looked for in its own narrow table, what was decided in the records.
     """
     words, column = (RecordWords, "record__hold_id") if decided else (Waiting, "hold_id")
-    matches = matching(q, words.objects.all(), column=column)
-    number = natural(q)
+    matches = full_text_filter(q, words.objects.all(), column=column)
+    number = parse_natural_number(q)
     return matches if number is None else matches | Q(execution_id=number)
 
 

@@ -24,7 +24,7 @@ from reviews.runs.comparison import (
     plan_difference,
 )
 from reviews.templatetags.desk import seconds_words
-from workflows.common.redaction import text_masked
+from workflows.common.redaction import mask_secrets
 from workflows.executions.selectors import TaskView, revision_of, tasks_of
 from workflows.models import Execution
 
@@ -94,7 +94,7 @@ def _run(execution: Execution) -> dict[str, Any]:
         "title": components_labels.run_title(execution.title, execution.pk),
         "url": reverse("reviews:run", args=(execution.pk,)),
         "status": execution.status,
-        "error": text_masked(execution.error),
+        "error": mask_secrets(execution.error),
         "layers": components_labels.progress_words(execution),
         "started_by": execution.created_by.get_username()
         if execution.created_by
@@ -151,7 +151,7 @@ def _side(task: TaskView | None, run: Execution, other: Execution) -> dict[str, 
     return {
         "status": "HELD" if task.held else task.status,
         "note": took,
-        "error": text_masked(task.error),
+        "error": mask_secrets(task.error),
     }
 
 

@@ -24,7 +24,7 @@ from reviews.decisions.edits import inputs_schema, secret_rules
 from reviews.decisions.masking import Masked, Rules, masked
 from reviews.decisions.rights import NotAllowed, fresh_user
 from reviews.models import SecretReveal
-from workflows.common.redaction import text_masked
+from workflows.common.redaction import mask_secrets
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
 from workflows.executions.selectors import TaskView
@@ -93,11 +93,11 @@ def shown_context(*, execution: Execution, context: Any) -> Any:
 
 def _mask_texts(body: dict[str, Any]) -> None:
     """Put dots over the secrets of errors and logs, which nobody can have revealed."""
-    body["error"] = text_masked(body["error"])
+    body["error"] = mask_secrets(body["error"])
     for task in body["tasks"]:
         for holder in (task, *task["tries"]):
-            holder["error"] = text_masked(holder["error"])
-        task["logs"] = text_masked(task["logs"])
+            holder["error"] = mask_secrets(holder["error"])
+        task["logs"] = mask_secrets(task["logs"])
 
 
 def _parts(execution: Execution, body: dict[str, Any]) -> Iterator[_Part]:

@@ -19,9 +19,9 @@ from reviews.decisions.summaries import one_line
 from reviews.queue import selectors
 from reviews.queue.page import demo_url
 from reviews.templatetags.desk import look_of
-from workflows.common.full_text import matching
-from workflows.common.number_parsing import natural
-from workflows.common.redaction import text_masked
+from workflows.common.full_text import full_text_filter
+from workflows.common.number_parsing import parse_natural_number
+from workflows.common.redaction import mask_secrets
 from workflows.common.schemas import FieldError
 from workflows.engine.status import ExecutionStatus
 from workflows.executions.access import may_start, visible_to
@@ -42,8 +42,8 @@ def runs_context(user: User, *, q: str, status: str, cursor: str) -> dict[str, A
         rows = rows.filter(status=status)
     if q:
         # In whose title each word of `q` begins a word, and the one whose number it is.
-        named = matching(q, ExecutionWords.objects.all())
-        number = natural(q)
+        named = full_text_filter(q, ExecutionWords.objects.all())
+        number = parse_natural_number(q)
         rows = rows.filter(named if number is None else named | Q(pk=number))
     page = selectors.page(rows, cursor=cursor, size=conf.page_size())
     waiting = _open_holds([run.pk for run in page.rows])
@@ -104,7 +104,7 @@ def _summary(run: Execution, holds: list[Hold]) -> str:
         text = ngettext("%(waits)s and %(n)s more", "%(waits)s and %(n)s more", more)
         return text % {"waits": waits, "n": more}
     if run.error:
-        return one_line(text_masked(run.error), 120)
+        return one_line(mask_secrets(run.error), 120)
     return look_of(run.status).word
 
 

@@ -21,7 +21,7 @@ from reviews.decisions.masking import Masked
 from reviews.decisions.rights import cannot_be_approved
 from reviews.integrations.capabilities_page import offer
 from reviews.templatetags.desk import look_of, seconds_words
-from workflows.common.redaction import text_masked
+from workflows.common.redaction import mask_secrets
 from workflows.engine.status import ExecutionStatus
 from workflows.executions.access import may_operate, may_start
 from workflows.executions.selectors import TaskView, events_of, open_holds, revision_of, tasks_of
@@ -102,7 +102,7 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
 
 
 def _error(execution: Execution) -> str:
-    return text_masked(execution.error) if execution.status == ExecutionStatus.FAILED else ""
+    return mask_secrets(execution.error) if execution.status == ExecutionStatus.FAILED else ""
 
 
 def _holds(execution: Execution) -> tuple[dict[str, Any], ...]:
@@ -173,7 +173,7 @@ def _task(
         "what": task.target,
         "since": since,
         "time_words": _took(task),
-        "error": text_masked(task.error),
+        "error": mask_secrets(task.error),
         "attempts": tuple(_attempts(task)),
     }
 
@@ -195,7 +195,7 @@ def _data(
 def _attempts(task: TaskView) -> list[str]:
     lines = []
     for row in task.attempts:
-        error = text_masked(row.error)
+        error = mask_secrets(row.error)
         told = {"number": row.attempt, "outcome": look_of(row.status).word, "error": error}
         told["time"] = seconds_words(row.duration_ms / 1000)
         text = _("attempt %(number)s: %(outcome)s")

@@ -12,7 +12,7 @@ from reviews.components import labels as components_labels
 from reviews.components.plan_diff import PlanDiff, diff_context
 from reviews.decisions.edits import secret_rules
 from reviews.decisions.masking import masked
-from workflows.common.redaction import text_masked
+from workflows.common.redaction import mask_secrets
 from workflows.engine.plan_diff import change_between
 from workflows.executions.selectors import settled_ids
 from workflows.journal.writer import load_revision
@@ -47,7 +47,7 @@ def revision_context(execution: Execution, number: int) -> dict[str, Any]:
     asked_by = _asked_by(hold, event)
     return {
         "title": _(_CAUSES.get(told["cause"], N_("The plan was changed"))),
-        "requirement": text_masked(told.get("requirement", "")),
+        "requirement": mask_secrets(told.get("requirement", "")),
         "number": number,
         "by": asked_by.removeprefix("agent:"),
         "by_agent": asked_by.startswith("agent:"),

@@ -16,7 +16,7 @@ from reviews.components.views import SeeOther, page, person, visible_execution, 
 from reviews.decisions.payload_forms import posted_value
 from reviews.planner.workflows_page import workflow_context
 from reviews.runs.list_page import initial_inputs, starter
-from workflows.common.number_parsing import natural
+from workflows.common.number_parsing import parse_natural_number
 from workflows.common.schemas import FieldError
 from workflows.demo.repository import NoRepository
 from workflows.demo.setup import start_demo as begin_demo
@@ -151,6 +151,6 @@ def _command(
         case "abort":
             return Abort(reason=data.get("reason", "").replace("\0", "").strip()), None
         case "continue":
-            sent = natural(data.get("version", ""))
+            sent = parse_natural_number(data.get("version", ""))
             return Continue(), -1 if sent is None else sent
     raise Refused("unknown", "This page does not know that command.")

@@ -15,7 +15,7 @@ from reviews.components import labels as components_labels
 from reviews.components.number_formatting import counted
 from reviews.decisions.masking import NO_RULES, Rules, masked
 from reviews.templatetags.desk import duration_words, seconds_words
-from workflows.common.redaction import text_masked
+from workflows.common.redaction import mask_secrets
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.task_errors import attempt_words
 from workflows.models import ExecutionEvent
@@ -102,7 +102,7 @@ def entry(event: ExecutionEvent, hidden: Hidden = NOTHING_LISTED) -> dict[str, A
         "kind": "event",
         "meaning": line.look,
         "shape": _SHAPES[line.look],
-        "sentence": text_masked(line.text),
+        "sentence": mask_secrets(line.text),
         "subject": line.subject,
         "at": event.created_at,
         "actor": actor,
@@ -140,7 +140,7 @@ def _message(event: ExecutionEvent) -> dict[str, Any]:
 
 
 def _content(event: ExecutionEvent) -> str:
-    return text_masked(str(event.payload.get("content", "")))
+    return mask_secrets(str(event.payload.get("content", "")))
 
 
 def _forked(payload: Payload, actor: str) -> _Line:

@@ -86,7 +86,7 @@ class _Outbox:
         loop = background_loop.loop()
         if self._closes_with is not loop:
             self._closes_with = loop
-            background_loop.at_close(self._drain)
+            background_loop.register_closer(self._drain)
 
     async def _drain(self) -> None:
         while True:

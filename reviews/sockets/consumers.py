@@ -28,7 +28,7 @@ from redis.exceptions import RedisError
 
 from reviews import conf
 from reviews.notifications import inbox
-from workflows.common.number_parsing import natural
+from workflows.common.number_parsing import parse_natural_number
 from workflows.conf import connections_each
 from workflows.engine.bounded_json import BoundedJSONError, Limits, parse
 from workflows.metrics import process_liveness
@@ -297,7 +297,7 @@ class ExecutionConsumer(NewsConsumer):
         self.execution_id = int(self.scope["url_route"]["kwargs"]["execution_id"])
         self.group = execution_group(self.execution_id)
         sent = parse_qs(self.scope.get("query_string", b"").decode("ascii", "replace"))
-        self.seq = natural(sent.get("after", ["0"])[-1]) or 0
+        self.seq = parse_natural_number(sent.get("after", ["0"])[-1]) or 0
         self._again: int | None = None
         self._starts = StartedTasks()
         await read(queries.execution_events, self.credentials, self.execution_id, self.seq, 1)

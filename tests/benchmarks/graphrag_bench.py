@@ -219,7 +219,7 @@ def rows(sizes: Sequence[int] = SIZES) -> Iterator[dict[str, Any]]:
     """Fill and measure each size in turn."""
     for size in sizes:
         fill(size)
-        gc_freeze.settle()  # as every process of the product does before it works
+        gc_freeze.freeze_loaded_objects()  # as every process of the product does before it works
         yield from measured(size)
 
 

@@ -22,13 +22,13 @@ PAYLOAD = "not for a mail"
 SETUP = """
 from django.contrib.auth.models import Group
 from reviews.models.notifications import ChatHook
-from workflows.common.secret_encryption import seal
+from workflows.common.secret_encryption import encrypt
 legal, _ = Group.objects.get_or_create(name="legal")
 from django.contrib.auth import get_user_model
 user = get_user_model().objects.get(username="integrator")
 user.groups.add(legal)
 ChatHook.objects.update_or_create(
-    name="e2e", defaults={{"url": seal({url!r}), "group": legal, "kinds": ["escalated"]}})
+    name="e2e", defaults={{"url": encrypt({url!r}), "group": legal, "kinds": ["escalated"]}})
 """
 
 

@@ -22,7 +22,7 @@ from tests.scale import requests
 from tests.scale.conftest import COUNT, MANY
 from tests.scale.filling import Filled
 from tests.scale.plans import Asked, asked_by
-from workflows.common.full_text import FEW, matching
+from workflows.common.full_text import FEW, full_text_filter
 from workflows.executions.access import filter_visible, visible_to
 from workflows.models import Execution, Hold
 
@@ -132,7 +132,9 @@ def test_words_that_are_common_are_met_on_the_way_and_not_looked_up(filled: Fill
     assert not [query.sql for query in asked.queries if f"LIMIT {FEW + 1}" in query.sql]
     asked = ask(filled, "auditor", "/history/?q=zoe")
     assert [query.sql for query in asked.queries if f"LIMIT {FEW + 1}" in query.sql]
-    found = HumanReviewRecord.objects.filter(matching("wrong tone", RecordWords.objects.all()))
+    found = HumanReviewRecord.objects.filter(
+        full_text_filter("wrong tone", RecordWords.objects.all())
+    )
     assert found.count() == HumanReviewRecord.objects.filter(comment="wrong tone").count() > FEW
 
 

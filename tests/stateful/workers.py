@@ -70,7 +70,7 @@ def at_point(nth: int, action: Callable[[], None]) -> Iterator[None]:
 
 
 def reached(name: str) -> None:
-    """Hears of every crash point in every thread; see `crashpoints.listen`."""
+    """Hears of every crash point in every thread; see `crashpoints.set_observer`."""
     left = getattr(_mine, "left", 0)
     if left:
         _mine.left = left - 1
@@ -110,11 +110,11 @@ def mortal_processes() -> Iterator[None]:
             give_up(claims)
 
     journal_writer.release, speculation_store.abandon = release, leave
-    crashpoints.listen(reached)
+    crashpoints.set_observer(reached)
     try:
         yield
     finally:
-        crashpoints.listen(None)
+        crashpoints.set_observer(None)
         journal_writer.release, speculation_store.abandon = tidy, give_up
 
 

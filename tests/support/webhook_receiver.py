@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from workflows.webhooks.signing import is_genuine
+from workflows.webhooks.signing import is_valid_signature
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Got:
         return found
 
     def is_signed_with(self, secret: str) -> bool:
-        return is_genuine(
+        return is_valid_signature(
             secret,
             message_id=self.headers["webhook-id"],
             timestamp=self.headers["webhook-timestamp"],

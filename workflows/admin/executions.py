@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 
-from workflows.common.number_parsing import natural
+from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.events import public_payload
 from workflows.executions.selectors import tasks_of
 from workflows.models import CommandLog, Execution, ExecutionEvent, Hold
@@ -124,7 +124,7 @@ def _task(task: Any) -> dict[str, Any]:
 def _timeline(execution: Execution, before: str) -> dict[str, Any]:
     """The newest events before `before`, oldest of them first."""
     rows = ExecutionEvent.objects.filter(execution=execution)
-    last = natural(before)
+    last = parse_natural_number(before)
     if last is not None:
         rows = rows.filter(seq__lt=last)
     events = list(rows.order_by("-seq")[:_EVENTS])[::-1]

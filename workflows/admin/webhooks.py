@@ -10,7 +10,7 @@ from django.http import HttpRequest
 
 from workflows.executions import access
 from workflows.models import WebhookDelivery, WebhookEndpoint
-from workflows.webhooks.services import endpoints_of
+from workflows.webhooks.services import visible_endpoints
 
 from .read_only import ReadOnly
 
@@ -29,7 +29,7 @@ class WebhookEndpointAdmin(ReadOnly):
     exclude = ("secret", "previous_secret")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return endpoints_of(request.user)  # type: ignore[arg-type]
+        return visible_endpoints(request.user)  # type: ignore[arg-type]
 
 
 @admin.register(WebhookDelivery)
@@ -45,7 +45,7 @@ class WebhookDeliveryAdmin(ReadOnly):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         visible = access.visible_to(request.user)
-        mine = endpoints_of(request.user)  # type: ignore[arg-type]
+        mine = visible_endpoints(request.user)  # type: ignore[arg-type]
         return WebhookDelivery.objects.filter(
             Q(execution=None) | Q(execution__in=visible), endpoint__in=mine
         )

@@ -22,12 +22,12 @@ from workflows.permissions import capabilities
 from workflows.tools import catalogue_sync
 
 from .executions import visible_execution
-from .idempotency import once
+from .idempotency import idempotent
 from .openapi import BODY, IDEMPOTENCY_KEY, problems
-from .parsers import asked_for, no_parameters, object_body
+from .parsers import object_body, query_params, reject_query_params
 from .permissions import HasRole, HasScope, caller, require
 from .problems import register
-from .serializers import Strict
+from .serializers import StrictSerializer
 
 if TYPE_CHECKING:
     CapabilityModel = serializers.ModelSerializer[Capability]
@@ -92,7 +92,7 @@ class CapabilitySerializer(CapabilityRowSerializer):
         read_only_fields = fields
 
 
-class MakeSerializer(Strict):
+class MakeSerializer(StrictSerializer):
     """The code task that succeeded, and the name under which its code is kept."""
 
     execution_id = serializers.CharField(max_length=20)
@@ -129,7 +129,7 @@ class CapabilitiesView(ListAPIView[Capability]):
     serializer_class = CapabilityRowSerializer
 
     def get_queryset(self) -> QuerySet[Capability]:
-        asked_for(self.request)
+        query_params(self.request)
         return _rows()
 
     @extend_schema(
@@ -148,7 +148,7 @@ class CapabilitiesView(ListAPIView[Capability]):
         responses={201: CapabilitySerializer, **problems(403, 404, 409, *BODY)},
     )
     def post(self, request: Request) -> Response:
-        return once(request, lambda: self._make(request))
+        return idempotent(request, lambda: self._make(request))
 
     def _make(self, request: Request) -> StoredResponse:
         asked = MakeSerializer(data=object_body(request.data))
@@ -174,7 +174,7 @@ class CapabilityView(APIView):
         responses={200: CapabilitySerializer, **problems(403, 404)},
     )
     def get(self, request: Request, name: str) -> Response:
-        no_parameters(request)
+        reject_query_params(request)
         found = _rows().filter(name=name).first() if "\0" not in name else None
         if found is None:
             raise Http404

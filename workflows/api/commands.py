@@ -21,13 +21,13 @@ from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution
 
 from . import examples
-from .etags import seen_version
+from .etags import if_match_version
 from .executions import visible_execution
-from .idempotency import once
+from .idempotency import idempotent
 from .openapi import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, IF_MATCH, problems
 from .parsers import object_body
 from .permissions import HasRole, caller, require, require_scope, session_confirmed_at, token_of
-from .serializers import OutcomeSerializer, Plain
+from .serializers import OutcomeSerializer, PlainSerializer
 
 DECISIONS = ("approval_response", "checkpoint_response")
 _KINDS = (
@@ -43,7 +43,7 @@ _KINDS = (
 _LARGEST = 2**63 - 1
 
 
-class CommandSerializer(Plain):
+class CommandSerializer(PlainSerializer):
     """`kind` decides which of the other fields are asked for."""
 
     kind = serializers.ChoiceField(choices=_KINDS)
@@ -113,7 +113,7 @@ class CommandsView(APIView):
         except InvalidRequest as invalid:
             _log_malformed(request, execution, body, invalid)
             raise
-        response = once(request, lambda: _perform(request, execution, command, version))
+        response = idempotent(request, lambda: _perform(request, execution, command, version))
         if response.status_code == 409:
             # Outside of the transaction of an idempotent request: the attempt counts.
             raise Refused("replan_failed", response.data["failure"])
@@ -165,7 +165,7 @@ def _version(body: dict[str, Any], request: Request) -> int | None:
     """The version the sender saw, from the body or from If-Match; None when it does not say."""
     given = body.get("version")
     if given is None:
-        return seen_version(request)
+        return if_match_version(request)
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= _LARGEST:
         raise InvalidRequest(
             (Problem("version", "not_a_version", "must be a whole number, the version you saw"),)

@@ -28,7 +28,7 @@ def workflow_etag(workflow: Workflow) -> str:
     return f'"{int(workflow.updated_at.timestamp() * 1_000_000)}"'
 
 
-def seen_version(request: Request) -> int | None:
+def if_match_version(request: Request) -> int | None:
     """The execution's version in If-Match, None when there is none or `*`.
 
     Raises InvalidRequest for what is not the ETag of an execution.
@@ -57,7 +57,7 @@ def _tags(header: str, sent: str) -> list[str]:
     return [tag.removeprefix("W/") for tag in _TAG.findall(sent)]
 
 
-def unless_known(request: Request, etag: str) -> Response | None:
+def not_modified_response(request: Request, etag: str) -> Response | None:
     """304 when the client has this state already, else None."""
     sent = request.headers.get("If-None-Match", "").strip()
     known = sent == "*" or etag in [tag.removeprefix("W/") for tag in _TAG.findall(sent)]

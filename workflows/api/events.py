@@ -24,9 +24,9 @@ from workflows.realtime.event_serialization import wire_events
 from . import stream
 from .executions import visible_execution
 from .openapi import EXECUTION_ID, problems
-from .parsers import asked_for
+from .parsers import query_params
 from .permissions import HasRole, HasScope, caller, token_of
-from .serializers import Plain
+from .serializers import PlainSerializer
 
 _LARGEST = 2**63 - 1
 _MOST = 500
@@ -42,7 +42,7 @@ class EventStreamRenderer(JSONRenderer):
     charset = None
 
 
-class AfterSerializer(Plain):
+class AfterSerializer(PlainSerializer):
     """Where to begin, and how much to get."""
 
     after = serializers.IntegerField(
@@ -51,7 +51,7 @@ class AfterSerializer(Plain):
     limit = serializers.IntegerField(min_value=1, max_value=_MOST, default=_MOST)
 
 
-class WireEventSerializer(Plain):
+class WireEventSerializer(PlainSerializer):
     """An event, camelCase; other keys depend on its type."""
 
     type = serializers.CharField()
@@ -63,7 +63,7 @@ class WireEventSerializer(Plain):
     version = serializers.IntegerField()
 
 
-class EventPageSerializer(Plain):
+class EventPageSerializer(PlainSerializer):
     """Events in order.  `next` is null when there are no more for now."""
 
     next = serializers.CharField(allow_null=True)
@@ -108,7 +108,7 @@ class EventsView(APIView):
 
 def _asked(request: Request) -> dict[str, Any]:
     """The query; a reconnecting EventSource says in a header how far it came."""
-    wanted = asked_for(request, AfterSerializer, also=frozenset())
+    wanted = query_params(request, AfterSerializer, also=frozenset())
     last = request.headers.get("Last-Event-ID")
     if not last:
         return wanted

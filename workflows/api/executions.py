@@ -26,11 +26,11 @@ from workflows.executions.validation import InvalidRequest
 from workflows.models import Checkpoint, Execution, ExecutionEvent, Hold, Workflow
 
 from . import examples
-from .etags import execution_etag, unless_known
-from .idempotency import once
+from .etags import execution_etag, not_modified_response
+from .idempotency import idempotent
 from .openapi import BODY, ETAG, EXECUTION_ID, IDEMPOTENCY_KEY, IF_NONE_MATCH, problems
 from .pagination import Merged
-from .parsers import asked_for, object_body
+from .parsers import object_body, query_params
 from .permissions import HasRole, HasScope, caller, require, token_of
 from .serializers import (
     CheckpointSerializer,
@@ -54,7 +54,7 @@ _DIGITS = re.compile(r"[0-9]{1,19}")
 _LARGEST = 2**63 - 1
 
 
-def number_of(text: str) -> int:
+def parse_id(text: str) -> int:
     """An id from a path or a body; what cannot be one raises Http404."""
     if not _DIGITS.fullmatch(text) or int(text) > _LARGEST:
         raise Http404
@@ -63,14 +63,14 @@ def number_of(text: str) -> int:
 
 def visible_execution(request: Request, execution_id: str) -> Execution:
     """The execution, workflow and starter loaded; Http404 when it is not the caller's to see."""
-    rows = visible_rows(request).filter(pk=number_of(execution_id))
+    rows = visible_executions(request).filter(pk=parse_id(execution_id))
     found = rows.first()
     if found is None:
         raise Http404
     return found
 
 
-def visible_rows(request: Request) -> QuerySet[Execution]:
+def visible_executions(request: Request) -> QuerySet[Execution]:
     """What the caller may see, each with the task and phase of its oldest open hold."""
     oldest = Hold.objects.filter(execution=OuterRef("pk"), status=Hold.Status.OPEN)
     oldest = oldest.order_by("opened_seq")
@@ -153,8 +153,8 @@ class ExecutionsView(ListAPIView[Execution]):
         return _by_move(rows) if by_move else rows
 
     def _asked_for(self) -> QuerySet[Execution]:
-        wanted = asked_for(self.request, FilterSerializer)
-        rows = visible_rows(self.request)
+        wanted = query_params(self.request, FilterSerializer)
+        rows = visible_executions(self.request)
         if "status" in wanted:
             rows = rows.filter(status=wanted["status"])
         if "workflow" in wanted:
@@ -188,7 +188,7 @@ class ExecutionsView(ListAPIView[Execution]):
     )
     def post(self, request: Request) -> Response:
         require(access.may_start(request.user), "Your role does not start executions.")
-        return once(request, lambda: self._start(request))
+        return idempotent(request, lambda: self._start(request))
 
     def _start(self, request: Request) -> StoredResponse:
         asked = StartSerializer(data=object_body(request.data))
@@ -201,7 +201,7 @@ class ExecutionsView(ListAPIView[Execution]):
             title = title or intent[:200]
         execution = services.start_execution(
             actor=caller(request),
-            workflow=workflow_named(caller(request), name) if name is not None else None,
+            workflow=get_workflow(caller(request), name) if name is not None else None,
             plan=plan,
             inputs=wanted.get("inputs"),
             policy=wanted.get("policy"),
@@ -210,7 +210,7 @@ class ExecutionsView(ListAPIView[Execution]):
         return _answer(request, execution)
 
 
-def workflow_named(user: User, name: str) -> Workflow:
+def get_workflow(user: User, name: str) -> Workflow:
     """The enabled workflow of this name, else of this id; raises InvalidRequest."""
     rows = access.workflows_for(user).filter(enabled=True)
     found = rows.filter(name=name).first()
@@ -238,12 +238,12 @@ class ExecutionView(APIView):
         responses={200: ExecutionSerializer, 304: None, **problems(403, 404)},
     )
     def get(self, request: Request, execution_id: str) -> Response:
-        reveal = asked_for(request, RevealQuery, also=frozenset())["reveal"]
+        reveal = query_params(request, RevealQuery, also=frozenset())["reveal"]
         execution = visible_execution(request, execution_id)
         if reveal:
             return _revealed(request, execution)
         etag = execution_etag(execution.version)
-        known = unless_known(request, etag)
+        known = not_modified_response(request, etag)
         return known or Response(body_of(execution), headers={"ETag": etag})
 
 
@@ -255,7 +255,7 @@ class CheckpointsView(ListAPIView[Checkpoint]):
     serializer_class = CheckpointSerializer
 
     def get_queryset(self) -> QuerySet[Checkpoint]:
-        asked_for(self.request)
+        query_params(self.request)
         execution = visible_execution(self.request, self.kwargs["execution_id"])
         rows = Checkpoint.objects.filter(execution=execution)
         return rows.select_related("execution__workflow")
@@ -278,7 +278,7 @@ class DecisionsView(ListAPIView[ExecutionEvent]):
     serializer_class = DecisionSerializer
 
     def get_queryset(self) -> QuerySet[ExecutionEvent]:
-        asked_for(self.request)
+        query_params(self.request)
         execution = visible_execution(self.request, self.kwargs["execution_id"])
         return decisions_of(execution, self.request.user)
 
@@ -306,7 +306,7 @@ class MessagesView(ListAPIView[ExecutionEvent]):
     serializer_class = SaidSerializer
 
     def get_queryset(self) -> QuerySet[ExecutionEvent]:
-        asked_for(self.request)
+        query_params(self.request)
         execution = visible_execution(self.request, self.kwargs["execution_id"])
         return ExecutionEvent.objects.filter(execution=execution, kind="message_added")
 
@@ -333,7 +333,7 @@ class MessagesView(ListAPIView[ExecutionEvent]):
     def post(self, request: Request, execution_id: str) -> Response:
         execution = visible_execution(request, execution_id)
         require(access.may_start(request.user), "Your role reads conversations only.")
-        return once(request, lambda: self._say(request, execution))
+        return idempotent(request, lambda: self._say(request, execution))
 
     def _say(self, request: Request, execution: Execution) -> StoredResponse:
         asked = MessageSerializer(data=object_body(request.data))
@@ -374,7 +374,7 @@ class ForkView(APIView):
         execution = visible_execution(request, execution_id)
         allowed = access.may_operate(request.user, execution)
         require(allowed, "Operators, admins and whoever started it may fork an execution.")
-        return once(request, lambda: self._fork(request, execution))
+        return idempotent(request, lambda: self._fork(request, execution))
 
     def _fork(self, request: Request, execution: Execution) -> StoredResponse:
         asked = ForkSerializer(data=object_body(request.data))
@@ -393,7 +393,7 @@ class ForkView(APIView):
 
 def _checkpoint(execution: Execution, text: str) -> Checkpoint:
     try:
-        return Checkpoint.objects.get(execution=execution, pk=number_of(text))
+        return Checkpoint.objects.get(execution=execution, pk=parse_id(text))
     except (Http404, Checkpoint.DoesNotExist):
         message = "the execution has no such checkpoint"
         raise InvalidRequest((Problem("checkpoint", "unknown_checkpoint", message),)) from None

@@ -17,12 +17,12 @@ from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.models import Grant
 from workflows.permissions import grants
 
-from .executions import number_of
-from .idempotency import once
+from .executions import parse_id
+from .idempotency import idempotent
 from .openapi import IDEMPOTENCY_KEY, problems
-from .parsers import asked_for
+from .parsers import query_params
 from .permissions import HasRole, HasScope, caller, require
-from .serializers import Plain
+from .serializers import PlainSerializer
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -65,7 +65,7 @@ class GrantSerializer(GrantModel):
         return grant.revoked_by or None
 
 
-class InForceSerializer(Plain):
+class InForceSerializer(PlainSerializer):
     """Filter of the list."""
 
     in_force = serializers.BooleanField(
@@ -81,7 +81,7 @@ class GrantsView(ListAPIView[Grant]):
     serializer_class = GrantSerializer
 
     def get_queryset(self) -> QuerySet[Grant]:
-        wanted = asked_for(self.request, InForceSerializer)
+        wanted = query_params(self.request, InForceSerializer)
         user = caller(self.request)
         return grants.in_force(user) if wanted["in_force"] else grants.visible_grants(user)
 
@@ -110,12 +110,12 @@ class RevokeView(APIView):
     )
     def post(self, request: Request, grant_id: str) -> Response:
         user = caller(request)
-        grant = grants.visible_grants(user).filter(pk=number_of(grant_id)).first()
+        grant = grants.visible_grants(user).filter(pk=parse_id(grant_id)).first()
         if grant is None:
             raise Http404
         allowed = grants.may_revoke(user, grant)
         require(allowed, "Operators, admins and whoever gave it can take it back.")
-        return once(request, lambda: _revoke(grant, user))
+        return idempotent(request, lambda: _revoke(grant, user))
 
 
 def _revoke(grant: Grant, user: User) -> StoredResponse:

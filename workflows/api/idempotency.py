@@ -10,7 +10,7 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from workflows.common.secret_encryption import SecretLost
+from workflows.common.secret_encryption import DecryptionFailed
 from workflows.engine.plan_validation import Problem
 from workflows.executions import idempotency
 from workflows.executions.idempotency import Part, StoredResponse
@@ -19,12 +19,12 @@ from workflows.executions.validation import InvalidRequest
 from .permissions import caller
 from .problems import IdempotencyMismatch, register
 
-register(SecretLost, status=409, code="refused")
+register(DecryptionFailed, status=409, code="refused")
 
 _KEY = re.compile(r"[!-~]{1,200}")
 
 
-def once(request: Request, perform: Callable[[], StoredResponse]) -> Response:
+def idempotent(request: Request, perform: Callable[[], StoredResponse]) -> Response:
     """The answer of `perform`, or of the first request with the same key, path and body."""
     key = key_of(request)
     if key is None:
@@ -36,7 +36,7 @@ def once(request: Request, perform: Callable[[], StoredResponse]) -> Response:
     return _response(answer)
 
 
-def once_in_parts(request: Request, perform: Callable[[Part], StoredResponse]) -> Response:
+def idempotent_in_parts(request: Request, perform: Callable[[Part], StoredResponse]) -> Response:
     """The same for work of several transactions: see `idempotency.respond_in_parts`."""
     key = key_of(request)
     if key is None:

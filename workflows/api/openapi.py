@@ -9,7 +9,7 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse
 from rest_framework import serializers
 
 from .problems import CODES, CONTENT_TYPE
-from .serializers import ID_PATTERN, Plain
+from .serializers import ID_PATTERN, PlainSerializer
 
 _WORDS = {
     400: "Malformed JSON",
@@ -62,7 +62,7 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
         return {"type": "http", "scheme": "bearer", "bearerFormat": "hp_…"}
 
 
-class FaultSerializer(Plain):
+class FaultSerializer(PlainSerializer):
     """One fault: where, a stable code, plain words."""
 
     path = serializers.CharField(allow_blank=True)
@@ -70,7 +70,7 @@ class FaultSerializer(Plain):
     message = serializers.CharField()
 
 
-class ProblemSerializer(Plain):
+class ProblemSerializer(PlainSerializer):
     """A refusal (RFC 9457).
 
     `reason` says more for `refused`; `state` is the present one where the sender's is stale.
@@ -95,7 +95,7 @@ def problems(*statuses: int) -> dict[Any, Any]:
     }
 
 
-def complete_problems(result: Any, **about: Any) -> Any:
+def add_problem_responses(result: Any, **about: Any) -> Any:
     """A spectacular hook: the refusals that any operation may answer with, where none is named."""
     for path, item in result["paths"].items():
         for operation in item.values():
@@ -112,7 +112,7 @@ def complete_problems(result: Any, **about: Any) -> Any:
     return result
 
 
-def plain_any(result: Any, **about: Any) -> Any:
+def simplify_any_schema(result: Any, **about: Any) -> Any:
     """A spectacular hook: "any value, or null" is any value.
 
     As `oneOf` the two exclude each other, and null, which fits both, would fit neither.

@@ -61,13 +61,13 @@ def _kind(value: Any) -> str:
 
 
 #: Parameters that every list has; the pages look at them.
-OF_PAGES = frozenset({"cursor", "page_size", "ordering"})
+PAGINATION_PARAMETERS = frozenset({"cursor", "page_size", "ordering"})
 
 
-def asked_for(
+def query_params(
     request: Request,
     shape: type[serializers.Serializer[Any]] = serializers.Serializer,
-    also: frozenset[str] = OF_PAGES,
+    also: frozenset[str] = PAGINATION_PARAMETERS,
 ) -> dict[str, Any]:
     """The query parameters as `shape` reads them; raises ValidationError with their names.
 
@@ -84,6 +84,6 @@ def asked_for(
     return dict(asked.validated_data)
 
 
-def no_parameters(request: Request) -> None:
+def reject_query_params(request: Request) -> None:
     """Refuse every query parameter, as an operation that takes none does."""
-    asked_for(request, also=frozenset())
+    query_params(request, also=frozenset())

@@ -10,25 +10,25 @@ from django.utils.module_loading import import_string
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from workflows.common.redaction import text_masked
+from workflows.common.redaction import mask_secrets
 from workflows.engine.decision_history import decision_of
 from workflows.engine.status import ExecutionStatus
 from workflows.executions.selectors import TaskView
 from workflows.models import Checkpoint, Execution, ExecutionEvent, Hold
 
 if TYPE_CHECKING:
-    Plain = serializers.Serializer[Any]
+    PlainSerializer = serializers.Serializer[Any]
     IdField = serializers.Field[int, Any, str, Any]
     ExecutionModel = serializers.ModelSerializer[Execution]
     HoldModel = serializers.ModelSerializer[Hold]
     CheckpointModel = serializers.ModelSerializer[Checkpoint]
 else:
-    Plain = serializers.Serializer
+    PlainSerializer = serializers.Serializer
     IdField = serializers.Field
     ExecutionModel = HoldModel = CheckpointModel = serializers.ModelSerializer
 
 
-class Strict(Plain):
+class StrictSerializer(PlainSerializer):
     """Input that may hold known fields alone."""
 
     def to_internal_value(self, data: Any) -> Any:
@@ -53,7 +53,7 @@ _LARGEST_ID = 2**63 - 1
         ]
     }
 )
-class GivenId(IdField):
+class RequestIdField(IdField):
     """The id of a row in a request, as text or as a number; read as an int."""
 
     default_error_messages = {"invalid": "must be an id: digits, as text or as a number"}
@@ -71,7 +71,7 @@ class GivenId(IdField):
 # --- what comes in --------------------------------------------------------------------------------
 
 
-class StartSerializer(Strict):
+class StartSerializer(StrictSerializer):
     """One of `workflow` (its name or id), `plan` and `intent`; the rest is optional."""
 
     workflow = serializers.CharField(max_length=100, required=False)
@@ -90,7 +90,7 @@ class StartSerializer(Strict):
         return attrs
 
 
-class FilterSerializer(Plain):
+class FilterSerializer(PlainSerializer):
     """Filters of the list of executions."""
 
     status = serializers.ChoiceField(choices=[s.value for s in ExecutionStatus], required=False)
@@ -102,7 +102,7 @@ class FilterSerializer(Plain):
     created_to = serializers.DateTimeField(required=False, help_text="Exclusive.")
 
 
-class RevealQuery(Plain):
+class RevealQuery(PlainSerializer):
     """Whether masked values are to be shown."""
 
     reveal = serializers.BooleanField(
@@ -110,7 +110,7 @@ class RevealQuery(Plain):
     )
 
 
-class MaskedValueSerializer(Plain):
+class MaskedValueSerializer(PlainSerializer):
     """A masked value: its number stands in its mark, `[•••••••• 3]`; `paths` are its places."""
 
     place = serializers.CharField()
@@ -118,7 +118,7 @@ class MaskedValueSerializer(Plain):
     paths = serializers.ListField(child=serializers.CharField(allow_blank=True))
 
 
-class MessageSerializer(Strict):
+class MessageSerializer(StrictSerializer):
     """Something said in an execution's conversation; who says it is known."""
 
     role = serializers.ChoiceField(choices=["user", "assistant", "tool"], default="user")
@@ -129,7 +129,7 @@ class MessageSerializer(Strict):
     )
 
 
-class ForkEditsSerializer(Strict):
+class ForkEditsSerializer(StrictSerializer):
     """Keys to lay over the inputs and the context.  Absent or null: no change."""
 
     inputs = serializers.DictField(required=False, allow_null=True)
@@ -138,7 +138,7 @@ class ForkEditsSerializer(Strict):
     )
 
 
-class ForkSerializer(Strict):
+class ForkSerializer(StrictSerializer):
     """The id of the checkpoint to go on from, and what to change there."""
 
     checkpoint = serializers.CharField(max_length=20)
@@ -148,7 +148,7 @@ class ForkSerializer(Strict):
 # --- what goes out --------------------------------------------------------------------------------
 
 
-class TrySerializer(Plain):
+class TrySerializer(PlainSerializer):
     """One recorded try of a task."""
 
     attempt = serializers.IntegerField()
@@ -158,7 +158,7 @@ class TrySerializer(Plain):
     created_at = serializers.DateTimeField()
 
 
-class TaskSerializer(Plain):
+class TaskSerializer(PlainSerializer):
     """A task and what has become of it.
 
     `output` is what later tasks read: a reviewer's edit, if there is one; null where a reviewer
@@ -218,7 +218,7 @@ class HoldSerializer(HoldModel):
         read_only_fields = fields
 
     def get_comment(self, hold: Hold) -> str:
-        return text_masked(getattr(hold, "comment", ""))
+        return mask_secrets(getattr(hold, "comment", ""))
 
     def get_node_id(self, hold: Hold) -> str | None:
         return hold.task_id or None
@@ -254,7 +254,7 @@ class ExecutionRowSerializer(ExecutionModel):
         return execution.created_by.get_username() if execution.created_by else None
 
     def get_error(self, execution: Execution) -> str:
-        return text_masked(execution.error)
+        return mask_secrets(execution.error)
 
     def get_parent(self, execution: Execution) -> str | None:
         return str(execution.parent_id) if execution.parent_id else None
@@ -266,7 +266,7 @@ class ExecutionRowSerializer(ExecutionModel):
         return getattr(execution, "oldest_phase", None) or None
 
 
-class OverrideSerializer(Plain):
+class OverrideSerializer(PlainSerializer):
     """A field of the policy that the starter set to another value than the workflow does."""
 
     field = serializers.CharField()
@@ -328,7 +328,7 @@ class CheckpointSerializer(CheckpointModel):
         return shown
 
 
-class DecisionSerializer(Plain):
+class DecisionSerializer(PlainSerializer):
     """A decision of a person (HIL) or an agent (AIL).
 
     `decision` is APPROVE, REJECT, REQUEST_CHANGES, WITHDRAW or ABORT of people, CONTINUE, REPLAN or
@@ -371,11 +371,11 @@ def decision_row(event: ExecutionEvent) -> dict[str, Any]:
         "seq": event.seq,
         "timestamp": int(event.created_at.timestamp() * 1000),
         **row,
-        "comment": text_masked(row["comment"]),
+        "comment": mask_secrets(row["comment"]),
     }
 
 
-class SaidSerializer(Plain):
+class SaidSerializer(PlainSerializer):
     """A message of an execution's conversation."""
 
     seq = serializers.IntegerField()
@@ -385,17 +385,17 @@ class SaidSerializer(Plain):
     created_at = serializers.DateTimeField()
 
     def get_content(self, event: ExecutionEvent) -> str:
-        return text_masked(event.payload["content"])
+        return mask_secrets(event.payload["content"])
 
 
-class WarningSerializer(Plain):
+class WarningSerializer(PlainSerializer):
     """Something about an edit that is allowed and may still be a mistake."""
 
     path = serializers.CharField()
     message = serializers.CharField()
 
 
-class OutcomeSerializer(Plain):
+class OutcomeSerializer(PlainSerializer):
     """`applied`, or `queued` while a worker runs a layer and applies it at the next boundary.
 
     A decision has `warnings`: keys that its edit added and the tool's schema does not name.

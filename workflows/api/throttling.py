@@ -43,14 +43,14 @@ class MinuteThrottle(BaseThrottle):
         own = getattr(view, "throttle_scope", None)
         if own is not None and request.method not in SAFE_METHODS:
             kinds.append(own)
-        self._left = seconds_over(who, kinds)
+        self._left = count_requests(who, kinds)
         return not self._left
 
     def wait(self) -> float:
         return self._left
 
 
-def seconds_over(who: str, kinds: Iterable[str]) -> float:
+def count_requests(who: str, kinds: Iterable[str]) -> float:
     """Count one request of each kind for `who`; 0, or the seconds until there are some again."""
     limits = {kind: conf.requests_per_minute(kind) for kind in kinds}
     limited = {kind: most for kind, most in limits.items() if most}
@@ -61,14 +61,14 @@ def seconds_over(who: str, kinds: Iterable[str]) -> float:
     return WINDOW_SECONDS - now % WINDOW_SECONDS if over else 0.0
 
 
-def token_name(token_id: int) -> str:
+def token_throttle_key(token_id: int) -> str:
     """Under which name a token's requests are counted, through whichever door they come."""
     return f"token-{token_id}"
 
 
 def _who(request: Request) -> str | None:
     if isinstance(request.auth, ApiToken):
-        return token_name(request.auth.pk)
+        return token_throttle_key(request.auth.pk)
     return f"user-{request.user.pk}" if request.user.is_authenticated else None
 
 

@@ -20,12 +20,12 @@ from workflows.models import ApiToken
 from workflows.permissions import step_up, tokens
 
 from . import examples
-from .executions import number_of
-from .idempotency import once
+from .executions import parse_id
+from .idempotency import idempotent
 from .openapi import BODY, IDEMPOTENCY_KEY, problems
-from .parsers import asked_for, no_parameters, object_body
+from .parsers import object_body, query_params, reject_query_params
 from .permissions import HasRole, HasScope, caller, has_scope, require, session_confirmed_at
-from .serializers import Strict
+from .serializers import StrictSerializer
 
 if TYPE_CHECKING:
     TokenModel = serializers.ModelSerializer[ApiToken]
@@ -65,7 +65,7 @@ class NewTokenSerializer(TokenSerializer):
         read_only_fields = fields
 
 
-class TokenRequestSerializer(Strict):
+class TokenRequestSerializer(StrictSerializer):
     """What the token shall be good for, and how long."""
 
     name = serializers.CharField(max_length=100, allow_blank=True, default="")
@@ -91,7 +91,7 @@ class TokensView(ListAPIView[ApiToken]):
     serializer_class = TokenSerializer
 
     def get_queryset(self) -> QuerySet[ApiToken]:
-        asked_for(self.request)
+        query_params(self.request)
         return ApiToken.objects.filter(user=self.request.user.pk)
 
     @extend_schema(
@@ -112,7 +112,7 @@ class TokensView(ListAPIView[ApiToken]):
         responses={201: NewTokenSerializer, **problems(403, *BODY)},
     )
     def post(self, request: Request) -> Response:
-        return once(request, lambda: self._make(request))
+        return idempotent(request, lambda: self._make(request))
 
     def _make(self, request: Request) -> StoredResponse:
         asked = TokenRequestSerializer(data=object_body(request.data))
@@ -139,7 +139,7 @@ class TokenView(APIView):
     permission_classes = (HasRole, HasScope("admin"))
 
     def _mine(self, request: Request, token_id: str) -> QuerySet[ApiToken]:
-        found = ApiToken.objects.filter(user=request.user.pk, pk=number_of(token_id))
+        found = ApiToken.objects.filter(user=request.user.pk, pk=parse_id(token_id))
         if not found.exists():
             raise Http404
         return found
@@ -151,7 +151,7 @@ class TokenView(APIView):
         responses={200: TokenSerializer, **problems(403, 404)},
     )
     def get(self, request: Request, token_id: str) -> Response:
-        no_parameters(request)
+        reject_query_params(request)
         return Response(TokenSerializer(self._mine(request, token_id).get()).data)
 
     @extend_schema(

@@ -20,12 +20,12 @@ from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.models import Workflow
 
 from . import examples
-from .etags import check_if_match, unless_known, workflow_etag
-from .idempotency import once
+from .etags import check_if_match, not_modified_response, workflow_etag
+from .idempotency import idempotent
 from .openapi import BODY, ETAG, IDEMPOTENCY_KEY, IF_MATCH, IF_NONE_MATCH, problems
-from .parsers import asked_for, no_parameters, object_body
+from .parsers import object_body, query_params, reject_query_params
 from .permissions import AdminWrites, HasRole, HasScope, caller, require
-from .serializers import Plain, Strict
+from .serializers import PlainSerializer, StrictSerializer
 
 if TYPE_CHECKING:
     WorkflowModel = serializers.ModelSerializer[Workflow]
@@ -78,7 +78,7 @@ class SavedWorkflowSerializer(WorkflowSerializer):
         read_only_fields = fields  # type: ignore[assignment]
 
 
-class DefinitionSerializer(Strict):
+class DefinitionSerializer(StrictSerializer):
     """A workflow as an admin writes it.  PUT replaces the whole of it."""
 
     name = serializers.SlugField(max_length=100)
@@ -91,7 +91,7 @@ class DefinitionSerializer(Strict):
     enabled = serializers.BooleanField(default=True)
 
 
-class EnabledSerializer(Plain):
+class EnabledSerializer(PlainSerializer):
     """Filter of the list."""
 
     enabled = serializers.BooleanField(required=False, allow_null=True, default=None)
@@ -139,7 +139,7 @@ class WorkflowsView(ListAPIView[Workflow]):
     serializer_class = WorkflowRowSerializer
 
     def get_queryset(self) -> QuerySet[Workflow]:
-        enabled = asked_for(self.request, EnabledSerializer)["enabled"]
+        enabled = query_params(self.request, EnabledSerializer)["enabled"]
         rows = access.workflows_for(self.request.user).select_related("created_by")
         return rows if enabled is None else rows.filter(enabled=enabled)
 
@@ -161,7 +161,7 @@ class WorkflowsView(ListAPIView[Workflow]):
         responses={201: SavedWorkflowSerializer, **problems(403, *BODY)},
     )
     def post(self, request: Request) -> Response:
-        return once(request, lambda: self._create(request))
+        return idempotent(request, lambda: self._create(request))
 
     def _create(self, request: Request) -> StoredResponse:
         unlimited = access.allowed_workflow_ids(caller(request)) is None
@@ -184,9 +184,9 @@ class WorkflowView(APIView):
         responses={200: WorkflowSerializer, 304: None, **problems(403, 404)},
     )
     def get(self, request: Request, name: str) -> Response:
-        no_parameters(request)
+        reject_query_params(request)
         workflow = _workflow(request, name)
-        known = unless_known(request, workflow_etag(workflow))
+        known = not_modified_response(request, workflow_etag(workflow))
         return known or _shown(workflow)
 
     @extend_schema(

@@ -124,14 +124,14 @@ def run(coro: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         future.cancel()
 
 
-async def here(coro: Coroutine[Any, Any, T]) -> T:
+async def await_on_loop(coro: Coroutine[Any, Any, T]) -> T:
     """Await `coro` on the background loop, from that loop or from any other."""
     if asyncio.get_running_loop() is loop():
         return await coro
     return await asyncio.wrap_future(submit(coro))
 
 
-def at_close(closer: Closer) -> None:
+def register_closer(closer: Closer) -> None:
     """Have `closer` awaited on the loop before it stops; the last registered goes first."""
     _get().closers.append(closer)
 

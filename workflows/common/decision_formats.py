@@ -28,7 +28,7 @@ EDIT, RESPOND, RESPONSE, CANCEL = "edit", "respond", "response", "cancel"
 KNOWN = ", ".join([*WORDS, EDIT, RESPOND, RESPONSE])
 
 #: What a body has that is written in other words; `decision` is our own.
-FOREIGN = frozenset(
+FOREIGN_FIELDS = frozenset(
     {
         "type", "decisions", "action", "chosen_options", "approved", "edited_action", "args",
         "message", "content", "params_input",
@@ -36,7 +36,7 @@ FOREIGN = frozenset(
 )  # fmt: skip
 
 
-class NotUnderstood(ValueError):
+class UnknownDecisionFormat(ValueError):
     """`path` names the part that has no meaning here, `code` is stable."""
 
     def __init__(self, path: str, message: str, code: str = "invalid") -> None:
@@ -47,7 +47,7 @@ class NotUnderstood(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Meant:
+class TranslatedDecision:
     """What an answer comes to.
 
     `instead` says that `edits` stand in for the output of the task, so that only a hold after it
@@ -65,11 +65,11 @@ def is_foreign(body: Mapping[str, Any]) -> bool:
     """Whether `body` is, in part, in other words than ours."""
     decision = body.get("decision")
     own = not isinstance(decision, str) or decision in OURS
-    return not FOREIGN.isdisjoint(body) or not own
+    return not FOREIGN_FIELDS.isdisjoint(body) or not own
 
 
-def meaning_of(body: Mapping[str, Any]) -> Meant:
-    """What a foreign answer means; raises NotUnderstood.
+def translate_decision(body: Mapping[str, Any]) -> TranslatedDecision:
+    """What a foreign answer means; raises UnknownDecisionFormat.
 
     Fields that are no part of an answer are not looked at.
     """
@@ -77,45 +77,47 @@ def meaning_of(body: Mapping[str, Any]) -> Meant:
     if len(found) != 1:
         where = found[1] if found else "decision"
         names = ", ".join(_DIALECTS)
-        raise NotUnderstood(where, f"give exactly one of {names}")
+        raise UnknownDecisionFormat(where, f"give exactly one of {names}")
     return _DIALECTS[found[0]](body)
 
 
-def _by_word(name: str) -> Callable[[Mapping[str, Any]], Meant]:
+def _by_word(name: str) -> Callable[[Mapping[str, Any]], TranslatedDecision]:
     return lambda body: _of_word(name, body)
 
 
-def _of_word(name: str, body: Mapping[str, Any]) -> Meant:
+def _of_word(name: str, body: Mapping[str, Any]) -> TranslatedDecision:
     given = body[name]
     word = given.lower() if isinstance(given, str) else ""
     if word == EDIT:
         return _edited(body)
     if word == RESPOND:
-        return Meant(APPROVE, edits=_said(body, word), instead=True)
+        return TranslatedDecision(APPROVE, edits=_said(body, word), instead=True)
     if word == RESPONSE:
         # The inbox sends the agent back to work with what was said.
-        return Meant(REQUEST_CHANGES, comment=_said(body, word))
+        return TranslatedDecision(REQUEST_CHANGES, comment=_said(body, word))
     if word == CANCEL:
         message = "cancel decides nothing: the hold stays open; send decline to reject"
-        raise NotUnderstood(name, message, "no_decision")
+        raise UnknownDecisionFormat(name, message, "no_decision")
     if word not in WORDS:
-        raise NotUnderstood(name, f"must be one of {', '.join(OURS)}, {KNOWN}", "invalid_choice")
+        raise UnknownDecisionFormat(
+            name, f"must be one of {', '.join(OURS)}, {KNOWN}", "invalid_choice"
+        )
     content = _object("content", body) if word == "accept" else None
-    return Meant(WORDS[word], edits=content or None, comment=_comment(body))
+    return TranslatedDecision(WORDS[word], edits=content or None, comment=_comment(body))
 
 
-def _edited(body: Mapping[str, Any]) -> Meant:
+def _edited(body: Mapping[str, Any]) -> TranslatedDecision:
     """The arguments that were changed: LangChain's `edited_action` or the inbox's `args`."""
     name = "edited_action" if "edited_action" in body else "args"
     call = _object(name, body)
     if call is None:
         if body.get("edits") is not None:
-            return Meant(APPROVE, comment=_comment(body))
-        raise NotUnderstood(name, "edit needs edited_action, args or edits", "required")
+            return TranslatedDecision(APPROVE, comment=_comment(body))
+        raise UnknownDecisionFormat(name, "edit needs edited_action, args or edits", "required")
     if not isinstance(call.get("args"), dict):
-        raise NotUnderstood(f"{name}.args", "must be an object of arguments")
+        raise UnknownDecisionFormat(f"{name}.args", "must be an object of arguments")
     tool = call.get("name", call.get("action", ""))
-    return Meant(
+    return TranslatedDecision(
         APPROVE,
         edits=call["args"],
         comment=_comment(body),
@@ -126,51 +128,53 @@ def _edited(body: Mapping[str, Any]) -> Meant:
 def _said(body: Mapping[str, Any], word: str) -> str:
     said = body.get("message", body.get("args"))
     if not isinstance(said, str) or not said:
-        raise NotUnderstood("message", f"{word} needs a message", "required")
+        raise UnknownDecisionFormat("message", f"{word} needs a message", "required")
     return said
 
 
 def _comment(body: Mapping[str, Any]) -> str:
     said = body.get("message", "")
     if not isinstance(said, str):
-        raise NotUnderstood("message", "must be text")
+        raise UnknownDecisionFormat("message", "must be text")
     return said
 
 
 def _object(name: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
     value = body.get(name)
     if value is not None and not isinstance(value, dict):
-        raise NotUnderstood(name, "must be an object")
+        raise UnknownDecisionFormat(name, "must be an object")
     return value
 
 
-def _list_of_one(body: Mapping[str, Any]) -> Meant:
+def _list_of_one(body: Mapping[str, Any]) -> TranslatedDecision:
     given = body["decisions"]
     if not isinstance(given, list) or len(given) != 1 or not isinstance(given[0], dict):
-        raise NotUnderstood("decisions", "must be a list of one decision: one hold, one decision")
+        raise UnknownDecisionFormat(
+            "decisions", "must be a list of one decision: one hold, one decision"
+        )
     try:
         return _of_word("type", {"type": None, **given[0]})
-    except NotUnderstood as error:
+    except UnknownDecisionFormat as error:
         path = f"decisions[0].{error.path}"
-        raise NotUnderstood(path, error.message, error.code) from None
+        raise UnknownDecisionFormat(path, error.message, error.code) from None
 
 
-def _chosen(body: Mapping[str, Any]) -> Meant:
+def _chosen(body: Mapping[str, Any]) -> TranslatedDecision:
     given = body["chosen_options"]
     word = given[0] if isinstance(given, list) and len(given) == 1 else None
     decision = WORDS.get(word.lower()) if isinstance(word, str) else None
     if decision is None:
-        raise NotUnderstood("chosen_options", 'must be ["Approve"] or ["Reject"]')
-    return Meant(decision, edits=_object("params_input", body) or None)
+        raise UnknownDecisionFormat("chosen_options", 'must be ["Approve"] or ["Reject"]')
+    return TranslatedDecision(decision, edits=_object("params_input", body) or None)
 
 
-def _flag(body: Mapping[str, Any]) -> Meant:
+def _flag(body: Mapping[str, Any]) -> TranslatedDecision:
     if not isinstance(body["approved"], bool):
-        raise NotUnderstood("approved", "must be true or false")
-    return Meant(APPROVE if body["approved"] else REJECT, comment=_comment(body))
+        raise UnknownDecisionFormat("approved", "must be true or false")
+    return TranslatedDecision(APPROVE if body["approved"] else REJECT, comment=_comment(body))
 
 
-_DIALECTS: dict[str, Callable[[Mapping[str, Any]], Meant]] = {
+_DIALECTS: dict[str, Callable[[Mapping[str, Any]], TranslatedDecision]] = {
     "decision": _by_word("decision"),
     "type": _by_word("type"),
     "decisions": _list_of_one,

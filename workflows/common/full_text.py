@@ -32,7 +32,7 @@ _NEWEST: Final = 1000
 _COMMON: Final = 50
 
 
-def query_for(text: str) -> SearchQuery | None:
+def prefix_query(text: str) -> SearchQuery | None:
     """What has, for each word of `text`, a word that begins with it; None for a text without."""
     words = re.findall(r"\w+", text.replace("_", " "))
     if not words:
@@ -41,14 +41,14 @@ def query_for(text: str) -> SearchQuery | None:
     return SearchQuery(wanted, config="simple", search_type="raw")
 
 
-def matching(text: str, words: QuerySet[Any], *, column: str = "pk") -> Q:
+def full_text_filter(text: str, words: QuerySet[Any], *, column: str = "pk") -> Q:
     """The rows whose primary key is the `column` of a row of `words` that has every word of `text`.
 
     PostgreSQL does not know how common the beginning of a word is.  So rare ones are looked up
     here, by their index, and common ones are met on the way through the rows.  What is common
     among the newest rows is not looked up: the index would collect every row that has it.
     """
-    query = query_for(text)
+    query = prefix_query(text)
     if query is None:
         return Q(pk__in=())
     found = words.filter(words=query).order_by()

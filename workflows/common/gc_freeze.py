@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 
 
-def settle() -> None:
+def freeze_loaded_objects() -> None:
     """Keep what is loaded by now out of every later garbage collection.
 
     Called once, before a process takes up its work; before it forks, so that its children go on

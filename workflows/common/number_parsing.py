@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def natural(text: str, digits: int = 18) -> int | None:
+def parse_natural_number(text: str, digits: int = 18) -> int | None:
     """The number that decimal digits say; None for any other text, and for more digits.
 
     18 digits always fit the number of a row; no row has the number 0.

@@ -54,7 +54,7 @@ def redact_text(text: str) -> str:
     return text
 
 
-def names_secret(key: str, item: Any) -> bool:
+def is_secret_field(key: str, item: Any) -> bool:
     """Whether the name alone hides `item`; counts, flags and nothing are not hidden."""
     if not _SECRET_KEY.search(key) or item is None or isinstance(item, bool):
         return False
@@ -74,7 +74,7 @@ def secret_spans(text: str) -> list[tuple[int, int]]:
     return list(_long_text_spans(text)) if len(text) > _LONG_TEXT else _looked_for(text)
 
 
-def text_masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """A text whose secrets are dots, for where nothing can be revealed."""
     for start, end in reversed(secret_spans(text)):
         text = f"{text[:start]}{DOTS}{text[end:]}"
@@ -88,14 +88,14 @@ def _long_text_spans(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def _looked_for(text: str) -> list[tuple[int, int]]:
-    return joined_spans(
+    return merge_spans(
         match.span(match.lastindex or 0)
         for pattern in _SECRET_LOOKS
         for match in pattern.finditer(text)
     )
 
 
-def joined_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def merge_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """[start, end) in order; those that overlap are one, empty ones are none."""
     joined: list[tuple[int, int]] = []
     for start, end in sorted(spans):
@@ -112,7 +112,7 @@ def _unused(key: str, found: dict[str, Any]) -> str:
 
 
 def _redact_item(key: str, item: Any) -> Any:
-    return SECRET if names_secret(key, item) else redact(item)
+    return SECRET if is_secret_field(key, item) else redact(item)
 
 
 def _long_token(match: re.Match[str]) -> str:

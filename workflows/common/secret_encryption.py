@@ -1,4 +1,7 @@
-"""Secrets as they are kept: sealed with SECRET_KEY. A copy of the database alone opens nothing."""
+"""Encrypt secrets for storage with a key derived from SECRET_KEY.
+
+A copy of the database is not enough to read them.
+"""
 
 from __future__ import annotations
 
@@ -11,62 +14,64 @@ from django.conf import settings
 from django.db import models
 
 
-class SecretLost(Exception):
-    """The secret was sealed with a key that is no longer among SECRET_KEY and its fallbacks."""
+class DecryptionFailed(Exception):
+    """The secret was encrypted with a key that is not in SECRET_KEY or SECRET_KEY_FALLBACKS."""
 
 
-def seal(secret: str) -> str:
-    """`secret`, encrypted; the result is ASCII."""
-    return _box().encrypt(secret.encode()).decode("ascii")
+def encrypt(secret: str) -> str:
+    """Return `secret` encrypted, as ASCII text."""
+    return _fernet().encrypt(secret.encode()).decode("ascii")
 
 
-def unseal(sealed: str) -> str:
-    """The secret; raises SecretLost."""
+def decrypt(encrypted: str) -> str:
+    """Return the secret; raise DecryptionFailed if no current key decrypts it."""
     try:
-        return _box().decrypt(sealed.encode("ascii")).decode()
+        return _fernet().decrypt(encrypted.encode("ascii")).decode()
     except (InvalidToken, UnicodeEncodeError) as error:
-        raise SecretLost("what was sealed cannot be read with the present SECRET_KEY") from error
+        message = "the stored secret cannot be decrypted with the current SECRET_KEY"
+        raise DecryptionFailed(message) from error
 
 
-class LostText(str):
-    """A sealed text that the present keys do not open, as it is stored."""
+class UndecryptedText(str):
+    """A stored ciphertext that no current key decrypts."""
 
 
-class SealedTexts(models.JSONField):
-    """An object of texts whose values are encrypted in the database; names stay readable.
+class EncryptedTexts(models.JSONField):
+    """A JSON object of texts whose values are encrypted in the database; keys stay readable.
 
-    In Python the values are plain. A value that cannot be opened is a `LostText`, which is stored
-    again as it was: whoever needs the secret says that it is lost.
+    Python code sees plain values. A value that cannot be decrypted is loaded as an
+    `UndecryptedText` and saved unchanged; code that needs the secret has to report the error.
     """
 
     def get_db_prep_save(self, value: Any, connection: Any) -> Any:
         if isinstance(value, dict):
-            value = {name: _sealed(text) for name, text in value.items()}
+            value = {name: _encrypt_value(text) for name, text in value.items()}
         return super().get_db_prep_save(value, connection)
 
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
         stored = super().from_db_value(value, expression, connection)
         if not isinstance(stored, dict):
             return stored
-        return {name: _opened(str(text)) for name, text in stored.items()}
+        return {name: _decrypt_value(str(text)) for name, text in stored.items()}
 
 
-def _sealed(text: str) -> str:
-    return str(text) if isinstance(text, LostText) else seal(str(text))
+def _encrypt_value(text: str) -> str:
+    return str(text) if isinstance(text, UndecryptedText) else encrypt(str(text))
 
 
-def _opened(text: str) -> str:
+def _decrypt_value(text: str) -> str:
     try:
-        return unseal(text)
-    except SecretLost:
-        return LostText(text)
+        return decrypt(text)
+    except DecryptionFailed:
+        return UndecryptedText(text)
 
 
-def _box() -> MultiFernet:
+def _fernet() -> MultiFernet:
     keys = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
-    return MultiFernet([Fernet(_key(each)) for each in keys])
+    return MultiFernet([Fernet(_fernet_key(each)) for each in keys])
 
 
-def _key(secret_key: str) -> bytes:
+def _fernet_key(secret_key: str) -> bytes:
+    # Changing this prefix would make every stored secret unreadable.
     digest = hashlib.sha256(b"holdpoint.webhooks:" + secret_key.encode()).digest()
     return base64.urlsafe_b64encode(digest)

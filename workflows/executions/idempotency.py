@@ -20,7 +20,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from workflows.common.secret_encryption import seal, unseal
+from workflows.common.secret_encryption import decrypt, encrypt
 from workflows.engine.bounded_json import digest
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
@@ -76,8 +76,8 @@ def respond_once(
     same person may not see.
 
     An exception of `perform` is raised and not remembered: nothing was done, so that the same
-    request may be tried again.  Raises KeyReused when `body` is another one, and SecretLost when
-    the answer had a secret and SECRET_KEY was changed without keeping the old one.
+    request may be tried again.  Raises KeyReused when `body` is another one, and DecryptionFailed
+    when the answer had a secret and SECRET_KEY was changed without keeping the old one.
     """
     wanted = digest(body)
     with transaction.atomic():
@@ -140,7 +140,7 @@ def _given(row: IdempotencyKey, wanted: str) -> StoredResponse:
         status=row.status or 200,
         text=kept["text"],
         location=kept["location"],
-        secrets=json.loads(unseal(sealed)) if sealed else {},
+        secrets=json.loads(decrypt(sealed)) if sealed else {},
     )
     return replace(answer, replayed=True)
 
@@ -150,7 +150,7 @@ def _keep(row: IdempotencyKey, answer: StoredResponse) -> None:
     # The text inside a JSON string: jsonb would write numbers and the order of keys anew.
     row.answer = {"text": answer.text, "location": answer.location}
     if answer.secrets:
-        row.answer["sealed"] = seal(json.dumps(dict(answer.secrets)))
+        row.answer["sealed"] = encrypt(json.dumps(dict(answer.secrets)))
     row.save(update_fields=["status", "answer"])
 
 

@@ -25,7 +25,7 @@ from django.db import connections
 from workflows import conf
 from workflows.common import background_loop
 from workflows.common.crashpoints import crashpoint
-from workflows.common.secret_encryption import LostText
+from workflows.common.secret_encryption import UndecryptedText
 from workflows.engine.dag import ToolTask
 from workflows.engine.ports import (
     Failure,
@@ -277,7 +277,7 @@ def server_spec(name: str) -> McpServerSpec:
 def spec_of(row: McpServer) -> McpServerSpec:
     """A server's row as the client's spec; ValueError when a part is malformed or lost."""
     for what, texts in (("variable", row.env), ("header", row.headers)):
-        lost = sorted(name for name, text in texts.items() if isinstance(text, LostText))
+        lost = sorted(name for name, text in texts.items() if isinstance(text, UndecryptedText))
         if lost:
             raise ValueError(
                 f"the {what} {', '.join(lost)} of {row.name} was sealed with a SECRET_KEY that is "

@@ -12,7 +12,7 @@ from mcp.server.context import ServerRequestContext
 from starlette.types import ASGIApp
 
 from .callers import Caller
-from .middleware import CALLER, Door
+from .middleware import CALLER, GatewayMiddleware
 from .server import build_server
 from .session_manager import ManagedServer
 
@@ -21,7 +21,7 @@ __all__ = ["http_app"]
 
 def http_app() -> ASGIApp:
     """The ASGI application behind `/mcp`."""
-    return Door(ManagedServer(build_server(_caller_of)))
+    return GatewayMiddleware(ManagedServer(build_server(_caller_of)))
 
 
 def _caller_of(ctx: ServerRequestContext[Any, Any]) -> Caller:

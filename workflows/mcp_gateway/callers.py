@@ -9,8 +9,8 @@ from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import Http404
 from rest_framework.exceptions import AuthenticationFailed, PermissionDenied, Throttled
 
-from workflows.api.executions import number_of
-from workflows.api.throttling import seconds_over, token_name
+from workflows.api.executions import parse_id
+from workflows.api.throttling import count_requests, token_throttle_key
 from workflows.executions import access
 from workflows.models import ApiToken, Checkpoint, Execution
 from workflows.permissions.tokens import authenticate_token, usable_token
@@ -31,11 +31,11 @@ class Caller:
 
     def count(self, *kinds: str) -> None:
         """Count a call against the limits per minute; raises Throttled beyond one of them."""
-        over = seconds_over(token_name(self.token_id), kinds)
+        over = count_requests(token_throttle_key(self.token_id), kinds)
         if over:
             raise Throttled(wait=over)
 
-    def now(self) -> Acting:
+    def now(self) -> CallContext:
         """The caller as the database knows them now.
 
         Raises AuthenticationFailed for a token that was revoked meanwhile, PermissionDenied for an
@@ -46,15 +46,15 @@ class Caller:
             raise AuthenticationFailed(NOT_VALID)
         if not access.roles_of(token.user).intersection(access.ROLES):
             raise PermissionDenied("Your account has no role here yet; ask an admin.")
-        return Acting(token)
+        return CallContext(token)
 
 
-def counted_caller(text: str, address: str) -> Caller | None:
+def authenticate_and_count(text: str, address: str) -> Caller | None:
     """The holder of this token, with one more request counted; None for an unknown token.
 
     Raises Throttled beyond a limit: of the token's requests, or of unknown tokens per address.
     """
-    caller = caller_with(text)
+    caller = authenticate_caller(text)
     if caller is not None:
         caller.count("any")
         return caller
@@ -64,13 +64,13 @@ def counted_caller(text: str, address: str) -> Caller | None:
     return None
 
 
-def caller_with(text: str) -> Caller | None:
+def authenticate_caller(text: str) -> Caller | None:
     """Whoever holds this token; None for anything that is no usable token."""
     token = authenticate_token(text)
     return Caller(token_id=token.pk, user_id=token.user_id) if token else None
 
 
-class Acting:
+class CallContext:
     """A caller whose token and role were just read."""
 
     def __init__(self, token: ApiToken) -> None:
@@ -111,7 +111,7 @@ class Acting:
         newest = Checkpoint.objects.filter(execution=OuterRef("pk")).order_by("-layer", "-pk")
         rows = self.executions().select_related("workflow", "created_by")
         rows = rows.annotate(newest_checkpoint=Subquery(newest.values("pk")[:1]))
-        found = rows.filter(pk=number_of(workflow_id)).first()
+        found = rows.filter(pk=parse_id(workflow_id)).first()
         if found is None:
             raise Http404
         return found

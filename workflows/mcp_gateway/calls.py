@@ -12,7 +12,7 @@ from django.http import Http404
 from django.utils.module_loading import import_string
 from rest_framework.exceptions import APIException
 
-from workflows.api.executions import workflow_named
+from workflows.api.executions import get_workflow
 from workflows.engine import commands as cmd
 from workflows.engine.bounded_json import BoundedJSONError
 from workflows.engine.plan_validation import Problem
@@ -24,13 +24,13 @@ from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution
 
 from . import inputs as given
-from .callers import Acting, Caller
+from .callers import CallContext, Caller
 
 SOURCE = "mcp"
 
 
 @dataclass(frozen=True, slots=True)
-class Acted:
+class CallResult:
     """What a call did: `since` is the version before it; `news` precedes the answer's message.
 
     The answer to a call that starts a run warns of groups in which nobody may decide.
@@ -48,7 +48,7 @@ class Acted:
 # --- starting -------------------------------------------------------------------------------------
 
 
-def execute(caller: Caller, wanted: given.Execute) -> Acted:
+def execute(caller: Caller, wanted: given.Execute) -> CallResult:
     """Start a run, or find the one that the same idempotency key started."""
     acting = caller.now()
     acting.require("run")
@@ -59,10 +59,10 @@ def execute(caller: Caller, wanted: given.Execute) -> Acted:
         message = "give exactly one of workflow, plan and intent"
         raise InvalidRequest((Problem(where, "required", message),))
     told = _once(acting, wanted, "execute", lambda: str(_start(acting, wanted).pk))
-    return Acted(workflow_id=told, since=0, starts=True)
+    return CallResult(workflow_id=told, since=0, starts=True)
 
 
-def _start(acting: Acting, wanted: given.Execute) -> Execution:
+def _start(acting: CallContext, wanted: given.Execute) -> Execution:
     plan, title = wanted.plan, wanted.config.title
     if wanted.intent is not None:
         plan = plan_for_intent(intent=wanted.intent, inputs=wanted.inputs)
@@ -72,7 +72,7 @@ def _start(acting: Acting, wanted: given.Execute) -> Execution:
         policy["per_layer_validation"] = wanted.config.per_layer_validation
     return services.start_execution(
         actor=acting.user,
-        workflow=workflow_named(acting.user, wanted.workflow)
+        workflow=get_workflow(acting.user, wanted.workflow)
         if wanted.workflow is not None
         else None,
         plan=plan,
@@ -82,7 +82,7 @@ def _start(acting: Acting, wanted: given.Execute) -> Execution:
     )
 
 
-def _once(acting: Acting, wanted: Any, tool: str, perform: Callable[[], str]) -> str:
+def _once(acting: CallContext, wanted: Any, tool: str, perform: Callable[[], str]) -> str:
     """The text of `perform`, or of the first call with the same key and arguments."""
     if wanted.idempotency_key is None:
         return perform()
@@ -101,22 +101,22 @@ def _once(acting: Acting, wanted: Any, tool: str, perform: Callable[[], str]) ->
 # --- commands -------------------------------------------------------------------------------------
 
 
-def continue_(caller: Caller, wanted: given.Continue) -> Acted:
+def continue_(caller: Caller, wanted: given.Continue) -> CallResult:
     return _command(caller, wanted, cmd.Continue(reason=wanted.reason))
 
 
-def abort(caller: Caller, wanted: given.Abort) -> Acted:
+def abort(caller: Caller, wanted: given.Abort) -> CallResult:
     return _command(caller, wanted, cmd.Abort(reason=wanted.reason))
 
 
-def replan(caller: Caller, wanted: given.Replan) -> Acted:
+def replan(caller: Caller, wanted: given.Replan) -> CallResult:
     command = cmd.Replan(
         new_requirement=wanted.new_requirement, available_context=wanted.available_context
     )
     return _command(caller, wanted, command)
 
 
-def _command(caller: Caller, wanted: Any, command: Any) -> Acted:
+def _command(caller: Caller, wanted: Any, command: Any) -> CallResult:
     acting = caller.now()
     acting.require("run")
     execution = acting.execution(wanted.workflow_id)
@@ -133,17 +133,17 @@ def _command(caller: Caller, wanted: Any, command: Any) -> Acted:
         return json_text({"since": execution.version})
 
     remembered = json.loads(_once(acting, wanted, f"{command.kind} {execution.pk}", submit))
-    return Acted(str(execution.pk), since=remembered["since"], command=command.kind)
+    return CallResult(str(execution.pk), since=remembered["since"], command=command.kind)
 
 
-def approval_response(caller: Caller, wanted: given.ApprovalResponse) -> Acted:
+def approval_response(caller: Caller, wanted: given.ApprovalResponse) -> CallResult:
     """Decide a hold with the scope `decide`; without it say who decides, and where."""
     acting = caller.now()
     execution = acting.execution(wanted.workflow_id)
     if not acting.has("decide"):
         acting.require("read")
         news = "Nothing was decided: this token does not have the scope 'decide'."
-        return Acted(str(execution.pk), since=execution.version, news=news, waits=False)
+        return CallResult(str(execution.pk), since=execution.version, news=news, waits=False)
     command = services.parse_command(
         {
             "kind": "approval_response",
@@ -171,7 +171,7 @@ def approval_response(caller: Caller, wanted: given.ApprovalResponse) -> Acted:
 
     told = json.loads(_once(acting, wanted, f"approval_response {execution.pk}", decide))
     news = f"Decided, but {'; '.join(told['warnings'])}." if told.get("warnings") else ""
-    return Acted(str(execution.pk), since=execution.version, news=news)
+    return CallResult(str(execution.pk), since=execution.version, news=news)
 
 
 def _meant_hold(execution: Execution, wanted: given.ApprovalResponse) -> str:

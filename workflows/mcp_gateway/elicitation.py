@@ -28,7 +28,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from workflows import conf
 
 from .callers import Caller
-from .calls import Acted
+from .calls import CallResult
 from .outputs import Answer
 
 #: How long somebody may take between the page and the call that comes back.
@@ -39,7 +39,7 @@ _LASTS_SECONDS = 3600.0
 class Returned:
     """A call that comes back: what it did the first time, and which holds were shown."""
 
-    acted: Acted
+    acted: CallResult
     asked: tuple[str, ...]
     accepted: bool
 
@@ -65,7 +65,9 @@ def opens_pages(ctx: ServerRequestContext[Any, Any]) -> bool:
     return modern and asks and bool(conf.site_url())
 
 
-def question(answer: Answer, acted: Acted, asked: Collection[str]) -> InputRequiredResult | None:
+def question(
+    answer: Answer, acted: CallResult, asked: Collection[str]
+) -> InputRequiredResult | None:
     """The pages to open for holds that were not shown yet; None when there is none."""
     fresh = [each for each in answer.approvals if each.hold_id not in asked]
     if answer.status != "approval_required" or not fresh:
@@ -97,7 +99,7 @@ def returned(params: CallToolRequestParams) -> Returned | None:
     state = json.loads(params.request_state)
     given = (params.input_responses or {}).values()
     accepted = any(isinstance(each, ElicitResult) and each.action == "accept" for each in given)
-    acted = Acted(
+    acted = CallResult(
         state["workflow"],
         since=state["since"],
         command=state["command"],

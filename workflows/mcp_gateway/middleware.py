@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from workflows.common.client_address import client_address
 from workflows.engine.bounded_json import DEFAULT, BoundedJSONError
 
-from .callers import NOT_VALID, Caller, counted_caller
+from .callers import NOT_VALID, Caller, authenticate_and_count
 from .message_validation import checked_message
 from .threads import in_thread
 
@@ -47,7 +47,7 @@ class _Refused(Exception):
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-class Door:
+class GatewayMiddleware:
     """An ASGI application that lets checked requests through to `inside`."""
 
     def __init__(self, inside: ASGIApp) -> None:
@@ -107,7 +107,7 @@ async def _caller(scope: Scope, headers: Mapping[str, str]) -> Caller:
     try:
         remote = (scope.get("client") or ("",))[0]
         address = client_address(remote or "", headers.get("x-forwarded-for", ""))
-        caller = await in_thread(counted_caller, text.strip(), address)
+        caller = await in_thread(authenticate_and_count, text.strip(), address)
     except Throttled as throttled:
         after = str(math.ceil(getattr(throttled, "wait", 0))).encode()
         raise _Refused(429, str(throttled.detail), headers=((b"retry-after", after),)) from None

@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 from django.utils.dateparse import parse_datetime
 
-from workflows.common.redaction import text_masked
+from workflows.common.redaction import mask_secrets
 from workflows.engine.plan_validation import Problem
 from workflows.executions import services
 from workflows.executions.validation import InvalidRequest
@@ -16,8 +16,8 @@ from workflows.models import Execution, ExecutionEvent, Hold
 from workflows.planning.planner import search_tools as search_catalogue
 
 from . import inputs as given
-from .callers import Acting, Caller
-from .calls import Acted
+from .callers import CallContext, Caller
+from .calls import CallResult
 from .outputs import Answer, FoundTool, FoundTools, Pending, PendingHold
 from .responses import answer_of, is_own, moment, options_on, review_url
 
@@ -33,12 +33,12 @@ class CommandFailed(Exception):
         self.state = state
 
 
-def look(caller: Caller, wanted: given.GetExecution) -> Acted:
+def look(caller: Caller, wanted: given.GetExecution) -> CallResult:
     acting = caller.now()
     acting.require("read")
     execution = acting.execution(wanted.workflow_id)
     shown = {"all_layers": wanted.all_layers, "max_chars": wanted.max_output_chars}
-    return Acted(
+    return CallResult(
         str(execution.pk),
         since=execution.version,
         waits=bool(wanted.wait_seconds),
@@ -46,7 +46,7 @@ def look(caller: Caller, wanted: given.GetExecution) -> Acted:
     )
 
 
-def told(caller: Caller, acted: Acted) -> Answer:
+def told(caller: Caller, acted: CallResult) -> Answer:
     """Where the run stands after the call; raises CommandFailed when a command came to nothing."""
     acting = caller.now()
     execution = acting.execution(acted.workflow_id)
@@ -63,7 +63,9 @@ def told(caller: Caller, acted: Acted) -> Answer:
 _NEWS = ("plan_revised", "replan_failed", "command_refused")
 
 
-def _what_became(acting: Acting, execution: Execution, acted: Acted) -> ExecutionEvent | None:
+def _what_became(
+    acting: CallContext, execution: Execution, acted: CallResult
+) -> ExecutionEvent | None:
     """The new plan of this caller's replan, if there is one."""
     events = ExecutionEvent.objects.filter(
         execution=execution, seq__gt=acted.since, kind__in=_NEWS, actor=acting.name
@@ -76,7 +78,7 @@ def _what_became(acting: Acting, execution: Execution, acted: Acted) -> Executio
         why = "The planner found no new plan" if planner else f"{acted.command} was refused"
         still = f"The run is as it was. {answer.message}" if planner else answer.message
         error = event.payload["error"]
-        told = error if is_own(acting, execution) else text_masked(error)
+        told = error if is_own(acting, execution) else mask_secrets(error)
         raise CommandFailed(f"{why}: {told} {still}", answer.model_dump())
     return None
 
@@ -117,7 +119,7 @@ def _behind(holds: QuerySet[Hold], cursor: str) -> QuerySet[Hold]:
     return holds.filter(Q(opened_at__gt=at) | Q(opened_at=at, pk__gt=hold_id))
 
 
-def _row(hold: Hold, acting: Acting) -> PendingHold:
+def _row(hold: Hold, acting: CallContext) -> PendingHold:
     is_human = hold.decider == "human"
     return PendingHold(
         hold_id=hold.id,

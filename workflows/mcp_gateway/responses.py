@@ -14,7 +14,7 @@ from django.utils.module_loading import import_string
 
 from workflows import conf
 from workflows.api.serializers import decision_row
-from workflows.common.redaction import text_masked
+from workflows.common.redaction import mask_secrets
 from workflows.engine.dag import CapabilityTask, CodeTask, Revision, ToolTask
 from workflows.engine.status import ExecutionStatus
 from workflows.executions.idempotency import json_text
@@ -28,7 +28,7 @@ from workflows.executions.selectors import (
 )
 from workflows.models import Execution, ExecutionEvent, Hold
 
-from .callers import Acting
+from .callers import CallContext
 from .outputs import Answer, AnswerStatus, Approval, Decision, NextTask, Replanned, TaskResult
 
 _STATUS: Mapping[str, AnswerStatus] = {
@@ -46,14 +46,14 @@ _DECISIONS = 20
 
 
 def answer_of(
-    acting: Acting,
+    acting: CallContext,
     execution: Execution,
     *,
     all_layers: bool = False,
     max_chars: int = _CHARS,
     replanned: ExecutionEvent | None = None,
 ) -> Answer:
-    """The answer about an execution that `Acting.execution` found.
+    """The answer about an execution that `CallContext.execution` found.
 
     Who started it sees true values; for everybody else secrets are behind marks, as over REST.
     """
@@ -66,7 +66,7 @@ def answer_of(
     tasks = [] if shown is not None and shown < 0 else tasks_of(execution, layer=shown)
     # Read after tasks and holds, so that it has everything that these have.
     view = None if is_own(acting, execution) else _masked(execution, revision)
-    error = execution.error if view is None else text_masked(execution.error)
+    error = execution.error if view is None else mask_secrets(execution.error)
     checkpoint = getattr(execution, "newest_checkpoint", None)
     answer_by = moment(agents[0].expires_at) if agents else None
     changes = _replanned(revision, replanned, view)
@@ -107,7 +107,7 @@ class _View:
     payloads: Mapping[str, Any]
 
 
-def is_own(acting: Acting, execution: Execution) -> bool:
+def is_own(acting: CallContext, execution: Execution) -> bool:
     """Whether the caller's user started the execution, and every one that it is a fork of."""
     run: Execution | None = execution
     while run is not None:
@@ -152,7 +152,7 @@ def _is_over(status: AnswerStatus) -> bool:
     return status in ("complete", "failed", "aborted")
 
 
-def _options(acting: Acting, execution: Execution, status: AnswerStatus) -> list[str]:
+def _options(acting: CallContext, execution: Execution, status: AnswerStatus) -> list[str]:
     """Only what this caller's token and role let them do."""
     steers = acting.has("run") and acting.may_operate(execution)
     if _is_over(status):
@@ -164,7 +164,7 @@ def _options(acting: Acting, execution: Execution, status: AnswerStatus) -> list
     return [*decides, "get_execution", *(["abort"] if steers else [])]
 
 
-def options_on(hold: Hold, acting: Acting) -> list[str]:
+def options_on(hold: Hold, acting: CallContext) -> list[str]:
     """The tools that answer an open hold, as far as this caller may call them."""
     if hold.decider == "agent":
         steers = acting.has("run") and acting.may_operate(hold.execution)
@@ -211,7 +211,7 @@ def _deadline(agents: list[Hold]) -> str:
 
 def _result(task: TaskView, max_chars: int, view: _View | None) -> TaskResult:
     if view is not None:
-        task = replace(task, output=view.outputs[task.id], error=text_masked(task.error))
+        task = replace(task, output=view.outputs[task.id], error=mask_secrets(task.error))
     output, cut = clipped(task.output, max_chars)
     return TaskResult(
         id=task.id,
@@ -271,7 +271,7 @@ def _approval(hold: Hold, max_chars: int, view: _View | None) -> Approval:
     )
 
 
-def _decisions(acting: Acting, execution: Execution) -> list[Decision]:
+def _decisions(acting: CallContext, execution: Execution) -> list[Decision]:
     newest = decisions_of(execution, acting.user).order_by(F("place").desc())[:_DECISIONS]
     rows = [decision_row(row) for row in reversed(newest)]
     return [Decision(workflow_id=row["execution_id"], **row) for row in rows]

@@ -20,7 +20,7 @@ from workflows.executions.validation import InvalidRequest
 
 from . import calls, elicitation, queries
 from .callers import Caller
-from .calls import Acted
+from .calls import CallResult
 from .errors import refusal
 from .message_validation import raise_if_malformed
 from .threads import in_thread
@@ -124,7 +124,7 @@ async def _done(
     return result(answer)
 
 
-def _act(tool: Tool, caller: Caller, wanted: Any) -> Acted:
+def _act(tool: Tool, caller: Caller, wanted: Any) -> CallResult:
     if tool.acts is None:
         raise TypeError(tool.name)
     if tool.counts:

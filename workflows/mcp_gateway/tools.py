@@ -30,7 +30,7 @@ class Tool:
     description: str
     takes: type[inputs.Input]
     gives: type[BaseModel]
-    acts: Callable[[Caller, Any], calls.Acted] | None = None
+    acts: Callable[[Caller, Any], calls.CallResult] | None = None
     reads: Callable[[Caller, Any], BaseModel] | None = None
     asks: bool = False
     read_only: bool = False

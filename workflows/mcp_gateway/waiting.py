@@ -13,7 +13,7 @@ from django.http import Http404
 from rest_framework.exceptions import Throttled
 
 from workflows import conf
-from workflows.api.executions import number_of
+from workflows.api.executions import parse_id
 from workflows.engine.status import ExecutionStatus
 from workflows.models import Hold, PlanRevision, TaskAttempt
 from workflows.realtime.subscription import Subscription, channel_group
@@ -90,7 +90,7 @@ async def _one_more(caller: Caller) -> AsyncIterator[None]:
 
 
 def _look(caller: Caller, workflow_id: str, beyond: frozenset[str]) -> _Seen:
-    rows = caller.now().executions().filter(pk=number_of(workflow_id))
+    rows = caller.now().executions().filter(pk=parse_id(workflow_id))
     row = rows.values("pk", "status", "layer", "revision").first()
     if row is None:
         raise Http404

@@ -2,17 +2,17 @@
 
 from django.db import migrations
 
-from workflows.common.secret_encryption import SealedTexts, seal, unseal
+from workflows.common.secret_encryption import EncryptedTexts, encrypt, decrypt
 
 _FIELDS = ("env", "headers")
 
 
 def seal_stored(apps, schema_editor):
-    _rewrite(apps, schema_editor, seal)
+    _rewrite(apps, schema_editor, encrypt)
 
 
 def open_stored(apps, schema_editor):
-    _rewrite(apps, schema_editor, unseal)
+    _rewrite(apps, schema_editor, decrypt)
 
 
 def _rewrite(apps, schema_editor, change):
@@ -32,6 +32,6 @@ class Migration(migrations.Migration):
     operations = [
         # First, while the fields are still plain JSON here: the sealed field changes no column.
         migrations.RunPython(seal_stored, open_stored),
-        migrations.AlterField("mcpserver", "env", SealedTexts(blank=True, default=dict)),
-        migrations.AlterField("mcpserver", "headers", SealedTexts(blank=True, default=dict)),
+        migrations.AlterField("mcpserver", "env", EncryptedTexts(blank=True, default=dict)),
+        migrations.AlterField("mcpserver", "headers", EncryptedTexts(blank=True, default=dict)),
     ]

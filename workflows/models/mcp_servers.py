@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from workflows.common.secret_encryption import SealedTexts
+from workflows.common.secret_encryption import EncryptedTexts
 
 
 class McpServer(models.Model):
@@ -18,9 +18,9 @@ class McpServer(models.Model):
     transport = models.CharField(max_length=10, choices=Transport.choices, default=Transport.STDIO)
     command = models.CharField(max_length=500, blank=True, default="")
     args = models.JSONField(blank=True, default=list)
-    env = SealedTexts(blank=True, default=dict)
+    env = EncryptedTexts(blank=True, default=dict)
     url = models.URLField(max_length=500, blank=True, default="")
-    headers = SealedTexts(blank=True, default=dict)
+    headers = EncryptedTexts(blank=True, default=dict)
     enabled = models.BooleanField(default=True)
     synced_at = models.DateTimeField(null=True, blank=True, editable=False)
     sync_error = models.TextField(blank=True, default="", editable=False)

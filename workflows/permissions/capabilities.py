@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import IntegrityError, transaction
 
-from workflows.common.schemas import kind_of, schema_of, schema_problem
+from workflows.common.schemas import infer_schema, infer_type, schema_problem
 from workflows.engine.dag import CodeTask
 from workflows.engine.decide import Refused
 from workflows.engine.permissions import NAMED, PermissionSet, admits, cap, named
@@ -178,8 +178,8 @@ def make_capability(
     ).first()
     if done is None:
         raise Refused("not_succeeded", f"{task_id} has not succeeded.")
-    inputs = schema_of(done.inputs or {}) if input_schema is None else input_schema
-    output = kind_of(done.output) if output_schema is None else output_schema
+    inputs = infer_schema(done.inputs or {}) if input_schema is None else input_schema
+    output = infer_type(done.output) if output_schema is None else output_schema
     _check(name, approval_mode, {"input_schema": inputs, "output_schema": output})
     try:
         ceiling = named(execution.policy.get("permission_ceiling", "trusted"))

@@ -42,7 +42,7 @@ async def call(tool: PythonTool, arguments: Mapping[str, Any], ctx: ToolContext)
     try:
         async with asyncio.timeout(ctx.remaining()):
             if tool.is_async:
-                value = await background_loop.here(tool.function(**bound))
+                value = await background_loop.await_on_loop(tool.function(**bound))
             else:
                 value = await asyncio.to_thread(tool.function, **bound)
     except (TaskFailed, PermissionEscalationNeeded):

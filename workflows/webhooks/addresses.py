@@ -9,7 +9,7 @@ from workflows.engine.permissions import PermissionSet, is_private_host, parse_a
 _MAX = 2000
 
 
-def problem_of(url: str) -> str:
+def url_problem(url: str) -> str:
     """Why this is no address for a webhook, in words; "" when it is one."""
     try:
         target = parse_target(url)
@@ -26,7 +26,7 @@ def problem_of(url: str) -> str:
     return ""
 
 
-def grants_for(url: str) -> PermissionSet:
+def request_permissions(url: str) -> PermissionSet:
     """The permission of one request: any public host, and this one when the settings name it."""
     target = parse_target(url)
     hosts = {"*", target.resource} if _is_named(target.host, target.resource) else {"*"}

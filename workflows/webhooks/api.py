@@ -15,19 +15,19 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from workflows.api.executions import number_of
-from workflows.api.idempotency import once
+from workflows.api.executions import parse_id
+from workflows.api.idempotency import idempotent
 from workflows.api.openapi import BODY, IDEMPOTENCY_KEY, problems
 from workflows.api.pagination import CursorPages
-from workflows.api.parsers import asked_for, no_parameters, object_body
+from workflows.api.parsers import object_body, query_params, reject_query_params
 from workflows.api.permissions import HasRole, HasScope, MaySubscribe, caller, require_scope
-from workflows.api.serializers import Plain, Strict
+from workflows.api.serializers import PlainSerializer, StrictSerializer
 from workflows.executions.access import visible_to
 from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.models import WebhookDelivery, WebhookEndpoint
 from workflows.realtime.event_serialization import WIRE_TYPES
 from workflows.webhooks import services
-from workflows.webhooks.payload import body_of
+from workflows.webhooks.payload import delivery_body
 
 if TYPE_CHECKING:
     EndpointModel = serializers.ModelSerializer[WebhookEndpoint]
@@ -70,7 +70,7 @@ class NewWebhookSerializer(WebhookSerializer):
         read_only_fields = fields
 
 
-class WebhookRequestSerializer(Strict):
+class WebhookRequestSerializer(StrictSerializer):
     """What the endpoint shall be told; no `events` means all of them."""
 
     name = serializers.CharField(max_length=100)
@@ -82,7 +82,7 @@ class WebhookRequestSerializer(Strict):
     enabled = serializers.BooleanField(default=True)
 
 
-class WebhookChangeSerializer(Strict):
+class WebhookChangeSerializer(StrictSerializer):
     """Only the fields that are given change."""
 
     name = serializers.CharField(max_length=100, required=False)
@@ -94,7 +94,7 @@ class WebhookChangeSerializer(Strict):
     enabled = serializers.BooleanField(required=False)
 
 
-class WebhookResumeSerializer(Strict):
+class WebhookResumeSerializer(StrictSerializer):
     """`skip`: leave out what happened until now, instead of sending it late."""
 
     skip = serializers.BooleanField(default=False)
@@ -107,8 +107,8 @@ class WebhookBase(APIView):
 
     def endpoint(self, request: Request, webhook_id: str) -> WebhookEndpoint:
         """One that the caller may see; Http404 otherwise."""
-        rows = services.endpoints_of(caller(request))
-        found = rows.filter(pk=number_of(webhook_id)).first()
+        rows = services.visible_endpoints(caller(request))
+        found = rows.filter(pk=parse_id(webhook_id)).first()
         if found is None:
             raise Http404
         return found
@@ -125,8 +125,8 @@ class WebhooksView(WebhookBase, ListAPIView[WebhookEndpoint]):
     serializer_class = WebhookSerializer
 
     def get_queryset(self) -> QuerySet[WebhookEndpoint]:
-        asked_for(self.request)
-        return services.endpoints_of(caller(self.request))
+        query_params(self.request)
+        return services.visible_endpoints(caller(self.request))
 
     @extend_schema(
         operation_id="webhooks_list",
@@ -145,7 +145,7 @@ class WebhooksView(WebhookBase, ListAPIView[WebhookEndpoint]):
         responses={201: NewWebhookSerializer, **problems(403, *BODY)},
     )
     def post(self, request: Request) -> Response:
-        return once(request, lambda: self._create(request))
+        return idempotent(request, lambda: self._create(request))
 
     def _create(self, request: Request) -> StoredResponse:
         # What is posted to the endpoint is what the scope `read` is for.
@@ -169,7 +169,7 @@ class WebhookView(WebhookBase):
         responses={200: WebhookSerializer, **problems(403, 404)},
     )
     def get(self, request: Request, webhook_id: str) -> Response:
-        no_parameters(request)
+        reject_query_params(request)
         return Response(WebhookSerializer(self.endpoint(request, webhook_id)).data)
 
     @extend_schema(
@@ -214,7 +214,7 @@ class RotateView(WebhookBase):
     )
     def post(self, request: Request, webhook_id: str) -> Response:
         endpoint = self.endpoint(request, webhook_id)
-        return once(request, lambda: self._rotate(request, endpoint))
+        return idempotent(request, lambda: self._rotate(request, endpoint))
 
     def _rotate(self, request: Request, endpoint: WebhookEndpoint) -> StoredResponse:
         secret = services.rotate_secret(endpoint=endpoint, actor=caller(request))
@@ -233,7 +233,7 @@ class ResumeView(WebhookBase):
     )
     def post(self, request: Request, webhook_id: str) -> Response:
         endpoint = self.endpoint(request, webhook_id)
-        return once(request, lambda: self._resume(request, endpoint))
+        return idempotent(request, lambda: self._resume(request, endpoint))
 
     def _resume(self, request: Request, endpoint: WebhookEndpoint) -> StoredResponse:
         asked = WebhookResumeSerializer(data=object_body(request.data))
@@ -245,7 +245,7 @@ class ResumeView(WebhookBase):
 # --- deliveries -----------------------------------------------------------------------------------
 
 
-class DeliveryTrySerializer(Plain):
+class DeliveryTrySerializer(PlainSerializer):
     """One try: the receiver's status, or what went wrong; `ms` it took; how its answer began."""
 
     at = serializers.DateTimeField(allow_null=True)
@@ -281,14 +281,14 @@ class WholeDeliverySerializer(DeliverySerializer):
         read_only_fields = fields
 
     def get_payload(self, delivery: WebhookDelivery) -> dict[str, Any] | None:
-        run, viewer = delivery.execution_id, services.viewer_of(delivery.endpoint)
+        run, viewer = delivery.execution_id, services.visibility_user(delivery.endpoint)
         if run is not None and not visible_to(viewer).filter(pk=run).exists():
             return None
-        found: dict[str, Any] = json.loads(body_of(delivery))
+        found: dict[str, Any] = json.loads(delivery_body(delivery))
         return found
 
 
-class DeliveryFilterSerializer(Plain):
+class DeliveryFilterSerializer(PlainSerializer):
     """Filter of the list."""
 
     status = serializers.ChoiceField(choices=WebhookDelivery.Status.values, required=False)
@@ -302,7 +302,7 @@ class DeliveriesView(WebhookBase, ListAPIView[WebhookDelivery]):
 
     def get_queryset(self) -> QuerySet[WebhookDelivery]:
         endpoint = self.endpoint(self.request, self.kwargs["webhook_id"])
-        return endpoint.deliveries.filter(**asked_for(self.request, DeliveryFilterSerializer))
+        return endpoint.deliveries.filter(**query_params(self.request, DeliveryFilterSerializer))
 
     @extend_schema(
         operation_id="webhook_deliveries_list",
@@ -319,7 +319,7 @@ class _DeliveryBase(WebhookBase):
         rows = self.endpoint(request, webhook_id).deliveries.select_related(
             "endpoint__owner", "event__execution__workflow"
         )
-        found = rows.filter(pk=number_of(delivery_id)).first()
+        found = rows.filter(pk=parse_id(delivery_id)).first()
         if found is None:
             raise Http404
         return found
@@ -335,7 +335,7 @@ class DeliveryView(_DeliveryBase):
         responses={200: WholeDeliverySerializer, **problems(403, 404)},
     )
     def get(self, request: Request, webhook_id: str, delivery_id: str) -> Response:
-        no_parameters(request)
+        reject_query_params(request)
         delivery = self.delivery(request, webhook_id, delivery_id)
         return Response(WholeDeliverySerializer(delivery).data)
 
@@ -353,7 +353,7 @@ class RedeliverView(_DeliveryBase):
     )
     def post(self, request: Request, webhook_id: str, delivery_id: str) -> Response:
         delivery = self.delivery(request, webhook_id, delivery_id)
-        return once(request, lambda: _soon(services.redeliver(delivery=delivery)))
+        return idempotent(request, lambda: _soon(services.redeliver(delivery=delivery)))
 
 
 def _soon(delivery: WebhookDelivery) -> StoredResponse:
@@ -373,4 +373,4 @@ class PingView(WebhookBase):
     )
     def post(self, request: Request, webhook_id: str) -> Response:
         endpoint = self.endpoint(request, webhook_id)
-        return once(request, lambda: _soon(services.ping(endpoint=endpoint)))
+        return idempotent(request, lambda: _soon(services.ping(endpoint=endpoint)))

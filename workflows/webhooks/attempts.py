@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from workflows import conf
 from workflows.common import outbound_http
 
-from .addresses import grants_for
+from .addresses import request_permissions
 from .signing import headers
 
 _SHOWN = 500
 _GONE = 410
-AGENT = "Holdpoint-Webhooks/1"
+USER_AGENT = "Holdpoint-Webhooks/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def post(message: Message, *, should_stop: Callable[[], bool]) -> Outcome:
         answer = outbound_http.request(
             "POST",
             message.url,
-            grants=grants_for(message.url),
+            grants=request_permissions(message.url),
             headers=_headers(message),
             body=message.body,
             limits=_limits(),
@@ -89,7 +89,7 @@ def _headers(message: Message) -> dict[str, str]:
     )
     return {
         "Content-Type": "application/json",
-        "User-Agent": AGENT,
+        "User-Agent": USER_AGENT,
         "holdpoint-event": message.type,
         "holdpoint-attempt": str(message.attempt),
         **signed,

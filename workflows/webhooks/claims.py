@@ -10,14 +10,14 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from workflows import conf
-from workflows.common.secret_encryption import SecretLost, unseal
+from workflows.common.secret_encryption import DecryptionFailed, decrypt
 from workflows.executions.access import visible_to
 from workflows.models import WebhookDelivery, WebhookEndpoint
 
 from .attempts import Message
 from .outcomes import withhold
-from .payload import body_of
-from .services import standing, viewer_of
+from .payload import delivery_body
+from .services import standing, visibility_user
 
 #: The oldest waiting delivery of each execution; a test message is a lane of its own.
 _HEADS = """
@@ -82,7 +82,7 @@ def next_messages(endpoint: WebhookEndpoint, *, busy: Collection[int], limit: in
     )
     executions = [row.execution_id for row in rows if row.execution_id is not None]
     visible = set(
-        visible_to(viewer_of(endpoint)).filter(pk__in=executions).values_list("pk", flat=True)
+        visible_to(visibility_user(endpoint)).filter(pk__in=executions).values_list("pk", flat=True)
     )
     secrets = _secrets(endpoint)
     return [_message(endpoint, row, secrets) for row in rows if _may_go(row, visible) and secrets]
@@ -101,8 +101,8 @@ def _secrets(endpoint: WebhookEndpoint) -> tuple[str, ...]:
     both = rows.filter(previous_until__gt=Now()).exists()
     sealed = (endpoint.secret, endpoint.previous_secret) if both else (endpoint.secret,)
     try:
-        return tuple(unseal(each) for each in sealed)
-    except SecretLost as error:
+        return tuple(decrypt(each) for each in sealed)
+    except DecryptionFailed as error:
         rows.update(parked_at=Now(), parked_reason=f"{error}; rotate the secret, then resume")
         return ()
 
@@ -117,6 +117,6 @@ def _message(endpoint: WebhookEndpoint, row: WebhookDelivery, secrets: tuple[str
         message_id=row.message_id,
         type=row.type,
         attempt=row.attempts + 1,
-        body=body_of(row),
+        body=delivery_body(row),
         secrets=secrets,
     )

@@ -9,14 +9,14 @@ from workflows.models import ExecutionEvent, WebhookDelivery, WebhookEndpoint
 from workflows.realtime.event_serialization import kinds_of, types_of
 
 from .payload import message_id
-from .services import viewer_of
+from .services import visibility_user
 
 #: Entries read at a time, and deliveries that wait before no more are read.
 BATCH = 500
 BACKLOG = 500
 
 
-def collect(endpoint: WebhookEndpoint, *, horizon: int, sender: str) -> int:
+def create_deliveries(endpoint: WebhookEndpoint, *, horizon: int, sender: str) -> int:
     """Make deliveries of what came after the endpoint's cursor; how many were made.
 
     The cursor moves in the same transaction, and only while `sender` holds the endpoint.  An event
@@ -58,7 +58,7 @@ def _wanted(
 ) -> list[tuple[ExecutionEvent, str]]:
     executions = {row.execution_id for row in rows}
     visible = set(
-        visible_to(viewer_of(endpoint)).filter(pk__in=executions).values_list("pk", flat=True)
+        visible_to(visibility_user(endpoint)).filter(pk__in=executions).values_list("pk", flat=True)
     )
     seen = (row for row in rows if row.execution_id in visible)
     typed = [(row, _type_for(endpoint, types_of(row))) for row in seen]

@@ -19,7 +19,7 @@ def message_id(event: ExecutionEvent) -> str:
     return f"evt_{event.execution_id}_{event.seq}"
 
 
-def body_of(delivery: WebhookDelivery) -> bytes:
+def delivery_body(delivery: WebhookDelivery) -> bytes:
     """The body of a delivery, the same at each try."""
     endpoint = delivery.endpoint
     content = _content(delivery, endpoint)

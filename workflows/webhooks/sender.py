@@ -28,7 +28,7 @@ from workflows.models import WebhookEndpoint
 from . import attempts
 from .attempts import Message, Outcome
 from .claims import claim_endpoints, held_endpoints, next_messages, release_endpoints
-from .fan_out import collect
+from .fan_out import create_deliveries
 from .outcomes import record
 
 logger = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class Sender:
             return []
         horizon = self._horizon.reach()
         for endpoint in endpoints:
-            collect(endpoint, horizon=horizon, sender=self.name)
+            create_deliveries(endpoint, horizon=horizon, sender=self.name)
         flying = Counter(lane[0] for lane in self._flying)
         free = conf.webhook_concurrency() - len(self._flying)
         rooms = {each.pk: _room(each, flying[each.pk]) for each in endpoints}

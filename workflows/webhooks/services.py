@@ -14,7 +14,7 @@ from django.db.models import Max, QuerySet
 from django.db.models.functions import Now
 
 from workflows import conf
-from workflows.common.secret_encryption import seal
+from workflows.common.secret_encryption import encrypt
 from workflows.engine.decide import Refused
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access
@@ -23,7 +23,7 @@ from workflows.models import ExecutionEvent, WebhookDelivery, WebhookEndpoint
 from workflows.permissions.tokens import is_over
 from workflows.realtime.event_serialization import WIRE_TYPES
 
-from .addresses import problem_of
+from .addresses import url_problem
 from .payload import PING
 from .signing import new_secret
 
@@ -36,7 +36,7 @@ _DELETE_BATCH = 5000
 SKIPPED = "skipped when the endpoint was resumed"
 
 
-def endpoints_of(user: User) -> QuerySet[WebhookEndpoint]:
+def visible_endpoints(user: User) -> QuerySet[WebhookEndpoint]:
     """The endpoints this user may see and change: their own; an admin everybody's."""
     rows = WebhookEndpoint.objects.select_related("owner", "token__user")
     only = access.allowed_workflow_ids(user)
@@ -46,7 +46,7 @@ def endpoints_of(user: User) -> QuerySet[WebhookEndpoint]:
     return rows if access.ADMIN in access.roles_of(user) else rows.filter(owner=user)
 
 
-def viewer_of(endpoint: WebhookEndpoint) -> User:
+def visibility_user(endpoint: WebhookEndpoint) -> User:
     """The owner with the limit of the endpoint's token: sees what the endpoint may tell of."""
     if endpoint.token is None:
         return endpoint.owner
@@ -70,7 +70,7 @@ def create_endpoint(*, owner: User, fields: Mapping[str, Any]) -> tuple[WebhookE
         endpoint = WebhookEndpoint.objects.create(
             owner=owner,
             token_id=_token_id(owner),
-            secret=seal(secret),
+            secret=encrypt(secret),
             cursor=_newest(),
             **wanted,
         )
@@ -138,7 +138,7 @@ def rotate_secret(*, endpoint: WebhookEndpoint, actor: User) -> str:
             message = "A token makes new secrets only for endpoints whose address it set."
             raise PermissionDenied(message)
         WebhookEndpoint.objects.filter(pk=row.pk).update(
-            secret=seal(secret),
+            secret=encrypt(secret),
             previous_secret=row.secret,
             previous_until=Now() + timedelta(seconds=conf.webhook_rotation_seconds()),
         )
@@ -230,7 +230,7 @@ def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
     problems = []
     if "name" in wanted and not 0 < len(wanted["name"].strip()) <= 100:
         problems.append(Problem("name", "required", "give it a name of 1 to 100 characters"))
-    fault = problem_of(wanted["url"]) if "url" in wanted else ""
+    fault = url_problem(wanted["url"]) if "url" in wanted else ""
     if fault:
         problems.append(Problem("url", "address", fault))
     unknown = sorted(set(wanted.get("events", ())) - set(WIRE_TYPES))

@@ -48,7 +48,7 @@ def headers(
     }
 
 
-def is_genuine(
+def is_valid_signature(
     secret: str, *, message_id: str, timestamp: str, signatures: str, body: bytes, now: float
 ) -> bool:
     """Whether a message is ours and not an old one sent again: what a receiver asks."""

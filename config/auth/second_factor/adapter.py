@@ -7,7 +7,7 @@ from typing import Any
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.mfa.adapter import DefaultMFAAdapter
 
-from workflows.common.secret_encryption import seal, unseal
+from workflows.common.secret_encryption import decrypt, encrypt
 
 
 class Accounts(DefaultAccountAdapter):
@@ -27,7 +27,7 @@ class SecondFactors(DefaultMFAAdapter):
     """Secrets of authenticators are encrypted with SECRET_KEY, as webhook secrets are."""
 
     def encrypt(self, text: str) -> str:
-        return seal(text)
+        return encrypt(text)
 
     def decrypt(self, encrypted_text: str) -> str:
-        return unseal(encrypted_text)
+        return decrypt(encrypted_text)

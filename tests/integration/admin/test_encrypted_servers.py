@@ -13,7 +13,7 @@ from django.db.migrations.loader import MigrationLoader
 from django.urls import reverse
 
 from workflows.admin.servers import STORED
-from workflows.common.secret_encryption import LostText, unseal
+from workflows.common.secret_encryption import UndecryptedText, decrypt
 from workflows.engine.ports import TaskFailed
 from workflows.executions.layer_runner import server_spec, spec_of
 from workflows.models import McpServer
@@ -92,7 +92,7 @@ def test_a_lost_key_is_said_and_loses_nothing(staff: Any, row: McpServer, settin
     before = json.dumps(at_rest())
     settings.SECRET_KEY = "another-" + "x" * 60
     row.refresh_from_db()
-    assert isinstance(row.env["KEY"], LostText)
+    assert isinstance(row.env["KEY"], UndecryptedText)
     with pytest.raises(TaskFailed, match="variable KEY of s was sealed"):
         server_spec("s")
     assert "enter it again" in catalogue_sync.sync_server(row).error
@@ -128,4 +128,4 @@ def test_a_value_is_sealed_anew_each_time(row: McpServer) -> None:
     assert at_rest() != first
     with connection.cursor() as cursor:
         cursor.execute("SELECT env->>'KEY' FROM workflows_mcpserver")
-        assert unseal(cursor.fetchone()[0]) == "s3cret é"
+        assert decrypt(cursor.fetchone()[0]) == "s3cret é"

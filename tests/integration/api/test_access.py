@@ -9,7 +9,7 @@ from rest_framework.test import APIClient
 from tests.integration.api.conftest import plain_plan
 from tests.integration.api.roles import ROLES
 from tests.integration.api.routes import api_routes
-from workflows.common.secret_encryption import seal
+from workflows.common.secret_encryption import encrypt
 from workflows.models import Capability, Execution, Grant, Hold, WebhookDelivery, WebhookEndpoint
 from workflows.permissions.tokens import create_token
 from workflows.webhooks.signing import new_secret
@@ -121,7 +121,7 @@ def arguments(people, start, workflow) -> Any:
 def delivered(owner: User, execution: Execution) -> dict[str, str]:
     """An endpoint of `owner`; `nobody` has no role that would let it be sent anything."""
     endpoint = WebhookEndpoint.objects.create(
-        owner=owner, name="e", url="https://example.com/", secret=seal(new_secret())
+        owner=owner, name="e", url="https://example.com/", secret=encrypt(new_secret())
     )
     event = execution.events.earliest("seq")
     delivery = WebhookDelivery.objects.create(

@@ -18,7 +18,7 @@ from workflows.api.stream import Watcher
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.validation import InvalidRequest
-from workflows.mcp_gateway.callers import caller_with
+from workflows.mcp_gateway.callers import authenticate_caller
 from workflows.models import ApiToken, Execution, IdempotencyKey, Workflow
 from workflows.permissions.tokens import authenticate_token, create_token, revoke
 
@@ -73,7 +73,7 @@ def test_every_door_keeps_the_limit(people, runs) -> None:
     assert services.start_execution(actor=fresh_user(user), workflow=echo.workflow)
     with pytest.raises(PermissionDenied):
         services.start_execution(actor=fresh_user(user), plan=plain_plan())
-    called = caller_with(text).now()
+    called = authenticate_caller(text).now()
     assert called.execution(str(echo.pk)) == echo
     with pytest.raises(Http404):
         called.execution(str(other.pk))

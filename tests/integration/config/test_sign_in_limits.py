@@ -22,7 +22,7 @@ from config.auth import sign_in_limits
 from reviews.sockets.queries import Credentials, Refusal
 from tests.integration.api.roles import ROLES
 from workflows.common.client_address import address_of
-from workflows.mcp_gateway.callers import counted_caller
+from workflows.mcp_gateway.callers import authenticate_and_count
 from workflows.models import SignInAlert, UnknownTokens
 from workflows.permissions.tokens import create_token
 
@@ -293,14 +293,14 @@ def test_mcp_and_sockets_share_the_limit_of_unknown_tokens() -> None:
         "headers": [(b"authorization", f"Bearer {UNKNOWN}".encode())],
     }
     assert ask(UNKNOWN).status_code == 401
-    assert counted_caller(UNKNOWN, "192.0.2.1") is None
+    assert authenticate_and_count(UNKNOWN, "192.0.2.1") is None
     for code in (4401, 4429):
         with pytest.raises(Refusal) as refused:
             Credentials.of(scope).user()
         assert refused.value.code == code
     with pytest.raises(Throttled):
-        counted_caller(UNKNOWN, "192.0.2.1")
-    assert counted_caller(UNKNOWN, "192.0.2.2") is None
+        authenticate_and_count(UNKNOWN, "192.0.2.1")
+    assert authenticate_and_count(UNKNOWN, "192.0.2.2") is None
 
 
 @pytest.mark.django_db(transaction=True)

@@ -18,7 +18,7 @@ from tests.support.catalogue import stock_catalogue
 from tests.support.groups import group_of
 from tests.support.processes import engine_processes, wait_for
 from workflows.executions.jobs import run_to_rest
-from workflows.mcp_gateway.callers import caller_with
+from workflows.mcp_gateway.callers import authenticate_caller
 from workflows.mcp_gateway.server import build_server
 from workflows.models import Execution
 from workflows.permissions.tokens import create_token
@@ -101,7 +101,7 @@ def call(token: Tokens) -> Call:
     """Call a tool of the server in this process: `call(role, tool, scopes=(...), **arguments)`."""
 
     def make(role: str, tool: str, *, scopes: tuple[str, ...] = (), **arguments: Any) -> Any:
-        caller = caller_with(token(role, *scopes))
+        caller = authenticate_caller(token(role, *scopes))
         assert caller is not None
 
         async def inside() -> Any:

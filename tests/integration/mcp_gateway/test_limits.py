@@ -15,8 +15,8 @@ from tests.integration.mcp_gateway.conftest import VALIDATED, Call, Tokens, at_r
 from tests.integration.mcp_gateway.web import refused
 from workflows.api import throttling
 from workflows.executions import services
-from workflows.mcp_gateway.callers import caller_with
-from workflows.mcp_gateway.middleware import Door
+from workflows.mcp_gateway.callers import authenticate_caller
+from workflows.mcp_gateway.middleware import GatewayMiddleware
 from workflows.mcp_gateway.server import build_server
 from workflows.models import CommandLog, Execution
 from workflows.permissions.tokens import create_token
@@ -46,7 +46,7 @@ def statuses(*tokens: str, **headers: str) -> list[httpx2.Response]:
     """The door's answers to one request after the other."""
 
     async def asked() -> list[httpx2.Response]:
-        transport = httpx2.ASGITransport(app=Door(hello))
+        transport = httpx2.ASGITransport(app=GatewayMiddleware(hello))
         async with httpx2.AsyncClient(transport=transport, base_url="http://testserver") as client:
             return [
                 await client.post(
@@ -74,7 +74,7 @@ def test_starting_has_a_limit_of_its_own(
     limits(starts_per_minute=0, decisions_per_minute=1)
     assert not call("operator", "execute", plan=chain("a"), config={"wait_seconds": 0}).is_error
     limits(starts_per_minute=1)
-    caller = caller_with(token_of(people["operator"]))
+    caller = authenticate_caller(token_of(people["operator"]))
     assert caller is not None
 
     async def twice() -> list[Any]:
@@ -98,7 +98,7 @@ def test_so_many_calls_of_a_token_may_wait_at_once(
     limits(connections_each=1)
     slow = {"id": "s", "type": "tool", "tool": "testkit.slow", "arguments": {"seconds": 3}}
     execution = services.start_execution(actor=people["operator"], plan={"tasks": [slow]})
-    caller = caller_with(token_of(people["operator"]))
+    caller = authenticate_caller(token_of(people["operator"]))
     assert caller is not None
     arguments = {"workflow_id": str(execution.pk), "wait_seconds": 1}
 

@@ -18,7 +18,7 @@ from tests.integration.notices.conftest import Wait, read_feed
 from tests.integration.reviews.conftest import MakeUser
 from tests.integration.reviews.test_sockets import Socket
 from tests.support.webhook_receiver import Receiver, receiving
-from workflows.common.secret_encryption import unseal
+from workflows.common.secret_encryption import decrypt
 from workflows.models import Workflow
 from workflows.permissions.tokens import create_token
 
@@ -213,7 +213,7 @@ def test_chats_are_kept_in_the_admin(make_user: MakeUser) -> None:
     with receiving(Receiver()) as receiver:
         assert client.post(url, {**sent, "address": receiver.url}).status_code == 302
         hook = ChatHook.objects.get()
-        assert unseal(hook.url) == receiver.url
+        assert decrypt(hook.url) == receiver.url
         shown = client.get(f"/admin/reviews/chathook/{hook.pk}/change/").content.decode()
         assert receiver.url not in shown
         assert hook.url not in shown
@@ -224,5 +224,5 @@ def test_chats_are_kept_in_the_admin(make_user: MakeUser) -> None:
     changed = {**sent, "name": "other", "address": ""}
     client.post(f"/admin/reviews/chathook/{hook.pk}/change/", changed)
     hook.refresh_from_db()
-    assert (hook.name, unseal(hook.url)) == ("other", receiver.url)
+    assert (hook.name, decrypt(hook.url)) == ("other", receiver.url)
     assert client.get("/admin/reviews/noticemessage/").status_code == 200

@@ -23,7 +23,7 @@ from tests.integration.reviews.conftest import Start, echo
 from tests.integration.workflows.test_waiting import at_once, pass_time
 from tests.support.webhook_receiver import Receiver, receiving
 from workflows.common import crashpoints
-from workflows.common.secret_encryption import seal
+from workflows.common.secret_encryption import encrypt
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import start_execution
 from workflows.models import Hold, Workflow
@@ -42,7 +42,7 @@ def receiver() -> Iterator[Receiver]:
 
 def hook_to(receiver: Receiver, **fields: Any) -> ChatHook:
     kinds = fields.pop("kinds", ["waiting", "reminder", "escalated", "decided"])
-    return ChatHook.objects.create(name="chat", url=seal(receiver.url), kinds=kinds, **fields)
+    return ChatHook.objects.create(name="chat", url=encrypt(receiver.url), kinds=kinds, **fields)
 
 
 def send_all(receiver: str = "user") -> int:
@@ -154,7 +154,7 @@ def test_a_crash_between_sending_and_noting_sends_again_and_the_same(
         with pytest.raises(RuntimeError):
             sender.send_next("user")
     finally:
-        crashpoints.listen(None)
+        crashpoints.set_observer(None)
     assert send_all() == 0  # whoever took it may still be at it
     NoticeMessage.objects.update(next_at=Now() - timedelta(seconds=1))
     assert send_all() == 1

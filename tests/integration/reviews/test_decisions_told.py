@@ -18,7 +18,7 @@ from workflows.agents import registry
 from workflows.engine.ports import AgentAnswer, AgentQuestion
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import fork_execution, parse_command, submit_command
-from workflows.mcp_gateway.callers import caller_with
+from workflows.mcp_gateway.callers import authenticate_caller
 from workflows.mcp_gateway.server import build_server
 from workflows.models import Execution, Hold
 from workflows.permissions.tokens import create_token
@@ -152,7 +152,7 @@ def test_an_output_that_was_sent_back_is_no_output(
 
 def mcp(user: User, tool: str, **arguments: Any) -> dict[str, Any]:
     _, text = create_token(user=user, name="t", scopes=["read", "run"])
-    caller = caller_with(text)
+    caller = authenticate_caller(text)
     assert caller is not None
 
     async def call() -> Any:

@@ -14,7 +14,7 @@ from rest_framework.test import APIClient
 from graphrag.models import Tool
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import Start, echo, only_hold
-from workflows.mcp_gateway.callers import caller_with
+from workflows.mcp_gateway.callers import authenticate_caller
 from workflows.mcp_gateway.server import build_server
 from workflows.models import Execution
 from workflows.permissions.tokens import create_token
@@ -88,7 +88,7 @@ def test_a_command_answers_it(paused: Execution, reviewer: User) -> None:
 
 
 def test_an_agent_over_mcp_reads_it(paused: Execution, reviewer: User) -> None:
-    caller = caller_with(token(reviewer))
+    caller = authenticate_caller(token(reviewer))
     assert caller is not None
     arguments = {
         "workflow_id": str(paused.pk), "approved": True, "edits": EDITED, "wait_seconds": 0

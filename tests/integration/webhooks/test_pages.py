@@ -7,7 +7,7 @@ from django.test import Client
 from django.urls import reverse
 
 from tests.integration.webhooks.conftest import person, run, send_all
-from workflows.common.secret_encryption import unseal
+from workflows.common.secret_encryption import decrypt
 from workflows.models import WebhookDelivery, WebhookEndpoint
 from workflows.webhooks import services
 
@@ -42,7 +42,7 @@ def test_from_the_form_to_the_delivery(engine, browser, owner, receiver, sender)
     for shown in ("workflow_start", "delivered", "HTTP 500", "webhook-signature", "Send again"):
         assert shown in text
     assert "<script>alert" not in text
-    secret = unseal(endpoint.secret)
+    secret = decrypt(endpoint.secret)
     assert secret not in text
     assert secret in act(browser, endpoint, "reveal")
     delivery = endpoint.deliveries.get()
@@ -105,4 +105,4 @@ def test_others_see_nothing_of_it(register) -> None:
             assert not re.search(rf"/webhooks/{endpoint.pk}/", listed.content.decode())
             url = reverse("reviews:webhook_action", args=(endpoint.pk,))
             assert client.post(url, {"do": "delete"}).status_code == 404
-    assert services.endpoints_of(endpoint.owner).exists()
+    assert services.visible_endpoints(endpoint.owner).exists()

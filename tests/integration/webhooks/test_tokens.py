@@ -22,11 +22,11 @@ from workflows.permissions import tokens
 from workflows.webhooks.sender import Sender
 from workflows.webhooks.services import (
     create_endpoint,
-    endpoints_of,
     rotate_secret,
     standing,
     update_endpoint,
-    viewer_of,
+    visibility_user,
+    visible_endpoints,
 )
 
 
@@ -144,11 +144,11 @@ def test_a_limited_token_finds_no_endpoint_that_tells_more(
     endpoint_of(owner, receiver)
     endpoint_of(acting(owner), receiver)
     narrow = acting(owner, workflows=["mine"])
-    assert not endpoints_of(narrow).exists()
+    assert not visible_endpoints(narrow).exists()
     mine = endpoint_of(narrow, receiver)
-    assert [each.pk for each in endpoints_of(narrow)] == [mine.pk]
-    assert endpoints_of(owner).count() == 3
-    assert viewer_of(mine).pk == owner.pk
+    assert [each.pk for each in visible_endpoints(narrow)] == [mine.pk]
+    assert visible_endpoints(owner).count() == 3
+    assert visibility_user(mine).pk == owner.pk
 
 
 def client(owner: User, *scopes: str) -> APIClient:

@@ -149,7 +149,7 @@ def perform(request: dict[str, Any]) -> dict[str, int]:
     if request["crash"]:
         crashpoints.arm(request["crash"])
     else:
-        crashpoints.listen(lambda name: reached.update([name]))
+        crashpoints.set_observer(lambda name: reached.update([name]))
     live(request["title"], request["kind"])
     return dict(reached)
 

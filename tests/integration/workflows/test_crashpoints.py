@@ -235,7 +235,7 @@ def test_the_nth_arrival_is_the_one(name: Any, nth: int) -> None:
         for _ in range(3):
             crashpoints.crashpoint(name)
     finally:
-        crashpoints.listen(None)
+        crashpoints.set_observer(None)
     assert acted == [1]
 
 

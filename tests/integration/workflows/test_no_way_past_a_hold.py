@@ -56,7 +56,7 @@ def rescued(engine: Engine) -> Execution:
         crashpoints.arm(point, die)
         with pytest.raises(Died):
             advance(execution.pk)
-        crashpoints.listen(None)
+        crashpoints.set_observer(None)
         expire_lease(execution)
         Execution.objects.filter(pk=execution.pk, wake_at__isnull=False).update(wake_at=Now())
     return engine.drive(execution)

@@ -81,7 +81,7 @@ def rescue(engine: Engine, execution: Execution, point: str) -> None:
         expire_lease(execution)
         Execution.objects.filter(pk=execution.pk, wake_at__isnull=False).update(wake_at=Now())
     finally:
-        crashpoints.listen(None)
+        crashpoints.set_observer(None)
 
 
 # --- runs -----------------------------------------------------------------------------------------

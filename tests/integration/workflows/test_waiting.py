@@ -144,7 +144,7 @@ def test_a_sweeper_that_dies_at_a_step_leaves_it_to_the_next(engine: Engine, poi
         with pytest.raises(RuntimeError):
             escalate_due()
     finally:
-        crashpoints.listen(None)
+        crashpoints.set_observer(None)
     assert escalate_due() == 1
     assert engine.kinds(hold.execution).count("hold_escalated") == 1
 

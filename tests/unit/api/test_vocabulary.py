@@ -8,48 +8,68 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflows.common.decision_formats import (
-    FOREIGN,
+    FOREIGN_FIELDS,
     OURS,
-    Meant,
-    NotUnderstood,
+    TranslatedDecision,
+    UnknownDecisionFormat,
     is_foreign,
-    meaning_of,
+    translate_decision,
 )
 
 CALL = {"name": "send", "args": {"to": "b"}}
 INBOX = {"action": "send", "args": {"to": "b"}}
 
-ROWS: list[tuple[dict[str, Any], Meant]] = [
-    ({"type": "approve"}, Meant("APPROVE")),
-    ({"type": "edit", "edited_action": CALL}, Meant("APPROVE", edits={"to": "b"}, tool="send")),
-    ({"type": "reject", "message": "no"}, Meant("REJECT", comment="no")),
-    ({"type": "respond", "message": "42"}, Meant("APPROVE", edits="42", instead=True)),
-    ({"decisions": [{"type": "reject", "message": "no"}]}, Meant("REJECT", comment="no")),
-    ({"type": "accept"}, Meant("APPROVE")),
-    ({"type": "edit", "args": INBOX}, Meant("APPROVE", edits={"to": "b"}, tool="send")),
-    ({"type": "response", "args": "shorter"}, Meant("REQUEST_CHANGES", comment="shorter")),
-    ({"decision": "request_changes"}, Meant("REQUEST_CHANGES")),
-    ({"type": "revise", "message": "shorter"}, Meant("REQUEST_CHANGES", comment="shorter")),
-    ({"type": "ignore", "args": None}, Meant("REJECT")),
-    ({"chosen_options": ["Approve"], "params_input": {}}, Meant("APPROVE")),
-    ({"chosen_options": ["Approve"], "params_input": {"n": 1}}, Meant("APPROVE", edits={"n": 1})),
-    ({"chosen_options": ["Reject"]}, Meant("REJECT")),
-    ({"action": "accept", "content": {}}, Meant("APPROVE")),
-    ({"action": "accept", "content": {"n": 1}}, Meant("APPROVE", edits={"n": 1})),
-    ({"action": "decline"}, Meant("REJECT")),
-    ({"approved": True}, Meant("APPROVE")),
-    ({"approved": False}, Meant("REJECT")),
-    ({"decision": "approve"}, Meant("APPROVE")),
-    ({"decision": "Decline", "comment": "no"}, Meant("REJECT")),
-    ({"decision": "edit", "edits": {"n": 1}}, Meant("APPROVE")),
+ROWS: list[tuple[dict[str, Any], TranslatedDecision]] = [
+    ({"type": "approve"}, TranslatedDecision("APPROVE")),
+    (
+        {"type": "edit", "edited_action": CALL},
+        TranslatedDecision("APPROVE", edits={"to": "b"}, tool="send"),
+    ),
+    ({"type": "reject", "message": "no"}, TranslatedDecision("REJECT", comment="no")),
+    ({"type": "respond", "message": "42"}, TranslatedDecision("APPROVE", edits="42", instead=True)),
+    (
+        {"decisions": [{"type": "reject", "message": "no"}]},
+        TranslatedDecision("REJECT", comment="no"),
+    ),
+    ({"type": "accept"}, TranslatedDecision("APPROVE")),
+    (
+        {"type": "edit", "args": INBOX},
+        TranslatedDecision("APPROVE", edits={"to": "b"}, tool="send"),
+    ),
+    (
+        {"type": "response", "args": "shorter"},
+        TranslatedDecision("REQUEST_CHANGES", comment="shorter"),
+    ),
+    ({"decision": "request_changes"}, TranslatedDecision("REQUEST_CHANGES")),
+    (
+        {"type": "revise", "message": "shorter"},
+        TranslatedDecision("REQUEST_CHANGES", comment="shorter"),
+    ),
+    ({"type": "ignore", "args": None}, TranslatedDecision("REJECT")),
+    ({"chosen_options": ["Approve"], "params_input": {}}, TranslatedDecision("APPROVE")),
+    (
+        {"chosen_options": ["Approve"], "params_input": {"n": 1}},
+        TranslatedDecision("APPROVE", edits={"n": 1}),
+    ),
+    ({"chosen_options": ["Reject"]}, TranslatedDecision("REJECT")),
+    ({"action": "accept", "content": {}}, TranslatedDecision("APPROVE")),
+    ({"action": "accept", "content": {"n": 1}}, TranslatedDecision("APPROVE", edits={"n": 1})),
+    ({"action": "decline"}, TranslatedDecision("REJECT")),
+    ({"approved": True}, TranslatedDecision("APPROVE")),
+    ({"approved": False}, TranslatedDecision("REJECT")),
+    ({"decision": "approve"}, TranslatedDecision("APPROVE")),
+    ({"decision": "Decline", "comment": "no"}, TranslatedDecision("REJECT")),
+    ({"decision": "edit", "edits": {"n": 1}}, TranslatedDecision("APPROVE")),
 ]
 
 
 @pytest.mark.parametrize(("body", "meant"), ROWS)
-def test_each_row_means_what_the_table_says(body: dict[str, Any], meant: Meant) -> None:
+def test_each_row_means_what_the_table_says(
+    body: dict[str, Any], meant: TranslatedDecision
+) -> None:
     assert is_foreign(body)
-    assert meaning_of(body) == meant
-    assert meaning_of({**body, "execution_id": 1, "hold_id": "1-1", "version": 3}) == meant
+    assert translate_decision(body) == meant
+    assert translate_decision({**body, "execution_id": 1, "hold_id": "1-1", "version": 3}) == meant
 
 
 @pytest.mark.parametrize(
@@ -78,8 +98,8 @@ def test_each_row_means_what_the_table_says(body: dict[str, Any], meant: Meant) 
     ],
 )
 def test_what_has_no_meaning_is_named(body: dict[str, Any], path: str, code: str) -> None:
-    with pytest.raises(NotUnderstood) as refused:
-        meaning_of(body)
+    with pytest.raises(UnknownDecisionFormat) as refused:
+        translate_decision(body)
     assert (refused.value.path, refused.value.code) == (path, code)
 
 
@@ -94,7 +114,7 @@ values = st.none() | st.booleans() | st.integers() | texts
 odd = values | st.lists(values, max_size=2) | st.dictionaries(st.sampled_from(["args"]), values)
 
 
-@given(st.dictionaries(st.sampled_from(["decision", *sorted(FOREIGN)]), odd, max_size=4))
+@given(st.dictionaries(st.sampled_from(["decision", *sorted(FOREIGN_FIELDS)]), odd, max_size=4))
 def test_any_body_has_a_meaning_or_is_refused(body: dict[str, Any]) -> None:
-    with suppress(NotUnderstood):
-        assert meaning_of(body).decision in OURS
+    with suppress(UnknownDecisionFormat):
+        assert translate_decision(body).decision in OURS

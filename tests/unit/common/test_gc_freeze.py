@@ -11,7 +11,7 @@ from workflows.common import gc_freeze
 def test_later_collections_pass_over_what_was_there() -> None:
     before = gc.get_freeze_count()
     try:
-        gc_freeze.settle()
+        gc_freeze.freeze_loaded_objects()
         assert gc.get_freeze_count() > before
         later: list[object] = []
         later.append(later)

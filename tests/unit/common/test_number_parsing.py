@@ -2,7 +2,7 @@
 
 import pytest
 
-from workflows.common.number_parsing import natural
+from workflows.common.number_parsing import parse_natural_number
 
 
 @pytest.mark.parametrize(
@@ -10,15 +10,18 @@ from workflows.common.number_parsing import natural
     [("0", 0), ("42", 42), ("007", 7), ("9" * 18, 10**18 - 1)],
 )
 def test_digits_are_a_number(text: str, number: int) -> None:
-    assert natural(text) == number
+    assert parse_natural_number(text) == number
 
 
 @pytest.mark.parametrize(
     "text", ["", " 1", "-1", "1.0", "1_0", "\u00b2", "\u0663", "1\0", "x", "9" * 19]
 )
 def test_anything_else_is_none(text: str) -> None:
-    assert natural(text) is None
+    assert parse_natural_number(text) is None
 
 
 def test_more_digits_than_wanted_are_none() -> None:
-    assert (natural("99", digits=2), natural("100", digits=2)) == (99, None)
+    assert (parse_natural_number("99", digits=2), parse_natural_number("100", digits=2)) == (
+        99,
+        None,
+    )

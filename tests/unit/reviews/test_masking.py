@@ -18,7 +18,7 @@ from reviews.decisions.masking import (
     masked,
     restored,
 )
-from workflows.common.redaction import text_masked
+from workflows.common.redaction import mask_secrets
 from workflows.engine.bounded_json import canonical, path_text
 
 GITHUB = "ghp_" + "a1B2c3D4e5F6g7H8i9J0"
@@ -154,7 +154,7 @@ def test_a_mark_carried_elsewhere_is_refused(edited: Any, path: str) -> None:
 
 
 def test_texts_without_a_way_to_reveal_have_dots() -> None:
-    assert text_masked(f"no {GITHUB}, no {BEARER}") == f"no {DOTS}, no Bearer {DOTS}"
+    assert mask_secrets(f"no {GITHUB}, no {BEARER}") == f"no {DOTS}, no Bearer {DOTS}"
     assert not is_marked(DOTS)
 
 

@@ -18,8 +18,8 @@ def test_coroutines_run_on_one_loop_in_a_thread_of_its_own() -> None:
     assert background_loop.run(where()) == "holdpoint-background"
     assert background_loop.submit(where()).result(5) == "holdpoint-background"
     assert background_loop.loop() is background_loop.loop()
-    assert asyncio.run(background_loop.here(where())) == "holdpoint-background"
-    assert background_loop.run(background_loop.here(where())) == "holdpoint-background"
+    assert asyncio.run(background_loop.await_on_loop(where())) == "holdpoint-background"
+    assert background_loop.run(background_loop.await_on_loop(where())) == "holdpoint-background"
 
 
 def test_time_is_up_and_the_coroutine_does_not_go_on() -> None:
@@ -49,7 +49,7 @@ def test_shutdown_closes_in_reverse_order_and_a_new_loop_follows() -> None:
     cancelled = threading.Event()
 
     async def close(name: str) -> None:
-        closed.append(f"{name} on {await background_loop.here(where())}")
+        closed.append(f"{name} on {await background_loop.await_on_loop(where())}")
 
     async def forever() -> None:
         try:
@@ -59,8 +59,8 @@ def test_shutdown_closes_in_reverse_order_and_a_new_loop_follows() -> None:
 
     background_loop.shutdown()
     first = background_loop.loop()
-    background_loop.at_close(lambda: close("a"))
-    background_loop.at_close(lambda: close("b"))
+    background_loop.register_closer(lambda: close("a"))
+    background_loop.register_closer(lambda: close("b"))
     background_loop.submit(forever())
     background_loop.shutdown()
     background_loop.shutdown()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workflows.webhooks.addresses import grants_for, problem_of
+from workflows.webhooks.addresses import request_permissions, url_problem
 
 
 @pytest.fixture
@@ -26,21 +26,21 @@ def allow(settings):
 )  # fmt: skip
 def test_inward_or_odd_addresses_are_refused_with_words(url, allow) -> None:
     allow()
-    assert problem_of(url)
+    assert url_problem(url)
 
 
 def test_public_addresses_over_https_are_taken(allow) -> None:
     allow()
-    assert problem_of("https://example.com/hook?a=1") == ""
-    assert problem_of("https://example.com:8443/") == ""
+    assert url_problem("https://example.com/hook?a=1") == ""
+    assert url_problem("https://example.com:8443/") == ""
 
 
 def test_the_loopback_and_named_hosts_when_the_settings_say_so(allow) -> None:
     allow(loopback=True, hosts=("hooks.internal:8080",))
-    assert problem_of("http://127.0.0.1:9000/") == ""
-    assert problem_of("http://hooks.internal:8080/") == ""
-    assert problem_of("http://hooks.internal:8081/")
-    assert problem_of("https://10.0.0.1/")
-    assert grants_for("http://127.0.0.1:9000/").allows("net", "127.0.0.1:9000")
-    assert not grants_for("http://127.0.0.1:9000/").allows("net", "127.0.0.1:9001")
-    assert not grants_for("https://example.com/").allows("net", "127.0.0.1:9000")
+    assert url_problem("http://127.0.0.1:9000/") == ""
+    assert url_problem("http://hooks.internal:8080/") == ""
+    assert url_problem("http://hooks.internal:8081/")
+    assert url_problem("https://10.0.0.1/")
+    assert request_permissions("http://127.0.0.1:9000/").allows("net", "127.0.0.1:9000")
+    assert not request_permissions("http://127.0.0.1:9000/").allows("net", "127.0.0.1:9001")
+    assert not request_permissions("https://example.com/").allows("net", "127.0.0.1:9000")

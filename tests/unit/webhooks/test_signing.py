@@ -2,8 +2,8 @@
 
 import pytest
 
-from workflows.common.secret_encryption import SecretLost, seal, unseal
-from workflows.webhooks.signing import headers, is_genuine, new_secret, signature
+from workflows.common.secret_encryption import DecryptionFailed, decrypt, encrypt
+from workflows.webhooks.signing import headers, is_valid_signature, new_secret, signature
 
 #: The example that the libraries of Standard Webhooks test themselves with.
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -15,7 +15,7 @@ def genuine(secret: str = SECRET, **changed: object) -> bool:
     told = {
         "message_id": ID, "timestamp": str(AT), "signatures": SIGNED, "body": BODY, "now": AT + 10.0
     }  # fmt: skip
-    return is_genuine(secret, **{**told, **changed})  # type: ignore[arg-type]
+    return is_valid_signature(secret, **{**told, **changed})  # type: ignore[arg-type]
 
 
 def test_it_is_the_published_example() -> None:
@@ -43,10 +43,10 @@ def test_every_secret_in_force_signs() -> None:
 
 def test_secrets_are_sealed_and_survive_a_new_secret_key(settings) -> None:
     secret = new_secret()
-    sealed = seal(secret)
+    sealed = encrypt(secret)
     assert secret not in sealed
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "n" * 60, [settings.SECRET_KEY]
-    assert unseal(sealed) == secret
+    assert decrypt(sealed) == secret
     settings.SECRET_KEY_FALLBACKS = []
-    with pytest.raises(SecretLost):
-        unseal(sealed)
+    with pytest.raises(DecryptionFailed):
+        decrypt(sealed)

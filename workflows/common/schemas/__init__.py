@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .callables import schema_from_callable
 from .fields import FormField, Option, form_fields
-from .inference import kind_of, schema_of
+from .inference import infer_schema, infer_type
 from .submission import FormValue, value_from_form
 from .unnamed import unnamed_keys
 from .validation import FieldError, schema_errors, schema_problem
@@ -15,10 +15,10 @@ __all__ = [
     "FormValue",
     "Option",
     "form_fields",
-    "kind_of",
+    "infer_schema",
+    "infer_type",
     "schema_errors",
     "schema_from_callable",
-    "schema_of",
     "schema_problem",
     "unnamed_keys",
     "value_from_form",

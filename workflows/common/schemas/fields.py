@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from workflows.engine.bounded_json import JSON, canonical, path_text
 
-from .json_pointer import pointer
+from .json_pointer import to_pointer
 from .messages import FieldError
 from .shapes import ABSENT, CONTAINERS, Shape, fitting_shape, item_schema, parts_of
 from .validation import schema_problem
@@ -216,7 +216,7 @@ class _Builder:
         return self.field(inside, ABSENT, ABSENT)
 
     def _make(self, spot: Spot, shape: Shape, value: Any, original: Any, **more: Any) -> FormField:
-        place, dotted = pointer(spot.path), path_text(spot.path)
+        place, dotted = to_pointer(spot.path), path_text(spot.path)
         more["text"] = self._rejected.get(place, more.get("text", ""))
         return FormField(
             **{"kind": shape.kind, **more},

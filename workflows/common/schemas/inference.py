@@ -16,7 +16,7 @@ _TYPES: tuple[tuple[type, str], ...] = (
 )
 
 
-def schema_of(value: JSON, depth: int = 0) -> dict[str, Any]:
+def infer_schema(value: JSON, depth: int = 0) -> dict[str, Any]:
     """A schema that `value` fits, and values of the same shape do.
 
     Objects ask for the keys they had and take no others; numbers stay numbers, whole or not; what
@@ -25,7 +25,7 @@ def schema_of(value: JSON, depth: int = 0) -> dict[str, Any]:
     if isinstance(value, dict) and depth < _MAX_DEPTH and len(value) <= _MAX_PROPERTIES:
         return {
             "type": "object",
-            "properties": {key: schema_of(item, depth + 1) for key, item in value.items()},
+            "properties": {key: infer_schema(item, depth + 1) for key, item in value.items()},
             "required": list(value),
             "additionalProperties": False,
         }
@@ -40,12 +40,12 @@ def schema_of(value: JSON, depth: int = 0) -> dict[str, Any]:
 
 
 def _of_list(value: list[Any], depth: int) -> dict[str, Any]:
-    kinds = {canonical(schema_of(item, depth + 1)) for item in value} if value else set()
+    kinds = {canonical(infer_schema(item, depth + 1)) for item in value} if value else set()
     if len(kinds) != 1 or depth >= _MAX_DEPTH:
         return {"type": "array"}
-    return {"type": "array", "items": schema_of(value[0], depth + 1)}
+    return {"type": "array", "items": infer_schema(value[0], depth + 1)}
 
 
-def kind_of(value: JSON) -> dict[str, Any]:
+def infer_type(value: JSON) -> dict[str, Any]:
     """A schema that says an object, a list, a text or a number, and no more of what is inside."""
-    return schema_of(value, _MAX_DEPTH)
+    return infer_schema(value, _MAX_DEPTH)

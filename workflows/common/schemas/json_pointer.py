@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def pointer(path: Sequence[str | int]) -> str:
+def to_pointer(path: Sequence[str | int]) -> str:
     """The place of keys and indexes."""
     return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
 
 
-def keys_of(text: str) -> list[str]:
+def pointer_keys(text: str) -> list[str]:
     """The keys and indexes, as texts, that a pointer names."""
     return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from workflows.engine.bounded_json import canonical
 
-from .json_pointer import keys_of
+from .json_pointer import pointer_keys
 
 
 class Absent(Enum):
@@ -141,7 +141,7 @@ def _resolved(reference: Any, root: Any) -> Any:
     if not isinstance(reference, str) or not reference.startswith("#"):
         return False
     found = root
-    for name in keys_of(reference[1:]):
+    for name in pointer_keys(reference[1:]):
         if not isinstance(found, dict) or name not in found:
             return False
         found = found[name]

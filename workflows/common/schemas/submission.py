@@ -19,7 +19,7 @@ from workflows.engine.bounded_json import (
 )
 
 from .fields import Spot, rendered, state_of, usable_schema
-from .json_pointer import pointer
+from .json_pointer import to_pointer
 from .messages import FieldError
 from .shapes import ABSENT, Shape, fitting_shape, item_schema, parts_of
 
@@ -77,7 +77,7 @@ class _Reader:
 
     def read(self, spot: Spot, place: tuple[str | int, ...], original: Any) -> Any:
         """The value at `place` of the form, which will stand at `spot.path` of the result."""
-        name = pointer(place)
+        name = to_pointer(place)
         if name not in self._mentioned or len(place) > _MAX_DEPTH:
             return original
         shape = fitting_shape(spot.schema, self._root, original)
@@ -98,7 +98,7 @@ class _Reader:
     def _set(
         self, spot: Spot, place: tuple[str | int, ...], shape: Shape, original: Any, *, is_set: bool
     ) -> Any:
-        name = pointer(place)
+        name = to_pointer(place)
         if f"j:{name}" in self._data:
             return _from_json(self._data[f"j:{name}"], original, required=spot.required)
         if shape.kind == "object":
@@ -133,7 +133,7 @@ class _Reader:
         self, spot: Spot, place: tuple[str | int, ...], shape: Shape, original: Any, *, is_set: bool
     ) -> Any:
         before = original if isinstance(original, list) else []
-        ids = self._ids(pointer(place), len(before))
+        ids = self._ids(to_pointer(place), len(before))
         items = []
         for index, number in enumerate(ids):
             old = before[number] if number < len(before) else ABSENT
@@ -160,7 +160,7 @@ class _Reader:
         self.errors.append(FieldError(path, problem.message))
         text = self._data.get(f"j:{name}", self._data.get(f"v:{name}"))
         if text is not None:
-            self.rejected[pointer(spot.path)] = text
+            self.rejected[to_pointer(spot.path)] = text
 
 
 def _places(data: Mapping[str, str], prefixes: tuple[str, ...]) -> set[str]:

@@ -11,7 +11,7 @@ import anyio
 from django.core.management.base import BaseCommand, CommandError
 
 from workflows.mcp_gateway import stdio
-from workflows.mcp_gateway.callers import NOT_VALID, caller_with
+from workflows.mcp_gateway.callers import NOT_VALID, authenticate_caller
 
 
 class Command(BaseCommand):
@@ -28,7 +28,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        caller = caller_with(_token(options["token_file"]))
+        caller = authenticate_caller(_token(options["token_file"]))
         if caller is None:
             raise CommandError(NOT_VALID)
         anyio.run(stdio.serve, caller)

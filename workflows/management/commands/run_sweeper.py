@@ -40,7 +40,7 @@ class Command(BaseCommand):
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        gc_freeze.settle()
+        gc_freeze.freeze_loaded_objects()
         follower = Follower()
         follower.start()
         beside = [*_start_sender(stop), *_start_beside(stop)]

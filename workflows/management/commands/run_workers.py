@@ -35,7 +35,7 @@ class Command(BaseCommand):
         # Forked workers must not inherit a connection: two processes would share one session.
         connections.close_all()
         clear_sandbox()
-        gc_freeze.settle()
+        gc_freeze.freeze_loaded_objects()
         EnginePool(
             # In this order: work ahead and learning wait while any execution does.
             list(QUEUES),

@@ -79,7 +79,7 @@ class McpPool:
 
     async def close(self) -> None:
         """End every session and its server; the pool takes no more calls."""
-        await background_loop.here(self._close())
+        await background_loop.await_on_loop(self._close())
 
     async def _close(self) -> None:
         self._closed = True
@@ -95,7 +95,7 @@ class McpPool:
         timeout: float,
         should_stop: ShouldStop | None,
     ) -> T:
-        return await background_loop.here(
+        return await background_loop.await_on_loop(
             _watched(self._attempts(spec, name, ask), name, timeout, should_stop)
         )
 

@@ -24,7 +24,7 @@ def pool() -> McpPool:
             from .pool import McpPool
 
             found = _pools[os.getpid()] = McpPool()
-            background_loop.at_close(_close_pool)
+            background_loop.register_closer(_close_pool)
         return found
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.common.schemas import kind_of, schema_errors, schema_of
+from workflows.common.schemas import infer_schema, infer_type, schema_errors
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=5)
 JSON = st.recursive(
@@ -20,8 +20,8 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_the_value_fits(value: Any) -> None:
-    assert schema_errors(schema_of(value), value) == []
-    assert schema_errors(kind_of(value), value) == []
+    assert schema_errors(infer_schema(value), value) == []
+    assert schema_errors(infer_type(value), value) == []
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_the_value_fits(value: Any) -> None:
     ],
 )
 def test_another_shape_does_not(value: Any, other: Any, path: str) -> None:
-    assert [each.path for each in schema_errors(schema_of(value), other)] == [path]
+    assert [each.path for each in schema_errors(infer_schema(value), other)] == [path]
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ def test_another_shape_does_not(value: Any, other: Any, path: str) -> None:
     [({"a": 1}, {"a": 2.5}), ({"a": None}, {"a": "x"}), ([1, "x"], [None]), ([], [1])],
 )
 def test_what_one_value_cannot_tell_is_left_open(value: Any, other: Any) -> None:
-    assert schema_errors(schema_of(value), other) == []
+    assert schema_errors(infer_schema(value), other) == []
 
 
 def test_a_kind_says_nothing_of_what_is_inside() -> None:
-    assert kind_of({"a": 1}) == {"type": "object"}
-    assert kind_of([1]) == {"type": "array"}
+    assert infer_type({"a": 1}) == {"type": "object"}
+    assert infer_type([1]) == {"type": "array"}
