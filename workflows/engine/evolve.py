@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import reduce, singledispatch
 from typing import Any
 
@@ -15,7 +16,6 @@ from .state import (
     SkipReason,
     Stage,
     TaskState,
-    changed,
 )
 from .status import ExecutionStatus, TaskStatus, check_transition
 
@@ -27,11 +27,7 @@ def evolve(state: ExecutionState, event: ev.Event) -> ExecutionState:
     after = _apply(event, state)
     if after.status is not state.status:
         check_transition(state.status, after.status)
-    if after is state:
-        return changed(state, version=state.version + 1)
-    # Made just now and seen by nobody yet: a second copy would cost as much as all the rest.
-    object.__setattr__(after, "version", state.version + 1)
-    return after
+    return replace(after, version=state.version + 1)
 
 
 def replay(events: Iterable[ev.Event]) -> ExecutionState:
@@ -47,19 +43,19 @@ def _apply(event: object, state: ExecutionState) -> ExecutionState:
 
 @_apply.register
 def _(event: ev.ExecutionStarted, state: ExecutionState) -> ExecutionState:
-    return changed(state, status=_S.RUNNING, total_layers=event.total_layers)
+    return replace(state, status=_S.RUNNING, total_layers=event.total_layers)
 
 
 @_apply.register
 def _(event: ev.ExecutionForked, state: ExecutionState) -> ExecutionState:
     # The event of a fork from before `start` was stored says nothing about its state.
-    return state if event.start is None else changed(event.start)
+    return event.start or state
 
 
 @_apply.register
 def _(event: ev.LayerStarted, state: ExecutionState) -> ExecutionState:
     tasks = {task_id: _fresh(event.skips.get(task_id)) for task_id in event.tasks}
-    return changed(
+    return replace(
         state,
         layer=event.layer,
         stage=Stage.RUN,
@@ -102,7 +98,7 @@ def _(event: ev.TaskErrored, state: ExecutionState) -> ExecutionState:
 
 
 def _with_failure(state: ExecutionState, *, is_leaf: bool) -> ExecutionState:
-    return changed(state, layer_failed=True, failed_leaf=state.failed_leaf or is_leaf)
+    return replace(state, layer_failed=True, failed_leaf=state.failed_leaf or is_leaf)
 
 
 @_apply.register
@@ -128,7 +124,7 @@ def _(event: ev.HoldOpened, state: ExecutionState) -> ExecutionState:
     status = _S.PAUSED_FOR_REVIEW if human else _S.AWAITING_AGENT
     if event.shown is not None and event.task_id:
         state = state.with_task(event.task_id, edits=event.shown)
-    return changed(state, holds=holds, holds_opened=state.holds_opened + 1, status=status)
+    return replace(state, holds=holds, holds_opened=state.holds_opened + 1, status=status)
 
 
 @_apply.register
@@ -140,21 +136,21 @@ def _(event: ev.ReviewSpared, state: ExecutionState) -> ExecutionState:
 @_apply.register
 def _(event: ev.HoldVoted, state: ExecutionState) -> ExecutionState:
     holds = tuple(
-        changed(hold, approvals=(*hold.approvals, event.voter))
+        replace(hold, approvals=(*hold.approvals, event.voter))
         if hold.id == event.hold_id
         else hold
         for hold in state.holds
     )
-    return changed(state, holds=holds)
+    return replace(state, holds=holds)
 
 
 @_apply.register
 def _(event: ev.HoldEscalated, state: ExecutionState) -> ExecutionState:
     holds = tuple(
-        changed(hold, escalated=event.step + 1) if hold.id == event.hold_id else hold
+        replace(hold, escalated=event.step + 1) if hold.id == event.hold_id else hold
         for hold in state.holds
     )
-    return changed(state, holds=holds)
+    return replace(state, holds=holds)
 
 
 @_apply.register
@@ -163,7 +159,7 @@ def _(event: ev.HoldAnswered, state: ExecutionState) -> ExecutionState:
     # An event from before `answer` was stored has none.
     if hold is None or event.answer is None:
         return state
-    return _with_hold(state, changed(hold, answer=event.answer))
+    return _with_hold(state, replace(hold, answer=event.answer))
 
 
 @_apply.register
@@ -172,24 +168,24 @@ def _(event: ev.HoldWithdrawn, state: ExecutionState) -> ExecutionState:
     if hold is None:
         return state
     if event.what == "decision":
-        return _with_hold(state, changed(hold, answer=None))
+        return _with_hold(state, replace(hold, answer=None))
     left = tuple(name for name in hold.approvals if name != event.voter)
-    return _with_hold(state, changed(hold, approvals=left))
+    return _with_hold(state, replace(hold, approvals=left))
 
 
 def _with_hold(state: ExecutionState, other: Hold) -> ExecutionState:
     holds = tuple(other if hold.id == other.id else hold for hold in state.holds)
-    return changed(state, holds=holds)
+    return replace(state, holds=holds)
 
 
 @_apply.register
 def _(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
     decided = state.hold(event.hold_id)
     holds = tuple(hold for hold in state.holds if hold.id != event.hold_id)
-    after = _DECIDED[event.reason](event, changed(state, holds=holds))
+    after = _DECIDED[event.reason](event, replace(state, holds=holds))
     if decided is not None and decided.outdated:
-        after = changed(after, approved=False)
-    return changed(after, status=_S.RUNNING) if event.resumed else after
+        after = replace(after, approved=False)
+    return replace(after, status=_S.RUNNING) if event.resumed else after
 
 
 def _node_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
@@ -234,23 +230,23 @@ def _escalation_decided(event: ev.HoldDecided, state: ExecutionState) -> Executi
     task = state.tasks.get(task_id, TaskState())
     after = state.with_task(task_id, escalation=None, grants=(*task.grants, *granted))
     wider = granted if event.grant_scope == "execution" else ()
-    return changed(after, grants=(*state.grants, *wider))
+    return replace(after, grants=(*state.grants, *wider))
 
 
 def _approval_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
-    return changed(state, approved=event.decision == "APPROVE")
+    return replace(state, approved=event.decision == "APPROVE")
 
 
 def _validation_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
-    return changed(state, stage=Stage.APPROVAL)
+    return replace(state, stage=Stage.APPROVAL)
 
 
 def _agent_hold_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
-    return changed(state, stage=Stage.VALIDATION, agent_requested=False)
+    return replace(state, stage=Stage.VALIDATION, agent_requested=False)
 
 
 def _change_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
-    return changed(state, proposal=None)
+    return replace(state, proposal=None)
 
 
 _DECIDED: dict[HoldReason, Callable[[ev.HoldDecided, ExecutionState], ExecutionState]] = {
@@ -265,17 +261,17 @@ _DECIDED: dict[HoldReason, Callable[[ev.HoldDecided, ExecutionState], ExecutionS
 
 @_apply.register
 def _(event: ev.LayerClosed, state: ExecutionState) -> ExecutionState:
-    return changed(state, stage=Stage.AGENT)
+    return replace(state, stage=Stage.AGENT)
 
 
 @_apply.register
 def _(event: ev.LayerSkipRequested, state: ExecutionState) -> ExecutionState:
-    return changed(state, skips=state.skips | {event.layer})
+    return replace(state, skips=state.skips | {event.layer})
 
 
 @_apply.register
 def _(event: ev.LayerSkipped, state: ExecutionState) -> ExecutionState:
-    return changed(
+    return replace(
         state,
         layer=event.layer,
         stage=Stage.APPROVAL,
@@ -288,12 +284,12 @@ def _(event: ev.LayerSkipped, state: ExecutionState) -> ExecutionState:
 
 @_apply.register
 def _(event: ev.AgentRequested, state: ExecutionState) -> ExecutionState:
-    return changed(state, agent_requested=True)
+    return replace(state, agent_requested=True)
 
 
 @_apply.register
 def _(event: ev.AgentDecided, state: ExecutionState) -> ExecutionState:
-    return changed(state, stage=Stage.VALIDATION, agent_requested=False)
+    return replace(state, stage=Stage.VALIDATION, agent_requested=False)
 
 
 @_apply.register
@@ -301,7 +297,7 @@ def _(event: ev.AgentFailed, state: ExecutionState) -> ExecutionState:
     # An external agent's silence is told here; its hold is decided by an event of its own.
     if event.hold_id is not None:
         return state
-    return changed(state, stage=Stage.VALIDATION, agent_requested=False)
+    return replace(state, stage=Stage.VALIDATION, agent_requested=False)
 
 
 @_apply.register
@@ -309,7 +305,7 @@ def _(event: ev.PlanRevised, state: ExecutionState) -> ExecutionState:
     # One that was reviewed counted when it was proposed.
     replans = state.replans + (event.cause == "replan" and event.hold_id is None)
     # A new plan has other layers: a wish to skip one by its number no longer means anything.
-    return changed(
+    return replace(
         _unsigned(state),
         revision=event.revision,
         total_layers=event.total_layers,
@@ -321,7 +317,7 @@ def _(event: ev.PlanRevised, state: ExecutionState) -> ExecutionState:
 
 @_apply.register
 def _(event: ev.ReplanFailed, state: ExecutionState) -> ExecutionState:
-    return changed(state, failed_replans=state.failed_replans + 1)
+    return replace(state, failed_replans=state.failed_replans + 1)
 
 
 @_apply.register
@@ -331,26 +327,26 @@ def _(event: ev.ContextUpdated, state: ExecutionState) -> ExecutionState:
 
 def _unsigned(state: ExecutionState) -> ExecutionState:
     """A signature for the next layer, given or under way, was for what is different now."""
-    holds = tuple(changed(hold, outdated=True) for hold in state.holds)
-    return changed(state, approved=False, holds=holds)
+    holds = tuple(replace(hold, outdated=True) for hold in state.holds)
+    return replace(state, approved=False, holds=holds)
 
 
 @_apply.register
 def _(event: ev.PlanProposed, state: ExecutionState) -> ExecutionState:
     replans = state.replans + (event.cause == "replan")
-    return changed(state, proposal=event.proposal, replans=replans)
+    return replace(state, proposal=event.proposal, replans=replans)
 
 
 @_apply.register
 def _(event: ev.ExecutionCompleted, state: ExecutionState) -> ExecutionState:
-    return changed(state, status=_S.COMPLETED, tasks={})
+    return replace(state, status=_S.COMPLETED, tasks={})
 
 
 @_apply.register
 def _(event: ev.ExecutionFailed, state: ExecutionState) -> ExecutionState:
-    return changed(state, status=_S.FAILED, holds=(), tasks={})
+    return replace(state, status=_S.FAILED, holds=(), tasks={})
 
 
 @_apply.register
 def _(event: ev.ExecutionAborted, state: ExecutionState) -> ExecutionState:
-    return changed(state, status=_S.ABORTED, holds=(), tasks={}, proposal=None)
+    return replace(state, status=_S.ABORTED, holds=(), tasks={}, proposal=None)

@@ -7,10 +7,10 @@ have rows of their own; the state holds none of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
@@ -20,24 +20,6 @@ from .status import ExecutionStatus, TaskStatus
 #: How far a granted permission reaches: this task, every task of this execution, every use of the
 #: capability, or the same task of the same workflow until a time.
 GrantScope = Literal["task", "execution", "capability", "until"]
-
-
-T = TypeVar("T", "TaskState", "Hold", "ExecutionState")
-
-
-def changed(value: T, /, **changes: Any) -> T:
-    """`dataclasses.replace` for the classes below, in half of the time.
-
-    They have slots, and nothing to work out when one is made; a layer of five tasks copies them
-    twenty times.
-    """
-    unknown = changes.keys() - set(value.__slots__)
-    if unknown:
-        raise TypeError(f"{type(value).__name__} has no {', '.join(sorted(unknown))}")
-    made = object.__new__(type(value))
-    for name in value.__slots__:
-        object.__setattr__(made, name, changes[name] if name in changes else getattr(value, name))
-    return made
 
 
 class Stage(StrEnum):
@@ -179,8 +161,8 @@ class ExecutionState:
 
     def with_task(self, task_id: str, **changes: Any) -> ExecutionState:
         """A copy with one task of the current layer changed."""
-        task = changed(self.tasks.get(task_id, TaskState()), **changes)
-        return changed(self, tasks={**self.tasks, task_id: task})
+        task = replace(self.tasks.get(task_id, TaskState()), **changes)
+        return replace(self, tasks={**self.tasks, task_id: task})
 
     @property
     def is_last_layer(self) -> bool:

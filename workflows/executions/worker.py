@@ -54,11 +54,18 @@ class Hint(Job):
         call = dispatch.call_of(id)
         if call is None:
             return super().fetch(id, connection=connection, serializer=serializer)
-        job = cls(id, connection=connection, serializer=serializer)
-        job._func_name, job._instance, job._args, job._kwargs = call[0], None, (call[1],), {}
-        job.description = f"{call[0]}({call[1]})"
-        job.timeout, job.result_ttl, job.failure_ttl = -1, 0, dispatch.KEPT_SECONDS
-        return job
+        function, subject_id = call
+        return cls.create(
+            function,
+            (subject_id,),
+            id=id,
+            connection=connection,
+            serializer=serializer,
+            description=f"{function}({subject_id})",
+            timeout=-1,
+            result_ttl=0,
+            failure_ttl=dispatch.KEPT_SECONDS,
+        )
 
 
 class EngineWorker(SimpleWorker):
