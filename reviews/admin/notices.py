@@ -1,4 +1,4 @@
-"""Chats that are told of reviews: kept here.  Messages on their way: to be read."""
+"""Admin of chat hooks, and of outgoing messages (read-only)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from reviews.models.notifications import ChatHook, NoticeKind, NoticeMessage
-from reviews.notifications.email_templates import test_post
-from reviews.notifications.sender import NotSent, post_to
+from reviews.notifications.email_templates import test_chat_payload
+from reviews.notifications.sender import SendError, post_to
 from workflows.common.secret_encryption import encrypt
 from workflows.webhooks.addresses import url_problem
 
@@ -27,7 +27,7 @@ else:
     HookForm = forms.ModelForm
     HookBase = MessageBase = admin.ModelAdmin
 
-#: What a chat can be told of; the rest is between people.
+#: Kinds that a chat can receive; the others concern one person.
 _KINDS = (
     NoticeKind.WAITING,
     NoticeKind.REMINDER,
@@ -37,7 +37,7 @@ _KINDS = (
 
 
 class ChatHookForm(HookForm):
-    """The address is written and never shown again."""
+    """The form of a chat hook; it never shows the stored address."""
 
     address = forms.CharField(
         label=gettext_lazy("Address"),
@@ -45,8 +45,8 @@ class ChatHookForm(HookForm):
         max_length=2000,
         widget=forms.TextInput(attrs={"autocomplete": "off", "size": 80}),
         help_text=gettext_lazy(
-            "The incoming webhook's, with https://. It is kept sealed and not shown again; left"
-            " empty it stays as it is."
+            "The https:// URL of the incoming webhook. It is stored encrypted and not shown again;"
+            " leave empty to keep it."
         ),
     )
     kinds = forms.MultipleChoiceField(
@@ -60,10 +60,10 @@ class ChatHookForm(HookForm):
         fields = ("name", "workflow", "group", "kinds", "enabled")
 
     def clean_address(self) -> str:
-        """An address that may be posted to; a new hook needs one."""
+        """Require an allowed address for a new hook."""
         address: str = self.cleaned_data["address"].strip()
         if not address and not self.instance.pk:
-            raise forms.ValidationError(_("A new chat needs its address."))
+            raise forms.ValidationError(_("Enter the address of the chat's incoming webhook."))
         if address and (problem := url_problem(address)):
             raise forms.ValidationError(problem)
         return address
@@ -89,19 +89,19 @@ class ChatHookAdmin(HookBase):
 
     @admin.action(description=gettext_lazy("Send a test message"))
     def send_test(self, request: HttpRequest, queryset: QuerySet[ChatHook]) -> None:
-        """Post to each now, and say what came of it."""
+        """Post to each selected chat and report the result."""
         for hook in queryset[:20]:
             try:
-                post_to(hook, test_post())
-            except NotSent as error:
+                post_to(hook, test_chat_payload())
+            except SendError as error:
                 messages.error(request, f"{hook.name}: {error}")
             else:
-                messages.success(request, _("%(name)s took it.") % {"name": hook.name})
+                messages.success(request, _("%(name)s: test message sent.") % {"name": hook.name})
 
 
 @admin.register(NoticeMessage)
 class NoticeMessageAdmin(ReadOnly, MessageBase):
-    """The outbox: what was sent, what is tried again, what was given up and why."""
+    """Outgoing messages with status, attempts and errors."""
 
     list_display = (
         "id", "user", "hook", "status", "attempts", "next_at", "error", "created_at", "finished_at",

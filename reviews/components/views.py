@@ -14,7 +14,7 @@ from django.utils.cache import patch_vary_headers
 from reviews.decisions.rights import group_names
 from reviews.decisions.services import HoldNotFound, visible_hold
 from reviews.notifications import inbox
-from reviews.notifications.page import bell_words
+from reviews.notifications.pages import bell_label
 from reviews.queue import selectors
 from workflows.executions.access import cache_groups, visible_to
 from workflows.models import Execution, Hold
@@ -67,7 +67,7 @@ def page(
     if "waiting_count" not in frame:
         frame["waiting_count"] = selectors.waiting_count(user)
     frame["unread"] = inbox.unread_count(user)
-    frame["unread_words"] = bell_words(frame["unread"])
+    frame["unread_words"] = bell_label(frame["unread"])
     response = render(request, template, frame, status=status)
     return _vary(response)
 

@@ -108,7 +108,7 @@ class DecisionView(LoginRequiredMixin, View):
 
     def get(self, request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
         hold = hold_or_404(request, execution_id, hold_id)
-        inbox.seen(person(request), hold)
+        inbox.mark_hold_read(person(request), hold)
         return self._show(request, hold)
 
     def post(self, request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:

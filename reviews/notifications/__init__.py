@@ -1,10 +1,10 @@
-"""What people are told: in the bell, by e-mail, in a chat.
+"""Notifications: in the bell, by e-mail and in chats.
 
-    journal ── feed ──┐                                 ┌── inbox ──> bell, REST, pages
-    holds ── timers ──┼── telling ──> Notice, per person┘
-    claims ───────────┘        └────> NoticeMessage ── sender ──> e-mail, chat
+    journal ── journal_consumer ──┐                  ┌── inbox ──> bell, REST, pages
+    holds ── timers ──────────────┼── notify ──> Notice, one per person
+    claims ── claim_notices ──────┘        └───> NoticeMessage ── sender ──> e-mail, chat
 
-Nothing here is on the way of a run: the feed reads the journal behind a cursor, as webhooks do, in
-the sweeper's process.  A notice and the message that tells of it commit together.  A message goes
-out at least once; what came within a few seconds goes out as one.
+Executions never wait for notifications: the sweeper's process reads the journal behind a cursor, as
+webhooks do.  A notice and its message commit together.  A message is sent at least once; the
+notices of a few seconds are sent as one message.
 """

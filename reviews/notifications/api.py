@@ -1,4 +1,4 @@
-"""What the caller was told, and marking it as read.  Nobody sees anybody else's."""
+"""REST endpoints for the caller's own notifications and their settings."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from reviews.models.notifications import Notice, NoticeKind
-from reviews.notifications import inbox, sentences
-from reviews.notifications.preferences import save_wishes, wishes_of
+from reviews.notifications import inbox, notice_text
+from reviews.notifications.preferences import preferences_of, save_preferences
 from workflows.api.openapi import BODY, problems
 from workflows.api.parsers import object_body, query_params, reject_query_params
 from workflows.api.permissions import HasScope, caller
@@ -24,13 +24,13 @@ _MOST = 200
 
 
 class NoticeQuery(serializers.Serializer[Any]):
-    """`unread=true` leaves out what was read."""
+    """`unread=true` returns only unread notices."""
 
     unread = serializers.BooleanField(default=False)
 
 
 class NoticeSerializer(serializers.Serializer[Notice]):
-    """One notice: a sentence and the review it is about."""
+    """One notice: a sentence and its review."""
 
     id = serializers.CharField()
     kind = serializers.ChoiceField(choices=NoticeKind.choices)
@@ -43,11 +43,11 @@ class NoticeSerializer(serializers.Serializer[Notice]):
     read_at = serializers.DateTimeField(allow_null=True)
 
     def get_sentence(self, notice: Notice) -> str:
-        return sentences.sentence(notice.kind, notice.hold, notice.actor, notice.detail)
+        return notice_text.sentence(notice.kind, notice.hold, notice.actor, notice.detail)
 
     def get_url(self, notice: Notice) -> str:
         """Path of the review's page."""
-        return sentences.path_of(notice.hold)
+        return notice_text.review_path(notice.hold)
 
 
 class ReadSerializer(StrictSerializer):
@@ -63,7 +63,7 @@ class ReadSerializer(StrictSerializer):
 
 
 class MarkedSerializer(serializers.Serializer[Any]):
-    """How many were marked, and how many are unread now (at most 100 are counted)."""
+    """How many were marked, and how many are unread now (counted up to 100)."""
 
     marked = serializers.IntegerField()
     unread = serializers.IntegerField()
@@ -77,7 +77,7 @@ class WishesSerializer(StrictSerializer):
 
 
 class NotificationsView(ListAPIView[Notice]):
-    """What I was told."""
+    """The caller's notices."""
 
     serializer_class = NoticeSerializer
     permission_classes = [HasScope("read")]
@@ -85,7 +85,7 @@ class NotificationsView(ListAPIView[Notice]):
 
     @extend_schema(
         operation_id="notifications_list",
-        parameters=[OpenApiParameter("unread", bool, description="Leave out what was read.")],
+        parameters=[OpenApiParameter("unread", bool, description="Only unread notices.")],
         responses={200: NoticeSerializer(many=True), **problems(403, 422)},
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -93,12 +93,12 @@ class NotificationsView(ListAPIView[Notice]):
         return super().get(request, *args, **kwargs)
 
     def get_queryset(self) -> QuerySet[Notice]:
-        asked = query_params(self.request, NoticeQuery)
-        return inbox.notices_of(caller(self.request), unread=asked["unread"])
+        query = query_params(self.request, NoticeQuery)
+        return inbox.notices_of(caller(self.request), unread=query["unread"])
 
 
 class NotificationsReadView(APIView):
-    """Marking my notices."""
+    """Mark the caller's notices as read."""
 
     permission_classes = [HasScope("read")]
 
@@ -109,15 +109,15 @@ class NotificationsReadView(APIView):
     )
     def post(self, request: Request) -> Response:
         """Mark some of my notices, or all, as read; ids of others count for nothing."""
-        asked = ReadSerializer(data=object_body(request.data))
-        asked.is_valid(raise_exception=True)
+        serializer = ReadSerializer(data=object_body(request.data))
+        serializer.is_valid(raise_exception=True)
         user = caller(request)
-        marked = inbox.mark_read(user, **asked.validated_data)
+        marked = inbox.mark_read(user, **serializer.validated_data)
         return Response({"marked": marked, "unread": inbox.unread_count(user)})
 
 
 class NotificationPreferencesView(APIView):
-    """What I want to be told."""
+    """The caller's notification settings."""
 
     permission_classes = [HasScope("read")]
 
@@ -128,7 +128,7 @@ class NotificationPreferencesView(APIView):
     def get(self, request: Request) -> Response:
         """Which kinds are shown to me and which are mailed."""
         reject_query_params(request)
-        return Response(self._wishes(request))
+        return Response(self._preferences(request))
 
     @extend_schema(
         operation_id="notifications_preferences_update",
@@ -136,16 +136,16 @@ class NotificationPreferencesView(APIView):
         responses={200: WishesSerializer, **problems(403, *BODY)},
     )
     def put(self, request: Request) -> Response:
-        """Say it anew, both lists whole."""
-        asked = WishesSerializer(data=object_body(request.data))
-        asked.is_valid(raise_exception=True)
-        save_wishes(user=caller(request), **asked.validated_data)
-        return Response(self._wishes(request))
+        """Replace both lists."""
+        serializer = WishesSerializer(data=object_body(request.data))
+        serializer.is_valid(raise_exception=True)
+        save_preferences(user=caller(request), **serializer.validated_data)
+        return Response(self._preferences(request))
 
-    def _wishes(self, request: Request) -> dict[str, list[str]]:
-        wishes = wishes_of(caller(request))
+    def _preferences(self, request: Request) -> dict[str, list[str]]:
+        preferences = preferences_of(caller(request))
         kinds = NoticeKind.values
         return {
-            "shown": [kind for kind in kinds if wishes.shows(kind)],
-            "mailed": [kind for kind in kinds if kind in wishes.mailed],
+            "shown": [kind for kind in kinds if preferences.shows(kind)],
+            "mailed": [kind for kind in kinds if kind in preferences.mailed],
         }

@@ -1,4 +1,4 @@
-"""Telling people that a review was given to them, or taken from them."""
+"""Notices of claims that one person assigned to another."""
 
 from __future__ import annotations
 
@@ -8,38 +8,40 @@ from reviews.models import ReviewClaim
 from reviews.models.notifications import NoticeKind
 from workflows.models import Hold
 
-from .notify import Telling, tell
+from .notify import Notification, notify
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 
-def given(claim: ReviewClaim, hold: Hold, *, before: ReviewClaim | None, giver: User) -> None:
-    """`giver` gave the hold to whoever has the claim now; `before` is who had it, if anybody.
+def claim_assigned(
+    claim: ReviewClaim, hold: Hold, *, previous: ReviewClaim | None, actor: User
+) -> None:
+    """Notify the new and the previous holder of the claim, in the caller's transaction.
 
-    In the caller's transaction.  Nobody is told what they did themselves.
+    The actor is not notified of their own action.
     """
-    name, moment = giver.get_username(), f"{claim.expires_at.timestamp():.6f}"
-    told = []
-    if claim.user_id != giver.pk:
-        told.append(
-            Telling(
+    name, moment = actor.get_username(), f"{claim.expires_at.timestamp():.6f}"
+    notifications = []
+    if claim.user_id != actor.pk:
+        notifications.append(
+            Notification(
                 kind=NoticeKind.CLAIM_GIVEN.value,
                 hold=hold,
                 key=f"given:{hold.pk}:{moment}",
-                to=[claim.user],
+                recipients=[claim.user],
                 actor=name,
             )
         )
-    if before is not None and before.user_id not in (giver.pk, claim.user_id):
-        told.append(
-            Telling(
+    if previous is not None and previous.user_id not in (actor.pk, claim.user_id):
+        notifications.append(
+            Notification(
                 kind=NoticeKind.CLAIM_TAKEN.value,
                 hold=hold,
                 key=f"taken:{hold.pk}:{moment}",
-                to=[before.user],
+                recipients=[previous.user],
                 actor=name,
                 detail={"to": claim.user.get_username()},
             )
         )
-    tell(told)
+    notify(notifications)

@@ -1,4 +1,4 @@
-"""What a message says: read when it is sent, so that what is done with is left out."""
+"""Content of e-mails and chat messages, built when a message is sent."""
 
 from __future__ import annotations
 
@@ -19,43 +19,43 @@ from reviews.templatetags.desk import visible
 from workflows.executions.access import visible_to
 from workflows.models import Hold
 
-from . import inbox, sentences
-from .notify import ASKING
+from . import inbox, notice_text
+from .notify import ACTIONABLE_KINDS
 
-#: Lines of one message; the rest is counted, and found behind the link.
-MOST_LINES = 10
+#: Lines of one message; further ones are counted, with a link to the queue.
+MAX_LINES = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One sentence with the address of its review."""
+    """A sentence with the URL of its review."""
 
     sentence: str
     url: str
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    """All there is to tell: the first lines, and how many more."""
+class MessageContent:
+    """Title, first lines, and the number of further lines."""
 
     title: str
     lines: Sequence[Line]
     more: int
 
 
-def letter(message: NoticeMessage) -> Letter | None:
-    """What the message tells now; None when nothing is left of it.
+def message_content(message: NoticeMessage) -> MessageContent | None:
+    """Return the message's current content, or None when nothing is left to send.
 
-    A review that was decided asks for nothing any more; a person is not told what they have read,
-    and nobody what they may not see.
+    Leaves out requests for decided reviews, notices that the user has read, and reviews that they
+    may no longer see.
     """
-    items = _still_true(message)
+    items = _current_items(message)
     if not items:
         return None
     lines = [
         Line(
-            sentences.sentence(item["kind"], hold, item["actor"], item["detail"]),
-            sentences.address(sentences.path_of(hold)),
+            notice_text.sentence(item["kind"], hold, item["actor"], item["detail"]),
+            notice_text.absolute_url(notice_text.review_path(hold)),
         )
         for item, hold in items
     ]
@@ -66,11 +66,11 @@ def letter(message: NoticeMessage) -> Letter | None:
             "%(count)s reviews wait or were decided",
             len(lines),
         ) % {"count": len(lines)}
-    return Letter(title, lines[:MOST_LINES], max(0, len(lines) - MOST_LINES))
+    return MessageContent(title, lines[:MAX_LINES], max(0, len(lines) - MAX_LINES))
 
 
-def _still_true(message: NoticeMessage) -> list[tuple[Mapping[str, Any], Hold]]:
-    items = {item["key"]: item for item in message.items}  # each thing is told once
+def _current_items(message: NoticeMessage) -> list[tuple[Mapping[str, Any], Hold]]:
+    items = {item["key"]: item for item in message.items}  # one line per key
     rows = Hold.objects.filter(pk__in={item["hold"] for item in items.values()})
     if message.user is not None:
         if not (message.user.is_active and message.user.email):
@@ -82,77 +82,79 @@ def _still_true(message: NoticeMessage) -> list[tuple[Mapping[str, Any], Hold]]:
         "payload", "execution__state", "execution__context", "execution__inputs"
     )
     holds = {hold.pk: hold for hold in loaded}
-    found = [(item, holds[item["hold"]]) for item in items.values() if item["hold"] in holds]
+    items_with_holds = [
+        (item, holds[item["hold"]]) for item in items.values() if item["hold"] in holds
+    ]
     return [
         (item, hold)
-        for item, hold in found
-        if hold.status == Hold.Status.OPEN or item["kind"] not in ASKING
+        for item, hold in items_with_holds
+        if hold.status == Hold.Status.OPEN or item["kind"] not in ACTIONABLE_KINDS
     ]
 
 
-def mail(message: NoticeMessage, told: Letter) -> EmailMultiAlternatives:
-    """The e-mail, as text and as simple HTML; the same Message-ID at each try."""
+def build_email(message: NoticeMessage, content: MessageContent) -> EmailMultiAlternatives:
+    """Build the e-mail as text and HTML, with one Message-ID for all attempts."""
     assert message.user is not None  # noqa: S101 - a message to a person
     context = {
-        "letter": told,
-        "queue_url": sentences.address(reverse("reviews:queue")),
-        "preferences_url": sentences.address(reverse("reviews:notice_preferences")),
-        "more_words": _more_words(told),
+        "content": content,
+        "queue_url": notice_text.absolute_url(reverse("reviews:queue")),
+        "preferences_url": notice_text.absolute_url(reverse("reviews:notice_preferences")),
+        "more_label": _more_label(content),
     }
     domain = settings.DEFAULT_FROM_EMAIL.rpartition("@")[2].strip(" >") or "localhost"
-    made = EmailMultiAlternatives(
-        subject=f"[Holdpoint] {visible(told.title)}",
-        body=_plain(told, context),
+    email = EmailMultiAlternatives(
+        subject=f"[Holdpoint] {visible(content.title)}",
+        body=_plain(content, context),
         to=[message.user.email],
         headers={
             "Message-ID": f"<notices.{message.pk}.{int(message.created_at.timestamp())}@{domain}>",
             "Auto-Submitted": "auto-generated",
         },
     )
-    made.attach_alternative(
+    email.attach_alternative(
         render_to_string("reviews/notifications/mail.html", context), "text/html"
     )
-    return made
+    return email
 
 
-def _plain(told: Letter, context: Mapping[str, Any]) -> str:
-    parts = [f"{visible(line.sentence)}\n{line.url}\n" for line in told.lines]
-    if told.more:
-        parts.append(f"{context['more_words']}\n{context['queue_url']}\n")
-    parts.append(_("You decide on the page behind the link, never from this message."))
-    parts.append(f"{_('Choose what you are told')}: {context['preferences_url']}")
+def _plain(content: MessageContent, context: Mapping[str, Any]) -> str:
+    parts = [f"{visible(line.sentence)}\n{line.url}\n" for line in content.lines]
+    if content.more:
+        parts.append(f"{context['more_label']}\n{context['queue_url']}\n")
+    parts.append(_("Open the link to decide. Replies to this message are not read."))
+    parts.append(f"{_('Notification settings')}: {context['preferences_url']}")
     return "\n".join(parts) + "\n"
 
 
-def post(told: Letter) -> bytes:
-    """The body of a chat's incoming webhook, as Slack and those like it read it."""
-    lines = [f"• <{each.url}|{_escaped(each.sentence)}>" for each in told.lines]
-    if told.more:
-        queue = sentences.address(reverse("reviews:queue"))
-        lines.append(f"<{queue}|{_escaped(_more_words(told))}>")
+def chat_payload(content: MessageContent) -> bytes:
+    """Return the body for a chat's incoming webhook in Slack's format."""
+    lines = [f"• <{each.url}|{_escaped(each.sentence)}>" for each in content.lines]
+    if content.more:
+        queue = notice_text.absolute_url(reverse("reviews:queue"))
+        lines.append(f"<{queue}|{_escaped(_more_label(content))}>")
     blocks = [
-        {"type": "section", "text": {"type": "mrkdwn", "text": f"*{_escaped(told.title)}*"}},
+        {"type": "section", "text": {"type": "mrkdwn", "text": f"*{_escaped(content.title)}*"}},
         {"type": "section", "text": {"type": "mrkdwn", "text": "\n".join(lines)}},
     ]
-    content = {"text": _escaped(told.title), "blocks": blocks[1:] if len(lines) == 1 else blocks}
-    return json.dumps(content, ensure_ascii=False).encode()
+    payload = {"text": _escaped(content.title), "blocks": blocks[1:] if len(lines) == 1 else blocks}
+    return json.dumps(payload, ensure_ascii=False).encode()
 
 
-def test_post() -> bytes:
-    """What a chat is sent to try its address."""
-    sentences = _("Holdpoint reaches this channel. Reviews that wait are told here.")
-    block = {"type": "section", "text": {"type": "mrkdwn", "text": sentences}}
-    return json.dumps({"text": sentences, "blocks": [block]}, ensure_ascii=False).encode()
+def test_chat_payload() -> bytes:
+    """Return the body of a test message."""
+    text = _("Holdpoint can post to this channel. Reviews that wait are announced here.")
+    block = {"type": "section", "text": {"type": "mrkdwn", "text": text}}
+    return json.dumps({"text": text, "blocks": [block]}, ensure_ascii=False).encode()
 
 
-def _more_words(told: Letter) -> str:
-    if not told.more:
+def _more_label(content: MessageContent) -> str:
+    if not content.more:
         return ""
-    return _("and %(count)s more") % {"count": told.more}
+    return _("and %(count)s more") % {"count": content.more}
 
 
 def _escaped(text: str) -> str:
-    """Text that names nobody and formats nothing: `<!channel>` comes out as it was written."""
+    """Escape mentions and formatting: `<!channel>` is shown as text."""
     for char, escaped in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "¦"), ("`", "'")):
         text = text.replace(char, escaped)
     return text

@@ -1,4 +1,4 @@
-"""A person's own notices: how many are unread, reading them, marking them.  Nobody else's."""
+"""A user's own notices: list, count and mark as read."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from workflows.models import Hold
 
-#: More unread ones are not counted: pages say “99+”.
+#: Unread notices are counted up to this number: pages show “99+”.
 MOST_COUNTED = 100
 
 
 def notices_of(user: User, *, unread: bool = False) -> QuerySet[Notice]:
-    """The person's notices of runs that they may (still) see, the newest first."""
+    """Return the user's notices of runs that they may see, newest first."""
     rows = Notice.objects.filter(user=user.pk, execution__in=visible_to(user))
     rows = rows.filter(read_at=None) if unread else rows
     return rows.select_related("hold__execution").defer(
@@ -34,41 +34,41 @@ def notices_of(user: User, *, unread: bool = False) -> QuerySet[Notice]:
 
 
 def unread_count(user: User) -> int:
-    """How many are unread, at most MOST_COUNTED; one query when there are none."""
-    return standing(user)[0]
+    """Return the number of unread notices, at most MOST_COUNTED; one query when there are none."""
+    return unread_state(user)[0]
 
 
-def standing(user: User) -> tuple[int, int]:
-    """How many are unread, and the newest of them; together they say whether anything changed."""
+def unread_state(user: User) -> tuple[int, int]:
+    """Return the number of unread notices and the newest id; if both are equal, nothing changed."""
     rows = Notice.objects.filter(user=user.pk, read_at=None).order_by("-id")
-    found = list(rows.values_list("pk", "execution_id")[:MOST_COUNTED])
-    if not found:
+    unread = list(rows.values_list("pk", "execution_id")[:MOST_COUNTED])
+    if not unread:
         return 0, 0
-    runs = {execution_id for _, execution_id in found}
+    runs = {execution_id for _, execution_id in unread}
     visible = set(visible_to(user).filter(pk__in=runs).values_list("pk", flat=True))
-    seen = [pk for pk, execution_id in found if execution_id in visible]
-    return len(seen), max(seen, default=0)
+    ids = [pk for pk, execution_id in unread if execution_id in visible]
+    return len(ids), max(ids, default=0)
 
 
 def mark_read(user: User, *, ids: Sequence[int] = (), everything: bool = False) -> int:
-    """Mark notices of this person as read, and no one else's; how many were unread."""
+    """Mark the user's own notices as read; return how many were unread."""
     rows = Notice.objects.filter(user=user.pk, read_at=None)
     return _mark(user, rows if everything else rows.filter(pk__in=ids))
 
 
-def seen(user: User, hold: Hold) -> None:
-    """Whoever opens a review has read what told of it."""
+def mark_hold_read(user: User, hold: Hold) -> None:
+    """Mark the user's notices of the hold as read, because they opened its page."""
     _mark(user, Notice.objects.filter(user=user.pk, hold=hold.pk, read_at=None))
 
 
 def read_keys(user: User, keys: Iterable[str]) -> set[str]:
-    """Those of `keys` that the person has read already."""
+    """Return the keys among `keys` whose notices the user has read."""
     rows = Notice.objects.filter(user=user.pk, key__in=list(keys), read_at__isnull=False)
     return set(rows.values_list("key", flat=True))
 
 
 def _mark(user: User, rows: QuerySet[Notice]) -> int:
-    done = rows.update(read_at=Now())
-    if done:
+    marked = rows.update(read_at=Now())
+    if marked:
         change_receiver.rang({user.pk})
-    return done
+    return marked

@@ -1,4 +1,4 @@
-"""From the journal to notices: read behind a cursor, off the way of every run."""
+"""Read new events of the journal behind a cursor and send their notifications."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from reviews.models.notifications import NoticeKind
 from workflows.journal.event_log import Horizon
 from workflows.models import EventCursor, ExecutionEvent, Hold
 
-from .audience import Members
-from .notify import Telling, settle, tell
-from .threads import repeat
+from .notify import Notification, mark_resolved, notify
+from .polling import poll
+from .recipients import EligibleDeciders
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 NAME = "notices"
 BATCH = 500
-_ENDS = ("execution_completed", "execution_failed", "execution_aborted")
-#: An answer that rests asks for nothing; taken back, it is asked for anew.
-_ANSWERS = ("hold_answered", "hold_withdrawn")
-_KINDS = ("hold_opened", "hold_escalated", "hold_decided", *_ANSWERS, *_ENDS)
+_END_KINDS = ("execution_completed", "execution_failed", "execution_aborted")
+#: An answer that can still be withdrawn resolves the hold's notices; a withdrawal reopens it.
+_ANSWER_KINDS = ("hold_answered", "hold_withdrawn")
+_KINDS = ("hold_opened", "hold_escalated", "hold_decided", *_ANSWER_KINDS, *_END_KINDS)
 
 
 def run(stop: threading.Event) -> None:
-    """Read until stopped: the sweeper's process does, beside its rounds."""
+    """Read until stopped, in a thread of the sweeper's process."""
     horizon = Horizon()
-    repeat(lambda: read_new(horizon), stop)
+    poll(lambda: read_new(horizon), stop)
 
 
 def read_new(horizon: Horizon | None = None) -> int:
-    """Tell what the journals say since the last time; how many entries were passed."""
+    """Process events after the cursor; return how many event ids it advanced."""
     bound = (horizon or Horizon()).reach()
     with transaction.atomic():
         EventCursor.objects.get_or_create(name=NAME)
@@ -50,26 +50,26 @@ def read_new(horizon: Horizon | None = None) -> int:
         )
         reached = events[-1].pk if len(events) == BATCH else bound
         if events:
-            _tell(events)
+            _process(events)
         EventCursor.objects.filter(name=NAME).update(event=reached)
         return reached - cursor.event
 
 
-def _tell(events: Sequence[ExecutionEvent]) -> None:
+def _process(events: Sequence[ExecutionEvent]) -> None:
     holds = _holds(events)
-    members = Members(_groups(events, holds), holds.values())
+    deciders = EligibleDeciders(_groups(events, holds), holds.values())
     named = _named(events)
-    settle(hold_ids=[e.payload["hold_id"] for e in events if _answers(e)])
-    tell(list(_tellings(events, holds, members, named)))
-    settle(
+    mark_resolved(hold_ids=[e.payload["hold_id"] for e in events if _is_answer(e)])
+    notify(list(_notifications(events, holds, deciders, named)))
+    mark_resolved(
         hold_ids=[e.payload["hold_id"] for e in events if e.kind == "hold_decided"],
-        execution_ids=[e.execution_id for e in events if e.kind in _ENDS],
+        execution_ids=[e.execution_id for e in events if e.kind in _END_KINDS],
     )
 
 
-def _answers(event: ExecutionEvent) -> bool:
-    """Whether it is about a decision that rests; a vote of a quorum leaves the others asked."""
-    return event.kind in _ANSWERS and event.payload.get("what") != "vote"
+def _is_answer(event: ExecutionEvent) -> bool:
+    """Whether the event answers the whole hold; a vote of a quorum leaves it to the others."""
+    return event.kind in _ANSWER_KINDS and event.payload.get("what") != "vote"
 
 
 def _holds(events: Iterable[ExecutionEvent]) -> Mapping[str, Hold]:
@@ -81,18 +81,18 @@ def _holds(events: Iterable[ExecutionEvent]) -> Mapping[str, Hold]:
 
 
 def _groups(events: Iterable[ExecutionEvent], holds: Mapping[str, Hold]) -> set[str]:
-    """Every group whose members may have to be told."""
-    found: set[str] = set()
+    """Return the groups whose members may be notified."""
+    groups: set[str] = set()
     for event in events:
         hold = holds.get(event.payload.get("hold_id", ""))
         if event.kind in ("hold_opened", "hold_withdrawn") and hold is not None:
-            found.update(hold.groups)
-        found.update(event.payload.get("groups") or ())
-    return found
+            groups.update(hold.groups)
+        groups.update(event.payload.get("groups") or ())
+    return groups
 
 
 def _named(events: Iterable[ExecutionEvent]) -> Mapping[str, User]:
-    """People whom steps of escalation chains name."""
+    """Return the users whom escalation steps name, by username."""
     names = {name for event in events for name in event.payload.get("told") or ()}
     if not names:
         return {}
@@ -100,14 +100,14 @@ def _named(events: Iterable[ExecutionEvent]) -> Mapping[str, User]:
     return {person.get_username(): person for person in rows}
 
 
-def _tellings(
+def _notifications(
     events: Iterable[ExecutionEvent],
     holds: Mapping[str, Hold],
-    members: Members,
+    deciders: EligibleDeciders,
     named: Mapping[str, User],
-) -> Iterator[Telling]:
-    taken_back = (e for e in events if e.kind == "hold_withdrawn" and _answers(e))
-    reopened = {e.payload["hold_id"]: e.seq for e in taken_back}  # the last of each hold
+) -> Iterator[Notification]:
+    withdrawn = (e for e in events if e.kind == "hold_withdrawn" and _is_answer(e))
+    reopened = {e.payload["hold_id"]: e.seq for e in withdrawn}  # the last withdrawal of each hold
     for event in events:
         hold = holds.get(event.payload.get("hold_id", ""))
         if hold is None or hold.decider != "human":
@@ -115,33 +115,33 @@ def _tellings(
         if event.kind == "hold_decided":
             yield _decided(event, hold)
         elif hold.status != Hold.Status.OPEN:
-            continue  # it was decided before anybody could be told
+            continue  # already decided
         elif event.kind == "hold_opened" and hold.pk not in reopened:
-            yield _opened(hold, members)
+            yield _opened(hold, deciders)
         elif event.kind == "hold_escalated":
-            yield _escalated(event, hold, members, named)
+            yield _escalated(event, hold, deciders, named)
         elif reopened.get(hold.pk) == event.seq:
-            yield _reopened(event, hold, members)
+            yield _reopened(event, hold, deciders)
 
 
-def _opened(hold: Hold, members: Members) -> Telling:
-    return Telling(
+def _opened(hold: Hold, deciders: EligibleDeciders) -> Notification:
+    return Notification(
         kind=NoticeKind.WAITING.value,
         hold=hold,
         key=f"opened:{hold.pk}",
-        to=members.who_may_decide(hold),
+        recipients=deciders.for_hold(hold),
         groups=hold.groups,
     )
 
 
-def _reopened(event: ExecutionEvent, hold: Hold, members: Members) -> Telling:
-    """A decision was taken back: all are asked again but who did that."""
-    asked = members.who_may_decide(hold)
-    return Telling(
+def _reopened(event: ExecutionEvent, hold: Hold, deciders: EligibleDeciders) -> Notification:
+    """Notify all deciders again after a withdrawal, except the person who withdrew."""
+    candidates = deciders.for_hold(hold)
+    return Notification(
         kind=NoticeKind.WAITING.value,
         hold=hold,
         key=f"reopened:{hold.pk}:{event.seq}",
-        to=[person for person in asked if person.get_username() != event.actor],
+        recipients=[person for person in candidates if person.get_username() != event.actor],
         actor=event.actor,
         detail={"again": True},
         groups=hold.groups,
@@ -149,30 +149,32 @@ def _reopened(event: ExecutionEvent, hold: Hold, members: Members) -> Telling:
 
 
 def _escalated(
-    event: ExecutionEvent, hold: Hold, members: Members, named: Mapping[str, User]
-) -> Telling:
+    event: ExecutionEvent, hold: Hold, deciders: EligibleDeciders, named: Mapping[str, User]
+) -> Notification:
     added = event.payload["groups"]
-    people = {each.pk: each for each in members.who_may_decide(hold, added)} if added else {}
+    people = {each.pk: each for each in deciders.for_hold(hold, added)} if added else {}
     people |= {named[name].pk: named[name] for name in event.payload["told"] if name in named}
-    return Telling(
+    return Notification(
         kind=NoticeKind.ESCALATED.value,
         hold=hold,
         key=f"step:{hold.pk}:{event.payload['step']}",
-        to=list(people.values()),
+        recipients=list(people.values()),
         detail={"groups": added},
         groups=added,
     )
 
 
-def _decided(event: ExecutionEvent, hold: Hold) -> Telling:
+def _decided(event: ExecutionEvent, hold: Hold) -> Notification:
     starter = hold.execution.created_by
-    told = starter is not None and starter.is_active and starter.get_username() != event.actor
+    should_notify = (
+        starter is not None and starter.is_active and starter.get_username() != event.actor
+    )
     payload = event.payload
-    return Telling(
+    return Notification(
         kind=NoticeKind.DECIDED.value,
         hold=hold,
         key=f"decided:{hold.pk}",
-        to=[starter] if told and starter is not None else [],
+        recipients=[starter] if should_notify and starter is not None else [],
         actor=event.actor,
         detail={key: payload[key] for key in ("decision", "edited", "by_timeout")},
         groups=hold.groups,

@@ -1,4 +1,4 @@
-"""Telling people: a notice for the bell, and a line of a message, in the caller's transaction."""
+"""Store notices for the bell and items of outgoing messages, in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from reviews.sockets import change_receiver
 from workflows.models import Hold
 
 from . import outbox
-from .preferences import DEFAULTS, wishes_of_all
+from .preferences import DEFAULTS, preferences_by_user
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-#: Notices that ask for a decision: once it is made, there is nothing left to do about them.
-ASKING = (
+#: Notices that ask for a decision; it resolves them.
+ACTIONABLE_KINDS = (
     NoticeKind.WAITING.value,
     NoticeKind.REMINDER.value,
     NoticeKind.ESCALATED.value,
@@ -30,23 +30,23 @@ ASKING = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Telling:
-    """What happened to a hold, whom to tell, and which chats' groups it concerns.
+class Notification:
+    """An event of a hold, its recipients, and the groups whose chats receive it.
 
-    `key` is the same whenever this is told again.
+    `key` identifies the event: a repeated notification has the same key.
     """
 
     kind: str
     hold: Hold
     key: str
-    to: Sequence[User]
+    recipients: Sequence[User]
     actor: str = ""
     detail: Mapping[str, Any] = field(default_factory=dict)
-    #: None: no chat is told.
+    #: None: sent to no chat.
     groups: Sequence[str] | None = None
 
     def item(self) -> dict[str, Any]:
-        """A line of a message."""
+        """Return the item of a message."""
         return {
             "kind": self.kind,
             "hold": self.hold.pk,
@@ -56,41 +56,41 @@ class Telling:
         }
 
 
-def tell(tellings: Iterable[Telling]) -> int:
-    """Write notices and lines of messages; how many notices.  Bells ring once this is committed."""
-    told = list(tellings)
-    wishes = wishes_of_all({person.pk for each in told for person in each.to})
+def notify(notifications: Iterable[Notification]) -> int:
+    """Store notices and message items, update bells on commit, and return the number of notices."""
+    events = list(notifications)
+    preferences = preferences_by_user({user.pk for each in events for user in each.recipients})
     notices: list[Notice] = []
     mails: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
-    for each in told:
-        for person in each.to:
-            wish = wishes.get(person.pk, DEFAULTS)
-            if wish.shows(each.kind):
-                notices.append(_notice(each, person))
-            if each.kind in wish.mailed and person.email:
-                mails[person.pk].append(each.item())
+    for each in events:
+        for user in each.recipients:
+            preference = preferences.get(user.pk, DEFAULTS)
+            if preference.shows(each.kind):
+                notices.append(_notice(each, user))
+            if each.kind in preference.mailed and user.email:
+                mails[user.pk].append(each.item())
     Notice.objects.bulk_create(notices, batch_size=1000, ignore_conflicts=True)
-    outbox.add(mails=mails, posts=_posts(told))
+    outbox.add(mails=mails, posts=_posts(events))
     change_receiver.rang({each.user_id for each in notices})
     return len(notices)
 
 
-def settle(*, hold_ids: Iterable[str] = (), execution_ids: Iterable[int] = ()) -> None:
-    """What asked for a decision about these holds, or in these runs, is done with."""
-    unread = Notice.objects.filter(read_at=None, kind__in=ASKING)
+def mark_resolved(*, hold_ids: Iterable[str] = (), execution_ids: Iterable[int] = ()) -> None:
+    """Mark notices that ask for a decision as read, for these holds and these executions."""
+    unread = Notice.objects.filter(read_at=None, kind__in=ACTIONABLE_KINDS)
     for rows in (
         unread.filter(hold__in=list(hold_ids)),
         unread.filter(execution__in=list(execution_ids)),
     ):
-        people = set(rows.values_list("user_id", flat=True))
-        if people:
+        user_ids = set(rows.values_list("user_id", flat=True))
+        if user_ids:
             rows.update(read_at=Now())
-            change_receiver.rang(people)
+            change_receiver.rang(user_ids)
 
 
-def _notice(each: Telling, person: User) -> Notice:
+def _notice(each: Notification, user: User) -> Notice:
     return Notice(
-        user=person,
+        user=user,
         kind=each.kind,
         execution_id=each.hold.execution_id,
         hold=each.hold,
@@ -100,20 +100,20 @@ def _notice(each: Telling, person: User) -> Notice:
     )
 
 
-def _posts(told: Sequence[Telling]) -> dict[int, list[dict[str, Any]]]:
-    """Lines per chat that wants them."""
-    open_to_chats = [each for each in told if each.groups is not None]
-    found: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
-    if not open_to_chats:
-        return found
+def _posts(events: Sequence[Notification]) -> dict[int, list[dict[str, Any]]]:
+    """Return the items of each chat, by its id."""
+    for_chats = [each for each in events if each.groups is not None]
+    items: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+    if not for_chats:
+        return items
     for hook in ChatHook.objects.filter(enabled=True).select_related("group"):
-        lines = [each.item() for each in open_to_chats if _wants(hook, each)]
-        if lines:
-            found[hook.pk] = lines
-    return found
+        matching = [each.item() for each in for_chats if _matches(hook, each)]
+        if matching:
+            items[hook.pk] = matching
+    return items
 
 
-def _wants(hook: ChatHook, each: Telling) -> bool:
+def _matches(hook: ChatHook, each: Notification) -> bool:
     if each.kind not in hook.kinds:
         return False
     if hook.workflow_id is not None and hook.workflow_id != each.hold.execution.workflow_id:

@@ -1,4 +1,4 @@
-"""Messages on their way: gathered, taken by one sender at a time, sent at least once."""
+"""Outgoing messages: collected, claimed by one sender at a time, sent at least once."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from reviews.models.notifications import ChatHook, NoticeMessage
 Status = NoticeMessage.Status
 Lines = Mapping[int, Sequence[Mapping[str, Any]]]
 
-#: It joins the message that gathers for this receiver, else begins one.  A new one is due after a
-#: few seconds, and not sooner than a pause after the one before.
+#: Append to the receiver's open message, or insert one that is due after the gather time and no
+#: sooner than the pause after the previous message.
 _ADD = """
 INSERT INTO reviews_noticemessage AS message ({receiver}_id, items, status, closed, next_at)
 VALUES (%(receiver)s, %(items)s::jsonb, 'PENDING', false, greatest(
@@ -32,8 +32,8 @@ VALUES (%(receiver)s, %(items)s::jsonb, 'PENDING', false, greatest(
 ON CONFLICT ({receiver}_id) WHERE NOT closed
 DO UPDATE SET items = message.items || excluded.items
 """
-#: Attempts tell one taking from another: what an earlier taker still writes lands nowhere.
-_TAKE = """
+#: `attempts` fences senders: an update by a sender whose lease ran out matches no row.
+_CLAIM = """
 UPDATE reviews_noticemessage
    SET closed = true, attempts = attempts + 1,
        next_at = now() + make_interval(secs => %(lease)s)
@@ -48,14 +48,14 @@ RETURNING id
 
 
 def mail_is_on() -> bool:
-    """Whether e-mails go anywhere at all."""
+    """Whether a mail backend that sends is configured."""
     return not issubclass(import_string(settings.EMAIL_BACKEND), NoMail)
 
 
 def add(*, mails: Lines, posts: Lines) -> None:
-    """Lines for people (by user id) and for chats (by hook id), in the caller's transaction.
+    """Queue items for users (by user id) and chats (by hook id), in the caller's transaction.
 
-    Receivers are taken in order, so that two who add at once do not wait for each other.
+    Receivers are locked in the order of their ids, so that two callers do not deadlock.
     """
     for receiver, lines in (("user", mails if mail_is_on() else {}), ("hook", posts)):
         for pk in sorted(lines):
@@ -70,54 +70,54 @@ def add(*, mails: Lines, posts: Lines) -> None:
             )
 
 
-def take(receiver: str) -> NoticeMessage | None:
-    """The next message that is due to a "user" or a "hook", for as long as a try may last.
+def claim_next(receiver: str) -> NoticeMessage | None:
+    """Claim the next message that is due to a "user" or a "hook", or return None.
 
-    A taker that dies leaves it to the next once that time is over.
+    The claim lasts one lease; after that another sender may claim the message.
     """
-    found = _execute(_TAKE.format(receiver=receiver), {"lease": conf.notice_lease_seconds()})
-    if not found:
+    claimed = _execute(_CLAIM.format(receiver=receiver), {"lease": conf.notice_lease_seconds()})
+    if not claimed:
         return None
-    return NoticeMessage.objects.select_related("user", "hook").get(pk=found[0][0])
+    return NoticeMessage.objects.select_related("user", "hook").get(pk=claimed[0][0])
 
 
-def sent(message: NoticeMessage) -> bool:
-    """It went out; False when somebody else has taken it since."""
-    done = _note(message, status=Status.SENT, finished_at=Now(), error="")
-    if done and message.hook_id:
+def mark_sent(message: NoticeMessage) -> bool:
+    """Record success; return False when another sender has claimed the message since."""
+    updated = _update(message, status=Status.SENT, finished_at=Now(), error="")
+    if updated and message.hook_id:
         ChatHook.objects.filter(pk=message.hook_id).update(last_success_at=Now(), last_error="")
-    return bool(done)
+    return bool(updated)
 
 
 def drop(message: NoticeMessage) -> None:
-    """There is nothing left to tell."""
-    _note(message, status=Status.DROPPED, finished_at=Now())
+    """Finish a message that has nothing left to say."""
+    _update(message, status=Status.DROPPED, finished_at=Now())
 
 
-def failed(message: NoticeMessage, error: str) -> None:
-    """Try again later, each time after a longer wait; after many tries give up and say so."""
+def mark_failed(message: NoticeMessage, error: str) -> None:
+    """Schedule a retry with exponential backoff, or give up after the last attempt."""
     changes: dict[str, Any] = {"error": error[:1000]}
     if message.attempts >= conf.notice_max_attempts():
         changes |= {"status": Status.FAILED, "finished_at": Now()}
     else:
-        changes["next_at"] = Now() + timedelta(seconds=_wait(message.attempts))
-    done = _note(message, **changes)
-    if done and message.hook_id:
+        changes["next_at"] = Now() + timedelta(seconds=_backoff_seconds(message.attempts))
+    updated = _update(message, **changes)
+    if updated and message.hook_id:
         ChatHook.objects.filter(pk=message.hook_id).update(
             last_failure_at=Now(), last_error=error[:1000]
         )
 
 
-def _note(message: NoticeMessage, **changes: Any) -> int:
-    """Write down what came of a try; 0 when somebody else has taken the message since."""
-    mine = NoticeMessage.objects.filter(pk=message.pk, attempts=message.attempts)
-    return mine.filter(status=Status.PENDING).update(**changes)
+def _update(message: NoticeMessage, **changes: Any) -> int:
+    """Update the message; return 0 when another sender has claimed it since."""
+    claimed = NoticeMessage.objects.filter(pk=message.pk, attempts=message.attempts)
+    return claimed.filter(status=Status.PENDING).update(**changes)
 
 
-def _wait(attempts: int) -> float:
-    """Doubling, bounded by an hour, somewhere in its upper half."""
+def _backoff_seconds(attempts: int) -> float:
+    """Exponential backoff up to an hour, with jitter in its upper half."""
     wait = min(3600.0, conf.notice_backoff_seconds() * 2.0 ** min(attempts - 1, 20))
-    return wait * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, keeps no secret
+    return wait * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
 
 
 def _execute(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""What each person wants to be told, and how."""
+"""Which kinds of notices each user sees, and which are e-mailed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 KINDS = tuple(NoticeKind.values)
-#: Sent by e-mail unless somebody says otherwise: what was left undone, not everything that comes.
+#: E-mailed by default: reviews that were left undone, not each new one.
 MAILED = frozenset({NoticeKind.REMINDER.value, NoticeKind.ESCALATED.value})
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """Kinds that are not shown, and kinds that are mailed."""
+class Preferences:
+    """Kinds that are not shown and kinds that are e-mailed."""
 
     muted: frozenset[str] = frozenset()
     mailed: frozenset[str] = MAILED
@@ -27,22 +27,22 @@ class Wishes:
         return kind not in self.muted
 
 
-DEFAULTS = Wishes()
+DEFAULTS = Preferences()
 
 
-def wishes_of(user: User) -> Wishes:
-    """The wishes of one person."""
-    return wishes_of_all([user.pk]).get(user.pk, DEFAULTS)
+def preferences_of(user: User) -> Preferences:
+    """Return the preferences of one user."""
+    return preferences_by_user([user.pk]).get(user.pk, DEFAULTS)
 
 
-def wishes_of_all(user_ids: Iterable[int]) -> dict[int, Wishes]:
-    """Wishes by user id, of those who have any; one query."""
+def preferences_by_user(user_ids: Iterable[int]) -> dict[int, Preferences]:
+    """Return stored preferences by user id; users without any are left out."""
     rows = NoticePreference.objects.filter(pk__in=list(user_ids))
-    return {row.pk: Wishes(frozenset(row.muted), frozenset(row.mailed)) for row in rows}
+    return {row.pk: Preferences(frozenset(row.muted), frozenset(row.mailed)) for row in rows}
 
 
-def save_wishes(*, user: User, shown: Collection[str], mailed: Collection[str]) -> Wishes:
-    """Keep which kinds are shown and which are mailed; kinds nobody knows count for nothing."""
+def save_preferences(*, user: User, shown: Collection[str], mailed: Collection[str]) -> Preferences:
+    """Store which kinds are shown and which are e-mailed; unknown kinds are ignored."""
     NoticePreference.objects.update_or_create(
         user=user,
         defaults={
@@ -50,4 +50,4 @@ def save_wishes(*, user: User, shown: Collection[str], mailed: Collection[str]) 
             "mailed": [kind for kind in KINDS if kind in mailed],
         },
     )
-    return wishes_of(user)
+    return preferences_of(user)

@@ -1,4 +1,4 @@
-"""Sending what the outbox holds: e-mails by Django's backend, posts by the safe client."""
+"""Send messages of the outbox: e-mails by Django's backend, chat posts by the outbound client."""
 
 from __future__ import annotations
 
@@ -17,64 +17,64 @@ from workflows.webhooks.addresses import request_permissions
 from workflows.webhooks.attempts import USER_AGENT
 
 from . import email_templates, outbox
-from .email_templates import Letter
-from .threads import repeat
+from .email_templates import MessageContent
+from .polling import poll
 
 logger = logging.getLogger(__name__)
 
 
-class NotSent(Exception):
-    """The message did not go out; the text says why, for whoever keeps the product."""
+class SendError(Exception):
+    """The message could not be sent; the text gives the reason for operators."""
 
 
 def run_mail(stop: threading.Event) -> None:
     """Send e-mails until stopped."""
-    repeat(lambda: send_next("user"), stop)
+    poll(lambda: send_next("user"), stop)
 
 
 def run_chat(stop: threading.Event) -> None:
-    """Post to chats until stopped; a slow chat keeps no mail waiting."""
-    repeat(lambda: send_next("hook"), stop)
+    """Post to chats until stopped, in a thread of its own so that a slow chat delays no e-mail."""
+    poll(lambda: send_next("hook"), stop)
 
 
 def send_next(receiver: str) -> int:
-    """Try the next message to a "user" or a "hook" that is due; how many there were, 0 or 1."""
-    message = outbox.take(receiver)
+    """Send the next due message to a "user" or a "hook"; return 1, or 0 if there is none."""
+    message = outbox.claim_next(receiver)
     if message is None:
         return 0
-    told = email_templates.letter(message)
-    if told is None:
+    content = email_templates.message_content(message)
+    if content is None:
         outbox.drop(message)
         return 1
     try:
-        _SEND[receiver](message, told)
-    except NotSent as error:
+        _SENDERS[receiver](message, content)
+    except SendError as error:
         logger.warning("message %s was not sent: %s", message.pk, error)
-        outbox.failed(message, str(error))
+        outbox.mark_failed(message, str(error))
         return 1
     crashpoint("message.sent")
-    outbox.sent(message)
+    outbox.mark_sent(message)
     return 1
 
 
-def _mail(message: NoticeMessage, told: Letter) -> None:
+def _mail(message: NoticeMessage, content: MessageContent) -> None:
     try:
-        made = email_templates.mail(message, told)
-        made.connection = get_connection()
-        made.send()
-    except Exception as error:  # what a mail backend raises is up to it
-        raise NotSent(f"{type(error).__name__}: {error}") from error
+        email = email_templates.build_email(message, content)
+        email.connection = get_connection()
+        email.send()
+    except Exception as error:  # a mail backend may raise anything
+        raise SendError(f"{type(error).__name__}: {error}") from error
 
 
-def _post(message: NoticeMessage, told: Letter) -> None:
+def _post(message: NoticeMessage, content: MessageContent) -> None:
     assert message.hook is not None  # noqa: S101 - a message to a chat
     if not message.hook.enabled:
-        raise NotSent("it is switched off")
-    post_to(message.hook, email_templates.post(told))
+        raise SendError("the chat is disabled")
+    post_to(message.hook, email_templates.chat_payload(content))
 
 
 def post_to(hook: ChatHook, body: bytes) -> None:
-    """Post to the hook's address; raises NotSent for anything but an answer of 2xx.
+    """Post to the hook's address; raises SendError for anything but an answer of 2xx.
 
     The address is a secret: no error repeats it.
     """
@@ -94,9 +94,12 @@ def post_to(hook: ChatHook, body: bytes) -> None:
             ),
         )
     except (outbound_http.NetworkDenied, outbound_http.NetworkFailed, DecryptionFailed) as error:
-        raise NotSent(str(error)) from error
+        raise SendError(str(error)) from error
     if not 200 <= answer.status < 300:
-        raise NotSent(f"HTTP {answer.status} {answer.reason}".strip())
+        raise SendError(f"HTTP {answer.status} {answer.reason}".strip())
 
 
-_SEND: dict[str, Callable[[NoticeMessage, Letter], None]] = {"user": _mail, "hook": _post}
+_SENDERS: dict[str, Callable[[NoticeMessage, MessageContent], None]] = {
+    "user": _mail,
+    "hook": _post,
+}

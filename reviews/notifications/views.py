@@ -1,4 +1,4 @@
-"""What I was told: the bell, its page, marking as read, what I want to be told."""
+"""Pages of notifications: the bell, the list, marking as read, settings."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from reviews.components.views import SeeOther, fragment, good_cursor, is_htmx, page, person
 from reviews.notifications import inbox
-from reviews.notifications.page import bell_context, notices_context, preferences_context
-from reviews.notifications.preferences import save_wishes
+from reviews.notifications.pages import bell_context, notices_context, preferences_context
+from reviews.notifications.preferences import save_preferences
 from workflows.common.number_parsing import parse_natural_number
 
 _MOST_MARKED = 200
@@ -21,7 +21,7 @@ _MOST_MARKED = 200
 @login_required
 @require_safe
 def notices(request: HttpRequest) -> HttpResponse:
-    """All my notices, or the unread."""
+    """All notices, or the unread ones."""
     show, cursor = request.GET.get("show", ""), request.GET.get("cursor", "")
     with good_cursor():
         context = notices_context(person(request), show=show, cursor=cursor)
@@ -31,17 +31,17 @@ def notices(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_safe
 def bell(request: HttpRequest) -> HttpResponse:
-    """The newest of them, as the bell shows them."""
+    """The newest notices, for the bell."""
     return fragment(request, "reviews/notifications/_bell_list.html", bell_context(person(request)))
 
 
 @login_required
 @require_POST
 def read_notices(request: HttpRequest) -> HttpResponse:
-    """Mark as read: `notice` names some, `everything` all."""
+    """Mark the notices in `notice`, or all of them with `everything`, as read."""
     user = person(request)
-    found = map(parse_natural_number, request.POST.getlist("notice")[:_MOST_MARKED])
-    ids = [number for number in found if number is not None]
+    numbers = map(parse_natural_number, request.POST.getlist("notice")[:_MOST_MARKED])
+    ids = [number for number in numbers if number is not None]
     inbox.mark_read(user, ids=ids, everything="everything" in request.POST)
     if is_htmx(request):
         return fragment(request, "reviews/notifications/_bell_list.html", bell_context(user))
@@ -51,11 +51,11 @@ def read_notices(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def notice_preferences(request: HttpRequest) -> HttpResponse:
-    """What I want to be told, and how; a POST keeps it."""
+    """Show the notification settings; a POST saves them."""
     user = person(request)
     if request.method == "POST":
         shown, mailed = request.POST.getlist("shown"), request.POST.getlist("mailed")
-        save_wishes(user=user, shown=shown, mailed=mailed)
+        save_preferences(user=user, shown=shown, mailed=mailed)
         messages.success(request, _("Saved."))
         return SeeOther(reverse("reviews:notice_preferences"))
     return page(

@@ -24,7 +24,7 @@ from reviews.decisions.rights import (
 )
 from reviews.decisions.services import HoldNotFound, Token, check_token, visible_hold
 from reviews.models import ReviewClaim
-from reviews.notifications import claim_notices as told
+from reviews.notifications.claim_notices import claim_assigned
 from reviews.sockets import change_receiver
 from workflows.common.schemas import FieldError
 from workflows.executions.access import may_operate
@@ -89,7 +89,7 @@ def assign(*, hold_id: str, user: User, to: str, token: Token | None = None) -> 
         found = _reserve(hold, target, giver=person)
         if found is None:  # pragma: no cover - a forced reservation always lands
             raise conflict(hold_id, "claimed", "Somebody else has claimed this.")
-        told.given(found, hold, before=before, giver=person)
+        claim_assigned(found, hold, previous=before, actor=person)
         return found
 
 

@@ -270,7 +270,7 @@ def person_of(who: Credentials) -> int:
 
 def bell_of(who: Credentials) -> tuple[int, int]:
     """How their notices stand now; raises Refusal."""
-    return inbox.standing(who.user())
+    return inbox.unread_state(who.user())
 
 
 def _is_seq(value: Any) -> bool:

@@ -72,7 +72,7 @@ def reviewer(page: Page, product: Product) -> Iterator[Page]:
 def test_in_the_bell(reviewer: Page) -> None:
     page = reviewer
     page.locator("[data-bell] > summary").click()
-    link = page.locator("[data-bell-items]").get_by_role("link", name="Preferences")
+    link = page.locator("[data-bell-items]").get_by_role("link", name="Notification settings")
     with pressing(page, link):
         hear(page, RING, BELL)
     page.wait_for_url("**/notifications/preferences/")
@@ -81,7 +81,7 @@ def test_in_the_bell(reviewer: Page) -> None:
 def test_in_the_bell_with_the_keyboard(reviewer: Page) -> None:
     page = reviewer
     page.locator("[data-bell] > summary").click()
-    link = page.locator("[data-bell-items]").get_by_role("link", name="Preferences")
+    link = page.locator("[data-bell-items]").get_by_role("link", name="Notification settings")
     link.focus()
     old = link.element_handle()
     hear(page, RING, BELL)

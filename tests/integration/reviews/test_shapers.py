@@ -10,7 +10,7 @@ from django.db import DatabaseError, connection, transaction
 from rest_framework.test import APIClient
 
 from reviews.decisions.rights import shapers_of
-from reviews.notifications.audience import Members
+from reviews.notifications.recipients import EligibleDeciders
 from reviews.queue import claims
 from reviews.queue.selectors import Viewer
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
@@ -76,7 +76,7 @@ def refused(user: User, hold: Hold, words: str) -> None:
     rights = {each["hold_id"]: each["right"] for each in shown["holds"]}
     assert (rights[hold.id]["approve"], rights[hold.id]["reject"]) == (False, True)
     assert user.get_username() not in claims.candidates(hold)
-    assert user not in Members(hold.groups, [hold]).who_may_decide(hold)
+    assert user not in EligibleDeciders(hold.groups, [hold]).for_hold(hold)
 
 
 def approved(user: User, hold: Hold) -> None:

@@ -4,7 +4,7 @@ import { DecisionForm } from "./form.js";
 import { saveDraft } from "./drafts.js";
 import { onKey } from "./keys.js";
 import { startPresence } from "./presence.js";
-import { released } from "./steady.js";
+import { released } from "./press-guard.js";
 import { announce, toast } from "./toast.js";
 import { startForms } from "./undo.js";
 import { gettext } from "./words.js";

@@ -1,6 +1,6 @@
 // The queue: rows that never jump, new ones behind a line, the next review opening by itself.
 import { onKey } from "./keys.js";
-import { released } from "./steady.js";
+import { released } from "./press-guard.js";
 import { announce, toast } from "./toast.js";
 import { undoOf, undoToast } from "./undo.js";
 import { fill, gettext, ngettext } from "./words.js";

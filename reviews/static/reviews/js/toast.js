@@ -1,5 +1,5 @@
 // Short messages: one seen at the foot of the page, one only heard.
-import { whenReleased } from "./steady.js";
+import { whenReleased } from "./press-guard.js";
 
 const LASTS_MS = 6000;
 

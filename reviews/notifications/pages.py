@@ -1,4 +1,4 @@
-"""The bell's list, the page of notices, and what a person wants to be told."""
+"""Contexts of the bell, the notifications page and the notification settings."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from django.urls import reverse
 
 from reviews import conf
 from reviews.models.notifications import Notice, NoticeMessage
-from reviews.notifications import inbox, outbox, sentences
-from reviews.notifications.preferences import KINDS, wishes_of
+from reviews.notifications import inbox, notice_text, outbox
+from reviews.notifications.preferences import KINDS, preferences_of
 from reviews.queue import selectors
 
 if TYPE_CHECKING:
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 IN_BELL = 8
 
 
-def bell_words(unread: int) -> str:
+def bell_label(unread: int) -> str:
     """The number on the bell: at most two digits and a plus."""
     return f"{inbox.MOST_COUNTED - 1}+" if unread >= inbox.MOST_COUNTED else str(unread)
 
 
 def bell_context(user: User) -> dict[str, Any]:
-    """The newest notices, and how many are unread."""
+    """The newest notices and the number of unread ones."""
     unread = inbox.unread_count(user)
     rows = inbox.notices_of(user).order_by("-id")[:IN_BELL]
     return {
         "rows": tuple(_row(each) for each in rows),
         "unread": unread,
-        "unread_words": bell_words(unread),
+        "unread_words": bell_label(unread),
     }
 
 
 def notices_context(user: User, *, show: str = "", cursor: str = "") -> dict[str, Any]:
-    """A page of notices, all of them or the unread.  Raises selectors.BadCursor."""
+    """A page of all notices or of the unread ones.  Raises selectors.BadCursor."""
     only_unread = show == "unread"
     rows = inbox.notices_of(user, unread=only_unread).order_by("-id")
     page = selectors.page(rows, cursor=cursor, size=conf.page_size())
@@ -52,13 +52,13 @@ def notices_context(user: User, *, show: str = "", cursor: str = "") -> dict[str
 
 
 def _row(notice: Notice) -> dict[str, Any]:
-    look, shape = sentences.LOOKS[notice.kind]
+    look, shape = notice_text.LOOKS[notice.kind]
     if notice.kind == "decided" and notice.detail.get("decision") == "REJECT":
         look, shape = "bad", "✕"
     return {
         "id": notice.pk,
-        "sentence": sentences.sentence(notice.kind, notice.hold, notice.actor, notice.detail),
-        "url": sentences.path_of(notice.hold),
+        "sentence": notice_text.sentence(notice.kind, notice.hold, notice.actor, notice.detail),
+        "url": notice_text.review_path(notice.hold),
         "look": look,
         "shape": shape,
         "at": notice.created_at,
@@ -67,16 +67,16 @@ def _row(notice: Notice) -> dict[str, Any]:
 
 
 def preferences_context(user: User) -> dict[str, Any]:
-    """Each kind with what the person chose, and whether mail reaches them."""
-    wishes = wishes_of(user)
+    """Each kind with the user's choice, and whether e-mail reaches them."""
+    preferences = preferences_of(user)
     last = NoticeMessage.objects.filter(user=user.pk).exclude(error="").first()
     return {
         "kinds": tuple(
             {
                 "name": kind,
-                "label": sentences.LABELS[kind],
-                "shown": wishes.shows(kind),
-                "mailed": kind in wishes.mailed,
+                "label": notice_text.LABELS[kind],
+                "shown": preferences.shows(kind),
+                "mailed": kind in preferences.mailed,
             }
             for kind in KINDS
         ),

@@ -3,7 +3,7 @@ import { startBell } from "./bell.js";
 import { startClock } from "./clock.js";
 import { startKeys } from "./keys.js";
 import { startSocket } from "./socket.js";
-import { startSteady } from "./steady.js";
+import { startPressGuard } from "./press-guard.js";
 import { fill, gettext } from "./words.js";
 
 function closeMenus(event) {
@@ -25,7 +25,7 @@ document.addEventListener("htmx:sendError", () => {
   import("./toast.js").then(({ toast }) => toast(gettext("No connection. Nothing was sent; try again.")));
 });
 
-startSteady();
+startPressGuard();
 startClock();
 startKeys();
 startBell();

@@ -1,4 +1,4 @@
-"""Runs that wait, people with addresses, and a feed that is read by hand."""
+"""Runs that wait, users with e-mail addresses, and a journal that is read by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Wait = Callable[..., Hold]
 
 @pytest.fixture(autouse=True)
 def _at_once(transactional_db: None, settings: Any) -> None:
-    """Messages are due as soon as they are written."""
+    """Make messages due as soon as they are stored."""
     settings.HOLDPOINT = {
         **settings.HOLDPOINT,
         "notice_gather_seconds": 0,
@@ -52,14 +52,14 @@ def wait(start: Start) -> Wait:
 
     def go(**review: Any) -> Hold:
         actor = {"actor": review.pop("actor")} if "actor" in review else {}
-        asked = {"on_timeout": "keep_waiting", **review}
-        return only_hold(start(echo("a", phase=BEFORE, **asked), **actor))
+        policy = {"on_timeout": "keep_waiting", **review}
+        return only_hold(start(echo("a", phase=BEFORE, **policy), **actor))
 
     return go
 
 
-def read_feed() -> None:
-    """Until the journal is read to its end."""
+def consume_journal() -> None:
+    """Read the journal to its end."""
     newest = ExecutionEvent.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
     horizon = Horizon()
     while horizon.reach(patience=10) < newest:

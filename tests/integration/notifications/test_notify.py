@@ -12,11 +12,10 @@ from django.test import Client
 from reviews.decisions import services, withdrawal
 from reviews.models import ReviewClaim
 from reviews.models.notifications import Notice, NoticeMessage
-from reviews.notifications import inbox, journal_consumer, timers
-from reviews.notifications import sentences as notifications_sentences
-from reviews.notifications.preferences import KINDS, save_wishes
+from reviews.notifications import inbox, journal_consumer, notice_text, timers
+from reviews.notifications.preferences import KINDS, save_preferences
 from reviews.queue import claims
-from tests.integration.notices.conftest import Wait, read_feed, told
+from tests.integration.notifications.conftest import Wait, consume_journal, told
 from tests.integration.reviews.conftest import MakeUser, Start, echo
 from tests.integration.workflows.test_waiting import at_once, pass_time
 from workflows.engine.commands import Abort, WithdrawAnswer
@@ -46,14 +45,14 @@ def test_those_who_may_decide_are_told_and_nobody_else(
     gone = make_user("gone", "reviewer", is_active=False)
     legal = make_user("lea", "legal")
     wait()
-    read_feed()
+    consume_journal()
     assert (told(ann), told(bob)) == (["waiting"], ["waiting"])
     assert [told(each) for each in (auditor, gone, legal, operator)] == [[], [], [], []]
 
 
 def test_whoever_started_a_run_is_not_asked_to_approve_it(wait: Wait, ann: User, bob: User) -> None:
     wait(actor=ann)
-    read_feed()
+    consume_journal()
     assert (told(ann), told(bob)) == ([], ["waiting"])
 
 
@@ -61,9 +60,9 @@ def test_a_decision_settles_what_asked_for_it_and_tells_the_starter(
     wait: Wait, ann: User, bob: User, operator: User
 ) -> None:
     hold = wait()
-    read_feed()
+    consume_journal()
     decide(hold, ann)
-    read_feed()
+    consume_journal()
     assert (told(ann, unread=True), told(bob, unread=True)) == ([], [])
     (notice,) = Notice.objects.filter(user=operator)
     assert (notice.kind, notice.actor, notice.detail["decision"]) == ("decided", "ann", "APPROVE")
@@ -73,7 +72,7 @@ def test_what_was_decided_before_anybody_looked_bothers_nobody(
     wait: Wait, ann: User, bob: User
 ) -> None:
     decide(wait(), ann)
-    read_feed()
+    consume_journal()
     assert told(bob) == []
 
 
@@ -81,26 +80,26 @@ def test_a_decision_that_rests_asks_for_nothing_until_it_is_taken_back(
     wait: Wait, ann: User, bob: User, operator: User
 ) -> None:
     hold = wait()
-    read_feed()
+    consume_journal()
     decide(hold, ann, undo_seconds=600)
-    read_feed()
+    consume_journal()
     assert (told(ann, unread=True), told(bob, unread=True)) == ([], [])
     assert told(operator) == [], "nothing is decided yet"
     withdrawal.withdraw(hold_id=hold.pk, user=ann, source="test")
-    read_feed()
+    consume_journal()
     assert told(bob, unread=True) == ["waiting"]
     assert told(ann, unread=True) == [], "who took it back knows"
     notice = Notice.objects.filter(user=bob).latest("pk")
-    says = notifications_sentences.sentence(notice.kind, notice.hold, notice.actor, notice.detail)
-    assert says.startswith("ann took the decision back; it waits for you again: echo will run")
+    says = notice_text.sentence(notice.kind, notice.hold, notice.actor, notice.detail)
+    assert says.startswith("ann withdrew the decision; it waits for you again: echo will run")
     # The same once more: told again, since it is another time.
     decide(hold, ann, undo_seconds=600)
     withdrawal.withdraw(hold_id=hold.pk, user=ann, source="test")
-    read_feed()
+    consume_journal()
     assert told(bob) == ["waiting"] * 3
     assert told(bob, unread=True) == ["waiting"]
     decide(hold, bob)
-    read_feed()
+    consume_journal()
     assert inbox.unread_count(bob) == 0
 
 
@@ -110,7 +109,7 @@ def test_what_was_taken_back_before_anybody_looked_is_told_of(
     hold = wait()
     decide(hold, ann, undo_seconds=600)
     withdrawal.withdraw(hold_id=hold.pk, user=ann, source="test")
-    read_feed()
+    consume_journal()
     assert told(bob, unread=True) == ["waiting"]
 
 
@@ -118,12 +117,12 @@ def test_a_decision_that_cannot_be_carried_out_goes_back_to_whoever_made_it(
     wait: Wait, ann: User, bob: User
 ) -> None:
     hold = wait()
-    read_feed()
+    consume_journal()
     decide(hold, ann, undo_seconds=600)
-    read_feed()
+    consume_journal()
     back = WithdrawAnswer(hold=hold.pk, of="ann")
     submit_command(execution_id=hold.execution_id, command=back, actor="system", source="time")
-    read_feed()
+    consume_journal()
     assert (told(ann, unread=True), told(bob, unread=True)) == (["waiting"], ["waiting"])
 
 
@@ -131,19 +130,19 @@ def test_a_vote_taken_back_leaves_the_others_asked_as_they_are(
     wait: Wait, ann: User, bob: User
 ) -> None:
     hold = wait(quorum=2)
-    read_feed()
+    consume_journal()
     decide(hold, ann)
     withdrawal.withdraw(hold_id=hold.pk, user=ann, source="test")
-    read_feed()
+    consume_journal()
     assert (told(ann), told(bob)) == (["waiting"], ["waiting"])
     assert told(bob, unread=True) == ["waiting"]
 
 
 def test_a_run_that_is_aborted_leaves_nothing_to_do(wait: Wait, ann: User) -> None:
     hold = wait()
-    read_feed()
+    consume_journal()
     submit_command(execution_id=hold.execution_id, command=Abort(), actor="operator", source="test")
-    read_feed()
+    consume_journal()
     assert told(ann) == ["waiting"]
     assert inbox.unread_count(ann) == 0
 
@@ -154,11 +153,11 @@ def test_a_step_tells_the_new_group_and_the_people_it_names(
     lea, outsider = make_user("lea", "legal"), make_user("out", "integrator")
     steps = [{"after_seconds": 60, "groups": ["legal"], "tell": ["operator", "out", "nobody"]}]
     hold = wait(escalation=steps)
-    read_feed()
+    consume_journal()
     assert inbox.unread_count(lea) == 0
     pass_time(hold, 61)
     escalate_due()
-    read_feed()
+    consume_journal()
     assert [told(each) for each in (lea, ann, operator)] == [
         ["escalated"],
         ["waiting"],
@@ -196,7 +195,7 @@ def test_four_sweepers_remind_and_read_once(wait: Wait, ann: User, bob: User) ->
 
     at_once(sweep)
     timers.remind_due()
-    read_feed()
+    consume_journal()
     expected = ["reminder"] * 5 + ["waiting"] * 5
     assert (sorted(told(ann)), sorted(told(bob))) == (expected, expected)
     lines = [line for row in NoticeMessage.objects.filter(user=ann) for line in row.items]
@@ -206,7 +205,7 @@ def test_four_sweepers_remind_and_read_once(wait: Wait, ann: User, bob: User) ->
 def test_a_feed_that_dies_tells_again_from_where_it_was(
     wait: Wait, ann: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read_feed()
+    consume_journal()
     before = EventCursor.objects.get(name=journal_consumer.NAME).event
     wait()
 
@@ -214,12 +213,14 @@ def test_a_feed_that_dies_tells_again_from_where_it_was(
         raise RuntimeError("the power is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(journal_consumer, "settle", dies)  # after the notices, before the commit
+        patch.setattr(
+            journal_consumer, "mark_resolved", dies
+        )  # after the notices, before the commit
         with pytest.raises(RuntimeError):
-            read_feed()
+            consume_journal()
     assert EventCursor.objects.get(name=journal_consumer.NAME).event == before
     assert told(ann) == []
-    read_feed()
+    consume_journal()
     assert told(ann) == ["waiting"]
 
 
@@ -232,7 +233,7 @@ def test_claims_given_taken_and_run_out(
     assert told(ann) == ["claim_given"]
     claims.assign(hold_id=hold.pk, user=cy, to="bob")
     assert (told(ann), told(bob)) == (["claim_given", "claim_taken"], ["claim_given"])
-    assert "cy gave your claim to bob" in page_of(ann, "/notifications/")
+    assert "cy assigned your claim to bob" in page_of(ann, "/notifications/")
     ReviewClaim.objects.filter(hold=hold).update(expires_at=Now() - timedelta(seconds=1))
     assert sum(at_once(timers.claims_ended)) == 1
     assert told(bob) == ["claim_given", "claim_ended"]
@@ -252,9 +253,11 @@ def page_of(user: User, path: str) -> str:
 
 
 def test_what_is_muted_is_not_shown(wait: Wait, ann: User) -> None:
-    save_wishes(user=ann, shown=[kind for kind in KINDS if kind != "waiting"], mailed=["waiting"])
+    save_preferences(
+        user=ann, shown=[kind for kind in KINDS if kind != "waiting"], mailed=["waiting"]
+    )
     wait()
-    read_feed()
+    consume_journal()
     assert told(ann) == []
     assert NoticeMessage.objects.get(user=ann).items[0]["kind"] == "waiting"
 
@@ -266,12 +269,12 @@ def test_by_default_only_reminders_and_escalations_are_mailed(
     hold = wait(
         reminders=[{"after_seconds": 60}], escalation=[{"after_seconds": 60, "groups": ["legal"]}]
     )
-    read_feed()
+    consume_journal()
     assert not NoticeMessage.objects.exists()
     pass_time(hold, 61)
     timers.remind_due()
     escalate_due()
-    read_feed()
+    consume_journal()
     kinds = {
         row.user_id: [line["kind"] for line in row.items] for row in NoticeMessage.objects.all()
     }
@@ -280,7 +283,7 @@ def test_by_default_only_reminders_and_escalations_are_mailed(
 
 def test_whoever_loses_the_group_sees_nothing_of_it(wait: Wait, ann: User) -> None:
     wait()
-    read_feed()
+    consume_journal()
     assert inbox.unread_count(ann) == 1
     ann.groups.clear()
     assert inbox.unread_count(ann) == 0
@@ -289,7 +292,7 @@ def test_whoever_loses_the_group_sees_nothing_of_it(wait: Wait, ann: User) -> No
 
 def test_old_notices_are_forgotten(wait: Wait, ann: User) -> None:
     wait()
-    read_feed()
+    consume_journal()
     assert timers.forget_old() == 0
     Notice.objects.update(created_at=Now() - timedelta(days=91))
     assert timers.forget_old() == 1
@@ -299,7 +302,7 @@ def test_many_holds_at_once_cost_a_few_statements(
     start: Start, ann: User, bob: User, django_assert_max_num_queries: Any
 ) -> None:
     tasks = [echo(f"t{n}", phase="BEFORE_EXECUTION") for n in range(50)]
-    read_feed()
+    consume_journal()
     start(*tasks)
     newest = ExecutionEvent.objects.latest("pk").pk
 

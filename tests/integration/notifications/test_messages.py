@@ -16,9 +16,9 @@ from django.db.models.functions import Now
 
 from reviews.models.notifications import ChatHook, NoticeMessage
 from reviews.notifications import inbox, sender, timers
-from reviews.notifications.preferences import KINDS, save_wishes
-from tests.integration.notices.conftest import Wait, read_feed
-from tests.integration.notices.test_telling import decide
+from reviews.notifications.preferences import KINDS, save_preferences
+from tests.integration.notifications.conftest import Wait, consume_journal
+from tests.integration.notifications.test_notify import decide
 from tests.integration.reviews.conftest import Start, echo
 from tests.integration.workflows.test_waiting import at_once, pass_time
 from tests.support.webhook_receiver import Receiver, receiving
@@ -54,7 +54,7 @@ def send_all(receiver: str = "user") -> int:
 
 
 def mails_everything(user: User) -> None:
-    save_wishes(user=user, shown=KINDS, mailed=KINDS)
+    save_preferences(user=user, shown=KINDS, mailed=KINDS)
 
 
 def bodies(message: Any) -> str:
@@ -89,7 +89,7 @@ def test_fifty_holds_are_one_mail_and_one_post(start: Start, ann: User, receiver
     mails_everything(ann)
     hook_to(receiver)
     start(*[echo(f"t{n}", phase="BEFORE_EXECUTION") for n in range(50)])
-    read_feed()
+    consume_journal()
     assert (send_all(), send_all("hook")) == (1, 1)
     (message,) = mail.outbox
     assert "50 reviews" in message.subject
@@ -105,7 +105,7 @@ def test_a_hostile_title_stays_text(start: Start, ann: User, receiver: Receiver)
     hook_to(receiver)
     title = "x\r\nBcc: all@example.com <script>alert(1)</script> <!channel>|\u202e`"
     start(echo("a", phase="BEFORE_EXECUTION"), title=title)
-    read_feed()
+    consume_journal()
     assert (send_all(), send_all("hook")) == (1, 1)
     (message,) = mail.outbox
     assert "\n" not in message.subject
@@ -123,8 +123,8 @@ def test_what_was_read_or_decided_is_not_mailed(
     for each in (ann, bob):
         mails_everything(each)
     hold = wait()
-    read_feed()
-    inbox.seen(ann, hold)
+    consume_journal()
+    inbox.mark_hold_read(ann, hold)
     assert send_all() == 2
     assert [each.to for each in mail.outbox] == [["bob@example.com"]]
     assert sorted(NoticeMessage.objects.values_list("status", flat=True)) == ["DROPPED", "SENT"]
@@ -133,7 +133,7 @@ def test_what_was_read_or_decided_is_not_mailed(
 def test_whoever_may_not_see_it_any_more_is_not_mailed(wait: Wait, ann: User) -> None:
     mails_everything(ann)
     wait()
-    read_feed()
+    consume_journal()
     ann.groups.clear()
     assert (send_all(), mail.outbox) == (1, [])
 
@@ -144,7 +144,7 @@ def test_a_crash_between_sending_and_noting_sends_again_and_the_same(
     settings.HOLDPOINT = {**settings.HOLDPOINT, "notice_lease_seconds": 3600}
     mails_everything(ann)
     wait()
-    read_feed()
+    consume_journal()
 
     def cut() -> None:
         raise RuntimeError("the power is gone")
@@ -169,7 +169,7 @@ def test_four_senders_send_each_message_once(start: Start, ann: User, bob: User)
         mails_everything(each)
     for number in range(3):
         start(echo("a", phase="BEFORE_EXECUTION"), title=f"run {number}")
-        read_feed()
+        consume_journal()
         at_once(send_all)
     assert len(mail.outbox) == 6
 
@@ -188,7 +188,7 @@ def test_what_fails_is_tried_again_then_given_up_and_shown(
     settings.EMAIL_BACKEND = f"{__name__}.Refusing"
     mails_everything(ann)
     wait()
-    read_feed()
+    consume_journal()
     assert send_all() == 3
     message = NoticeMessage.objects.get()
     assert (message.status, message.attempts) == ("FAILED", 3)
@@ -204,7 +204,7 @@ def test_the_wait_grows_with_each_failure(wait: Wait, ann: User, settings: Any) 
     settings.EMAIL_BACKEND = f"{__name__}.Refusing"
     mails_everything(ann)
     wait()
-    read_feed()
+    consume_journal()
     waits = []
     for _ in range(3):
         assert send_all() == 1
@@ -221,12 +221,12 @@ def test_messages_keep_their_distance(wait: Wait, ann: User, settings: Any) -> N
     settings.HOLDPOINT = {**settings.HOLDPOINT, "notice_pause_seconds": 3600}
     mails_everything(ann)
     wait()
-    read_feed()
+    consume_journal()
     assert send_all() == 1
     wait()
-    read_feed()
+    consume_journal()
     wait()
-    read_feed()
+    consume_journal()
     assert send_all() == 0
     waiting = NoticeMessage.objects.get(status="PENDING")
     assert len(waiting.items) == 2
@@ -239,7 +239,7 @@ def test_mails_as_files(wait: Wait, ann: User, settings: Any, tmp_path: Path) ->
     settings.EMAIL_FILE_PATH = str(tmp_path)
     mails_everything(ann)
     wait()
-    read_feed()
+    consume_journal()
     assert send_all() == 1
     (file,) = tmp_path.glob("*.log")
     assert "To: ann@example.com" in file.read_text()
@@ -251,7 +251,7 @@ def test_without_a_mail_server_nothing_is_written_down(
     settings.EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
     mails_everything(ann)
     wait()
-    read_feed()
+    consume_journal()
     assert not NoticeMessage.objects.exists()
     client.force_login(ann)
     assert "sends no e-mail" in client.get("/notifications/preferences/").content.decode()
@@ -263,7 +263,7 @@ def test_without_a_mail_server_nothing_is_written_down(
 def test_a_chat_is_told_in_slacks_words(wait: Wait, ann: User, receiver: Receiver) -> None:
     hook = hook_to(receiver)
     hold = wait(instructions=SECRET)
-    read_feed()
+    consume_journal()
     assert send_all("hook") == 1
     (got,) = receiver.got
     assert got.headers["content-type"] == "application/json"
@@ -290,7 +290,7 @@ def test_a_chat_hears_of_its_workflow_and_its_group(
     started = start_execution(actor=None, workflow=mine if matches else other)
     run_to_rest(started.pk)
     hook_to(receiver, group=board)
-    read_feed()
+    consume_journal()
     send_all("hook")
     assert len(receiver.got) == matches
 
@@ -302,7 +302,7 @@ def test_a_chat_that_fails_is_tried_again_and_its_error_is_kept(
     answers = iter([500, None, 302, 200])
     receiver.answer = lambda _: next(answers)
     wait()
-    read_feed()
+    consume_journal()
     errors = []
     while sender.send_next("hook"):
         hook.refresh_from_db()
@@ -320,7 +320,7 @@ def test_a_chat_inside_is_not_reached_unless_it_is_allowed(
     hook = hook_to(receiver)
     settings.HOLDPOINT = {**settings.HOLDPOINT, "webhook_allow_loopback": False}
     wait()
-    read_feed()
+    consume_journal()
     assert sender.send_next("hook") == 1
     hook.refresh_from_db()
     assert "not a public address" in hook.last_error or "not among" in hook.last_error
@@ -331,6 +331,6 @@ def test_chats_hear_of_decisions(wait: Wait, ann: User, receiver: Receiver) -> N
     hook_to(receiver, kinds=["decided"])
     hold: Hold = wait()
     decide(hold, ann, "REJECT", comment="no")
-    read_feed()
+    consume_journal()
     assert send_all("hook") == 1
     assert receiver.got[0].body["text"] == "ann rejected a in “Ad-hoc run”"

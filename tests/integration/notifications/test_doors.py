@@ -14,7 +14,7 @@ from rest_framework.test import APIClient
 from config.asgi import application
 from reviews.models.notifications import ChatHook, Notice
 from reviews.notifications import inbox
-from tests.integration.notices.conftest import Wait, read_feed
+from tests.integration.notifications.conftest import Wait, consume_journal
 from tests.integration.reviews.conftest import MakeUser
 from tests.integration.reviews.test_sockets import Socket
 from tests.support.webhook_receiver import Receiver, receiving
@@ -49,7 +49,7 @@ def page(user: User) -> Client:
 def test_rest_lists_and_marks_ones_own(wait: Wait, api: APIClient, ann: User, bob: User) -> None:
     hold = wait()
     wait()
-    read_feed()
+    consume_journal()
     rows = api.get(API).json()["results"]
     assert [each["kind"] for each in rows] == ["waiting", "waiting"]
     assert rows[1]["url"] == f"/review/{hold.execution_id}/{hold.pk}/"
@@ -88,7 +88,7 @@ def test_an_unknown_parameter_is_named(api: APIClient) -> None:
 def test_a_token_for_another_workflow_sees_none_of_it(wait: Wait, ann: User) -> None:
     other = Workflow.objects.create(name="other", title="o", plan={"tasks": []})
     wait()
-    read_feed()
+    consume_journal()
     assert bearer(ann, workflows=[other.name]).get(API).json()["results"] == []
 
 
@@ -105,14 +105,14 @@ def test_preferences_over_rest(api: APIClient) -> None:
 
 def test_pages_show_and_mark(wait: Wait, ann: User, bob: User) -> None:
     hold = wait()
-    read_feed()
+    consume_journal()
     client = page(ann)
     shown = client.get("/notifications/").content.decode()
     assert "Waits for you: echo will run" in shown
     assert "data-bell-count" in shown
     client.get(f"/review/{hold.execution_id}/{hold.pk}/")  # whoever opens it has read of it
     assert (inbox.unread_count(ann), inbox.unread_count(bob)) == (0, 1)
-    assert "You have read everything" in client.get("/notifications/?show=unread").content.decode()
+    assert "No unread notifications" in client.get("/notifications/?show=unread").content.decode()
     other = Notice.objects.get(user=bob)
     assert client.post("/notifications/read/", {"notice": [other.pk]}).status_code == 303
     assert inbox.unread_count(bob) == 1
@@ -125,8 +125,8 @@ def test_pages_show_and_mark(wait: Wait, ann: User, bob: User) -> None:
 
 def test_an_empty_bell_says_so(ann: User) -> None:
     client = page(ann)
-    assert "Nothing yet" in client.get("/notifications/").content.decode()
-    assert "Nothing yet" in client.get("/notifications/bell/").content.decode()
+    assert "No notifications yet" in client.get("/notifications/").content.decode()
+    assert "No notifications yet" in client.get("/notifications/bell/").content.decode()
 
 
 def test_preferences_are_kept(ann: User) -> None:
@@ -153,7 +153,7 @@ def test_a_socket_hears_of_ones_own_bell_alone(
 async def listen(ann: User, stranger: User) -> dict[str, list[int]]:
     """What both hear while ann is told of a hold and then reads it."""
     sockets = {user.get_username(): await opened(user) for user in (ann, stranger)}
-    await apart(read_feed)
+    await apart(consume_journal)
     found = {"ann": [await next_bell(sockets["ann"])], "out": []}
     await apart(inbox.mark_read, ann, everything=True)
     found["ann"].append(await next_bell(sockets["ann"]))
@@ -207,7 +207,7 @@ def test_chats_are_kept_in_the_admin(make_user: MakeUser) -> None:
     client = page(make_user("root", "admin", is_staff=True, is_superuser=True))
     url = "/admin/reviews/chathook/add/"
     sent = {"name": "team", "kinds": ["waiting"], "enabled": "on"}
-    assert "needs its address" in client.post(url, sent).content.decode()
+    assert "Enter the address of the chat" in client.post(url, sent).content.decode()
     inside = client.post(url, {**sent, "address": "https://10.0.0.1/x"}).content.decode()
     assert "not a public host" in inside
     with receiving(Receiver()) as receiver:
@@ -219,8 +219,8 @@ def test_chats_are_kept_in_the_admin(make_user: MakeUser) -> None:
         assert hook.url not in shown
         test = {"action": "send_test", "_selected_action": hook.pk}
         answer = client.post("/admin/reviews/chathook/", test, follow=True).content.decode()
-        assert "Team took it." in answer
-        assert receiver.got[0].body["text"].startswith("Holdpoint reaches this channel")
+        assert "Team: test message sent." in answer
+        assert receiver.got[0].body["text"].startswith("Holdpoint can post to this channel")
     changed = {**sent, "name": "other", "address": ""}
     client.post(f"/admin/reviews/chathook/{hook.pk}/change/", changed)
     hook.refresh_from_db()

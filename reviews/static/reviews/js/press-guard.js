@@ -78,7 +78,7 @@ function giveBack() {
   again?.focus({ preventScroll: true });
 }
 
-export function startSteady() {
+export function startPressGuard() {
   const early = { capture: true };
   window.addEventListener("pointerdown", pointerDown, early);
   window.addEventListener("pointermove", pointerMove, early);

@@ -1,4 +1,4 @@
-"""Work that goes on beside the sweeper's rounds, each in a thread of its own."""
+"""The loop of the notification threads, which run beside the sweeper's rounds."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from reviews import conf
 logger = logging.getLogger(__name__)
 
 
-def repeat(work: Callable[[], int], stop: threading.Event) -> None:
-    """Call `work` until stopped, at once again while it finds something to do.
+def poll(work: Callable[[], int], stop: threading.Event) -> None:
+    """Call `work` until stopped, without a pause while it returns more than 0.
 
-    A database that is away is waited for; nothing that goes wrong ends it.
+    Errors are logged and do not end the loop, so it survives an unavailable database.
     """
     try:
         while not stop.is_set():
@@ -31,8 +31,8 @@ def _once(work: Callable[[], int]) -> int:
         close_old_connections()
         return work()
     except Error as error:
-        logger.warning("notices wait for the database: %s", error)
+        logger.warning("notifications wait for the database: %s", error)
         connection.close()
     except Exception:
-        logger.exception("a round of notices failed, trying again")
+        logger.exception("a round of notifications failed, trying again")
     return 0

@@ -1,4 +1,4 @@
-"""A notice as a sentence, the same in the bell, in a mail and in a chat; no payload in it."""
+"""The sentence of a notice, for the bell, e-mails and chats; it contains no payload."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from workflows.models import Hold
 
 _LONGEST = 200
 
-#: Kind → what it is called where people choose.
+#: Labels of the kinds in the notification settings.
 LABELS = {
     NoticeKind.WAITING.value: gettext_lazy("A review waits for me or my group"),
-    NoticeKind.REMINDER.value: gettext_lazy("A review still waits: its reminder"),
+    NoticeKind.REMINDER.value: gettext_lazy("Reminder: a review still waits"),
     NoticeKind.ESCALATED.value: gettext_lazy("A review is escalated to me"),
-    NoticeKind.DECIDED.value: gettext_lazy("A run that I started was decided"),
-    NoticeKind.CLAIM_GIVEN.value: gettext_lazy("Somebody gave me a review"),
-    NoticeKind.CLAIM_TAKEN.value: gettext_lazy("Somebody gave my claim to another"),
-    NoticeKind.CLAIM_ENDED.value: gettext_lazy("My claim ran out"),
+    NoticeKind.DECIDED.value: gettext_lazy("A review of my run was decided"),
+    NoticeKind.CLAIM_GIVEN.value: gettext_lazy("A review was assigned to me"),
+    NoticeKind.CLAIM_TAKEN.value: gettext_lazy("My claim was assigned to someone else"),
+    NoticeKind.CLAIM_ENDED.value: gettext_lazy("My claim expired"),
 }
-#: Kind → shape and colour of its row.
+#: Style class and symbol of a kind's row.
 LOOKS = {
     NoticeKind.WAITING.value: ("waiting", "◔"),
     NoticeKind.REMINDER.value: ("waiting", "◷"),
@@ -43,21 +43,25 @@ def sentence(kind: str, hold: Hold, actor: str, detail: Mapping[str, Any]) -> st
     if kind == NoticeKind.DECIDED:
         return _decided(hold, actor, detail)
     what = headline(hold.phase or hold.reason, hold.target, hold.task_id, hold.execution.title)
-    words = {
-        NoticeKind.WAITING: _again(actor) if detail.get("again") else _("Waits for you: %(what)s"),
+    template = {
+        NoticeKind.WAITING: _reopened(actor)
+        if detail.get("again")
+        else _("Waits for you: %(what)s"),
         NoticeKind.REMINDER: _("Still waits for you: %(what)s"),
         NoticeKind.ESCALATED: _("Escalated to you: %(what)s"),
-        NoticeKind.CLAIM_GIVEN: _("%(actor)s gave this to you: %(what)s"),
-        NoticeKind.CLAIM_TAKEN: _("%(actor)s gave your claim to %(other)s: %(what)s"),
-        NoticeKind.CLAIM_ENDED: _("Your claim ran out: %(what)s"),
+        NoticeKind.CLAIM_GIVEN: _("%(actor)s assigned this to you: %(what)s"),
+        NoticeKind.CLAIM_TAKEN: _("%(actor)s assigned your claim to %(other)s: %(what)s"),
+        NoticeKind.CLAIM_ENDED: _("Your claim expired: %(what)s"),
     }[NoticeKind(kind)]
-    return one_line(words % {"what": what, "actor": actor, "other": detail.get("to", "")}, _LONGEST)
+    return one_line(
+        template % {"what": what, "actor": actor, "other": detail.get("to", "")}, _LONGEST
+    )
 
 
-def _again(actor: str) -> str:
+def _reopened(actor: str) -> str:
     if actor == "system":
         return _("The decision could not take effect; it waits for you again: %(what)s")
-    return _("%(actor)s took the decision back; it waits for you again: %(what)s")
+    return _("%(actor)s withdrew the decision; it waits for you again: %(what)s")
 
 
 def _decided(hold: Hold, actor: str, detail: Mapping[str, Any]) -> str:
@@ -78,11 +82,11 @@ def _decided(hold: Hold, actor: str, detail: Mapping[str, Any]) -> str:
     return one_line(text % {"actor": actor, "what": what, "run": hold.execution.title}, _LONGEST)
 
 
-def path_of(hold: Hold) -> str:
-    """Where the review is, the same for ever."""
+def review_path(hold: Hold) -> str:
+    """Return the permanent path of the review's page."""
     return reverse("reviews:decision", args=(hold.execution_id, hold.pk))
 
 
-def address(path: str) -> str:
-    """A path as a whole address, for what leaves the product."""
+def absolute_url(path: str) -> str:
+    """Return the path with the site's address, for links outside the product."""
     return conf.site_url().rstrip("/") + path
