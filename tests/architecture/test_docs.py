@@ -74,17 +74,18 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", each).lower().replace(" ", "-") for each in headings}
 
 
-def rows_of_the_map() -> list[str]:
-    """Folders and files of the table in docs/architecture.md, with the folder they are in."""
+def rows_of_the_map() -> list[tuple[str, str]]:
+    """Each folder or file of the table in docs/architecture.md, and the description beside it."""
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8").split("## Map")[1]
     parent, rows = "", []
-    for cell in re.findall(r"^\| (.+?) \|", text.split("\n## ")[0], re.MULTILINE):
+    table = re.findall(r"^\| (.+?) \| (.+) \|$", text.split("\n## ")[0], re.MULTILINE)
+    for cell, description in table:
         for name in CODE.findall(cell):
             if cell.startswith("**"):
-                parent = "" if "/" not in name else name
-                rows.append(name)
+                parent = name
+                rows.append((name, description))
             else:
-                rows.append(parent + name)
+                rows.append((parent + name, description))
     return rows
 
 
@@ -97,12 +98,19 @@ def test_every_file_module_and_link_in_the_docs_exists() -> None:
 def test_every_row_of_the_map_exists() -> None:
     rows = rows_of_the_map()
     assert len(rows) > 50
-    assert [row for row in rows if not (ROOT / row).exists()] == []
+    named = [ROOT / name for name, _ in rows]
+    named += [
+        ROOT / name / file
+        for name, description in rows
+        for file in CODE.findall(description)
+        if file.endswith(".py")
+    ]
+    assert [str(path) for path in named if not path.exists()] == []
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_map_has_every_folder_of_a_package(package: str) -> None:
-    rows = set(rows_of_the_map())
+    rows = {name for name, _ in rows_of_the_map()}
     folders = {path.parent.relative_to(ROOT) for path in files_with(".py")}
     names = {
         f"{package}/{each.parts[1]}/"
