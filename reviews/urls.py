@@ -11,7 +11,6 @@ from .integrations import capability_views, grant_views, token_views, webhook_vi
 from .notifications import views as notifications_views
 from .planner import tool_views, workflow_views
 from .planner import views as planner_views
-from .queue import bulk_views, claim_views, extension_views
 from .queue import views as queue_views
 from .runs import fork_views, plan_revision_views, start_views
 from .runs import views as runs_views
@@ -29,11 +28,11 @@ urlpatterns = [
         decisions_views.decision_status,
         name="decision_status",
     ),
-    path("review/bulk/", bulk_views.bulk, name="bulk"),
-    path("review/views/", bulk_views.save, name="save_view"),
-    path("review/views/<int:view_id>/remove/", bulk_views.remove, name="remove_view"),
-    path("review/<int:execution_id>/<str:hold_id>/claim/", claim_views.claim, name="claim"),
-    path("review/<int:execution_id>/<str:hold_id>/looking/", claim_views.looking, name="looking"),
+    path("review/bulk/", queue_views.bulk, name="bulk"),
+    path("review/views/", queue_views.save, name="save_view"),
+    path("review/views/<int:view_id>/remove/", queue_views.remove, name="remove_view"),
+    path("review/<int:execution_id>/<str:hold_id>/claim/", queue_views.claim, name="claim"),
+    path("review/<int:execution_id>/<str:hold_id>/looking/", queue_views.looking, name="looking"),
     path("review/<int:execution_id>/<str:hold_id>/impact/", decisions_views.impact, name="impact"),
     path(
         "review/<int:execution_id>/<str:hold_id>/withdraw/",
@@ -47,7 +46,7 @@ urlpatterns = [
     ),
     path(
         "review/<int:execution_id>/<str:hold_id>/extend/",
-        extension_views.ExtendView.as_view(),
+        queue_views.ExtendView.as_view(),
         name="extend",
     ),
     path("runs/", runs_views.runs, name="runs"),

@@ -30,7 +30,7 @@ from reviews.audit.signing import public_key
 from reviews.components import labels as components_labels
 from reviews.components.diffs import diff
 from reviews.components.number_formatting import at_least, counted, grouped, up_to
-from reviews.decisions.masked_values_panel import masks_context
+from reviews.decisions.masked_values import masks_context
 from reviews.decisions.masking import Masked
 from reviews.models import Decision, HumanReviewRecord
 from reviews.queue import selectors

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 from reviews.audit.list_page import TEMPLATE
 from reviews.audit.reveals import NothingMasked, reveal
 from reviews.components.views import fragment, good_cursor, is_htmx, page, person
-from reviews.decisions.masked_values_panel import revealed_context, reveals_context
+from reviews.decisions.masked_values import revealed_context, reveals_context
 from reviews.decisions.rights import NotAllowed
 from workflows.common.number_parsing import parse_natural_number
 

@@ -24,7 +24,7 @@ from workflows.engine.state import HoldReason
 from workflows.executions.selectors import TaskView, messages_of, revision_of, tasks_of
 from workflows.models import Hold
 
-from .masked_values_panel import masks_context, reveal_sentence
+from .masked_values import masks_context, reveal_sentence
 
 _BAD = ("FAILED", "REJECTED")
 _MAX_NAMES = 2

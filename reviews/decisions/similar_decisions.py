@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import sqrt
 from typing import TYPE_CHECKING, Any, Final
 
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
 from reviews.audit.history import records
+from reviews.components import labels as components_labels
+from reviews.components.number_formatting import percent
+from reviews.decisions.rights import right_now
 from reviews.models import HumanReviewRecord
 from workflows.models import Hold
 
 from .edits import payload_schema, shown_payload
 from .masking import Masked, NotRestorable, masked, restored
-from .similarity import features, likeness
 from .three_way_merge import merge
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+
 
 #: The latest decisions that are compared, and those that are shown.
 _LOOKED_AT: Final = 200
@@ -68,3 +79,63 @@ def _reuse(record: HumanReviewRecord, hold: Hold, view: Masked) -> list[Any]:
     except NotRestorable:
         return []
     return [] if merged == view.value else [merged]
+
+
+_WORD: Final = re.compile(r"\w+")
+#: Features of one payload; what is beyond them does not count.
+_MOST: Final = 2000
+
+
+def features(value: Any) -> Counter[str]:
+    """Counts of places (`path`) and of words at places (`path=word`), list items in one place."""
+    found: Counter[str] = Counter()
+    for place, text in _leaves(value, ""):
+        found[place] += 1
+        found.update(f"{place}={word}" for word in _WORD.findall(text.lower())[:_MOST])
+        if len(found) > _MOST:
+            break
+    return found
+
+
+def likeness(one: Mapping[str, int], other: Mapping[str, int]) -> float:
+    """0 for nothing in common, 1 for the same."""
+    shared = sum(count * other.get(name, 0) for name, count in one.items())
+    lengths = sqrt(_square(one) * _square(other))
+    return min(1.0, shared / lengths) if lengths else 0.0
+
+
+def _square(counts: Mapping[str, int]) -> int:
+    return sum(count * count for count in counts.values())
+
+
+def _leaves(value: Any, place: str) -> Iterator[tuple[str, str]]:
+    waiting = [(place, value)]
+    while waiting:
+        at, part = waiting.pop()
+        if isinstance(part, dict):
+            waiting.extend((f"{at}.{key}", inner) for key, inner in part.items())
+        elif isinstance(part, list):
+            waiting.extend((f"{at}[]", inner) for inner in part)
+        else:
+            yield at, str(part)
+
+
+def precedents_context(user: User, hold: Hold) -> dict[str, Any]:
+    """precedents: sentence, subject, alike (words), at, url, comment, reuse (JSON text or "")."""
+    may_edit = right_now(user, hold).approve
+    return {
+        "precedents": tuple(
+            {
+                "sentence": components_labels.record_sentence(each.record, short=True),
+                "subject": components_labels.record_subject(each.record),
+                "alike": _("%(share)s alike") % {"share": percent(each.alike)},
+                "at": each.record.reviewed_at,
+                "url": reverse("reviews:record", args=(each.record.pk,)),
+                "comment": each.record.comment,
+                "reuse": json.dumps(each.reuse[0], ensure_ascii=False)
+                if each.reuse and may_edit
+                else "",
+            }
+            for each in precedents(user, hold)
+        )
+    }

@@ -16,7 +16,7 @@ from django.views.generic import View
 from reviews.components.views import SeeOther, fragment, hold_or_404, is_htmx, page, person
 from reviews.decisions import services, withdrawal
 from reviews.decisions.conflicts import Conflict
-from reviews.decisions.edit_impact_panel import impact_context, path_of
+from reviews.decisions.edit_impact import impact_context, path_of
 from reviews.decisions.edits import (
     NO_CHANGE,
     Change,
@@ -25,8 +25,8 @@ from reviews.decisions.edits import (
     payload_schema,
     shown_payload,
 )
-from reviews.decisions.escalation_panel import Asked, asked_by
-from reviews.decisions.page import (
+from reviews.decisions.escalation import Asked, asked_by
+from reviews.decisions.pages import (
     LONGEST,
     Answer,
     as_shown,
@@ -35,9 +35,9 @@ from reviews.decisions.page import (
     status_context,
 )
 from reviews.decisions.payload_forms import posted_json, posted_value
-from reviews.decisions.plan_review_panel import is_plan_review, kept_by
+from reviews.decisions.plan_review import is_plan_review, kept_by
 from reviews.decisions.rights import NotAllowed
-from reviews.decisions.similar_decisions_panel import precedents_context
+from reviews.decisions.similar_decisions import precedents_context
 from reviews.models import ANSWERS, Decision
 from reviews.notifications import inbox
 from workflows.common.number_parsing import parse_natural_number

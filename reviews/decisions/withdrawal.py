@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from reviews.audit.denied_attempts import denials_noted
 from reviews.audit.records import Verdict, write_record
@@ -44,6 +48,7 @@ from .services import (
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+
 
 logger = logging.getLogger(__name__)
 
@@ -234,3 +239,39 @@ def _carry_out(hold: Hold, given: HumanReviewRecord) -> None:
         back = WithdrawAnswer(hold=hold.id, of=given.actor)
         result = submitted(hold, back, "system", "time", None)
         _record(hold, given, result, refusal.message, person=None, source="time")
+
+
+def standing(records: Iterable[HumanReviewRecord]) -> list[HumanReviewRecord]:
+    """The records of one hold without those that were taken back, and those that say so."""
+    found = list(records)
+    gone = {each.withdraws_id for each in found}
+    return [
+        each for each in found if each.pk not in gone and each.decision != Decision.WITHDRAW.value
+    ]
+
+
+def undo_context(user: User, hold: Hold) -> dict[str, Any] | None:
+    """`d.undo`: what can be taken back, where, for how long; None when there is nothing to say.
+
+    `seconds` are left, 0 when the run waits for another review and so will not go on by itself.
+    """
+    found = undoable(user, hold)
+    if not found.what and not found.why_not and hold.undo_until is None:
+        return None
+    waits = hold.undo_until is not None and due_later(hold)
+    return {
+        "what": found.what,
+        "label": _("Take back my approval") if found.what == "vote" else _("Undo"),
+        "why_not": found.why_not,
+        "url": reverse("reviews:withdraw", args=(hold.execution_id, hold.id)),
+        "until": hold.undo_until,
+        "seconds": 0 if waits else _seconds_left(hold),
+        "waits": waits,
+        "rests": hold.undo_until is not None,
+    }
+
+
+def _seconds_left(hold: Hold) -> float:
+    if hold.undo_until is None:
+        return 0
+    return round(max(0.0, (hold.undo_until - timezone.now()).total_seconds()), 1)

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from reviews import conf
 from reviews.components import labels as components_labels
 from reviews.components.number_formatting import counted
-from reviews.decisions.escalation_panel import scope_words
+from reviews.decisions.escalation import scope_words
 from reviews.queue import selectors
 from workflows.engine.permissions import PermissionSet
 from workflows.models import Grant

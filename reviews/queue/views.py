@@ -3,19 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.contrib.auth.mixins import LoginRequiredMixin
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
 from django.template.loader import render_to_string
-from django.views.decorators.http import require_safe
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST, require_safe
+from django.views.generic import View
 
-from reviews.components.views import good_cursor, is_htmx, page, person
+from reviews.components.views import (
+    SeeOther,
+    fragment,
+    good_cursor,
+    hold_or_404,
+    is_htmx,
+    page,
+    person,
+)
 from reviews.decisions import services
-from reviews.decisions.page import decision_context
-from reviews.queue import selectors
+from reviews.decisions.conflicts import Conflict
+from reviews.decisions.edits import ReviewInvalid
+from reviews.decisions.pages import decision_context, status_context
+from reviews.decisions.rights import NotAllowed
+from reviews.queue import bulk as many
+from reviews.queue import claims, presence, saved_views, selectors
+from reviews.queue.extensions import extend
 from reviews.queue.filters import parse_queue_filters
-from reviews.queue.page import Changed, controls_context, rows_context, tabs_context
+from reviews.queue.pages import (
+    Changed,
+    bulk_context,
+    controls_context,
+    deadline_context,
+    rows_context,
+    tabs_context,
+)
+from workflows.common.number_parsing import parse_natural_number
+from workflows.models import Hold
+from workflows.permissions import step_up
 
 
 @login_required
@@ -68,3 +97,172 @@ def _open(viewer: selectors.Viewer, hold_id: str) -> object:
         return decision_context(viewer.user, services.visible_hold(viewer.user, hold_id))
     except services.HoldNotFound:
         return None
+
+
+@login_required
+@require_POST
+def bulk(request: HttpRequest) -> HttpResponse:
+    """`hold` is repeated as `<id>@<version>`; answers with a result per hold, as a fragment."""
+    wanted = many.Request(
+        action=cast("many.Action", request.POST.get("action", "")),
+        comment=request.POST.get("comment", "").replace("\r\n", "\n").strip(),
+        to=request.POST.get("to", "").replace("\0", "").strip(),
+        undo_seconds=None,
+    )
+    try:
+        outcomes = many.apply_to_all(
+            chosen=[_chosen(text) for text in request.POST.getlist("hold")],
+            request=wanted,
+            user=person(request),
+            confirmed_at=step_up.confirmed_at(request),
+        )
+    except ReviewInvalid as invalid:
+        context = {"errors": invalid.errors, "url": reverse("reviews:queue")}
+        return fragment(request, "reviews/queue/_bulk_result.html", context, status=422)
+    context = bulk_context(person(request), wanted.action, outcomes)
+    return fragment(request, "reviews/queue/_bulk_result.html", context)
+
+
+def _chosen(text: str) -> many.Chosen:
+    """`12-1@7` as a hold and a version; what is no number is a version nobody has seen."""
+    hold_id, _, version = text.replace("\0", "").rpartition("@")
+    known = parse_natural_number(version)
+    return many.Chosen(hold_id, -1 if known is None else known)
+
+
+@login_required
+@require_POST
+def save(request: HttpRequest) -> HttpResponse:
+    """Keep the queue as it is shown (`query`) under `name`; 303 back to it."""
+    query = saved_views.canonical_query(request.POST.get("query", ""))
+    back = f"{reverse('reviews:queue')}?{query}" if query else reverse("reviews:queue")
+    try:
+        view = saved_views.save_view(
+            user=person(request),
+            name=request.POST.get("name", ""),
+            query=query,
+            shared=request.POST.get("shared") == "yes",
+        )
+    except ReviewInvalid as invalid:
+        messages.error(
+            request,
+            _("The view was not saved: its name %(fault)s.") % {"fault": invalid.errors[0].message},
+        )
+    else:
+        messages.success(request, _("Saved as “%(name)s”.") % {"name": view.name})
+    return SeeOther(back)
+
+
+@login_required
+@require_POST
+def remove(request: HttpRequest, view_id: int) -> HttpResponse:
+    """Forget a view of one's own; the queue stays as it shows."""
+    try:
+        view = saved_views.remove_view(user=person(request), view_id=view_id)
+    except saved_views.ViewNotFound:
+        raise Http404 from None
+    messages.success(request, _("“%(name)s” is no longer among the views.") % {"name": view.name})
+    return SeeOther(f"{reverse('reviews:queue')}?{view.query}")
+
+
+@login_required
+@require_POST
+def claim(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
+    """`action` is claim, release or assign (to `to`); htmx gets the status banner back."""
+    hold = hold_or_404(request, execution_id, hold_id)
+    error, status = _apply(request, hold.id)
+    if is_htmx(request):
+        now = hold_or_404(request, execution_id, hold_id)
+        d = {**status_context(person(request), now), "claim_error": error}
+        return fragment(request, "reviews/decisions/_status.html", {"d": d}, status=status)
+    if error:
+        messages.error(request, error)
+    return SeeOther(reverse("reviews:decision", args=(execution_id, hold_id)))
+
+
+def _apply(request: HttpRequest, hold_id: str) -> tuple[str, int]:
+    """Why it could not be done ("" when it was), and the status that says so."""
+    user = person(request)
+    try:
+        match request.POST.get("action"):
+            case "claim":
+                claims.claim(hold_id=hold_id, user=user)
+            case "release":
+                claims.release(hold_id=hold_id, user=user)
+            case "assign":
+                to = request.POST.get("to", "").replace("\0", "")
+                claims.assign(hold_id=hold_id, user=user, to=to)
+            case _:
+                return _("Choose claim, release or assign."), 422
+    except NotAllowed as denied:
+        return denied.message, 403
+    except Conflict as late:
+        return late.message, 409
+    except ReviewInvalid:
+        return _("Choose somebody who can decide this review."), 422
+    return "", 200
+
+
+@login_required
+@require_POST
+def looking(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
+    """The page's word that it is open; `leave` when it closes.  No content."""
+    hold = hold_or_404(request, execution_id, hold_id)
+    act = presence.leave if "leave" in request.POST else presence.look
+    try:
+        act(hold_id=hold.id, user=person(request))
+    except services.HoldNotFound:
+        raise Http404 from None
+    return HttpResponse(status=204)
+
+
+class ExtendView(LoginRequiredMixin, View):
+    """The deadline, shown by GET and moved by POST."""
+
+    http_method_names = ["get", "head", "post"]
+
+    def get(self, request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
+        """The sentence about the deadline, as the page shows it."""
+        return self._show(request, hold_or_404(request, execution_id, hold_id))
+
+    def post(self, request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
+        """303 to the review; htmx gets the sentence with the new deadline."""
+        hold = hold_or_404(request, execution_id, hold_id)
+        error, status = "", 200
+        try:
+            extend(
+                hold_id=hold.id,
+                user=person(request),
+                seconds=_seconds(request.POST.get("seconds", "")),
+                source="web",
+            )
+        except NotAllowed as denied:
+            error, status = denied.message, 403
+        except Conflict as late:
+            error, status = late.message, 409
+        except ReviewInvalid as invalid:
+            fault = invalid.errors[0].message
+            error, status = _("The time %(fault)s.") % {"fault": fault}, 422
+        if is_htmx(request):
+            now = hold_or_404(request, execution_id, hold_id)
+            return self._show(request, now, error=error, status=status)
+        if status == 403:
+            raise PermissionDenied(error)
+        if error:
+            messages.error(request, error)
+        return SeeOther(reverse("reviews:decision", args=(execution_id, hold_id)))
+
+    def _show(
+        self, request: HttpRequest, hold: Hold, *, error: str = "", status: int = 200
+    ) -> HttpResponse:
+        context = {"d": deadline_context(person(request), hold, error=error)}
+        answer = fragment(request, "reviews/queue/_deadline.html", context, status=status)
+        if request.method == "POST":
+            # The run has a new version; the form beside follows it.
+            answer["HX-Trigger"] = "holdpoint:news"
+        return answer
+
+
+def _seconds(text: str) -> float:
+    """The posted number; 0, which is out of bounds, for anything else."""
+    return float(parse_natural_number(text, digits=9) or 0)

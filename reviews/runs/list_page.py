@@ -17,7 +17,7 @@ from reviews.components.number_formatting import counted
 from reviews.decisions.payload_forms import payload_fields
 from reviews.decisions.summaries import one_line
 from reviews.queue import selectors
-from reviews.queue.page import demo_url
+from reviews.queue.pages import demo_url
 from reviews.templatetags.desk import look_of
 from workflows.common.full_text import full_text_filter
 from workflows.common.number_parsing import parse_natural_number

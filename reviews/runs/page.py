@@ -16,7 +16,7 @@ from reviews.audit.reveals import SIDES, may_reveal, task_place, task_views
 from reviews.components import labels as components_labels
 from reviews.components.dag_svg import DagTask, Picture, layout, with_links
 from reviews.decisions.edits import secret_rules
-from reviews.decisions.masked_values_panel import masks_context
+from reviews.decisions.masked_values import masks_context
 from reviews.decisions.masking import Masked
 from reviews.decisions.rights import cannot_be_approved
 from reviews.integrations.capabilities_page import offer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.test import Client
 
-from reviews.decisions.masked_values_panel import reveal_sentence
+from reviews.decisions.masked_values import reveal_sentence
 from reviews.models import SecretReveal
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from workflows.engine.commands import AddMessage, UpdateState

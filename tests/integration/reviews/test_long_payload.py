@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reviews.decisions.page import LONGEST, pretty
+from reviews.decisions.pages import LONGEST, pretty
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from tests.integration.reviews.test_pages import browser, form_of, page_of, post

@@ -24,7 +24,7 @@ def test_later_collections_pass_over_what_was_there() -> None:
 def test_a_web_process_settles_once_its_views_are_loaded() -> None:
     script = (
         "import gc, sys; import config.asgi;"
-        " print(gc.get_freeze_count(), 'reviews.queue.page' in sys.modules)"
+        " print(gc.get_freeze_count(), 'reviews.queue.pages' in sys.modules)"
     )
     production = {
         "DJANGO_SETTINGS_MODULE": "config.settings.base",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reviews.decisions.similarity import features, likeness
+from reviews.decisions.similar_decisions import features, likeness
 
 payloads = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
@@ -17,35 +18,33 @@ from reviews.components import labels as components_labels
 from reviews.components.diffs import diff
 from reviews.components.number_formatting import grouped
 from reviews.decisions.edits import payload_schema, shown_payload
-from reviews.decisions.masking import Masked, edited_as_shown
+from reviews.decisions.masking import Masked, edited_as_shown, masked
 from reviews.decisions.payload_forms import payload_fields
 from reviews.decisions.rights import Right, right_now
 from reviews.decisions.summaries import headline
-from reviews.models import HumanReviewRecord
+from reviews.models import Decision, HumanReviewRecord
 from reviews.queue import selectors
-from reviews.queue.claim_panel import claim_context
-from reviews.queue.deadline_panel import deadline_addresses
+from reviews.queue.pages import claim_context, deadline_addresses
 from reviews.runs.policy_overrides_panel import overrides_context
 from reviews.runs.speculation_panel import behind
 from workflows.common.schemas import FieldError
 from workflows.engine.bounded_json import digest
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
-from workflows.models import Hold
+from workflows.models import ExecutionEvent, Hold
 
-from . import closed_hold
-from .conflict_page import versions_context
-from .edit_impact_panel import impact_context, takes_edits
-from .escalation_panel import NARROWEST, REJECT_PRESETS, Asked, escalation_context
+from .conflicts import versions_context
+from .edit_impact import impact_context, takes_edits
+from .escalation import NARROWEST, REJECT_PRESETS, Asked, escalation_context
 from .hold_context import Surroundings, effects
-from .masked_values_panel import masks_context
-from .plan_review_panel import ALL_KEPT, Kept, plan_review_context
-from .plan_review_panel import REJECT_PRESETS as PLAN_PRESETS
-from .revision_rounds import rounds_context
-from .withdrawal_panel import standing, undo_context
+from .masked_values import masks_context
+from .plan_review import ALL_KEPT, Kept, plan_review_context
+from .plan_review import REJECT_PRESETS as PLAN_PRESETS
+from .withdrawal import standing, undo_context
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+
 
 #: Characters of a payload that a page shows at once; what is longer is read in parts of as many.
 LONGEST = 400_000
@@ -98,7 +97,7 @@ def decision_context(user: User, hold: Hold, answer: Answer | None = None) -> di
     schema = payload_schema(hold)
     view = shown_payload(hold, schema)
     shown = as_shown(hold, view)
-    state = closed_hold.state_of(hold, mine)
+    state = state_of(hold, mine)
     around = Surroundings(shown, may_reveal=may_reveal(user, hold.execution, hold))
     answered = _answered(view, answer)
     edited = answer if answer and not answer.asks_for_more else None
@@ -116,7 +115,7 @@ def decision_context(user: User, hold: Hold, answer: Answer | None = None) -> di
         "plan_review": _plan_review(hold, view, mine, answer),
         **effects(around),
         "ahead": behind(hold),
-        **closed_hold.outcome(hold, state, mine, around, view),
+        **outcome(hold, state, mine, around, view),
         "layers": around.beads(),
         "context": around.context(),
         "history": around.history(records),
@@ -315,3 +314,151 @@ def _answered(view: Masked, answer: Answer | None) -> dict[str, Any]:
         "theirs": (),
         **more,
     }
+
+
+_EXPIRED = {
+    "approve": N_("it was approved as it was."),
+    "reject": N_("it was rejected."),
+    "abort": N_("the run was aborted."),
+}
+
+
+def state_of(hold: Hold, records: list[HumanReviewRecord]) -> str:
+    """open, decided, expired (time decided) or closed (its run ended)."""
+    if hold.status == Hold.Status.OPEN:
+        return "open"
+    if records and records[-1].reviewer_id is None:
+        return "expired"
+    return "closed" if hold.status == Hold.Status.CLOSED else "decided"
+
+
+def outcome(
+    hold: Hold,
+    state: str,
+    records: list[HumanReviewRecord],
+    around: Surroundings,
+    view: Masked,
+) -> dict[str, Any]:
+    """How it ended, and what the run did with it; empty values while the hold is open.
+
+    `view` is the payload as people see it.
+    """
+    record = records[-1] if records and state in ("decided", "expired") else None
+    return {
+        "decided": _decided(record, view) if record and state == "decided" else None,
+        "expired_words": _expired_words(hold) if state == "expired" else "",
+        "closed_words": _closed_words(hold) if state == "closed" else "",
+        "record_url": reverse("reviews:record", args=(record.pk,)) if record else "",
+        "next": around.what_followed() if state == "decided" and not hold.undo_until else (),
+    }
+
+
+def _expired_words(hold: Hold) -> str:
+    known = _EXPIRED.get(hold.on_timeout)
+    return _(known) if known else ""
+
+
+def _this(record: HumanReviewRecord) -> str:
+    """`reviewer approved this with 2 changes`."""
+    n, told = record.change_count, {"name": record.actor, "n": record.change_count}
+    if record.decision == "REQUEST_CHANGES":
+        return _("%(name)s requested changes of this") % told
+    if record.decision != "APPROVE":
+        return _("%(name)s rejected this") % told
+    if not record.is_edited:
+        return _("%(name)s approved this") % told
+    text = ngettext(
+        "%(name)s approved this with %(n)s change", "%(name)s approved this with %(n)s changes", n
+    )
+    return text % told
+
+
+def _decided(record: HumanReviewRecord, view: Masked) -> dict[str, Any]:
+    return {
+        "decision": record.decision,
+        "by": record.actor,
+        "sentence": _this(record),
+        "at": record.reviewed_at,
+        "comment": record.comment,
+        "changes": diff(view.value, masked(record.modified_data, view.rules, after=view).value)
+        if record.is_edited
+        else (),
+    }
+
+
+def _closed_words(hold: Hold) -> str:
+    """Who or what ended the run, as one sentence."""
+    ended = ExecutionEvent.objects.filter(
+        execution_id=hold.execution_id,
+        kind__in=("execution_aborted", "execution_failed", "execution_completed"),
+    ).last()
+    if ended is None:
+        return _("The run has gone on without it.")
+    at = timezone.localtime(ended.created_at).strftime("%H:%M")
+    if ended.kind == "execution_aborted":
+        return _("%(name)s aborted the run at %(time)s.") % {"name": ended.actor, "time": at}
+    return _("The run ended at %(time)s.") % {"time": at}
+
+
+PRESETS = (N_("Too long"), N_("Something is missing"), N_("Wrong tone"))
+
+
+def rounds_context(hold: Hold, view: Masked) -> dict[str, Any]:
+    """`changes_*` of the page: whether changes can be asked for, and the earlier tries.
+
+    `view` is the payload as people see it.  `changes_off` says why they cannot be, "" when they
+    can or when nobody would ask here.
+    """
+    is_output = hold.phase == TriggerPhase.AFTER_EXECUTION
+    return {
+        "may_return": is_output and hold.changes_left > 0,
+        "changes_off": _why_off(hold) if is_output and hold.changes_left == 0 else "",
+        "changes_presets": tuple(_(each) for each in PRESETS),
+        "changes_effect": _effect(hold),
+        "earlier_rounds": tuple(_rounds(hold, view)),
+    }
+
+
+def _why_off(hold: Hold) -> str:
+    asked = hold.round - 1
+    if not asked:
+        return _("This task does not run again: its plan takes no requests for changes.")
+    if asked == 1:
+        return _("Changes were requested once, and no more can be. Approve, edit or reject it.")
+    return _(
+        "Changes were requested %(count)s times, and no more can be. Approve, edit or reject it."
+    ) % {"count": asked}
+
+
+def _effect(hold: Hold) -> str:
+    text = _("Runs %(task)s again with your words, and asks for review of what it gives then.")
+    told = text % {"task": hold.task_id}
+    if hold.changes_left == 1:
+        return told + " " + _("This is the last time.")
+    return told
+
+
+def _rounds(hold: Hold, view: Masked) -> list[dict[str, Any]]:
+    """Earlier reviews, the latest first: what was asked, and how the output differs from now."""
+    found, later = [], hold
+    while later.previous is not None:
+        earlier = later.previous
+        record = _asked(earlier)
+        before = masked(earlier.payload, view.rules, after=view)
+        found.append(
+            {
+                "round": earlier.round,
+                "by": record.actor if record else earlier.decided_by,
+                "feedback": record.comment if record else "",
+                "at": earlier.decided_at,
+                "url": reverse("reviews:decision", args=(earlier.execution_id, earlier.id)),
+                "changes": diff(before.value, view.value),
+            }
+        )
+        later, view = earlier, before
+    return found
+
+
+def _asked(hold: Hold) -> HumanReviewRecord | None:
+    rows = HumanReviewRecord.objects.standing().filter(hold=hold)
+    return rows.filter(decision=Decision.REQUEST_CHANGES).order_by("-id").first()

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as N_
+from django.utils.translation import ngettext
 
 from reviews import conf
 from reviews.components import labels as components_labels
+from reviews.decisions.rights import Right, right_now
 from reviews.queue import selectors
+from reviews.queue.bulk import Outcome
+from reviews.queue.claims import candidates
+from reviews.queue.extensions import may_extend
 from reviews.queue.filters import PHASES, RISKS, SORTS, QueueFilters
 from reviews.queue.presence import lookers
 from reviews.queue.saved_views import canonical_query, views_for
-from workflows.executions.access import may_start
+from workflows.executions.access import may_operate, may_start, visible_to
 from workflows.models import Hold, Workflow
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
 
 #: Runs that one look at what changed may name.
 _MOST_RUNS = 25
@@ -248,3 +258,117 @@ def _quorum_words(hold: Hold) -> str:
 
 def _outcome(hold: Hold) -> str:
     return "EXPIRED" if hold.decided_by == "system" else hold.decision
+
+
+#: Action → the sentence about so many reviews.
+_DONE: Mapping[str, Callable[[int], str]] = {
+    "claim": lambda n: ngettext("%(n)s review claimed", "%(n)s reviews claimed", n),
+    "release": lambda n: ngettext("%(n)s review released", "%(n)s reviews released", n),
+    "assign": lambda n: ngettext("%(n)s review given on", "%(n)s reviews given on", n),
+    "approve": lambda n: ngettext("%(n)s review approved", "%(n)s reviews approved", n),
+    "reject": lambda n: ngettext("%(n)s review rejected", "%(n)s reviews rejected", n),
+    "withdraw": lambda n: ngettext("%(n)s answer taken back", "%(n)s answers taken back", n),
+}
+
+
+def bulk_context(user: User, action: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """rows: sentence, done, message, url ("" for what is not visible); a summary; and `undo`."""
+    holds = {
+        hold.id: hold
+        for hold in Hold.objects.filter(
+            pk__in=[each.hold_id for each in outcomes], execution__in=visible_to(user)
+        ).select_related("execution")
+    }
+    done = sum(each.done for each in outcomes)
+    left = len(outcomes) - done
+    summary = _DONE[action](done) % {"n": done}
+    return {
+        "errors": (),
+        "done": done,
+        "left": left,
+        "summary": _summary_with_left(summary, left) if left else f"{summary}.",
+        "rows": tuple(_bulk_row(each, holds.get(each.hold_id)) for each in outcomes),
+        "undo": _undo_all([holds[each.hold_id] for each in outcomes if _rests(each, holds)]),
+    }
+
+
+def _rests(outcome: Outcome, holds: Mapping[str, Hold]) -> bool:
+    """Whether it is a decision that can still be taken back."""
+    hold = holds.get(outcome.hold_id)
+    return outcome.undo_until is not None and hold is not None and hold.undo_until is not None
+
+
+def _undo_all(resting: Sequence[Hold]) -> dict[str, Any] | None:
+    """What takes all of it back: the holds, and the seconds until the first of them goes on."""
+    first = min((hold.undo_until for hold in resting if hold.undo_until), default=None)
+    if first is None:
+        return None
+    label = ngettext("Undo %(n)s answer", "Undo %(n)s answers", len(resting))
+    return {
+        "url": reverse("reviews:bulk"),
+        "holds": tuple(f"{hold.id}@{hold.execution.version}" for hold in resting),
+        "label": label % {"n": len(resting)},
+        "seconds": round(max(0.0, (first - timezone.now()).total_seconds()), 1),
+    }
+
+
+def _summary_with_left(summary: str, left: int) -> str:
+    text = ngettext(
+        "%(summary)s, %(n)s left as they were.", "%(summary)s, %(n)s left as they were.", left
+    )
+    return text % {"summary": summary, "n": left}
+
+
+def _bulk_row(outcome: Outcome, hold: Hold | None) -> dict[str, Any]:
+    return {
+        "hold_id": outcome.hold_id,
+        "done": outcome.done,
+        "message": outcome.message,
+        "sentence": components_labels.row_sentence(hold)
+        if hold
+        else _("A review that is not there any more"),
+        "url": reverse("reviews:decision", args=(hold.execution_id, hold.id)) if hold else "",
+    }
+
+
+def claim_context(user: User, hold: Hold, right: Right) -> dict[str, Any]:
+    """`claim` of `d`: by, mine, until, given_by, looking; addresses, "" where not offered."""
+    is_open = hold.status == Hold.Status.OPEN
+    by = components_labels.claimed_by(hold) if is_open else ""
+    place = (hold.execution_id, hold.id)
+    may_assign = is_open and (right.any or may_operate(user, hold.execution))
+    names = lookers([hold.id], but=user.pk).get(hold.id, []) if is_open else []
+    claim = hold.claim if by else None
+    giver = claim.assigned_by if claim else None
+    return {
+        "by": by,
+        "mine": by == user.get_username(),
+        "until": claim.expires_at if claim else None,
+        "given_by": giver.get_username() if giver else "",
+        "looking": components_labels.looking_words(names),
+        "may_claim": is_open and right.any,
+        "url": reverse("reviews:claim", args=place) if may_assign else "",
+        "looking_url": reverse("reviews:looking", args=place) if is_open else "",
+        "people": tuple(name for name in candidates(hold) if name != by) if may_assign else (),
+    }
+
+
+def deadline_context(user: User, hold: Hold, *, error: str = "") -> dict[str, Any]:
+    """`d` of `_deadline.html` alone; `hold.execution` is loaded."""
+    return {
+        "state": "open" if hold.status == Hold.Status.OPEN else "settled",
+        "deadline": hold.expires_at,
+        "urgent": components_labels.is_urgent(hold),
+        "on_timeout": components_labels.on_timeout(hold),
+        "extend_error": error,
+        **deadline_addresses(hold, right_now(user, hold)),
+    }
+
+
+def deadline_addresses(hold: Hold, right: Right) -> dict[str, str]:
+    """Where the deadline is read anew, and where it is moved ("" when that is not offered)."""
+    if hold.expires_at is None:
+        return {"deadline_url": "", "extend_url": ""}
+    url = reverse("reviews:extend", args=(hold.execution_id, hold.id))
+    offered = may_extend(hold, may_decide=right.any)
+    return {"deadline_url": url, "extend_url": url if offered else ""}
