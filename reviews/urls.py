@@ -2,17 +2,14 @@
 
 from django.urls import path
 
-from .audit import export_views, reveal_views
 from .audit import views as audit_views
 from .backtests import views as backtests_views
 from .decisions import views as decisions_views
 from .insights import views as insights_views
 from .integrations import capability_views, grant_views, token_views, webhook_views
 from .notifications import views as notifications_views
-from .planner import tool_views, workflow_views
 from .planner import views as planner_views
 from .queue import views as queue_views
-from .runs import fork_views, plan_revision_views, start_views
 from .runs import views as runs_views
 
 app_name = "reviews"
@@ -50,33 +47,33 @@ urlpatterns = [
         name="extend",
     ),
     path("runs/", runs_views.runs, name="runs"),
-    path("runs/demo/", start_views.start_demo, name="start_demo"),
+    path("runs/demo/", runs_views.start_demo, name="start_demo"),
     path("runs/<int:execution_id>/", runs_views.run, name="run"),
-    path("runs/<int:execution_id>/learned/", tool_views.learned, name="learned"),
-    path("runs/<int:execution_id>/commands/", start_views.command, name="run_command"),
+    path("runs/<int:execution_id>/learned/", planner_views.learned, name="learned"),
+    path("runs/<int:execution_id>/commands/", runs_views.command, name="run_command"),
     path(
         "runs/<int:execution_id>/plan/<int:number>/",
-        plan_revision_views.plan_change,
+        runs_views.plan_change,
         name="plan_change",
     ),
-    path("runs/<int:execution_id>/ahead/", start_views.work_ahead_again, name="work_ahead"),
-    path("runs/<int:execution_id>/fork/<int:layer>/", fork_views.ForkView.as_view(), name="fork"),
-    path("runs/<int:left_id>/compare/<int:right_id>/", fork_views.compare, name="compare"),
+    path("runs/<int:execution_id>/ahead/", runs_views.work_ahead_again, name="work_ahead"),
+    path("runs/<int:execution_id>/fork/<int:layer>/", runs_views.ForkView.as_view(), name="fork"),
+    path("runs/<int:left_id>/compare/<int:right_id>/", runs_views.compare, name="compare"),
     path("plan/", planner_views.PlannerView.as_view(), name="planner"),
-    path("workflows/", workflow_views.workflows, name="workflows"),
-    path("workflows/<int:workflow_id>/", workflow_views.workflow, name="workflow"),
+    path("workflows/", planner_views.workflows, name="workflows"),
+    path("workflows/<int:workflow_id>/", planner_views.workflow, name="workflow"),
     path("workflows/<int:workflow_id>/rules/", backtests_views.rules, name="workflow_rules"),
-    path("workflows/<int:workflow_id>/start/", start_views.start, name="start"),
+    path("workflows/<int:workflow_id>/start/", runs_views.start, name="start"),
     path("runs/<int:execution_id>/capability/", capability_views.make, name="make_capability"),
     path("capabilities/", capability_views.capabilities, name="capabilities"),
     path("grants/", grant_views.grants, name="grants"),
     path("grants/<int:grant_id>/revoke/", grant_views.revoke_grant, name="revoke_grant"),
     path("history/", audit_views.history, name="history"),
-    path("history/export/", export_views.export, name="export_history"),
-    path("history/audit-key/", export_views.audit_key, name="audit_key"),
-    path("history/denied/", export_views.denied, name="denied"),
-    path("history/reveals/", reveal_views.reveals, name="reveals"),
-    path("reveal/", reveal_views.show, name="reveal"),
+    path("history/export/", audit_views.export, name="export_history"),
+    path("history/audit-key/", audit_views.audit_key, name="audit_key"),
+    path("history/denied/", audit_views.denied, name="denied"),
+    path("history/reveals/", audit_views.reveals, name="reveals"),
+    path("reveal/", audit_views.show, name="reveal"),
     path("history/<int:record_id>/", audit_views.record, name="record"),
     path("history/spared/", backtests_views.spared, name="spared"),
     path("insights/", insights_views.insights, name="insights"),
@@ -103,8 +100,8 @@ urlpatterns = [
     ),
     path("tokens/", token_views.tokens, name="tokens"),
     path("tokens/<int:token_id>/revoke/", token_views.revoke_token, name="revoke_token"),
-    path("tools/", tool_views.tools, name="tools"),
-    path("tools/<path:name>/", tool_views.tool, name="tool"),
+    path("tools/", planner_views.tools, name="tools"),
+    path("tools/<path:name>/", planner_views.tool, name="tool"),
     path("webhooks/", webhook_views.webhooks, name="webhooks"),
     path("webhooks/<int:webhook_id>/", webhook_views.webhook, name="webhook"),
     path("webhooks/<int:webhook_id>/action/", webhook_views.action, name="webhook_action"),

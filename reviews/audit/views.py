@@ -1,14 +1,24 @@
-"""What was decided: the list, and one record."""
+"""Pages of the audit log: history, one record, exports, revealed values and denied attempts."""
 
 from __future__ import annotations
 
-from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
-from django.views.decorators.http import require_safe
+from typing import Any
 
-from reviews.audit.history import records
-from reviews.audit.history_page import history_context, record_context
-from reviews.components.views import good_cursor, page, person
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST, require_safe
+
+from reviews.audit.exports import FORMATS, export_of
+from reviews.audit.history import filtered, parse_filters, records
+from reviews.audit.lists import TEMPLATE
+from reviews.audit.pages import denied_context, history_context, record_context
+from reviews.audit.reveals import NothingMasked, reveal
+from reviews.audit.signing import public_keys
+from reviews.components.views import fragment, good_cursor, is_htmx, page, person
+from reviews.decisions.masked_values import revealed_context, reveals_context
+from reviews.decisions.rights import NotAllowed
+from workflows.common.number_parsing import parse_natural_number
 
 
 @login_required
@@ -30,3 +40,94 @@ def record(request: HttpRequest, record_id: int) -> HttpResponse:
         raise Http404
     context = {"record": record_context(person(request), found)}
     return page(request, "reviews/audit/record.html", context, section="history")
+
+
+# --- exports, denied attempts ---------------------------------------------------------------------
+
+
+_NOT_FILTERS = frozenset({"as", "cursor"})
+
+
+@login_required
+@require_safe
+def export(request: HttpRequest) -> HttpResponseBase:
+    """Every decision that fits the filters; `as` is csv or jsonl.  400 names a bad filter."""
+    kind = request.GET.get("as", "jsonl")
+    filters = parse_filters(request.GET)
+    problems = [f"{each.path} {each.message}" for each in filters.errors]
+    if kind not in FORMATS:
+        problems.append(f"as must be one of {', '.join(FORMATS)}")
+    if problems:
+        return HttpResponse("\n".join(problems), status=400, content_type="text/plain")
+    asked = {
+        name: str(value)
+        for name, value in request.GET.items()
+        if value and name not in _NOT_FILTERS
+    }
+    user = person(request)
+    made = export_of(filtered(records(user), filters), filters=asked, user=user)
+    answer = StreamingHttpResponse(made.lines(kind), content_type=FORMATS[kind])
+    name = f"history-{made.header.exported_at:%Y-%m-%d-%H%M}.{kind}"
+    answer["Content-Disposition"] = f'attachment; filename="{name}"'
+    answer["Cache-Control"] = "no-store"
+    return answer
+
+
+@login_required
+@require_safe
+def audit_key(request: HttpRequest) -> HttpResponse:
+    """The public keys of the audit log as a file, one a line; empty where nothing is signed."""
+    lines = "".join(f"{key}\n" for key in public_keys())
+    answer = HttpResponse(lines, content_type="text/plain")
+    answer["Content-Disposition"] = 'attachment; filename="audit-key.txt"'
+    return answer
+
+
+@login_required
+@require_safe
+def denied(request: HttpRequest) -> HttpResponse:
+    """Who tried to decide what was not theirs."""
+    with good_cursor():
+        context = denied_context(person(request), cursor=request.GET.get("cursor", ""))
+    return page(request, TEMPLATE, context, section="history")
+
+
+# --- revealed values ------------------------------------------------------------------------------
+
+
+@login_required
+@require_POST
+def show(request: HttpRequest) -> HttpResponse:
+    """The value behind one mark: in place of its button, or as a page without scripts."""
+    number = parse_natural_number(request.POST.get("number", ""))
+    if number is None:
+        raise Http404
+    context: dict[str, Any]
+    try:
+        secret = reveal(
+            place=request.POST.get("place", ""),
+            number=number,
+            user=person(request),
+            source="web",
+        )
+    except NothingMasked:
+        raise Http404 from None
+    except NotAllowed as refused:
+        context = {"revealed": None, "refused": _(refused.message)}
+        return _answer(request, context, status=403)
+    return _answer(request, {"revealed": revealed_context(secret), "refused": ""}, status=200)
+
+
+def _answer(request: HttpRequest, context: dict[str, Any], status: int) -> HttpResponse:
+    if is_htmx(request):
+        return fragment(request, "reviews/components/_revealed.html", context, status=status)
+    return page(request, "reviews/audit/revealed.html", context, section="review", status=status)
+
+
+@login_required
+@require_safe
+def reveals(request: HttpRequest) -> HttpResponse:
+    """Who had which masked value shown."""
+    with good_cursor():
+        context = reveals_context(person(request), cursor=request.GET.get("cursor", ""))
+    return page(request, TEMPLATE, context, section="history")

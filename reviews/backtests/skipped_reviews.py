@@ -1,16 +1,21 @@
-"""Reviews that rules spared: reading them back from the journal."""
+"""Reviews that a rule skipped, read from the journal, and the page that lists them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db.models import QuerySet
+from django.urls import reverse
+from django.utils.translation import gettext as _
 
+from reviews.audit.lists import Entry, KeptWords, kept_context
+from reviews.components import labels as components_labels
 from workflows.executions.access import visible_to
 from workflows.models import ExecutionEvent
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+
 
 KIND = "review_spared"
 
@@ -19,3 +24,62 @@ def spared(user: User) -> QuerySet[ExecutionEvent]:
     """The spared reviews of executions the user may see, newest first."""
     rows = ExecutionEvent.objects.filter(kind=KIND, execution__in=visible_to(user))
     return rows.select_related("execution").order_by("-id")
+
+
+# --- page -----------------------------------------------------------------------------------------
+
+
+_LONGEST = 200
+
+
+def spared_context(user: User, *, cursor: str, workflow: str, rule: str) -> dict[str, Any]:
+    """The context of kept.TEMPLATE; raises selectors.BadCursor."""
+    rows = spared(user)
+    asked = {
+        name: value.replace("\0", "")[:_LONGEST]
+        for name, value in (("workflow", workflow), ("rule", rule))
+        if value
+    }
+    if "workflow" in asked:
+        rows = rows.filter(execution__title=asked["workflow"])
+    if "rule" in asked:
+        rows = rows.filter(payload__rule=asked["rule"])
+    names = {"workflow": _("Workflow"), "rule": _("Rule")}
+    return kept_context(
+        _words(),
+        rows,
+        _entry,
+        address=reverse("reviews:spared"),
+        cursor=cursor,
+        asked=asked,
+        chips=((names[name], value) for name, value in asked.items()),
+    )
+
+
+def _words() -> KeptWords:
+    return KeptWords(
+        heading=_("Spared reviews"),
+        lead=_(
+            "Reviews that a task asks for and that a rule did not ask for. Each says which rule,"
+            " and why. These entries are kept for good."
+        ),
+        nothing=_("Every review was asked for"),
+        nothing_more=_(
+            "When a rule spares a review, it is noted here: which rule, in which version, and why."
+        ),
+    )
+
+
+def _entry(event: ExecutionEvent) -> Entry:
+    task = str(event.payload["task_id"])
+    title = components_labels.run_title(event.execution.title, event.execution_id)
+    when = components_labels.phase_words(event.payload.get("phase") or "", past=True)
+    run = reverse("reviews:run", args=(event.execution_id,))
+    told = {"task": task, "run": title, "when": when}
+    return Entry(
+        sentence=_("%(task)s in %(run)s was not reviewed %(when)s") % told,
+        subject=task,
+        quote=event.payload["why"],
+        at=event.created_at,
+        url=f"{run}#event-{event.seq}",
+    )

@@ -12,12 +12,17 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
-from reviews.audit.list_page import TEMPLATE
+from reviews.audit.lists import TEMPLATE
 from reviews.backtests import services
-from reviews.backtests.page import check_context, draft_context, read_draft, workflow_of
-from reviews.backtests.report_page import report_context
-from reviews.backtests.rules_page import rules_context
-from reviews.backtests.skipped_page import spared_context
+from reviews.backtests.pages import (
+    check_context,
+    draft_context,
+    read_draft,
+    report_context,
+    rules_context,
+    workflow_of,
+)
+from reviews.backtests.skipped_reviews import spared_context
 from reviews.components.views import SeeOther, fragment, good_cursor, page, person
 from reviews.models import Backtest
 from workflows.common.number_parsing import parse_natural_number

@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from reviews.audit.list_page import Entry, KeptWords, kept_context
+from reviews.audit.lists import Entry, KeptWords, kept_context
 from reviews.audit.reveals import REFUSED, reveals
 from reviews.components import labels as components_labels
 from reviews.decisions.masking import Masked, Secret, mark

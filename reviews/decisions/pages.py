@@ -25,8 +25,7 @@ from reviews.decisions.summaries import headline
 from reviews.models import Decision, HumanReviewRecord
 from reviews.queue import selectors
 from reviews.queue.pages import claim_context, deadline_addresses
-from reviews.runs.policy_overrides_panel import overrides_context
-from reviews.runs.speculation_panel import behind
+from reviews.runs.panels import behind, overrides_context
 from workflows.common.schemas import FieldError
 from workflows.engine.bounded_json import digest
 from workflows.engine.policy import TriggerPhase

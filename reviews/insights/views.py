@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from reviews.components.views import page, person
-from reviews.insights.page import insights_context
+from reviews.insights.pages import insights_context
 
 
 @login_required

@@ -1,23 +1,40 @@
-"""Planning from words: suggest, edit, start, save.  What cannot be done shows the form again."""
+"""Pages of plans, workflows and tools."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from django.contrib.auth.decorators import login_required
 from django.contrib.auth.mixins import LoginRequiredMixin
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.text import slugify
 from django.utils.translation import gettext as _
 from django.views import View
+from django.views.decorators.http import require_safe
 
-from reviews.components.views import SeeOther, page, person, warn
+from graphrag.catalogue.selectors import tools as all_tools
+from graphrag.catalogue.tool_record import ToolRecord
+from graphrag.models import Tool
+from graphrag.retrieval.search import search
+from reviews.backtests.pages import rules_summary
+from reviews.components.views import SeeOther, page, person, text_of, visible_execution, warn
 from reviews.planner import drafts as drafts
 from reviews.planner.drafts import Draft
-from reviews.planner.page import may_save, planner_context
+from reviews.planner.pages import (
+    learned_context,
+    may_save,
+    planner_context,
+    tool_context,
+    workflow_context,
+    workflows_context,
+)
+from reviews.runs.pages import starter
 from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.plan_validation import Problem
 from workflows.executions.access import may_start
@@ -28,6 +45,7 @@ from workflows.models import Workflow
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+
 
 _UNTITLED = "A plan from words"
 
@@ -179,3 +197,89 @@ def _schema(asked: dict[str, dict[str, Any]]) -> dict[str, Any]:
         for name, about in asked.items()
     }
     return {"type": "object", "properties": parts, "required": sorted(asked)}
+
+
+# --- workflows ------------------------------------------------------------------------------------
+
+
+@login_required
+@require_safe
+def workflows(request: HttpRequest) -> HttpResponse:
+    """What can be run."""
+    context = workflows_context(person(request))
+    return page(request, "reviews/planner/workflows.html", context, section="workflows")
+
+
+@login_required
+@require_safe
+def workflow(request: HttpRequest, workflow_id: int) -> HttpResponse:
+    """One definition, with the form that starts it."""
+    found = get_object_or_404(Workflow, pk=workflow_id, enabled=True)
+    user = person(request)
+    context = {
+        "workflow": workflow_context(user, found),
+        "starter": starter(found) if may_start(user) else None,
+        "rules": rules_summary(user, found),
+    }
+    return page(request, "reviews/planner/workflow.html", context, section="workflows")
+
+
+# --- tools ----------------------------------------------------------------------------------------
+
+
+_FOUND = 30
+_LISTED = 1000
+
+
+@login_required
+@require_safe
+def tools(request: HttpRequest) -> HttpResponse:
+    """Every tool by name, or those that fit a description of what is to be done."""
+    q = text_of(request, "q")
+    rows: Iterable[Tool | ToolRecord] = all_tools()[:_LISTED]
+    if q:
+        rows = [found.tool for found in search(q, limit=_FOUND).found]
+    context = {
+        "rows": tuple(_row(tool) for tool in rows),
+        "q": q,
+        "next_url": "",
+        "previous_url": "",
+        "page_words": "",
+    }
+    return page(request, "reviews/planner/tools.html", context, section="tools")
+
+
+@login_required
+@require_safe
+def tool(request: HttpRequest, name: str) -> HttpResponse:
+    """One tool: what it takes and gives, what came before and after it in real runs."""
+    found = all_tools().filter(name=name).first() if "\0" not in name else None
+    if found is None:
+        raise Http404
+    context = {"tool": tool_context(person(request), found), "row": _row(found)}
+    return page(request, "reviews/planner/tool.html", context, section="tools")
+
+
+@login_required
+@require_safe
+def learned(request: HttpRequest, execution_id: int) -> HttpResponse:
+    """What the tool graph took from one run."""
+    execution = visible_execution(request, execution_id)
+    context = learned_context(execution)
+    return page(request, "reviews/planner/learned.html", context, section="runs")
+
+
+def _row(tool: Tool | ToolRecord) -> dict[str, Any]:
+    return {
+        "url": reverse("reviews:tool", args=(tool.name,)),
+        "name": tool.name,
+        "description": tool.description,
+        "kind": tool.kind,
+        "permission_set": tool.permission_set,
+        "read_only": tool.read_only,
+        "missing": not tool.enabled,
+        "input_json": json.dumps(tool.input_schema, indent=2, ensure_ascii=False),
+        "output_json": json.dumps(tool.output_schema, indent=2, ensure_ascii=False)
+        if tool.output_schema
+        else "",
+    }

@@ -1,15 +1,26 @@
-"""Two runs held against each other: task by task, and plan against plan."""
+"""Compare two runs: task by task, and plan by plan."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from reviews.components.diffs import Change, diff
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from reviews.audit.reveals import task_rules
+from reviews.components import labels as components_labels
+from reviews.components.diffs import Change, diff, same
+from reviews.decisions.edits import inputs_schema, secret_rules
+from reviews.decisions.masking import Rules, masked
+from reviews.templatetags.desk import seconds_words
+from workflows.common.redaction import mask_secrets
 from workflows.engine.dag import Plan
-from workflows.executions.selectors import TaskView
+from workflows.executions.selectors import TaskView, revision_of, tasks_of
+from workflows.models import Execution
 
 #: Characters of a value that are compared place by place; longer ones are equal or they are not.
 LONGEST = 200_000
@@ -122,4 +133,160 @@ def _specs(plan: Plan) -> dict[str, Any]:
     return {
         task.id: task.model_dump(mode="json", by_alias=True, exclude_none=True)
         for task in plan.tasks
+    }
+
+
+# --- page -----------------------------------------------------------------------------------------
+
+
+#: Tasks of a run whose data is read.
+_MAX_TASKS = 400
+
+
+def compare_context(left: Execution, right: Execution) -> dict[str, Any]:
+    """`compare` of the template; workflow and creator of both are loaded."""
+    mine, theirs = tasks_of(left)[:_MAX_TASKS], tasks_of(right)[:_MAX_TASKS]
+    shown = _Shown(left, right, mine, theirs)
+    rows = tuple(_row(pair, left, right) for pair in pairs(mine, theirs, shown.of_task))
+    plan = plan_difference(revision_of(left).plan, revision_of(right).plan, shown.of_whole)
+    return {
+        "runs": (_run(left), _run(right)),
+        "title": _("Run %(left)s and run %(right)s") % {"left": left.pk, "right": right.pk},
+        "lineage": _lineage(left, right),
+        "rows": rows,
+        "summary": _summary(rows),
+        "whole": tuple(_whole(left, right, shown)),
+        "plan": _plan(plan),
+    }
+
+
+class _Shown:
+    """Differences as people see them: equal secrets have equal marks.
+
+    A value is secret on both sides when the policy of either run lists it.
+    """
+
+    def __init__(
+        self, left: Execution, right: Execution, mine: list[TaskView], theirs: list[TaskView]
+    ) -> None:
+        listed = [path for run in (left, right) for path in secret_rules(run, None).paths]
+        self._whole = Rules(paths=tuple(listed))
+        self._left = self._both(task_rules(left, mine))
+        self._right = self._both(task_rules(right, theirs))
+
+    def _both(self, rules: Mapping[tuple[str, str], Rules]) -> dict[tuple[str, str], Rules]:
+        return {place: replace(each, paths=self._whole.paths) for place, each in rules.items()}
+
+    def of_task(self, task: str, side: str, mine: Any, theirs: Any) -> Difference:
+        """The difference of what a task ran with, or gave."""
+        return _difference_of(mine, theirs, self._left[task, side], self._right[task, side])
+
+    def of_inputs(self, left: Execution, right: Execution) -> Difference:
+        """The difference of what the runs were started with."""
+        mine, theirs = (replace(self._whole, schema=inputs_schema(run)) for run in (left, right))
+        return _difference_of(left.inputs, right.inputs, mine, theirs)
+
+    def of_whole(self, mine: Any, theirs: Any) -> Difference:
+        """The difference of two values that have no schema here."""
+        return _difference_of(mine, theirs, self._whole, self._whole)
+
+
+def _difference_of(mine: Any, theirs: Any, left: Rules, right: Rules) -> Difference:
+    if same(mine, theirs):
+        return Difference()
+    before = masked(mine, left)
+    return difference(before.value, masked(theirs, right, after=before).value)
+
+
+def _run(execution: Execution) -> dict[str, Any]:
+    finished = execution.finished_at
+    return {
+        "words": _("Run %(number)s") % {"number": execution.pk},
+        "title": components_labels.run_title(execution.title, execution.pk),
+        "url": reverse("reviews:run", args=(execution.pk,)),
+        "status": execution.status,
+        "error": mask_secrets(execution.error),
+        "layers": components_labels.progress_words(execution),
+        "started_by": execution.created_by.get_username()
+        if execution.created_by
+        else _("the system"),
+        "started_at": execution.created_at,
+        "took": components_labels.span_words(execution.created_at, finished) if finished else "",
+    }
+
+
+def _lineage(left: Execution, right: Execution) -> str:
+    for parent, child in ((left, right), (right, left)):
+        if child.parent_id == parent.pk and child.forked_at_layer is not None:
+            layer = child.forked_at_layer + 1
+            text = _("Run %(child)s went on from run %(parent)s after layer %(layer)s.")
+            return text % {"child": child.pk, "parent": parent.pk, "layer": layer}
+    return ""
+
+
+def _whole(left: Execution, right: Execution, shown: _Shown) -> list[dict[str, Any]]:
+    found = (
+        (_("Inputs"), shown.of_inputs(left, right)),
+        (_("Context"), shown.of_whole(left.context, right.context)),
+        (_("Policy"), shown.of_whole(left.policy, right.policy)),
+    )
+    return [_difference(title, each) for title, each in found if each.any]
+
+
+def _difference(title: str, found: Difference) -> dict[str, Any]:
+    return {"title": title, "changes": found.changes, "is_long": found.is_long}
+
+
+# --- tasks ----------------------------------------------------------------------------------------
+
+
+def _row(pair: Pair, left: Execution, right: Execution) -> dict[str, Any]:
+    task = pair.left or pair.right
+    parts = ((_("Inputs"), pair.inputs), (_("Output"), pair.output))
+    return {
+        "id": pair.id,
+        "what": task.target if task else "",
+        "sides": (_side(pair.left, left, right), _side(pair.right, right, left)),
+        "parts": tuple(_difference(title, found) for title, found in parts if found.any),
+        "differs": pair.differs,
+    }
+
+
+def _side(task: TaskView | None, run: Execution, other: Execution) -> dict[str, Any]:
+    if task is None:
+        return {"status": "", "note": _("not in this plan"), "error": ""}
+    took = seconds_words(task.duration_ms / 1000) if task.duration_ms >= 50 else ""
+    forked = run.forked_at_layer if run.parent_id == other.pk else None
+    if forked is not None and task.layer <= forked:
+        took = _("taken over from run %(number)s") % {"number": other.pk}
+    return {
+        "status": "HELD" if task.held else task.status,
+        "note": took,
+        "error": mask_secrets(task.error),
+    }
+
+
+def _summary(rows: tuple[dict[str, Any], ...]) -> str:
+    number = sum(row["differs"] for row in rows)
+    if not number:
+        text = ngettext(
+            "All %(n)s tasks ended alike, with the same data.",
+            "All %(n)s tasks ended alike, with the same data.",
+            len(rows),
+        )
+        return text % {"n": len(rows)}
+    text = ngettext("%(n)s task of %(all)s differs.", "%(n)s tasks of %(all)s differ.", number)
+    return text % {"n": number, "all": len(rows)}
+
+
+# --- the plan -------------------------------------------------------------------------------------
+
+
+def _plan(found: PlanDifference) -> dict[str, Any] | None:
+    if not found.any:
+        return None
+    return {
+        "added": ", ".join(found.added),
+        "removed": ", ".join(found.removed),
+        "changed": tuple(_difference(name, each) for name, each in found.changed),
     }

@@ -1,14 +1,23 @@
-"""Runs: the list, and one run as it is watched."""
+"""Pages of runs: list, one run, start, commands, fork, comparison and plan changes."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
-from django.views.decorators.http import require_safe
+from django.contrib.auth.mixins import LoginRequiredMixin
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST, require_safe
+from django.views.generic import View
+from pydantic import ValidationError
 
 from reviews.components.views import (
+    SeeOther,
     fragment,
     good_cursor,
     is_htmx,
@@ -16,9 +25,39 @@ from reviews.components.views import (
     person,
     text_of,
     visible_execution,
+    warn,
 )
-from reviews.runs.list_page import runs_context
-from reviews.runs.page import run_context
+from reviews.decisions.edits import inputs_schema
+from reviews.decisions.payload_forms import posted_json, posted_value
+from reviews.planner.pages import workflow_context
+from reviews.runs.comparison import compare_context
+from reviews.runs.pages import (
+    Draft,
+    fork_context,
+    initial_inputs,
+    revision_context,
+    run_context,
+    runs_context,
+    starter,
+    unchanged,
+)
+from workflows.common.number_parsing import parse_natural_number
+from workflows.common.schemas import FieldError, FormValue
+from workflows.demo.repository import NoRepository
+from workflows.demo.setup import start_demo as begin_demo
+from workflows.engine.commands import Abort, AddMessage, Continue, Replan
+from workflows.engine.decide import Refused
+from workflows.engine.ports import StaleVersion
+from workflows.executions.access import may_operate, may_start
+from workflows.executions.services import (
+    fork_execution,
+    restart_speculation,
+    run_warnings,
+    start_execution,
+    submit_command,
+)
+from workflows.executions.validation import InvalidRequest
+from workflows.models import Checkpoint, Execution, PlanRevision, Workflow
 
 
 @login_required
@@ -48,3 +87,246 @@ def run(request: HttpRequest, execution_id: int) -> HttpResponse:
         context["new_actions"] = request.GET.get("offers", "") != context["run"]["offers"]
         return fragment(request, "reviews/runs/_news.html", context)
     return page(request, "reviews/runs/run.html", context, section="runs")
+
+
+# --- start and steer ------------------------------------------------------------------------------
+
+
+def _run_url(execution: Execution) -> str:
+    return reverse("reviews:run", args=(execution.pk,))
+
+
+def _check_may_start(request: HttpRequest) -> None:
+    if not may_start(person(request)):
+        raise PermissionDenied(_("Your roles do not start runs. Ask an operator."))
+
+
+@login_required
+@require_POST
+def start_demo(request: HttpRequest) -> HttpResponse:
+    """Start the demo's workflow on the repository that it is set up for."""
+    _check_may_start(request)
+    try:
+        execution = begin_demo(actor=person(request))
+    except (NoRepository, InvalidRequest, Workflow.DoesNotExist) as error:
+        messages.error(request, _("The demo run was not started: %(error)s") % {"error": error})
+        return SeeOther(reverse("reviews:runs"))
+    warn(request, run_warnings(execution))
+    return SeeOther(_run_url(execution))
+
+
+@login_required
+@require_POST
+def start(request: HttpRequest, workflow_id: int) -> HttpResponse:
+    """Start a workflow with the inputs of the form; 422 shows the form again."""
+    _check_may_start(request)
+    workflow = get_object_or_404(Workflow, pk=workflow_id, enabled=True)
+    posted = posted_value(workflow.inputs_schema, initial_inputs(workflow), request.POST)
+    errors = posted.errors
+    if not errors:
+        try:
+            inputs = posted.value if isinstance(posted.value, dict) else {}
+            execution = start_execution(actor=person(request), workflow=workflow, inputs=inputs)
+        except InvalidRequest as invalid:
+            errors = tuple(
+                FieldError(each.path.removeprefix("inputs").removeprefix("."), each.message)
+                for each in invalid.problems
+            )
+        else:
+            warn(request, run_warnings(execution))
+            return SeeOther(_run_url(execution))
+    context = {
+        "workflow": workflow_context(person(request), workflow),
+        "starter": starter(workflow, values=posted.value, errors=errors, rejected=posted.rejected),
+    }
+    return page(request, "reviews/planner/workflow.html", context, section="workflows", status=422)
+
+
+@login_required
+@require_POST
+def command(request: HttpRequest, execution_id: int) -> HttpResponse:
+    """A message, continue, replan or abort; what cannot be done is said on the run's page."""
+    execution = visible_execution(request, execution_id)
+    _check_may_send(request, execution)
+    try:
+        wanted, version = _command(request)
+        result = submit_command(
+            execution_id=execution.pk,
+            command=wanted,
+            actor=person(request).get_username(),
+            source="web",
+            version=version,
+        )
+    except ValidationError as error:
+        messages.error(
+            request, _("Nothing was sent: %(error)s.") % {"error": error.errors()[0]["msg"]}
+        )
+    except StaleVersion:
+        messages.error(request, _("The run has moved on in between. Look again, then decide."))
+    except Refused as refusal:
+        messages.error(request, refusal.message)
+    else:
+        # What was sent stands in the story, there or among what waits.
+        place = "queued" if result.outcome == "queued" else f"e{result.version}"
+        return SeeOther(f"{_run_url(execution)}#{place}")
+    return SeeOther(_run_url(execution))
+
+
+@login_required
+@require_POST
+def work_ahead_again(request: HttpRequest, execution_id: int) -> HttpResponse:
+    """Let work ahead go on for the run's workflow after it stopped itself."""
+    execution = visible_execution(request, execution_id)
+    if not may_operate(person(request), execution):
+        raise PermissionDenied(_("Operators, admins and whoever started a run can steer it."))
+    restart_speculation(execution=execution)
+    messages.success(request, _("Work is done ahead again; earlier misses count no longer."))
+    return SeeOther(_run_url(execution))
+
+
+def _check_may_send(request: HttpRequest, execution: Execution) -> None:
+    """Who may take part in runs may speak in those they see; steering one is for fewer."""
+    user = person(request)
+    if request.POST.get("kind") == "message" and "ask_agent" not in request.POST:
+        if not may_start(user):
+            raise PermissionDenied(_("Your roles read conversations only."))
+    elif not may_operate(user, execution):
+        raise PermissionDenied(_("Operators, admins and whoever started a run can steer it."))
+
+
+def _command(
+    request: HttpRequest,
+) -> tuple[Abort | AddMessage | Continue | Replan, int | None]:
+    """The posted command and the version it is meant for; raises ValidationError or Refused."""
+    data = request.POST
+    match data.get("kind"):
+        case "message":
+            text = data.get("text", "").replace("\0", "").strip()
+            return AddMessage(content=text, ask_agent="ask_agent" in data), None
+        case "replan":
+            text = data.get("requirement", "").replace("\0", "").strip()
+            return Replan(new_requirement=text), None
+        case "abort":
+            return Abort(reason=data.get("reason", "").replace("\0", "").strip()), None
+        case "continue":
+            sent = parse_natural_number(data.get("version", ""))
+            return Continue(), -1 if sent is None else sent
+    raise Refused("unknown", "This page does not know that command.")
+
+
+# --- fork and compare -----------------------------------------------------------------------------
+
+
+class ForkView(LoginRequiredMixin, View):
+    """Inputs and context to edit by GET, the new run by POST."""
+
+    http_method_names = ["get", "head", "post"]
+
+    def get(self, request: HttpRequest, execution_id: int, layer: int) -> HttpResponse:
+        execution, checkpoint = _checkpoint(request, execution_id, layer)
+        is_json = request.GET.get("as") == "json" or not inputs_schema(execution)
+        draft = unchanged(execution, checkpoint, "json" if is_json else "form")
+        return _show(request, execution, checkpoint, draft)
+
+    def post(self, request: HttpRequest, execution_id: int, layer: int) -> HttpResponse:
+        """303 to the new run; 422 shows the page again, everything typed kept."""
+        execution, checkpoint = _checkpoint(request, execution_id, layer)
+        inputs, context = _inputs(request, execution), _object(request, "context")
+        errors = (*inputs.errors, *context.errors)
+        if not errors:
+            try:
+                fork = fork_execution(
+                    execution=execution,
+                    checkpoint=checkpoint,
+                    actor=person(request),
+                    inputs=inputs.value,
+                    context=context.value,
+                    whole=True,
+                )
+            except InvalidRequest as invalid:
+                errors = tuple(
+                    FieldError(each.path.removeprefix("inputs").removeprefix("."), each.message)
+                    for each in invalid.problems
+                )
+            else:
+                warn(request, run_warnings(fork))
+                return SeeOther(reverse("reviews:run", args=(fork.pk,)))
+        draft = Draft(
+            inputs=inputs.value,
+            inputs_text=request.POST.get("inputs_json", ""),
+            context_text=request.POST.get("context_json", ""),
+            mode=_mode(request),
+            errors=errors,
+            rejected=inputs.rejected,
+        )
+        return _show(request, execution, checkpoint, draft, status=422)
+
+
+def _checkpoint(
+    request: HttpRequest, execution_id: int, layer: int
+) -> tuple[Execution, Checkpoint]:
+    execution = visible_execution(request, execution_id)
+    if not may_operate(person(request), execution):
+        raise PermissionDenied(_("Operators, admins and whoever started a run can go on from it."))
+    if layer >= 2**31:
+        raise Http404
+    found = Checkpoint.objects.filter(execution=execution, layer=layer).first()
+    if found is None:
+        raise Http404
+    return execution, found
+
+
+def _show(
+    request: HttpRequest,
+    execution: Execution,
+    checkpoint: Checkpoint,
+    draft: Draft,
+    status: int = 200,
+) -> HttpResponse:
+    context = {"fork": fork_context(execution, checkpoint, draft)}
+    return page(request, "reviews/runs/fork.html", context, section="runs", status=status)
+
+
+def _mode(request: HttpRequest) -> str:
+    return "json" if request.POST.get("mode") == "json" else "form"
+
+
+def _inputs(request: HttpRequest, execution: Execution) -> FormValue:
+    if _mode(request) == "json":
+        return _object(request, "inputs")
+    return posted_value(inputs_schema(execution), execution.inputs, request.POST.dict())
+
+
+def _object(request: HttpRequest, name: str) -> FormValue:
+    """The JSON object of a text field; an error at `name` when it is none."""
+    text = request.POST.get(f"{name}_json", "").replace("\r\n", "\n").strip()
+    found = posted_json(text or "{}")
+    problem: Any = found.errors[0].message if found.errors else ""
+    if not problem and not isinstance(found.value, dict):
+        problem = "must be a JSON object"
+    return FormValue({}, (FieldError(name, problem),)) if problem else found
+
+
+@login_required
+@require_safe
+def compare(request: HttpRequest, left_id: int, right_id: int) -> HttpResponse:
+    """Two runs, task by task."""
+    left = visible_execution(request, left_id)
+    right = visible_execution(request, right_id)
+    context = {"compare": compare_context(left, right)}
+    return page(request, "reviews/runs/compare.html", context, section="runs")
+
+
+# --- plan changes ---------------------------------------------------------------------------------
+
+
+@login_required
+@require_safe
+def plan_change(request: HttpRequest, execution_id: int, number: int) -> HttpResponse:
+    """What revision `number` changed, as a picture and as a list."""
+    execution = visible_execution(request, execution_id)
+    try:
+        context = {"c": revision_context(execution, number)}
+    except PlanRevision.DoesNotExist:
+        raise Http404 from None
+    return page(request, "reviews/runs/plan_change.html", context, section="runs")

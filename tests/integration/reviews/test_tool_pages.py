@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 
 from graphrag.models import LearnedExecution, Tool
-from reviews.planner.tools_page import tool_context
+from reviews.planner.pages import tool_context
 from tests.integration.reviews.conftest import MakeUser, Start, echo
 from workflows.models import Execution, ExecutionEvent
 from workflows.planning.learning import learn_from

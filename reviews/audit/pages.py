@@ -1,4 +1,4 @@
-"""The history's rows and filters, and the receipt of one decision."""
+"""Contexts of the history, of one record with its digests, and of the denied attempts."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from django.utils.translation import gettext_noop as N_
 
 from reviews import conf
 from reviews.audit.chain import record_hash
+from reviews.audit.denied_attempts import denials
 from reviews.audit.history import (
     executed,
     filtered,
@@ -24,6 +25,7 @@ from reviews.audit.history import (
     records,
     was_taken_back,
 )
+from reviews.audit.lists import Entry, KeptWords, kept_context
 from reviews.audit.records import text_of
 from reviews.audit.reveals import COLUMNS, may_reveal, record_place, record_views
 from reviews.audit.signing import public_key
@@ -32,7 +34,7 @@ from reviews.components.diffs import diff
 from reviews.components.number_formatting import at_least, counted, grouped, up_to
 from reviews.decisions.masked_values import masks_context
 from reviews.decisions.masking import Masked
-from reviews.models import Decision, HumanReviewRecord
+from reviews.models import Decision, DeniedAttempt, HumanReviewRecord
 from reviews.queue import selectors
 from workflows.engine.bounded_json import digest
 from workflows.engine.policy import TriggerPhase
@@ -40,6 +42,7 @@ from workflows.models import ExecutionReceipt, Workflow
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
+
 
 _KEYS = (
     "q", "execution", "node", "tool", "reason", "decision", "reviewer", "phase", "workflow",
@@ -265,3 +268,47 @@ def _verdict(
     if stored:
         return _("the record is whole; no receipt of what ran was kept"), "COMPLETED"
     return _("the record is whole"), "COMPLETED"
+
+
+# --- denied attempts ------------------------------------------------------------------------------
+
+
+_TRIED = {
+    "APPROVE": N_("%(actor)s tried to approve %(subject)s in %(run)s"),
+    "REJECT": N_("%(actor)s tried to reject %(subject)s in %(run)s"),
+    "REQUEST_CHANGES": N_("%(actor)s tried to request changes of %(subject)s in %(run)s"),
+    "WITHDRAW": N_("%(actor)s tried to take back the decision about %(subject)s in %(run)s"),
+}
+
+
+def denied_context(user: User, *, cursor: str) -> dict[str, Any]:
+    """The context of kept.TEMPLATE; raises selectors.BadCursor."""
+    said = KeptWords(
+        heading=_("Denied attempts"),
+        lead=_(
+            "Who tried to decide something that was not theirs to decide. These entries are kept"
+            " for good."
+        ),
+        nothing=_("Nobody was denied anything"),
+        nothing_more=_(
+            "When somebody tries to decide a review that they may not decide, it is noted here with"
+            " the reason."
+        ),
+    )
+    address = reverse("reviews:denied")
+    return kept_context(said, denials(user), _entry, address=address, cursor=cursor)
+
+
+def _entry(attempt: DeniedAttempt) -> Entry:
+    subject = components_labels.subject(attempt.hold) or components_labels.about(
+        "", attempt.hold.reason
+    )
+    title = components_labels.run_title(attempt.execution.title, attempt.execution_id)
+    told = {"actor": attempt.actor, "subject": subject, "run": title}
+    return Entry(
+        sentence=_(_TRIED[attempt.wanted]) % told,
+        subject=subject,
+        quote=attempt.reason,
+        at=attempt.at,
+        url=reverse("reviews:decision", args=(attempt.execution_id, attempt.hold_id)),
+    )

@@ -1,9 +1,11 @@
-"""Work ahead as people see it: what waits for a decision, what came of it, whether it stopped."""
+"""Panels of a run: speculation, and policy overrides."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.urls import reverse
 from django.utils import timezone
@@ -11,7 +13,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from reviews.components.number_formatting import counted
+from reviews.decisions.review_context import shown_overrides
 from reviews.templatetags.desk import seconds_words
+from workflows import conf
 from workflows.engine.policy import Policy
 from workflows.engine.status import ExecutionStatus
 from workflows.executions.selectors import (
@@ -130,3 +134,26 @@ def behind(hold: Hold) -> str:
         return ""
     ready = [each for each in speculative_results_behind(hold) if each.state == "READY"]
     return _ready_words(len(ready)) if ready else ""
+
+
+# --- policy overrides -----------------------------------------------------------------------------
+
+
+def overrides_context(execution: Execution) -> tuple[dict[str, Any], ...]:
+    """The overrides of a run, those that loosen something first; secrets are masked."""
+    rows = sorted(shown_overrides(execution), key=lambda each: not each["loosens"])
+    return tuple(
+        {
+            "field": each["field"],
+            "before": json.dumps(each["from"], ensure_ascii=False),
+            "after": json.dumps(each["to"], ensure_ascii=False),
+            "loosens": each["loosens"],
+            "by": each["by"],
+        }
+        for each in rows
+    )
+
+
+def floor_json() -> str:
+    """What plans without a workflow may not loosen, as indented JSON."""
+    return json.dumps(conf.policy_floor(), indent=2, ensure_ascii=False)

@@ -1,0 +1,614 @@
+"""Contexts of the backtest pages: draft, report, and versions of the rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from django.http import QueryDict
+from django.urls import reverse
+from django.utils.dateparse import parse_date
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
+from django.utils.translation import ngettext
+
+from reviews.backtests import past_reviews, services
+from reviews.backtests.totals import LISTED, Headline, headline
+from reviews.components.number_formatting import grouped
+from reviews.components.number_formatting import percent as share_words
+from reviews.components.tables import Row, Table
+from reviews.insights.charts import shares
+from reviews.models import Backtest
+from reviews.templatetags.desk import lasting_words
+from workflows.common.number_parsing import parse_natural_number
+from workflows.common.redaction import redact
+from workflows.engine.plan_validation import Problem
+from workflows.engine.policy import ReviewRule, ReviewRules, TriggerPhase
+from workflows.engine.review_rules import judged
+from workflows.executions.access import may_backtest, may_publish_rules, workflows_for
+from workflows.executions.validation import InvalidRequest
+from workflows.models import RuleVersion, Workflow
+from workflows.review_rules import active_rules
+from workflows.review_rules import publish as review_rules_publish
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+#: Past reviews that a draft is tried on while it is written, and how many are looked through.
+EXAMPLES: Final = 5
+_LOOKED_THROUGH: Final = 100
+_LONGEST: Final = 1200
+_MOST_LISTED: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What the form says: the whole list of rules, and the days of the history."""
+
+    rules: list[Mapping[str, Any]]
+    rule: dict[str, Any]
+    since: datetime | None
+    until: datetime | None
+    problems: tuple[Problem, ...] = ()
+
+
+def workflow_of(user: User, text: str) -> Workflow | None:
+    """The workflow whose number was chosen."""
+    return workflows_for(user).filter(pk=parse_natural_number(text) or 0).first()
+
+
+def read_draft(workflow: Workflow, form: QueryDict) -> Draft:
+    """The form's rules: those of today that were kept, and the one that is drafted."""
+    problems: list[Problem] = []
+    rule: dict[str, Any] = {"name": form.get("name", "").strip()}
+    for key, field in (("tools", "tool"), ("tasks", "task")):
+        if form.get(field):
+            rule[key] = [str(form[field])]
+    for key in ("phase", "skip_when"):
+        if text := str(form.get(key, "")).strip():
+            rule[key] = text
+    sample = form.get("sample", "").strip()
+    if sample:
+        rule["sample"] = _share(sample, problems)
+    kept = set(form.getlist("keep"))
+    in_force = [
+        each.model_dump(mode="json", exclude_none=True)
+        for each in active_rules.current_rules(workflow).rules
+        if each.name in kept
+    ]
+    return Draft(
+        rules=services.with_rule(in_force, rule),
+        rule=rule,
+        since=_day(form, "from", problems, days=0),
+        until=_day(form, "to", problems, days=1),
+        problems=tuple(problems),
+    )
+
+
+def _share(text: str, problems: list[Problem]) -> float | None:
+    try:
+        percent = float(text.replace(",", "."))
+    except ValueError:
+        percent = -1
+    if not 0 <= percent <= 100:
+        problems.append(Problem("sample", "invalid", _("must be a number from 0 to 100")))
+        return None
+    return round(percent / 100, 6)
+
+
+def _day(form: QueryDict, name: str, problems: list[Problem], *, days: int) -> datetime | None:
+    text = form.get(name, "").strip()
+    if not text:
+        return None
+    try:
+        day = parse_date(text)
+        if day is not None:
+            return datetime.combine(day, time(), tzinfo=UTC) + timedelta(days=days)
+    except (ValueError, OverflowError):
+        pass
+    problems.append(Problem(name, "invalid", _("must be a date like 2026-01-31")))
+    return None
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def draft_context(
+    user: User,
+    workflow: Workflow | None,
+    form: QueryDict,
+    problems: tuple[Problem, ...] = (),
+    *,
+    is_new: bool = True,
+) -> dict[str, Any]:
+    """The form for a workflow, or the choice of one, and the backtests there are."""
+    rules = active_rules.current_rules(workflow) if workflow else ReviewRules()
+    kept = {rule.name for rule in rules.rules} if is_new else set(form.getlist("keep"))
+    return {
+        "workflows": list(workflows_for(user).order_by("title").values("pk", "title")[:500]),
+        "workflow": workflow,
+        "version": rules.version,
+        "in_force": [
+            {"name": rule.name, "words": rule_sentence(rule), "kept": rule.name in kept}
+            for rule in rules.rules
+        ],
+        "choices": _choices(workflow) if workflow else {},
+        "form": {name: form.get(name, "") for name in _FIELDS},
+        "problems": problems,
+        "reports": [_report_row(each) for each in _reports(user, workflow)],
+    }
+
+
+_FIELDS: Final = ("name", "task", "tool", "phase", "skip_when", "sample", "from", "to")
+
+
+def _reports(user: User, workflow: Workflow | None) -> list[Backtest]:
+    rows = services.visible(user)
+    return list((rows.filter(workflow=workflow) if workflow else rows)[:_MOST_LISTED])
+
+
+def _choices(workflow: Workflow) -> dict[str, list[str]]:
+    """Tasks that ask for review, and their tools."""
+    plan = workflow.plan if isinstance(workflow.plan, dict) else {}
+    asking = [
+        task
+        for task in plan.get("tasks", ())
+        if isinstance(task, dict)
+        and isinstance(task.get("human_review"), dict)
+        and task["human_review"].get("enabled", True)
+    ]
+    return {
+        "tasks": [str(task.get("id")) for task in asking],
+        "tools": sorted({str(task["tool"]) for task in asking if task.get("tool")}),
+    }
+
+
+def _report_row(backtest: Backtest) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "id": backtest.pk,
+        "url": reverse("reviews:backtest_report", args=(backtest.pk,)),
+        "workflow": backtest.workflow.title,
+        "rules": [rule_sentence(rule) for rule in _rules(backtest)],
+        "names": ", ".join(str(rule["name"]) for rule in backtest.rules),
+        "at": backtest.created_at,
+        "author": backtest.author_name,
+        "status": backtest.get_status_display(),
+        "is_done": backtest.status == Backtest.Status.DONE,
+    }
+    if row["is_done"]:
+        row["figures"] = headline(backtest.report)
+        row["waited"] = lasting_words(backtest.report["waited_seconds"])
+    return row
+
+
+def _rules(backtest: Backtest) -> tuple[Any, ...]:
+    return ReviewRules.model_validate({"rules": backtest.rules}).rules
+
+
+# --- while it is written --------------------------------------------------------------------------
+
+
+def check_context(workflow: Workflow, draft: Draft) -> dict[str, Any]:
+    """What is wrong with the draft, else what it says to the newest reviews that it is for."""
+    if "skip_when" not in draft.rule and draft.rule.get("sample") is None:
+        return {"problems": draft.problems, "examples": (), "is_blank": True}
+    try:
+        rules, _kept = review_rules_publish.checked_rules(workflow, [_named(draft.rule)])
+    except InvalidRequest as invalid:
+        return {"problems": (*draft.problems, *invalid.problems), "examples": ()}
+    return {"problems": draft.problems, "examples": tuple(_examples(workflow, rules))}
+
+
+def _named(rule: dict[str, Any]) -> dict[str, Any]:
+    """A draft is tried before it has a name."""
+    return {**rule, "name": rule.get("name") or "draft"}
+
+
+def _examples(workflow: Workflow, rules: ReviewRules) -> list[dict[str, Any]]:
+    probe = Backtest(workflow=workflow, newest=past_reviews.newest_record())
+    [rule] = rules.rules
+    found: list[dict[str, Any]] = []
+    for each in past_reviews.batch(probe, cursor=0, limit=_LOOKED_THROUGH):
+        past = each.past
+        if not rule.is_for(task_id=past.node, target=past.target, phase=each.phase):
+            continue
+        if each.unknown or len(found) == EXAMPLES:
+            continue
+        verdict = judged(each.task, each.phase, rules, each.document, run=each.run)
+        text = json.dumps(redact(each.document), indent=2, ensure_ascii=False, default=str)
+        found.append(
+            {
+                "url": reverse("reviews:record", args=(past.record,)),
+                "title": f"{past.node} · {past.execution}",
+                "outcome": past.outcome,
+                "spared": verdict.spared,
+                "why": verdict.why,
+                "document": text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …",
+            }
+        )
+    return found
+
+
+# --- report ---------------------------------------------------------------------------------------
+
+
+#: Parts of a bar, in the order of what matters.
+_WORDS: Final = {
+    "rejected": N_("spared, had been rejected"),
+    "edited": N_("spared, had been edited"),
+    "approved": N_("spared, had been approved as shown"),
+    "expired": N_("spared, had been decided by time"),
+}
+
+
+def report_context(user: User, backtest: Backtest) -> dict[str, Any]:
+    """The context of the page; while it is worked out, how far it is."""
+    in_force = active_rules.versions(backtest.workflow).first()
+    context: dict[str, Any] = {
+        "b": backtest,
+        "is_done": backtest.status == Backtest.Status.DONE,
+        "is_failed": backtest.status == Backtest.Status.FAILED,
+        "progress_url": reverse("reviews:backtest_progress", args=(backtest.pk,)),
+        "rules": [rule_sentence(each) for each in _review_rules(backtest).rules],
+        "again_url": f"{reverse('reviews:backtest')}?workflow={backtest.workflow_id}",
+        "range": _range(backtest),
+    }
+    if context["is_done"]:
+        context |= _done(backtest)
+        context["publish"] = _publishing(user, backtest, in_force)
+    return context
+
+
+def _review_rules(backtest: Backtest) -> ReviewRules:
+    return ReviewRules.model_validate({"rules": backtest.rules})
+
+
+def _range(backtest: Backtest) -> str:
+    first = backtest.since.date().isoformat() if backtest.since else ""
+    last = backtest.until.date().isoformat() if backtest.until else ""
+    if first and last:
+        return _("reviews from %(first)s to before %(last)s") % {"first": first, "last": last}
+    if first or last:
+        word = _("reviews since %(day)s") if first else _("reviews before %(day)s")
+        return word % {"day": first or last}
+    return _("every review there is")
+
+
+def _done(backtest: Backtest) -> dict[str, Any]:
+    report = backtest.report
+    found = headline(report)
+    return {
+        "sentence": sentence(found),
+        "found": found,
+        "rejected": [_row(each) for each in report["listed"]["rejected"]],
+        "edited": [_row(each) for each in report["listed"]["edited"]],
+        "listed": LISTED,
+        "figures": _figures(report, found),
+        "tables": (_by_tool(report), *_by_rule(report)),
+        "caveats": _caveats(report, found),
+        "kept": _kept(report),
+        "errors": [
+            {"url": reverse("reviews:record", args=(each["record"],)), **each}
+            for each in report["errors"][:10]
+        ],
+    }
+
+
+def sentence(found: Headline) -> str:
+    """What the whole report comes to."""
+    if not found.reviews:
+        return _("There is no review to hold these rules against yet.")
+    first = ngettext(
+        "These rules would have spared %(spared)s of %(count)s review.",
+        "These rules would have spared %(spared)s of %(count)s reviews.",
+        found.reviews,
+    ) % {"spared": found.spared, "count": found.reviews}
+    if not found.spared:
+        return first
+    if not found.missed:
+        return first + " " + _("In none of them did a person change or reject anything.")
+    return (
+        first
+        + " "
+        + ngettext(
+            "In %(count)s of them a person changed or rejected the work.",
+            "In %(count)s of them a person changed or rejected the work.",
+            found.missed,
+        )
+        % {"count": found.missed}
+    )
+
+
+def _row(each: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **each,
+        "url": reverse("reviews:record", args=(each["record"],)),
+    }
+
+
+def _figures(report: dict[str, Any], found: Headline) -> tuple[dict[str, str], ...]:
+    share = percent(round(found.spared / found.reviews, 3)) if found.reviews else "-"
+    missed = percent(round(found.missed / found.spared, 3)) if found.spared else "-"
+    known = report["desk_known"]
+    desk = lasting_words(report["desk_seconds"]) if known else "-"
+    by_people = found.spared - found.expired
+    return (
+        {
+            "label": _("Spared"),
+            "value": share,
+            "note": f"{grouped(found.spared)} / {grouped(found.reviews)}",
+        },
+        {
+            "label": _("Where people made a difference"),
+            "value": grouped(found.missed),
+            "note": _("%(share)s of what is spared") % {"share": missed},
+        },
+        {
+            "label": _("Runs would have waited less"),
+            "value": lasting_words(report["waited_seconds"]) if by_people else "-",
+            "note": _("from opening to deciding, all together"),
+        },
+        {
+            "label": _("Time of people"),
+            "value": desk,
+            "note": _("from claim to decision; known for %(known)s of %(all)s")
+            % {"known": known, "all": by_people},
+        },
+    )
+
+
+def _by_tool(report: dict[str, Any]) -> Table:
+    """What would have been spared of each tool's reviews, the most first."""
+    keys = (*((kind, _(said)) for kind, said in _WORDS.items()), ("kept", _("still reviewed")))
+    counts = {name: _counted(each) for name, each in report["tools"].items()}
+    most = max((sum(each.values()) for each in counts.values()), default=1)
+
+    def order(name: str) -> tuple[int, int, str]:
+        total = sum(counts[name].values())
+        return (counts[name]["kept"] - total, -total, name)
+
+    return Table(
+        key="by-tool",
+        heading=_("By tool"),
+        legend=keys,
+        first=_("Tool"),
+        bars=_("Reviews"),
+        columns=(
+            _("All"),
+            _("Spared"),
+            _("of them edited"),
+            _("of them rejected"),
+            _("Still reviewed"),
+        ),
+        rows=tuple(_tool_row(name, counts[name], keys, most) for name in sorted(counts, key=order)),
+    )
+
+
+def _counted(tool: dict[str, Any]) -> dict[str, int]:
+    """What is spared by what people did, and `kept`: what is reviewed all the same."""
+    return {kind: tool["spared"][kind] for kind in _WORDS} | {"kept": sum(tool["kept"].values())}
+
+
+def _tool_row(
+    name: str, counts: dict[str, int], keys: tuple[tuple[str, str], ...], most: int
+) -> Row:
+    total, kept = sum(counts.values()), counts["kept"]
+    parts = [(kind, said, counts[kind], "") for kind, said in keys]
+    return Row(
+        links=((name, ""),),
+        parts=shares(parts, of=total, most=most),
+        cells=(total, total - kept, counts["edited"], counts["rejected"], kept),
+    )
+
+
+def _by_rule(report: dict[str, Any]) -> tuple[Table, ...]:
+    """The same by the rule that spares; nothing where there is one rule."""
+    if len(report["by_rule"]) < 2:
+        return ()
+    kinds = ("approved", "edited", "rejected", "expired")
+    return (
+        Table(
+            key="by-rule",
+            heading=_("By rule"),
+            first=_("Rule"),
+            columns=(_("Spared unchanged"), _("Edited"), _("Rejected"), _("By time")),
+            rows=tuple(
+                Row(
+                    links=((name or _("the tasks' own"), ""),),
+                    cells=tuple(counts[kind] for kind in kinds),
+                )
+                for name, counts in report["by_rule"].items()
+            ),
+        ),
+    )
+
+
+def _kept(report: dict[str, Any]) -> list[tuple[str, int]]:
+    """Why the others would still be reviewed."""
+    words = {
+        "no_rule": _("no rule means them, or its condition does not hold"),
+        "sampled_in": _("picked for the sample"),
+        "high_risk": _("beyond reading, before they run: never spared"),
+        "always": _("asked for each time: never spared"),
+        "sent_back": _("sent back by a reviewer: never spared"),
+        "error": _("the rule could not be worked out"),
+    }
+    return [(words[code], report["codes"][code]) for code in words if report["codes"].get(code)]
+
+
+def _caveats(report: dict[str, Any], found: Headline) -> list[str]:
+    """What this report cannot say."""
+    unknown = {
+        "no_plan": _(
+            "%(count)s reviews count as still reviewed: the task is not in the plan any more."
+        ),
+        "no_inputs": _(
+            "%(count)s reviews count as still reviewed: what the task ran with was not kept."
+        ),
+        "no_payload": _("%(count)s reviews count as still reviewed: what was shown was not kept."),
+    }
+    told = [
+        words % {"count": count}
+        for code, words in unknown.items()
+        if (count := report["unknown"].get(code))
+    ]
+    if report["spared_already"]:
+        told.append(
+            _(
+                "%(count)s reviews of these days were spared by rules already. Nobody looked at"
+                " them, so they are not in here: the history shows what rules left over, which is"
+                " not what all runs are like."
+            )
+            % {"count": report["spared_already"]}
+        )
+    if report["is_cut"]:
+        told.append(
+            _("There are more reviews than one backtest looks at: these are the newest %(count)s.")
+            % {"count": grouped(found.reviews)}
+        )
+    if found.expired:
+        told.append(
+            _("%(count)s of the spared ones had been decided by time: that says nothing of them.")
+            % {"count": found.expired}
+        )
+    told.append(
+        _("An approval without changes says that somebody let it pass, not that it was right.")
+    )
+    return told
+
+
+# --- publishing -----------------------------------------------------------------------------------
+
+
+def _publishing(user: User, backtest: Backtest, in_force: RuleVersion | None) -> dict[str, Any]:
+    """Whether these rules can be put in force, and what that changes."""
+    number = in_force.number if in_force else 0
+    reason = ""
+    if not may_publish_rules(user):
+        reason = _("Operators and admins publish rules.")
+    elif number != backtest.base_version:
+        reason = _(
+            "Version %(now)s was published since these rules were drafted on version %(then)s."
+            " Run the backtest again."
+        ) % {"now": number, "then": backtest.base_version}
+    versions = RuleVersion.objects.filter(report=backtest.pk, workflow=backtest.workflow)
+    return {
+        "url": reverse("reviews:backtest_publish", args=(backtest.pk,)),
+        "number": number + 1,
+        "in_force": number,
+        "reason": reason,
+        "published": list(versions.order_by("number").values_list("number", flat=True)),
+        "rules_url": reverse("reviews:workflow_rules", args=(backtest.workflow_id,)),
+        "changes": difference(in_force.rules if in_force else [], backtest.rules),
+    }
+
+
+# --- versions of the rules ------------------------------------------------------------------------
+
+
+_MOST = 200
+
+
+def rules_context(user: User, workflow: Workflow) -> dict[str, Any]:
+    """Versions, newest first, each with what it changed."""
+    found = list(active_rules.versions(workflow)[: _MOST + 1])
+    older = [*found[1:], None][: len(found)]
+    reads_reports = may_backtest(user)
+    draft = f"{reverse('reviews:backtest')}?workflow={workflow.pk}"
+    return {
+        "workflow": workflow,
+        "workflow_url": reverse("reviews:workflow", args=(workflow.pk,)),
+        "draft_url": draft if reads_reports else "",
+        "publish_url": reverse("reviews:workflow_rules", args=(workflow.pk,)),
+        "may_publish": may_publish_rules(user),
+        "number": found[0].number if found else 0,
+        "has_rules": bool(found and found[0].rules),
+        "versions": [
+            {
+                "number": each.number,
+                "author": each.author_name,
+                "at": each.created_at,
+                "comment": each.comment,
+                "republished": each.republished,
+                "digest": each.digest,
+                "is_in_force": index == 0,
+                "report": each.report,
+                "report_digest": each.report_digest,
+                "report_url": reverse("reviews:backtest_report", args=(each.report,))
+                if each.report is not None and reads_reports
+                else "",
+                "changes": difference(before.rules if before else [], each.rules),
+            }
+            for index, (each, before) in enumerate(zip(found, older, strict=True))
+        ][:_MOST],
+    }
+
+
+def rules_summary(user: User, workflow: Workflow) -> dict[str, Any]:
+    """What the workflow's own page says of them."""
+    rules = active_rules.current_rules(workflow)
+    return {
+        "version": rules.version,
+        "changes": difference([], [rule.model_dump(mode="json") for rule in rules.rules]),
+        "url": reverse("reviews:workflow_rules", args=(workflow.pk,)),
+        "draft_url": f"{reverse('reviews:backtest')}?workflow={workflow.pk}"
+        if may_backtest(user)
+        else "",
+    }
+
+
+# --- sentences about rules ------------------------------------------------------------------------
+
+
+_BEFORE = TriggerPhase.BEFORE_EXECUTION
+
+
+def rule_sentence(rule: ReviewRule) -> str:
+    """`small: reviews of draft are skipped when … ; 20 % of them are seen all the same`."""
+    what = ", ".join((*rule.tasks, *rule.tools)) or _("every task")
+    if rule.phase is not None:
+        what += " " + (_("before it runs") if rule.phase is _BEFORE else _("after it ran"))
+    said = {"name": rule.name, "what": what, "when": rule.skip_when or ""}
+    share = "" if rule.sample is None else percent(rule.sample)
+    if rule.skip_when is None:
+        return _("%(name)s: of the reviews of %(what)s people see %(share)s") % {
+            **said,
+            "share": share,
+        }
+    if rule.sample is None:
+        return _("%(name)s: skip the review of %(what)s when %(when)s") % said
+    return _(
+        "%(name)s: skip the review of %(what)s when %(when)s, but show people %(share)s of these"
+    ) % {**said, "share": share}
+
+
+def percent(share: float) -> str:
+    """0.2 as `20%`, 0.875 as `87.5%`."""
+    digits = f"{share * 100:.6f}".rstrip("0").partition(".")[2]
+    return share_words(share, places=len(digits))
+
+
+def difference(
+    old: Iterable[dict[str, Any]], new: Iterable[dict[str, Any]]
+) -> list[dict[str, str]]:
+    """The rules that came, went, changed and stayed, each as a sentence with what it did."""
+    before = {each["name"]: ReviewRule.model_validate(each) for each in old}
+    after = {each["name"]: ReviewRule.model_validate(each) for each in new}
+    rows = []
+    for name, rule in after.items():
+        if name not in before:
+            rows.append({"kind": "added", "words": rule_sentence(rule), "was": ""})
+        elif before[name] != rule:
+            was = rule_sentence(before[name])
+            rows.append({"kind": "changed", "words": rule_sentence(rule), "was": was})
+        else:
+            rows.append({"kind": "same", "words": rule_sentence(rule), "was": ""})
+    gone = [rule for name, rule in before.items() if name not in after]
+    return [
+        *rows,
+        *({"kind": "removed", "words": rule_sentence(rule), "was": ""} for rule in gone),
+    ]

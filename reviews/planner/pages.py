@@ -1,0 +1,519 @@
+"""Contexts of the planner and of the pages of workflows and tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import Func, IntegerField, OuterRef, Value
+from django.template.defaultfilters import floatformat
+from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
+from django.utils.translation import ngettext
+
+from graphrag.catalogue.selectors import tools as all_tools
+from graphrag.catalogue.selectors import tools_by_name
+from graphrag.graph.neighbours import Taught, around, taught_by
+from graphrag.models import Tool
+from reviews.components import labels as components_labels
+from reviews.components.dag_svg import DagTask, Picture, layout, with_links
+from reviews.components.number_formatting import (
+    COUNTED,
+    counted,
+    counted_at_least,
+    decimal,
+    percent,
+)
+from reviews.components.plan_diff import short
+from reviews.components.tables import Row, Table
+from reviews.planner.drafts import (
+    Draft,
+    is_switched_on,
+    layers_signed,
+    missing_inputs,
+    pretty,
+    schemas_of,
+)
+from reviews.planner.fields import arguments_of, review_phase, values_of
+from reviews.runs.panels import floor_json
+from reviews.templatetags.desk import duration_words
+from workflows.common.number_parsing import parse_natural_number
+from workflows.engine.dag import CapabilityTask, CodeTask, Plan, ToolTask, references
+from workflows.engine.plan_validation import PlanInvalid, Problem, parse_plan
+from workflows.engine.policy import ReviewPolicy, TriggerPhase
+from workflows.engine.status import ExecutionStatus
+from workflows.executions.access import ADMIN, may_start, roles_of, visible_to
+from workflows.models import Execution, ExecutionEvent, Workflow
+from workflows.planning.planner import predict_next
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+_MAX_NAMES = 1000
+#: Tasks with fields of their own; a longer plan is edited as JSON from there on.
+_MAX_WITH_FIELDS = 40
+_NEAREST = 6
+
+_REVIEWS = (
+    ("", N_("nobody")),
+    ("BEFORE_EXECUTION", N_("before it runs")),
+    ("AFTER_EXECUTION", N_("after it ran")),
+)
+_SIGNED = (
+    ("critical_only", N_("before layers that do more than read")),
+    ("always", N_("before every layer")),
+    ("", N_("before no layer")),
+)
+
+
+def may_save(user: User) -> bool:
+    """Who keeps workflows: admins, as over REST."""
+    return ADMIN in roles_of(user)
+
+
+def planner_context(user: User, draft: Draft, checked: tuple[Problem, ...]) -> dict[str, Any]:
+    """`p` of the template; `checked` are the faults that the plan's check found."""
+    missing = missing_inputs(draft)
+    workflow = _workflow(draft)
+    return {
+        "draft": draft,
+        "picture": _picture(draft),
+        "tasks": tuple(_tasks(draft, checked)),
+        "unlisted": max(0, len(draft.tasks) - _MAX_WITH_FIELDS),
+        "nothing": draft.asked and not draft.tasks,
+        "nearest": tuple(_nearest(draft)),
+        "often_next": tuple(_next(draft)),
+        "missing": tuple({"name": name, **about} for name, about in missing.items()),
+        "given": tuple(name for name in draft.inputs if name not in missing),
+        "faults": tuple(each for each in checked if not each.path.startswith("plan.tasks[")),
+        "fault_count": len(checked),
+        "tool_names": tuple(_names()),
+        "signed": tuple(
+            {"value": value, "label": _(label), "chosen": value == layers_signed(draft.policy)}
+            for value, label in _SIGNED
+        ),
+        "replan_review": is_switched_on(draft.policy, "replan_review"),
+        "per_layer_validation": is_switched_on(draft.policy, "per_layer_validation"),
+        "plan_json": pretty(draft.plan),
+        "policy_json": pretty(draft.policy),
+        "why_json": pretty(draft.why),
+        "similar_json": pretty(draft.similar),
+        "inputs_text": draft.inputs_text if _unreadable(draft) else _inputs(draft),
+        "may_save": may_save(user),
+        "workflow": workflow,
+        "floor_json": floor_json(),
+        "url": reverse("reviews:planner"),
+    }
+
+
+def _unreadable(draft: Draft) -> bool:
+    return any(each.path == "inputs" for each in draft.problems)
+
+
+def _inputs(draft: Draft) -> str:
+    return pretty(draft.inputs) if draft.inputs else ""
+
+
+def _workflow(draft: Draft) -> dict[str, str] | None:
+    found = Workflow.objects.filter(pk=parse_natural_number(draft.workflow) or 0).first()
+    if found is None:
+        return None
+    return {"title": found.title, "url": reverse("reviews:workflow", args=(found.pk,))}
+
+
+def _picture(draft: Draft) -> Picture | None:
+    """The plan as it is drawn; None while it is none."""
+    try:
+        return plan_picture(parse_plan(draft.plan))
+    except PlanInvalid:
+        return None
+
+
+def _names() -> list[str]:
+    names = all_tools().filter(enabled=True).values_list("name", flat=True)
+    return list(names[:_MAX_NAMES])
+
+
+def _nearest(draft: Draft) -> list[dict[str, Any]]:
+    """Tools that came near the intent and are not in the plan, with what they do."""
+    used = {str(task.get("tool")) for task in draft.tasks}
+    names = [name for name in draft.similar if name not in used][:_NEAREST]
+    known = tools_by_name(names)
+    return [
+        {
+            "name": name,
+            "fits": floatformat(draft.similar[name], 2),
+            "told": known[name].description.split(". ")[0][:120] if name in known else "",
+        }
+        for name in names
+    ]
+
+
+def _next(draft: Draft) -> list[dict[str, Any]]:
+    """Tools that only read and followed the plan's in earlier runs, the likeliest first."""
+    return [
+        {
+            "name": each.tool,
+            "fits": _("likely %(percent)s %%") % {"percent": round(each.confidence * 100)},
+            "told": _("followed %(tool)s in %(count)s earlier runs")
+            % {"tool": each.after, "count": each.observed},
+        }
+        for each in predict_next([str(task["tool"]) for task in draft.tasks if task.get("tool")])
+    ]
+
+
+# --- tasks ----------------------------------------------------------------------------------------
+
+
+def _tasks(draft: Draft, checked: tuple[Problem, ...]) -> list[dict[str, Any]]:
+    schemas, tasks = schemas_of(draft.plan), draft.tasks[:_MAX_WITH_FIELDS]
+    ids = [str(task.get("id", "")) for task in draft.tasks]
+    about = tools_by_name(str(task.get("tool")) for task in tasks)
+    return [
+        _task(at, task, ids, draft, schemas.get(at), about, checked)
+        for at, task in enumerate(tasks)
+    ]
+
+
+def _task(
+    at: int,
+    task: dict[str, Any],
+    ids: list[str],
+    draft: Draft,
+    schema: Any,
+    about: dict[str, Any],
+    checked: tuple[Problem, ...],
+) -> dict[str, Any]:
+    key, name = f"t{at}", ids[at]
+    target = str(
+        task.get("tool")
+        or task.get("capability")
+        or _("%(language)s code") % {"language": task.get("language")}
+    )
+    told = draft.why.get(name)
+    prefix = f"plan.tasks[{at}]"
+    faults = [each for each in (*draft.problems, *checked) if _is_about(each.path, prefix, key)]
+    known = about.get(target)
+    return {
+        "place": at,
+        "key": key,
+        "id": name,
+        "target": target,
+        "description": known.description.split("\n")[0][:200] if known else "",
+        "permission": known.permission_set if known else str(task.get("permission_set") or ""),
+        "why": _why(told, target),
+        "arguments": arguments_of(task, schema, key),
+        "sources": [each for each in ids if each != name],
+        "needs": [
+            {"id": each, "chosen": each in (task.get("depends_on") or ())}
+            for each in ids
+            if each != name
+        ],
+        "reads": ", ".join(sorted({*references(values_of(task))} - {"inputs", "context"})),
+        "reviews": [
+            {"value": value, "label": _(label), "chosen": value == review_phase(task)}
+            for value, label in _REVIEWS
+        ],
+        "code": task.get("code", ""),
+        "faults": [
+            {
+                "path": each.path.removeprefix(prefix).lstrip("."),
+                "message": each.message,
+            }
+            for each in faults
+        ],
+    }
+
+
+def _why(told: Any, target: str) -> dict[str, Any] | None:
+    """What speaks for a task, unless it calls another tool by now."""
+    if not isinstance(told, dict) or told.get("tool") != target:
+        return None
+    reasons = told.get("reasons")
+    return {
+        "confidence": told.get("confidence"),
+        "words": ", ".join(str(each) for each in reasons) if isinstance(reasons, list) else "",
+    }
+
+
+def _is_about(path: str, prefix: str, key: str) -> bool:
+    return path == prefix or path.startswith((f"{prefix}.", f"{prefix}[", f"{key}."))
+
+
+# --- workflows ------------------------------------------------------------------------------------
+
+
+_LIMIT = 200
+_LONGEST_NOTE = 18
+
+
+def workflows_context(user: User) -> dict[str, Any]:
+    """Every enabled workflow, with how often the user saw it run."""
+    rows = Workflow.objects.filter(enabled=True).annotate(runs=_runs(user))
+    return {
+        "rows": tuple(_row(each) for each in rows.order_by("title")[:_LIMIT]),
+        "admin_url": reverse("admin:workflows_workflow_changelist") if _may_edit(user) else "",
+        "planner_url": reverse("reviews:planner") if may_start(user) else "",
+        "floor_json": floor_json(),
+        "next_url": "",
+        "previous_url": "",
+        "page_words": "",
+    }
+
+
+def _runs(user: User) -> Func:
+    """How many runs of a workflow the user may see; COUNTED + 1 stands for more."""
+    seen = visible_to(user).filter(workflow=OuterRef("pk")).order_by("-id")
+    ones = ArraySubquery(seen.annotate(one=Value(1)).values("one")[: COUNTED + 1])
+    return Func(ones, function="cardinality", output_field=IntegerField())
+
+
+def _may_edit(user: User) -> bool:
+    return user.is_staff and ADMIN in roles_of(user)
+
+
+def _row(workflow: Any) -> dict[str, Any]:
+    plan = plan_of(workflow)
+    reviews = sum(1 for task in plan.tasks if _review(task)) if plan else 0
+    layers = len(plan.layers()) if plan else 0
+    tasks = counted(len(plan.tasks), "task") if plan else ""
+    return {
+        "url": reverse("reviews:workflow", args=(workflow.pk,)),
+        "name": workflow.title,
+        "description": workflow.description,
+        "shape_words": _("%(tasks)s in %(layers)s")
+        % {"tasks": tasks, "layers": counted(layers, "layer")}
+        if plan
+        else _("not valid"),
+        "review_words": counted(reviews, "review") if reviews else _("no review"),
+        "runs_words": counted_at_least(workflow.runs, "run"),
+    }
+
+
+def plan_of(workflow: Workflow) -> Plan | None:
+    """The plan, or None when it is not valid (an admin saved it before a rule changed)."""
+    try:
+        return parse_plan(workflow.plan)
+    except PlanInvalid:
+        return None
+
+
+def workflow_context(user: User, workflow: Workflow) -> dict[str, Any]:
+    """One definition: its picture, its tasks, its decision points, its JSON."""
+    plan = plan_of(workflow)
+    admin_url = ""
+    if _may_edit(user):
+        admin_url = reverse("admin:workflows_workflow_change", args=(workflow.pk,))
+    return {
+        "name": workflow.title,
+        "description": workflow.description,
+        "admin_url": admin_url,
+        "edit_url": f"{reverse('reviews:planner')}?workflow={workflow.pk}"
+        if ADMIN in roles_of(user)
+        else "",
+        "picture": plan_picture(plan) if plan else layout([]),
+        "holds": tuple(_holds(plan, workflow)) if plan else (),
+        "tasks": tuple(_workflow_task(each) for each in plan.tasks) if plan else (),
+        "plan_json": json.dumps(workflow.plan, indent=2, ensure_ascii=False),
+    }
+
+
+def plan_picture(plan: Plan) -> Picture:
+    """The plan as it is drawn before it runs: no states, the tool as the note."""
+    layers = [[_node(plan.by_id[name]) for name in layer] for layer in plan.layers()]
+    return layout(with_links(layers, "#task-"))
+
+
+def _node(task: ToolTask | CodeTask | CapabilityTask) -> DagTask:
+    return DagTask(task.id, "", tuple(sorted(task.needs)), short(task.target, _LONGEST_NOTE))
+
+
+def _review(task: ToolTask | CodeTask | CapabilityTask) -> ReviewPolicy | None:
+    review = task.human_review
+    return review if review is not None and review.enabled else None
+
+
+def _workflow_task(task: ToolTask | CodeTask | CapabilityTask) -> dict[str, str]:
+    review = _review(task)
+    return {
+        "id": task.id,
+        "what": _("runs %(target)s") % {"target": task.target},
+        "after": ", ".join(sorted(task.needs)),
+        "review": components_labels.phase_words(review.trigger_phase.value) if review else "",
+    }
+
+
+def _holds(plan: Plan, workflow: Workflow) -> Iterator[str]:
+    for task in plan.tasks:
+        review = _review(task)
+        if review is not None:
+            yield _hold_words(task.id, review)
+    policy = workflow.policy if isinstance(workflow.policy, dict) else {}
+    hil = policy.get("hil")
+    if isinstance(hil, dict) and hil.get("enabled"):
+        yield _("Before each layer: somebody approves what comes next.")
+    if is_switched_on(policy, "replan_review"):
+        yield _(
+            "Before a replan changes the plan: somebody sees what it would change, and decides."
+        )
+    if policy.get("per_layer_validation"):
+        yield _("After each layer: an agent or a program decides whether to go on.")
+
+
+#: Where a review stands, with one person or several.
+_CHECKS = {
+    (True, False): N_("Before %(task)s: %(who)s checks its arguments."),
+    (True, True): N_("Before %(task)s: %(who)s (%(n)s people) checks its arguments."),
+    (False, False): N_("After %(task)s: %(who)s checks its output."),
+    (False, True): N_("After %(task)s: %(who)s (%(n)s people) checks its output."),
+}
+_ENDS = {
+    "reject": N_("If nobody decides within %(time)s, it is rejected."),
+    "approve": N_("If nobody decides within %(time)s, it is approved as it is."),
+    "abort": N_("If nobody decides within %(time)s, the run is aborted."),
+    "continue": N_("If nobody decides within %(time)s, the run goes on."),
+}
+
+
+def _hold_words(task_id: str, review: ReviewPolicy) -> str:
+    before = review.trigger_phase is TriggerPhase.BEFORE_EXECUTION
+    told = {
+        "task": task_id,
+        "who": components_labels.group_words(review.groups),
+        "n": review.quorum,
+    }
+    text = _(_CHECKS[before, review.quorum > 1]) % told
+    if review.on_timeout == "keep_waiting" or review.timeout_seconds is None:
+        end = _("If nobody decides, it waits.")
+    else:
+        time = duration_words(review.timeout_seconds)
+        end = _(_ENDS[review.on_timeout]) % {"time": time}
+    return f"{text} {end}"
+
+
+# --- tools ----------------------------------------------------------------------------------------
+
+
+def tool_context(user: User, tool: Tool) -> dict[str, Any]:
+    """`tool` of the template."""
+    may_look = user.is_staff and user.has_perm("graphrag.view_tool")
+    return {
+        "around": around(tool, _address),
+        "embedder": tool.embedder,
+        "marks": tuple(_marks(tool)),
+        "admin_url": reverse("admin:graphrag_tool_change", args=(tool.pk,)) if may_look else "",
+    }
+
+
+def _address(tool: Tool) -> str:
+    return tool_url(tool.name)
+
+
+def tool_url(name: str) -> str:
+    """The page of a tool; "" for a name that no address can carry."""
+    try:
+        return reverse("reviews:tool", args=(name,))
+    except NoReverseMatch:
+        return ""
+
+
+def _marks(tool: Tool) -> list[str]:
+    marks = [tool.get_kind_display(), _("permission set %(name)s") % {"name": tool.permission_set}]
+    marks += [_("reads only")] if tool.read_only else []
+    marks += [_("may be repeated")] if tool.idempotent else []
+    if tool.vanished:
+        marks.append(_("missing: its server no longer lists it"))
+    elif not tool.enabled:
+        marks.append(_("disabled"))
+    return marks
+
+
+def learned_context(execution: Execution) -> dict[str, Any]:
+    """What the graph took from a run, or why it took nothing."""
+    taught = taught_by(str(execution.pk))
+    return {
+        "title": components_labels.run_title(execution.title, execution.pk),
+        "run_url": reverse("reviews:run", args=(execution.pk,)),
+        "taught": taught,
+        "sentence": _sentence(taught) if taught else "",
+        "tables": (_pairs(taught), _ranks(taught)) if taught else (),
+        "nothing": "" if taught else _why_nothing(execution),
+    }
+
+
+def _sentence(taught: Taught) -> str:
+    new = sum(edge.new for edge in taught.edges)
+    seen = len(taught.edges) - new
+    if not taught.edges:
+        return _("No tool followed another one in this run, so there was nothing to learn.")
+    parts = []
+    if new:
+        text = ngettext(
+            "%(n)s pair of tools seen for the first time",
+            "%(n)s pairs of tools seen for the first time",
+            new,
+        )
+        parts.append(text % {"n": new})
+    if seen:
+        text = ngettext("%(n)s pair seen again", "%(n)s pairs seen again", seen)
+        parts.append(text % {"n": seen})
+    return f"{', '.join(parts)}."
+
+
+def _pairs(taught: Taught) -> Table:
+    """Which tool came after which, and in how many runs so far."""
+    return Table(
+        key="edges-title",
+        heading=_("What followed what"),
+        first=_("After → came"),
+        columns=(_("Runs"), _("Confidence")),
+        rows=tuple(
+            Row(
+                links=tuple((name, tool_url(name)) for name in (edge.from_tool, edge.to_tool)),
+                tag=_("new") if edge.new else "",
+                cells=(edge.count, decimal(edge.confidence, 2)),
+            )
+            for edge in taught.edges
+        ),
+        is_code=True,
+    )
+
+
+def _ranks(taught: Taught) -> Table:
+    """How central the tools became."""
+    return Table(
+        key="ranks-title",
+        heading=_("How central the tools are now"),
+        note=_("PageRank, as multiples of the average tool's."),
+        first=_("Tool"),
+        columns=(_("Before"), _("After"), _("Change")),
+        rows=tuple(
+            Row(
+                links=((rank.tool, tool_url(rank.tool)),),
+                cells=(decimal(rank.before, 3), decimal(rank.after, 3), _moved(rank.change)),
+            )
+            for rank in taught.ranks
+        ),
+        is_code=True,
+    )
+
+
+def _moved(share: float) -> str:
+    if abs(share) < 0.0005:
+        return _("as before")
+    sign = "+" if share > 0 else "\N{MINUS SIGN}"
+    return f"{sign}{percent(abs(share), 1)}"
+
+
+def _why_nothing(execution: Execution) -> str:
+    if execution.status != ExecutionStatus.COMPLETED:
+        return _("The graph learns from runs that completed; this one has not.")
+    failed = ExecutionEvent.objects.filter(execution=execution, kind="graph_update_failed").last()
+    if failed is not None:
+        error = failed.payload.get("error", "")
+        return _("The graph could not be brought up to date: %(error)s") % {"error": error}
+    return _("The graph learns in the background, a few seconds after a run has completed.")

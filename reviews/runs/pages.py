@@ -1,0 +1,660 @@
+"""Contexts of the pages of runs: list, one run, its lineage, a fork and a plan change."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from django.db.models import Q
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
+from django.utils.translation import ngettext
+
+from reviews import conf
+from reviews.audit.reveals import SIDES, may_reveal, task_place, task_views
+from reviews.components import labels as components_labels
+from reviews.components.dag_svg import DagTask, Picture, layout, with_links
+from reviews.components.number_formatting import counted
+from reviews.components.plan_diff import PlanDiff, diff_context
+from reviews.decisions.edits import inputs_schema, secret_rules
+from reviews.decisions.masked_values import masks_context
+from reviews.decisions.masking import Masked, masked
+from reviews.decisions.payload_forms import payload_fields
+from reviews.decisions.rights import cannot_be_approved
+from reviews.decisions.summaries import one_line
+from reviews.integrations.capabilities_page import offer
+from reviews.queue import selectors
+from reviews.queue.pages import demo_url
+from reviews.runs.live_status import as_seen, queued
+from reviews.runs.panels import SpeculationStatus, overrides_context, work_ahead
+from reviews.runs.timeline import Group, Hidden, timeline
+from reviews.templatetags.desk import look_of, seconds_words
+from workflows.common.full_text import full_text_filter
+from workflows.common.number_parsing import parse_natural_number
+from workflows.common.redaction import mask_secrets
+from workflows.common.schemas import FieldError
+from workflows.engine.dag import Revision
+from workflows.engine.plan_diff import change_between
+from workflows.engine.status import ExecutionStatus
+from workflows.executions.access import may_operate, may_start, visible_to
+from workflows.executions.selectors import (
+    TaskView,
+    events_of,
+    messages_of,
+    open_holds,
+    revision_of,
+    settled_ids,
+    tasks_of,
+)
+from workflows.journal.writer import load_revision
+from workflows.models import (
+    Checkpoint,
+    Execution,
+    ExecutionEvent,
+    ExecutionWords,
+    Hold,
+    PlanRevision,
+    Workflow,
+)
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+_MAX_STARTERS = 50
+
+
+def runs_context(user: User, *, q: str, status: str, cursor: str) -> dict[str, Any]:
+    """The newest runs the user may see; raises selectors.BadCursor."""
+    known = [each.value for each in ExecutionStatus]
+    status = status if status in known else ""
+    rows = visible_to(user).select_related("created_by").order_by("-id")
+    if status:
+        rows = rows.filter(status=status)
+    if q:
+        # In whose title each word of `q` begins a word, and the one whose number it is.
+        named = full_text_filter(q, ExecutionWords.objects.all())
+        number = parse_natural_number(q)
+        rows = rows.filter(named if number is None else named | Q(pk=number))
+    page = selectors.page(rows, cursor=cursor, size=conf.page_size())
+    waiting = _open_holds([run.pk for run in page.rows])
+    return {
+        "rows": tuple(_row(run, waiting[run.pk]) for run in page.rows),
+        "q": q,
+        "status": status,
+        "status_options": tuple((each, look_of(each).word) for each in known),
+        "self_url": runs_url(q=q, status=status, cursor=cursor),
+        "clear_url": runs_url(),
+        "next_url": runs_url(q=q, status=status, cursor=page.next) if page.next else "",
+        "previous_url": runs_url(q=q, status=status) if cursor else "",
+        "page_words": counted(len(page.rows), "run"),
+        "starters": starters(user),
+        "start_errors": False,
+        "planner_url": reverse("reviews:planner") if may_start(user) else "",
+        "demo_url": demo_url(selectors.Viewer(user)),
+    }
+
+
+def runs_url(**query: str) -> str:
+    """The list's address with what of `query` says something."""
+    kept = {name: value for name, value in query.items() if value}
+    return f"{reverse('reviews:runs')}?{urlencode(kept)}" if kept else reverse("reviews:runs")
+
+
+def _open_holds(ids: list[int]) -> dict[int, list[Hold]]:
+    found: dict[int, list[Hold]] = defaultdict(list)
+    holds = Hold.objects.filter(execution_id__in=ids, status=Hold.Status.OPEN)
+    for hold in holds.defer("payload").order_by("opened_seq"):
+        found[hold.execution_id].append(hold)
+    return found
+
+
+def _row(run: Execution, holds: list[Hold]) -> dict[str, Any]:
+    return {
+        "url": reverse("reviews:run", args=(run.pk,)),
+        "title": components_labels.run_title(run.title, run.pk),
+        "summary": _summary(run, holds),
+        "status": run.status,
+        "progress_words": components_labels.progress_words(run),
+        "started_by": run.created_by.get_username() if run.created_by else _("the system"),
+        "started_at": run.created_at,
+    }
+
+
+def _summary(run: Execution, holds: list[Hold]) -> str:
+    if holds:
+        first = holds[0]
+        told = {
+            "who": components_labels.group_words(first.groups) or _("an agent"),
+            "task": first.task_id,
+        }
+        text = _("waits for %(who)s at %(task)s") if first.task_id else _("waits for %(who)s")
+        waits, more = text % told, len(holds) - 1
+        if not more:
+            return waits
+        text = ngettext("%(waits)s and %(n)s more", "%(waits)s and %(n)s more", more)
+        return text % {"waits": waits, "n": more}
+    if run.error:
+        return one_line(mask_secrets(run.error), 120)
+    return look_of(run.status).word
+
+
+# --- starting -------------------------------------------------------------------------------------
+
+
+def starters(user: User) -> tuple[dict[str, Any], ...]:
+    """A form for each workflow that can be started; none for those who may not start any."""
+    if not may_start(user):
+        return ()
+    rows = Workflow.objects.filter(enabled=True).order_by("title")[:_MAX_STARTERS]
+    return tuple(starter(each) for each in rows)
+
+
+def starter(
+    workflow: Workflow,
+    *,
+    values: Any = None,
+    errors: tuple[FieldError, ...] = (),
+    rejected: dict[str, str] | None = None,
+    blocked_reason: str = "",
+) -> dict[str, Any]:
+    """The form that starts a workflow; with `errors` it is shown again."""
+    before = initial_inputs(workflow)
+    return {
+        "key": f"w{workflow.pk}",
+        "url": reverse("reviews:start", args=(workflow.pk,)),
+        "name": workflow.title,
+        "description": workflow.description,
+        "fields": payload_fields(
+            workflow.inputs_schema,
+            before if values is None else values,
+            original=before,
+            rejected=rejected,
+            errors=errors,
+        ),
+        "blocked_reason": blocked_reason,
+        "errors": components_labels.faults(errors),
+    }
+
+
+def initial_inputs(workflow: Workflow) -> dict[str, Any]:
+    """The inputs a run starts with when nobody changes them: defaults of schema and workflow."""
+    schema = workflow.inputs_schema if isinstance(workflow.inputs_schema, dict) else {}
+    parts = schema.get("properties", {})
+    known = {
+        key: part["default"]
+        for key, part in (parts.items() if isinstance(parts, dict) else ())
+        if isinstance(part, dict) and "default" in part
+    }
+    return {**known, **(workflow.default_inputs or {})}
+
+
+# --- run ------------------------------------------------------------------------------------------
+
+
+#: Events that one page shows; the newest ones of a longer run.
+_MAX_EVENTS = 1000
+_MAX_TASKS_WITH_DATA = 400
+_SETTLED = ("SUCCEEDED", "FAILED", "SKIPPED", "REJECTED")
+
+
+def run_context(user: User, execution: Execution) -> dict[str, Any]:
+    """`run` of the templates; workflow and creator are loaded."""
+    events = _newest_events(execution)
+    tasks, since = as_seen(tasks_of(execution), events, timezone.now())
+    workflow = execution.workflow
+    may = may_operate(user, execution)
+    ahead = work_ahead(execution, may=may)
+    forks = fork_urls(execution) if may else {}
+    shown = tasks[:_MAX_TASKS_WITH_DATA]
+    views = task_views(execution, shown)
+    hidden = Hidden(
+        secret_rules(execution, None), {place: view.rules for place, view in views.items()}
+    )
+    reveal = may_reveal(user, execution)
+    live = not ExecutionStatus(execution.status).is_final
+    return {
+        "id": str(execution.pk),
+        "url": reverse("reviews:run", args=(execution.pk,)),
+        "title": components_labels.run_title(execution.title, execution.pk),
+        "status": execution.status,
+        "version": execution.version,
+        "live": live,
+        "workflow_name": workflow.title if workflow else _("a plan of its own"),
+        "workflow_url": reverse("reviews:workflow", args=(workflow.pk,))
+        if workflow and workflow.enabled
+        else "",
+        "started_by": execution.created_by.get_username()
+        if execution.created_by
+        else _("the system"),
+        "started_at": execution.created_at,
+        "elapsed_words": components_labels.span_words(execution.created_at, execution.finished_at)
+        if execution.finished_at
+        else "",
+        "error": _error(execution),
+        "holds": _holds(execution),
+        "overrides": overrides_context(execution),
+        "ahead": ahead,
+        "picture": _picture(execution, tasks, ahead),
+        "tasks": tuple(
+            {
+                **_task(task, since.get(task.id), ahead),
+                **_data(execution, task, views, may=reveal),
+                **offer(task, execution, may=may),
+            }
+            for task in shown
+        ),
+        "groups": _groups(events, tasks, forks, plan_links(execution, events), hidden),
+        "queued": queued(execution) if live else (),
+        "fork_url": "" if live else forks.get(max(forks, default=-1), ""),
+        "learned_url": reverse("reviews:learned", args=(execution.pk,))
+        if execution.status == ExecutionStatus.COMPLETED
+        else "",
+        "fork_layer": max(forks, default=-1) + 1,
+        **lineage(user, execution),
+        **_steering(user, execution, may=may),
+    }
+
+
+def _error(execution: Execution) -> str:
+    return mask_secrets(execution.error) if execution.status == ExecutionStatus.FAILED else ""
+
+
+def _holds(execution: Execution) -> tuple[dict[str, Any], ...]:
+    holds = list(open_holds(execution).defer("payload"))
+    for hold in holds:
+        hold.execution = execution
+    lost = cannot_be_approved(holds)
+    return tuple(_hold(hold, is_lost=hold.pk in lost) for hold in holds)
+
+
+def _hold(hold: Hold, *, is_lost: bool) -> dict[str, Any]:
+    human = hold.decider == "human"
+    who = components_labels.group_words(hold.groups) if human else _("an agent")
+    return {
+        "sentence": _("%(name)s waits for %(who)s")
+        % {"name": hold.task_id or hold.target, "who": who},
+        "why": hold.why,
+        "cannot_be_approved": is_lost,
+        "deadline": hold.expires_at,
+        "url": reverse("reviews:decision", args=(hold.execution_id, hold.id)) if human else "",
+        "action": _("Review"),
+    }
+
+
+# --- the plan -------------------------------------------------------------------------------------
+
+
+def _picture(
+    execution: Execution, tasks: list[TaskView], ahead: SpeculationStatus | None
+) -> Picture:
+    by_id = {task.id: _node(task, ahead) for task in tasks}
+    layers = [[by_id[name] for name in layer] for layer in revision_of(execution).layers]
+    is_live = not ExecutionStatus(execution.status).is_final
+    return layout(
+        with_links(layers, "#task-"),
+        current=execution.layer if is_live and execution.layer >= 0 else None,
+    )
+
+
+def _node(task: TaskView, ahead: SpeculationStatus | None) -> DagTask:
+    return DagTask(
+        id=task.id,
+        status=task.status,
+        depends_on=task.needs,
+        note=_took(task),
+        held=bool(task.held),
+        speculated=_is_ahead(task, ahead),
+    )
+
+
+def _is_ahead(task: TaskView, ahead: SpeculationStatus | None) -> bool:
+    """Whether its result is known and waits for a decision."""
+    return task.status == "PENDING" and ahead is not None and task.id in ahead.ready
+
+
+def _took(task: TaskView) -> str:
+    """`1.2 s`; "" for what took no time worth telling."""
+    return seconds_words(task.duration_ms / 1000) if task.duration_ms >= 50 else ""
+
+
+def _task(
+    task: TaskView, since: datetime | None, ahead: SpeculationStatus | None
+) -> dict[str, Any]:
+    status = "SPECULATED" if _is_ahead(task, ahead) else task.status
+    return {
+        "id": task.id,
+        "status": "HELD" if task.held else status,
+        "what": task.target,
+        "since": since,
+        "time_words": _took(task),
+        "error": mask_secrets(task.error),
+        "attempts": tuple(_attempts(task)),
+    }
+
+
+def _data(
+    execution: Execution, task: TaskView, views: Mapping[tuple[str, str], Masked], *, may: bool
+) -> dict[str, Any]:
+    """What it ran with and gave, secrets masked, with what reveals them."""
+    found: dict[str, Any] = {}
+    for side in SIDES:
+        view = views[task.id, side]
+        there = side == "inputs" or task.status == "SUCCEEDED"
+        place = task_place(execution.pk, task.id, side)
+        found[f"{side}_json"] = _pretty(view.value) if there else ""
+        found[f"{side}_masks"] = masks_context(view, place, may=may) if there else None
+    return found
+
+
+def _attempts(task: TaskView) -> list[str]:
+    lines = []
+    for row in task.attempts:
+        error = mask_secrets(row.error)
+        told = {"number": row.attempt, "outcome": look_of(row.status).word, "error": error}
+        told["time"] = seconds_words(row.duration_ms / 1000)
+        text = _("attempt %(number)s: %(outcome)s")
+        if row.duration_ms >= 50:
+            text = _("attempt %(number)s: %(outcome)s in %(time)s")
+        parts = [text % told]
+        if row.is_edited:
+            parts.append(_("its output edited by a reviewer"))
+        lines.append(f"{', '.join(parts)}: {error}" if error else ", ".join(parts))
+    return lines
+
+
+def _pretty(value: Any) -> str:
+    return "" if value is None else json.dumps(value, indent=2, ensure_ascii=False)
+
+
+# --- the story ------------------------------------------------------------------------------------
+
+
+def _newest_events(execution: Execution) -> list[ExecutionEvent]:
+    return list(events_of(execution, after=max(0, execution.version - _MAX_EVENTS)))
+
+
+def _groups(
+    events: list[ExecutionEvent],
+    tasks: list[TaskView],
+    forks: dict[int, str],
+    links: dict[int, tuple[str, str]],
+    hidden: Hidden,
+) -> tuple[Group, ...]:
+    total = Counter(task.layer for task in tasks)
+    done = Counter(task.layer for task in tasks if task.status in _SETTLED)
+    counts = {layer: (done[layer], number) for layer, number in total.items()}
+    return tuple(timeline(events, counts, forks, links, hidden))
+
+
+# --- steering -------------------------------------------------------------------------------------
+
+
+def _agent_waits_to_be_asked(execution: Execution) -> bool:
+    """Whether an agent decides in the run, and not after each layer anyway."""
+    ail = execution.policy.get("ail") or {}
+    return bool(ail.get("enabled")) and ail.get("decision_points") != "per_layer"
+
+
+def _steering(user: User, execution: Execution, *, may: bool) -> dict[str, Any]:
+    live = not ExecutionStatus(execution.status).is_final
+    waits = execution.status == ExecutionStatus.AWAITING_AGENT
+    reason = "" if may else _("Operators, admins and whoever started the run can steer it.")
+    offers = {
+        "can_message": live and may_start(user),
+        "can_ask_agent": live and may and _agent_waits_to_be_asked(execution),
+        "can_continue": waits and may,
+        "can_replan": live and may and execution.status != ExecutionStatus.PAUSED_FOR_REVIEW,
+        "can_abort": live and may,
+    }
+    return {
+        **offers,
+        # What a page offers, as one word: its actions are replaced when that changes.
+        "offers": "-".join(name.removeprefix("can_") for name, is_so in offers.items() if is_so),
+        "actions_reason": reason if live else "",
+        "command_url": reverse("reviews:run_command", args=(execution.pk,)),
+    }
+
+
+# --- lineage --------------------------------------------------------------------------------------
+
+
+_MAX_FORKS = 20
+
+
+def lineage(user: User, execution: Execution) -> dict[str, Any]:
+    """`parent` (None without one) and `forks` of a run, as far as `user` may see them."""
+    seen = visible_to(user)
+    parent = None
+    if execution.parent_id is not None:
+        is_seen = seen.filter(pk=execution.parent_id).exists()
+        parent = {
+            "number": execution.parent_id,
+            "layer": _number(execution),
+            **_addresses(execution.parent_id, execution.pk, is_seen=is_seen),
+        }
+    forks = seen.filter(parent=execution).order_by("id")[:_MAX_FORKS]
+    return {"parent": parent, "forks": tuple(_fork(execution, each) for each in forks)}
+
+
+def _fork(parent: Execution, fork: Execution) -> dict[str, Any]:
+    return {
+        "number": fork.pk,
+        "layer": _number(fork),
+        "status": fork.status,
+        **_addresses(parent.pk, fork.pk, is_seen=True, to_fork=True),
+    }
+
+
+def _number(fork: Execution) -> int:
+    return (fork.forked_at_layer if fork.forked_at_layer is not None else -1) + 1
+
+
+def _addresses(parent: int, fork: int, *, is_seen: bool, to_fork: bool = False) -> dict[str, str]:
+    if not is_seen:
+        return {"url": "", "compare_url": ""}
+    return {
+        "url": reverse("reviews:run", args=(fork if to_fork else parent,)),
+        "compare_url": reverse("reviews:compare", args=(parent, fork)),
+    }
+
+
+def fork_urls(execution: Execution) -> dict[int, str]:
+    """Where a new run can begin: layer → address, for kept checkpoints with work behind them."""
+    found = Checkpoint.objects.filter(execution=execution).defer("context", "state")
+    return {
+        each.layer: reverse("reviews:fork", args=(execution.pk, each.layer))
+        for each in found.order_by("layer")
+        if each.layer + 1 < len(load_revision(execution.pk, each.revision).layers)
+    }
+
+
+# --- fork -----------------------------------------------------------------------------------------
+
+
+_MAX_NAMES = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """What a person wants to change: the whole inputs, and texts where JSON is edited."""
+
+    inputs: Any
+    inputs_text: str
+    context_text: str
+    mode: str = "form"
+    errors: tuple[FieldError, ...] = ()
+    rejected: dict[str, str] | None = None
+
+
+def unchanged(execution: Execution, checkpoint: Checkpoint, mode: str) -> Draft:
+    """Inputs and context as they were; `mode` is form or json."""
+    return Draft(
+        inputs=execution.inputs,
+        inputs_text=pretty(execution.inputs),
+        context_text=pretty(checkpoint.context),
+        mode=mode,
+    )
+
+
+def fork_context(execution: Execution, checkpoint: Checkpoint, draft: Draft) -> dict[str, Any]:
+    """`fork` of the template; the workflow is loaded."""
+    url = reverse("reviews:fork", args=(execution.pk, checkpoint.layer))
+    revision = load_revision(execution.pk, checkpoint.revision)
+    has_form = bool(inputs_schema(execution))
+    return {
+        "key": "fork",
+        "url": url,
+        "run_url": reverse("reviews:run", args=(execution.pk,)),
+        "number": execution.pk,
+        "run_title": components_labels.run_title(execution.title, execution.pk),
+        "layer": checkpoint.layer + 1,
+        "layers": len(revision.layers),
+        "mode": draft.mode,
+        "form_url": url if has_form and draft.mode == "json" else "",
+        "json_url": f"{url}?as=json" if draft.mode == "form" else "",
+        "fields": _fields(execution, draft),
+        "inputs_json": draft.inputs_text,
+        "context_json": draft.context_text,
+        "errors": components_labels.faults(draft.errors),
+        **_what_happens(execution, checkpoint, revision),
+    }
+
+
+def _fields(execution: Execution, draft: Draft) -> tuple[Any, ...]:
+    if draft.mode == "json":
+        return ()
+    return payload_fields(
+        inputs_schema(execution),
+        draft.inputs,
+        original=execution.inputs,
+        rejected=draft.rejected,
+        errors=draft.errors,
+    )
+
+
+def _what_happens(
+    execution: Execution, checkpoint: Checkpoint, revision: Revision
+) -> dict[str, Any]:
+    taken = [task for task in tasks_of(execution) if task.layer <= checkpoint.layer]
+    anew = [name for layer in revision.layers[checkpoint.layer + 1 :] for name in layer]
+    said = [each for each in messages_of(execution) if each["seq"] <= checkpoint.version]
+    return {
+        "taken": tuple(_taken(task) for task in taken),
+        "anew": _names(anew),
+        "reviews": tuple(_reviews(execution, revision, anew)),
+        "messages": len(said),
+        "revision_words": ""
+        if checkpoint.revision == execution.revision
+        else _("The plan is the one of that moment; later changes to it are left out."),
+    }
+
+
+def _taken(task: TaskView) -> dict[str, str]:
+    return {"id": task.id, "status": task.status}
+
+
+def _names(names: list[str]) -> str:
+    more = len(names) - _MAX_NAMES
+    shown = ", ".join(names[:_MAX_NAMES])
+    if more <= 0:
+        return shown
+    text = ngettext("%(names)s and %(n)s more task", "%(names)s and %(n)s more tasks", more)
+    return text % {"names": shown, "n": more}
+
+
+def _reviews(execution: Execution, revision: Revision, names: list[str]) -> Iterator[str]:
+    """The decision points behind the checkpoint."""
+    for name in names:
+        review = revision.plan.by_id[name].human_review
+        if review is not None and review.enabled:
+            yield f"{name}, {components_labels.phase_words(review.trigger_phase.value)}"
+    if execution.policy.get("hil", {}).get("enabled"):
+        yield _("each layer that needs a signature")
+
+
+def pretty(value: Any) -> str:
+    """A value as indented JSON."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+# --- plan changes ---------------------------------------------------------------------------------
+
+
+_CAUSES = {
+    "replan": N_("A replan changed the plan"),
+    "inject_task": N_("A task was put into the plan"),
+    "modify_args": N_("Arguments were changed in the plan"),
+}
+
+
+def revision_context(execution: Execution, number: int) -> dict[str, Any]:
+    """`c` of the template; raises PlanRevision.DoesNotExist when no change led to that revision."""
+    event = ExecutionEvent.objects.filter(
+        execution=execution, kind="plan_revised", payload__revision=number
+    ).first()
+    if event is None:
+        raise PlanRevision.DoesNotExist
+    before, after = load_revision(execution.pk, number - 1), load_revision(execution.pk, number)
+    told = event.payload
+    shown = PlanDiff(
+        view=masked(None, secret_rules(execution, None)),
+        before=before.plan,
+        old_layers=before.layers,
+        layers=after.layers,
+        change=change_between(before.plan, after.plan),
+        why=told.get("why") or {},
+        done=_done(execution, before.layers, after.layers),
+    )
+    hold = Hold.objects.filter(pk=told.get("hold_id") or "").first()
+    asked_by = _asked_by(hold, event)
+    return {
+        "title": _(_CAUSES.get(told["cause"], N_("The plan was changed"))),
+        "requirement": mask_secrets(told.get("requirement", "")),
+        "number": number,
+        "by": asked_by.removeprefix("agent:"),
+        "by_agent": asked_by.startswith("agent:"),
+        "approved_by": event.actor if hold else "",
+        "at": event.created_at,
+        "run_title": components_labels.run_title(execution.title, execution.pk),
+        "run_url": f"{reverse('reviews:run', args=(execution.pk,))}#e{event.seq}",
+        "review_url": reverse("reviews:decision", args=(execution.pk, hold.pk)) if hold else "",
+        **diff_context(shown),
+    }
+
+
+def _asked_by(hold: Hold | None, event: ExecutionEvent) -> str:
+    """Who wanted the change: of a reviewed one, not who approved it."""
+    payload = hold.payload if hold is not None else None
+    return str(payload["asked_by"]) if isinstance(payload, dict) else event.actor
+
+
+def _done(
+    execution: Execution, old: tuple[tuple[str, ...], ...], new: tuple[tuple[str, ...], ...]
+) -> frozenset[str]:
+    """What had surely run by then: the layers that both plans begin with."""
+    same = [left for left, right in zip(old, new, strict=False) if left == right]
+    return settled_ids(execution, same)
+
+
+def plan_links(execution: Execution, events: list[ExecutionEvent]) -> dict[int, tuple[str, str]]:
+    """Where the timeline leads on: seq → address and words."""
+    found = {}
+    for event in events:
+        if event.kind == "plan_revised":
+            place = (execution.pk, event.payload["revision"])
+            found[event.seq] = (reverse("reviews:plan_change", args=place), _("See what changed"))
+        elif event.kind == "hold_opened" and event.payload["reason"] == "replan_review":
+            place = (execution.pk, event.payload["hold_id"])
+            found[event.seq] = (
+                reverse("reviews:decision", args=place),
+                _("See the proposed change"),
+            )
+    return found
