@@ -56,7 +56,7 @@ urlpatterns = [
         runs_views.plan_change,
         name="plan_change",
     ),
-    path("runs/<int:execution_id>/ahead/", runs_views.work_ahead_again, name="work_ahead"),
+    path("runs/<int:execution_id>/ahead/", runs_views.resume_speculation, name="work_ahead"),
     path("runs/<int:execution_id>/fork/<int:layer>/", runs_views.ForkView.as_view(), name="fork"),
     path("runs/<int:left_id>/compare/<int:right_id>/", runs_views.compare, name="compare"),
     path("plan/", planner_views.PlannerView.as_view(), name="planner"),

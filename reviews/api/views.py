@@ -34,7 +34,7 @@ from .serializers import (
     RevealSerializer,
 )
 
-register(reveals.NothingMasked, status=404, code="not_found")
+register(reveals.MaskedValueNotFound, status=404, code="not_found")
 
 
 class RevealView(APIView):

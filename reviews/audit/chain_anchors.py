@@ -28,7 +28,7 @@ from .records import CHAIN_LOCK
 
 logger = logging.getLogger(__name__)
 #: The log that heads are shipped to.
-heads_logger = logging.getLogger("holdpoint.audit.heads")
+anchor_logger = logging.getLogger("holdpoint.audit.heads")
 
 #: Key of the lock that the database takes when it chains a receipt (migration 0013).
 RECEIPTS_LOCK = 0x486F6C65
@@ -60,7 +60,7 @@ def run(stop: threading.Event) -> None:
         connection.close()
 
 
-def sign_head() -> dict[str, Any]:
+def sign_anchor() -> dict[str, Any]:
     """The ends of both chains now, signed; "signature" is "" where no key is configured."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_LOCK, [CHAIN_LOCK, RECEIPTS_LOCK])
@@ -81,14 +81,14 @@ def ship(head: dict[str, Any]) -> None:
     line = json.dumps(head)
     _try("file", lambda: _to_file(line))
     if conf.heads_to_log():
-        heads_logger.info("audit head %s", line)
+        anchor_logger.info("audit head %s", line)
     _try("webhook", lambda: _to_webhook(line))
 
 
 def _ship_one() -> None:
     try:
         close_old_connections()
-        ship(sign_head())
+        ship(sign_anchor())
     except Error as error:
         logger.warning("no head of the audit log could be read: %s", error)
         connection.close()

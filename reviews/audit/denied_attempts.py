@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def denials_noted(hold_id: str, user: User, wanted: str, source: str) -> Iterator[None]:
+def denied_attempts_recorded(hold_id: str, user: User, wanted: str, source: str) -> Iterator[None]:
     """Note a NotAllowed from inside, once the transaction it was raised in is rolled back."""
     try:
         yield
@@ -39,7 +39,7 @@ def denials_noted(hold_id: str, user: User, wanted: str, source: str) -> Iterato
         raise
 
 
-def denials(user: User) -> QuerySet[DeniedAttempt]:
+def denied_attempts(user: User) -> QuerySet[DeniedAttempt]:
     """The denied attempts on executions the user may see, newest first."""
     rows = filter_visible(DeniedAttempt.objects.all(), user)
     return rows.select_related("execution", "hold").order_by("-id")

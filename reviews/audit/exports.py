@@ -23,7 +23,7 @@ from workflows.models import ExecutionReceipt
 
 from .chain import GENESIS
 from .history import with_executed_digest
-from .records import text_of
+from .records import canonical_text
 from .reveals import record_views
 from .signing import sign
 
@@ -112,7 +112,7 @@ class Export:
         )
 
 
-def export_of(
+def create_export(
     rows: QuerySet[HumanReviewRecord], *, filters: Mapping[str, str], user: User
 ) -> Export:
     """An export of the rows as the chain stands now."""
@@ -161,7 +161,7 @@ def _jsonl(
             "modified_data": views["edited"].value,
             "masked": sum(len(views[name].secrets) for name in ("original", "edited")),
             # A reader of masked data cannot compare it with the digests.
-            "data_is_signed": text_of(record) == record.canonical,
+            "data_is_signed": canonical_text(record) == record.canonical,
             "canonical": record.canonical,
         }
         yield _line(told)

@@ -172,7 +172,7 @@ def executed(record: HumanReviewRecord) -> list[Any]:
     """[what then ran or was passed on], or [] when nothing was (yet)."""
     if record.decision != Decision.APPROVE or not record.node_id:
         return []
-    if was_taken_back(record) or is_early_vote(record):
+    if was_withdrawn(record) or is_early_vote(record):
         return []
     tries = TaskAttempt.objects.filter(
         execution_id=record.execution_id, task_id=record.node_id, status="SUCCEEDED"
@@ -198,6 +198,6 @@ def is_early_vote(record: HumanReviewRecord) -> bool:
     return rows.exists()
 
 
-def was_taken_back(record: HumanReviewRecord) -> bool:
+def was_withdrawn(record: HumanReviewRecord) -> bool:
     """Whether a later record says that this decision was withdrawn."""
     return HumanReviewRecord.objects.filter(withdraws=record).exists()

@@ -30,7 +30,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptWords:
+class AuditListText:
     """What a list is called, what its entries are, and what stands there without any."""
 
     heading: str
@@ -39,8 +39,8 @@ class KeptWords:
     nothing_more: str
 
 
-def kept_context(
-    said: KeptWords,
+def audit_list_context(
+    said: AuditListText,
     rows: QuerySet[M],
     entry: Callable[[M], Entry],
     *,

@@ -15,7 +15,7 @@ from django.utils.translation import gettext_noop as N_
 
 from reviews import conf
 from reviews.audit.chain import record_hash
-from reviews.audit.denied_attempts import denials
+from reviews.audit.denied_attempts import denied_attempts
 from reviews.audit.history import (
     executed,
     filtered,
@@ -23,15 +23,15 @@ from reviews.audit.history import (
     parse_filters,
     receipts_of,
     records,
-    was_taken_back,
+    was_withdrawn,
 )
-from reviews.audit.lists import Entry, KeptWords, kept_context
-from reviews.audit.records import text_of
+from reviews.audit.lists import AuditListText, Entry, audit_list_context
+from reviews.audit.records import canonical_text
 from reviews.audit.reveals import COLUMNS, may_reveal, record_place, record_views
 from reviews.audit.signing import public_key
 from reviews.components import labels as components_labels
 from reviews.components.diffs import diff
-from reviews.components.number_formatting import at_least, counted, grouped, up_to
+from reviews.components.number_formatting import at_least, count_up_to, counted, grouped
 from reviews.decisions.masked_values import masks_context
 from reviews.decisions.masking import Masked
 from reviews.models import Decision, DeniedAttempt, HumanReviewRecord
@@ -69,7 +69,7 @@ def history_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
     cursor = query.get("cursor", "")
     page = selectors.page(rows.select_related("withdraws"), cursor=cursor, size=conf.page_size())
     kept = {key: value for key, value in asked.items() if value}
-    count = up_to(rows, _COUNTED)
+    count = count_up_to(rows, _COUNTED)
     return {
         "filters": asked,
         "selects": _selects(asked),
@@ -80,7 +80,7 @@ def history_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
         "audit_key_url": reverse("reviews:audit_key"),
         "filtered": bool(kept),
         "filter_errors": tuple(f"{each.path} {each.message}" for each in filters.errors),
-        "count_words": _count_words(count),
+        "count_text": _count_text(count),
         "rows": tuple(_row(each) for each in page.rows),
         "next_url": history_url({**kept, "cursor": page.next}) if page.next else "",
         "previous_url": history_url(kept) if cursor else "",
@@ -94,7 +94,7 @@ def history_url(query: Mapping[str, str]) -> str:
     return f"{base}?{urlencode(query)}" if query else base
 
 
-def _count_words(count: int) -> str:
+def _count_text(count: int) -> str:
     if count > _COUNTED:
         return _("more than %(number)s decisions") % {"number": grouped(_COUNTED)}
     return counted(count, "decision")
@@ -123,7 +123,7 @@ def _people() -> list[str]:
 
 def _selects(asked: Mapping[str, str]) -> tuple[dict[str, Any], ...]:
     titles = Workflow.objects.order_by("title").values_list("title", flat=True)
-    phases = [(each.value, components_labels.phase_words(each, past=True)) for each in TriggerPhase]
+    phases = [(each.value, components_labels.phase_text(each, past=True)) for each in TriggerPhase]
     choices = {
         "decision": (_("Decision"), [(each.value, _(str(each.label))) for each in Decision]),
         "reviewer": (_("Who"), [(name, name) for name in _people()]),
@@ -162,7 +162,7 @@ def record_context(user: User, record: HumanReviewRecord) -> dict[str, Any]:
         "subject": components_labels.record_subject(record),
         "decision": components_labels.record_outcome(record),
         "at": record.reviewed_at,
-        "phase_words": components_labels.phase_words(record.trigger_phase, past=True),
+        "phase_text": components_labels.phase_text(record.trigger_phase, past=True),
         "run_url": f"{reverse('reviews:run', args=(record.execution_id,))}#e{record.version}",
         "run_title": components_labels.run_title(record.workflow_title, record.execution_id),
         "version": record.version,
@@ -211,7 +211,7 @@ def _columns(
 def _not_executed(record: HumanReviewRecord) -> str:
     if record.decision == Decision.WITHDRAW:
         return _("Nothing: it says that a decision was taken back.")
-    if was_taken_back(record):
+    if was_withdrawn(record):
         return _("Nothing: the decision was taken back before the run went on.")
     if record.decision == Decision.REJECT:
         return _("Nothing: it was rejected.")
@@ -247,7 +247,7 @@ def _receipt(record: HumanReviewRecord, values: list[Any]) -> dict[str, Any]:
     )
     return {
         "receipt": tuple({"label": label, "value": value} for label, value in lines),
-        "receipt_words": words_,
+        "receipt_text": words_,
         "receipt_status": status,
     }
 
@@ -257,7 +257,7 @@ def _verdict(
 ) -> tuple[str, str]:
     """Words and status; `stored` is the digest of what the task's row says now, or ""."""
     whole = record_hash(record.previous_hash, record.canonical) == record.hash
-    if not whole or text_of(record) != record.canonical:
+    if not whole or canonical_text(record) != record.canonical:
         return _("this record was altered after it was signed"), "FAILED"
     if any(receipt.digest != record.decided_digest for receipt in receipts):
         return _("what ran is not what was approved"), "FAILED"
@@ -283,7 +283,7 @@ _TRIED = {
 
 def denied_context(user: User, *, cursor: str) -> dict[str, Any]:
     """The context of kept.TEMPLATE; raises selectors.BadCursor."""
-    said = KeptWords(
+    said = AuditListText(
         heading=_("Denied attempts"),
         lead=_(
             "Who tried to decide something that was not theirs to decide. These entries are kept"
@@ -296,7 +296,7 @@ def denied_context(user: User, *, cursor: str) -> dict[str, Any]:
         ),
     )
     address = reverse("reviews:denied")
-    return kept_context(said, denials(user), _entry, address=address, cursor=cursor)
+    return audit_list_context(said, denied_attempts(user), _entry, address=address, cursor=cursor)
 
 
 def _entry(attempt: DeniedAttempt) -> Entry:

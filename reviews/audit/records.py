@@ -24,7 +24,7 @@ CHAIN_LOCK = 0x486F6C64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class DecisionEntry:
     """What was decided: `modified` is the whole payload as edited, `version` the one reached."""
 
     decision: str
@@ -38,7 +38,7 @@ class Verdict:
     withdraws: HumanReviewRecord | None = None
 
 
-def write_record(hold: Hold, verdict: Verdict) -> HumanReviewRecord:
+def write_record(hold: Hold, verdict: DecisionEntry) -> HumanReviewRecord:
     """Append a record to the chain, in the caller's transaction.
 
     `hold` is as it was shown, its execution and workflow loaded.
@@ -71,7 +71,7 @@ def write_record(hold: Hold, verdict: Verdict) -> HumanReviewRecord:
         previous_hash=head.hash,
         withdraws=verdict.withdraws,
     )
-    record.canonical = record_text(content(record, head.sequence + 1))
+    record.canonical = record_text(record_content(record, head.sequence + 1))
     record.hash = record_hash(head.hash, record.canonical)
     record.signature = sign("record", record.hash)
     record.save(force_insert=True)
@@ -106,15 +106,15 @@ def _head() -> _Head:
     return _Head(newest or GENESIS, int(sequence or 0), moment)
 
 
-def text_of(record: HumanReviewRecord) -> str:
+def canonical_text(record: HumanReviewRecord) -> str:
     """The canonical text made anew from the columns, which must be the text that was hashed."""
     decided = record.modified_data if record.is_edited else record.original_data
     signed = digests(record.original_data, decided)
-    stored = content(record, json.loads(record.canonical).get("sequence", 0))
+    stored = record_content(record, json.loads(record.canonical).get("sequence", 0))
     return record_text({**stored, "shown_digest": signed.shown, "decided_digest": signed.decided})
 
 
-def content(record: HumanReviewRecord, sequence: int) -> dict[str, Any]:
+def record_content(record: HumanReviewRecord, sequence: int) -> dict[str, Any]:
     """What is hashed: everything that was decided, payloads by their digest.
 
     `withdraws` is there in a record that takes another one back, and in no other.

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 #: The data of a task, as TaskView names it.
 SIDES = ("inputs", "output")
 COLUMNS = ("original", "edited", "executed")
-REFUSED = N_("Only who may decide here, and auditors, can have a masked value shown.")
+REVEAL_DENIED = N_("Only who may decide here, and auditors, can have a masked value shown.")
 
 
-class NothingMasked(Exception):
+class MaskedValueNotFound(Exception):
     """There is no such masked value for this person: it is not there, or not theirs to see."""
 
 
@@ -67,18 +67,18 @@ def reveal(
 ) -> Secret:
     """The value behind a mark of `place`, kept as shown to `user` before it is given.
 
-    Raises NothingMasked, or NotAllowed with the reason.
+    Raises MaskedValueNotFound, or NotAllowed with the reason.
     """
     with transaction.atomic():
         person = fresh_user(user)
-        found = place_named(person, place)
+        found = find_place(person, place)
         secret = found.view.secret(number)
         if secret is None:
-            raise NothingMasked
+            raise MaskedValueNotFound
         if token is not None and "decide" not in token.scopes:
             raise NotAllowed("This token does not have the scope “decide”.", "scope")
         if not may_reveal(person, found.execution, found.hold):
-            raise NotAllowed(REFUSED, "not_in_group")
+            raise NotAllowed(REVEAL_DENIED, "not_in_group")
         SecretReveal.objects.create(
             execution=found.execution,
             hold=found.hold,
@@ -133,8 +133,8 @@ def record_place(record_id: int, column: str) -> str:
     return f"record:{record_id}:{column}"
 
 
-def place_named(user: User, name: str) -> Place:
-    """The place of that name, if the user may see its run; raises NothingMasked."""
+def find_place(user: User, name: str) -> Place:
+    """The place of that name, if the user may see its run; raises MaskedValueNotFound."""
     kind, _, rest = name.replace("\0", "").partition(":")
     finders = {
         "hold": _in_hold,
@@ -144,7 +144,7 @@ def place_named(user: User, name: str) -> Place:
     }
     found = finders[kind](user, rest) if kind in finders else None
     if found is None:
-        raise NothingMasked
+        raise MaskedValueNotFound
     return found
 
 

@@ -20,7 +20,7 @@ from workflows.engine.policy import TriggerPhase
 from workflows.models import ExecutionReceipt, TaskAttempt
 
 from .chain import record_text, verify_chain
-from .records import text_of
+from .records import canonical_text
 
 _BATCH = 1000
 
@@ -65,7 +65,7 @@ def verify_audit(
     kept = ExecutionReceipt.objects.filter(sequence__lte=last_receipt).order_by("sequence")
     records = verify_chain(
         signatures.of_records(rows.iterator(chunk_size=_BATCH)),
-        text_of=text_of,
+        text_of=canonical_text,
         published=published,
     )
     receipts = verify_chain(

@@ -9,13 +9,13 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, St
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
-from reviews.audit.exports import FORMATS, export_of
+from reviews.audit.exports import FORMATS, create_export
 from reviews.audit.history import filtered, parse_filters, records
 from reviews.audit.lists import TEMPLATE
 from reviews.audit.pages import denied_context, history_context, record_context
-from reviews.audit.reveals import NothingMasked, reveal
+from reviews.audit.reveals import MaskedValueNotFound, reveal
 from reviews.audit.signing import public_keys
-from reviews.components.views import fragment, good_cursor, is_htmx, page, person
+from reviews.components.views import current_user, cursor_or_404, fragment, is_htmx, page
 from reviews.decisions.masked_values import revealed_context, reveals_context
 from reviews.decisions.rights import NotAllowed
 from workflows.common.number_parsing import parse_natural_number
@@ -25,8 +25,8 @@ from workflows.common.number_parsing import parse_natural_number
 @require_safe
 def history(request: HttpRequest) -> HttpResponse:
     """Decisions, newest first; the filters stand in the address."""
-    with good_cursor():
-        context = history_context(person(request), request.GET)
+    with cursor_or_404():
+        context = history_context(current_user(request), request.GET)
     return page(request, "reviews/audit/history.html", context, section="history")
 
 
@@ -34,11 +34,11 @@ def history(request: HttpRequest) -> HttpResponse:
 @require_safe
 def record(request: HttpRequest, record_id: int) -> HttpResponse:
     """One decision: what was shown, what was made of it, what then ran."""
-    rows = records(person(request)).select_related("execution", "hold")
+    rows = records(current_user(request)).select_related("execution", "hold")
     found = rows.filter(pk=record_id).first()
     if found is None:
         raise Http404
-    context = {"record": record_context(person(request), found)}
+    context = {"record": record_context(current_user(request), found)}
     return page(request, "reviews/audit/record.html", context, section="history")
 
 
@@ -64,8 +64,8 @@ def export(request: HttpRequest) -> HttpResponseBase:
         for name, value in request.GET.items()
         if value and name not in _NOT_FILTERS
     }
-    user = person(request)
-    made = export_of(filtered(records(user), filters), filters=asked, user=user)
+    user = current_user(request)
+    made = create_export(filtered(records(user), filters), filters=asked, user=user)
     answer = StreamingHttpResponse(made.lines(kind), content_type=FORMATS[kind])
     name = f"history-{made.header.exported_at:%Y-%m-%d-%H%M}.{kind}"
     answer["Content-Disposition"] = f'attachment; filename="{name}"'
@@ -87,8 +87,8 @@ def audit_key(request: HttpRequest) -> HttpResponse:
 @require_safe
 def denied(request: HttpRequest) -> HttpResponse:
     """Who tried to decide what was not theirs."""
-    with good_cursor():
-        context = denied_context(person(request), cursor=request.GET.get("cursor", ""))
+    with cursor_or_404():
+        context = denied_context(current_user(request), cursor=request.GET.get("cursor", ""))
     return page(request, TEMPLATE, context, section="history")
 
 
@@ -107,10 +107,10 @@ def show(request: HttpRequest) -> HttpResponse:
         secret = reveal(
             place=request.POST.get("place", ""),
             number=number,
-            user=person(request),
+            user=current_user(request),
             source="web",
         )
-    except NothingMasked:
+    except MaskedValueNotFound:
         raise Http404 from None
     except NotAllowed as refused:
         context = {"revealed": None, "refused": _(refused.message)}
@@ -128,6 +128,6 @@ def _answer(request: HttpRequest, context: dict[str, Any], status: int) -> HttpR
 @require_safe
 def reveals(request: HttpRequest) -> HttpResponse:
     """Who had which masked value shown."""
-    with good_cursor():
-        context = reveals_context(person(request), cursor=request.GET.get("cursor", ""))
+    with cursor_or_404():
+        context = reveals_context(current_user(request), cursor=request.GET.get("cursor", ""))
     return page(request, TEMPLATE, context, section="history")

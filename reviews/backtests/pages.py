@@ -18,11 +18,11 @@ from django.utils.translation import ngettext
 from reviews.backtests import past_reviews, services
 from reviews.backtests.totals import LISTED, Headline, headline
 from reviews.components.number_formatting import grouped
-from reviews.components.number_formatting import percent as share_words
+from reviews.components.number_formatting import percent as share_text
 from reviews.components.tables import Row, Table
 from reviews.insights.charts import shares
 from reviews.models import Backtest
-from reviews.templatetags.desk import lasting_words
+from reviews.templatetags.desk import lasting_text
 from workflows.common.number_parsing import parse_natural_number
 from workflows.common.redaction import redact
 from workflows.engine.plan_validation import Problem
@@ -181,7 +181,7 @@ def _report_row(backtest: Backtest) -> dict[str, Any]:
     }
     if row["is_done"]:
         row["figures"] = headline(backtest.report)
-        row["waited"] = lasting_words(backtest.report["waited_seconds"])
+        row["waited"] = lasting_text(backtest.report["waited_seconds"])
     return row
 
 
@@ -334,7 +334,7 @@ def _figures(report: dict[str, Any], found: Headline) -> tuple[dict[str, str], .
     share = percent(round(found.spared / found.reviews, 3)) if found.reviews else "-"
     missed = percent(round(found.missed / found.spared, 3)) if found.spared else "-"
     known = report["desk_known"]
-    desk = lasting_words(report["desk_seconds"]) if known else "-"
+    desk = lasting_text(report["desk_seconds"]) if known else "-"
     by_people = found.spared - found.expired
     return (
         {
@@ -349,7 +349,7 @@ def _figures(report: dict[str, Any], found: Headline) -> tuple[dict[str, str], .
         },
         {
             "label": _("Runs would have waited less"),
-            "value": lasting_words(report["waited_seconds"]) if by_people else "-",
+            "value": lasting_text(report["waited_seconds"]) if by_people else "-",
             "note": _("from opening to deciding, all together"),
         },
         {
@@ -589,7 +589,7 @@ def rule_sentence(rule: ReviewRule) -> str:
 def percent(share: float) -> str:
     """0.2 as `20%`, 0.875 as `87.5%`."""
     digits = f"{share * 100:.6f}".rstrip("0").partition(".")[2]
-    return share_words(share, places=len(digits))
+    return share_text(share, places=len(digits))
 
 
 def difference(

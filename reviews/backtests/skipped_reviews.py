@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from reviews.audit.lists import Entry, KeptWords, kept_context
+from reviews.audit.lists import AuditListText, Entry, audit_list_context
 from reviews.components import labels as components_labels
 from workflows.executions.access import visible_to
 from workflows.models import ExecutionEvent
@@ -32,7 +32,7 @@ def spared(user: User) -> QuerySet[ExecutionEvent]:
 _LONGEST = 200
 
 
-def spared_context(user: User, *, cursor: str, workflow: str, rule: str) -> dict[str, Any]:
+def skipped_reviews_context(user: User, *, cursor: str, workflow: str, rule: str) -> dict[str, Any]:
     """The context of kept.TEMPLATE; raises selectors.BadCursor."""
     rows = spared(user)
     asked = {
@@ -45,7 +45,7 @@ def spared_context(user: User, *, cursor: str, workflow: str, rule: str) -> dict
     if "rule" in asked:
         rows = rows.filter(payload__rule=asked["rule"])
     names = {"workflow": _("Workflow"), "rule": _("Rule")}
-    return kept_context(
+    return audit_list_context(
         _words(),
         rows,
         _entry,
@@ -56,8 +56,8 @@ def spared_context(user: User, *, cursor: str, workflow: str, rule: str) -> dict
     )
 
 
-def _words() -> KeptWords:
-    return KeptWords(
+def _words() -> AuditListText:
+    return AuditListText(
         heading=_("Spared reviews"),
         lead=_(
             "Reviews that a task asks for and that a rule did not ask for. Each says which rule,"
@@ -73,7 +73,7 @@ def _words() -> KeptWords:
 def _entry(event: ExecutionEvent) -> Entry:
     task = str(event.payload["task_id"])
     title = components_labels.run_title(event.execution.title, event.execution_id)
-    when = components_labels.phase_words(event.payload.get("phase") or "", past=True)
+    when = components_labels.phase_text(event.payload.get("phase") or "", past=True)
     run = reverse("reviews:run", args=(event.execution_id,))
     told = {"task": task, "run": title, "when": when}
     return Entry(

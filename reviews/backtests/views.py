@@ -22,8 +22,8 @@ from reviews.backtests.pages import (
     rules_context,
     workflow_of,
 )
-from reviews.backtests.skipped_reviews import spared_context
-from reviews.components.views import SeeOther, fragment, good_cursor, page, person
+from reviews.backtests.skipped_reviews import skipped_reviews_context
+from reviews.components.views import SeeOther, current_user, cursor_or_404, fragment, page
 from reviews.models import Backtest
 from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.decide import Refused
@@ -35,7 +35,7 @@ from workflows.review_rules import publish as review_rules_publish
 
 
 def _allowed(request: HttpRequest) -> None:
-    if not may_backtest(person(request)):
+    if not may_backtest(current_user(request)):
         raise PermissionDenied
 
 
@@ -43,7 +43,7 @@ def _allowed(request: HttpRequest) -> None:
 def backtest(request: HttpRequest) -> HttpResponse:
     """The form of `?workflow=`, and the backtests there are; a POST starts one."""
     _allowed(request)
-    user = person(request)
+    user = current_user(request)
     form = request.POST if request.method == "POST" else request.GET
     workflow = workflow_of(user, form.get("workflow", ""))
     problems: tuple[Problem, ...] = ()
@@ -66,7 +66,7 @@ def _started(request: HttpRequest, workflow: Workflow) -> Backtest | tuple[Probl
     try:
         with transaction.atomic():
             return services.start(
-                user=person(request),
+                user=current_user(request),
                 workflow=workflow,
                 rules=draft.rules,
                 since=draft.since,
@@ -83,7 +83,7 @@ def _started(request: HttpRequest, workflow: Workflow) -> Backtest | tuple[Probl
 def check(request: HttpRequest) -> HttpResponse:
     """What is wrong with the draft, or what it says to the newest reviews."""
     _allowed(request)
-    workflow = workflow_of(person(request), request.POST.get("workflow", ""))
+    workflow = workflow_of(current_user(request), request.POST.get("workflow", ""))
     if workflow is None:
         raise Http404
     context = check_context(workflow, read_draft(workflow, request.POST))
@@ -91,14 +91,14 @@ def check(request: HttpRequest) -> HttpResponse:
 
 
 def _report(request: HttpRequest, backtest_id: int) -> Backtest:
-    return get_object_or_404(services.visible(person(request)), pk=backtest_id)
+    return get_object_or_404(services.visible(current_user(request)), pk=backtest_id)
 
 
 @login_required
 @require_safe
 def report(request: HttpRequest, backtest_id: int) -> HttpResponse:
     """One backtest."""
-    context = report_context(person(request), _report(request, backtest_id))
+    context = report_context(current_user(request), _report(request, backtest_id))
     return page(request, "reviews/backtests/report.html", context, section="insights")
 
 
@@ -107,7 +107,7 @@ def report(request: HttpRequest, backtest_id: int) -> HttpResponse:
 def progress(request: HttpRequest, backtest_id: int) -> HttpResponse:
     """How far it is; once it is over, the whole page is to be loaded again."""
     found = _report(request, backtest_id)
-    context = report_context(person(request), found)
+    context = report_context(current_user(request), found)
     answer = fragment(request, "reviews/backtests/_progress.html", context)
     if context["is_done"] or context["is_failed"]:
         answer["HX-Refresh"] = "true"
@@ -122,7 +122,7 @@ def publish(request: HttpRequest, backtest_id: int) -> HttpResponse:
     here = reverse("reviews:backtest_report", args=(backtest_id,))
     try:
         made = services.publish(
-            user=person(request),
+            user=current_user(request),
             backtest=found,
             source="web",
             comment=request.POST.get("comment", "").strip(),
@@ -141,7 +141,7 @@ def _in_force(number: int) -> str:
 @login_required
 def rules(request: HttpRequest, workflow_id: int) -> HttpResponse:
     """Every version of a workflow's rules; a POST brings one back, or takes all rules away."""
-    user = person(request)
+    user = current_user(request)
     workflow = get_object_or_404(workflows_for(user), pk=workflow_id)
     if request.method == "POST":
         try:
@@ -159,7 +159,7 @@ def _again(request: HttpRequest, workflow: Workflow) -> RuleVersion:
     wanted, seen = request.POST.get("number", ""), request.POST.get("seen", "")
     found = (parse_natural_number(each, digits=8) for each in (wanted, seen))
     numbers = [-1 if number is None else number for number in found]
-    user, comment = person(request), request.POST.get("comment", "").strip()
+    user, comment = current_user(request), request.POST.get("comment", "").strip()
     if wanted == "none":
         return review_rules_publish.publish(
             actor=user,
@@ -183,9 +183,9 @@ def _again(request: HttpRequest, workflow: Workflow) -> RuleVersion:
 @require_safe
 def spared(request: HttpRequest) -> HttpResponse:
     """The reviews that rules spared; `?workflow=` and `?rule=` narrow it."""
-    with good_cursor():
-        context = spared_context(
-            person(request),
+    with cursor_or_404():
+        context = skipped_reviews_context(
+            current_user(request),
             cursor=request.GET.get("cursor", ""),
             workflow=request.GET.get("workflow", ""),
             rule=request.GET.get("rule", ""),

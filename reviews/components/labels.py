@@ -16,7 +16,7 @@ from reviews.components.number_formatting import counted
 from reviews.decisions.summaries import headline
 from reviews.models import Decision, HumanReviewRecord
 from reviews.queue.filters import risk_of
-from reviews.templatetags.desk import lasting_words, visible
+from reviews.templatetags.desk import lasting_text, visible
 from workflows.engine.permissions import PermissionSet
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
@@ -42,13 +42,13 @@ def on_timeout(hold: Hold) -> str:
     return _(known) if known else ""
 
 
-def progress_words(execution: Execution) -> str:
+def progress_text(execution: Execution) -> str:
     """`layer 2 of 4`."""
     told = {"layer": max(execution.layer + 1, 0), "layers": execution.total_layers}
     return _("layer %(layer)s of %(layers)s") % told
 
 
-def allowed_words(permissions: PermissionSet) -> str:
+def allowed_text(permissions: PermissionSet) -> str:
     """What a permission set allows, a sentence per entry."""
     return " ".join(each for each in permissions.sentences())
 
@@ -88,20 +88,20 @@ def row_sentence(hold: Hold) -> str:
     return headline(hold_kind(hold), hold.target, hold.task_id, hold.execution.title)
 
 
-def phase_words(phase: str, *, past: bool = False) -> str:
+def phase_text(phase: str, *, past: bool = False) -> str:
     """`before it runs`; in the past tense `before it ran`."""
     if phase == _BEFORE:
         return _("before it ran") if past else _("before it runs")
     return _("after it ran") if phase == _AFTER else ""
 
 
-def step_words(hold: Hold) -> str:
+def step_text(hold: Hold) -> str:
     """`step 3 of 4`."""
     told = {"step": hold.layer + 1, "steps": hold.execution.total_layers}
     return _("step %(step)s of %(steps)s") % told
 
 
-def group_words(groups: Collection[str]) -> str:
+def group_text(groups: Collection[str]) -> str:
     """`the reviewer group`, `the groups legal and reviewer`."""
     names = sorted(groups)
     if not names:
@@ -128,7 +128,7 @@ def claimed_by(hold: Hold) -> str:
     return str(claim.user.get_username())
 
 
-def looking_words(names: Collection[str]) -> str:
+def viewers_text(names: Collection[str]) -> str:
     """`reviewer2 looks at this`, `ann, bob and 2 more look at this`; "" for nobody."""
     some, rest = sorted(names)[:2], len(names) - 2
     if not some:
@@ -153,10 +153,10 @@ def risk(hold: Hold) -> tuple[str, str]:
 
 def about(task_id: str, reason: str) -> str:
     """What a hold is about, for the middle of a sentence."""
-    return task_id or reason_words(reason)
+    return task_id or reason_text(reason)
 
 
-def reason_words(reason: str) -> str:
+def reason_text(reason: str) -> str:
     """Why a hold opened, as a noun; a reason that is not known as it is."""
     known = _REASONS.get(reason)
     return _(known) if known else reason.replace("_", " ")
@@ -183,7 +183,7 @@ def record_sentence(record: HumanReviewRecord, *, short: bool = False) -> str:
         "what": record_subject(record),
         "run": record.workflow_title,
         "changes": counted(record.change_count, "change"),
-        "time": lasting_words(record.waited_seconds),
+        "time": lasting_text(record.waited_seconds),
     }
     if record.decision == Decision.WITHDRAW:
         return _taken_back(record, told, short=short)
@@ -258,6 +258,6 @@ def record_outcome(record: HumanReviewRecord) -> str:
     return record.decision if by_person else "EXPIRED"
 
 
-def span_words(start: datetime, end: datetime) -> str:
+def span_text(start: datetime, end: datetime) -> str:
     """How long it took, in one unit."""
-    return lasting_words((end - start).total_seconds())
+    return lasting_text((end - start).total_seconds())

@@ -40,7 +40,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
-def up_to(rows: QuerySet[Any, Any], most: int = COUNTED) -> int:
+def count_up_to(rows: QuerySet[Any, Any], most: int = COUNTED) -> int:
     """The number of rows, `most` + 1 standing for more: a page never counts a million.
 
     Rows with an order are walked in it, as the list of them is.
@@ -49,7 +49,7 @@ def up_to(rows: QuerySet[Any, Any], most: int = COUNTED) -> int:
 
 
 def each_up_to(lists: Mapping[str, QuerySet[Any, Any]], most: int = COUNTED) -> dict[str, int]:
-    """What `up_to` says of each of several lists of narrow rows, in one statement."""
+    """What `count_up_to` says of each of several lists of narrow rows, in one statement."""
     parts: list[str] = []
     values: list[Any] = []
     for rows in lists.values():
@@ -66,7 +66,7 @@ def each_up_to(lists: Mapping[str, QuerySet[Any, Any]], most: int = COUNTED) -> 
 
 
 def at_least(number: int, most: int = COUNTED) -> str:
-    """`999`, and `1,000+` for a number at which `up_to` stopped."""
+    """`999`, and `1,000+` for a number at which `count_up_to` stopped."""
     return f"{grouped(most)}+" if number > most else grouped(number)
 
 

@@ -155,6 +155,6 @@ def _permissions(tasks: Iterable[Spec], gone: Collection[str]) -> Iterable[dict[
         yield {
             "name": name or _("not known"),
             "tasks": ", ".join(ids),
-            "words": labels.allowed_words(known) if known else _("Nobody knows what it allows."),
+            "words": labels.allowed_text(known) if known else _("Nobody knows what it allows."),
             "beyond": known is None or known.is_beyond_reading,
         }

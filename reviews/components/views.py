@@ -32,7 +32,7 @@ class SeeOther(HttpResponseRedirect):
     status_code = 303
 
 
-def person(request: HttpRequest) -> User:
+def current_user(request: HttpRequest) -> User:
     """The user of a request that has passed `login_required`.
 
     Who only looks brings the names of their groups along, for all that one page asks them for;
@@ -62,7 +62,7 @@ def page(
     status: int = 200,
 ) -> HttpResponse:
     """A whole page in the frame; its rail count is read unless `context` has it."""
-    user = person(request)
+    user = current_user(request)
     frame = {"section": section, "roles": tuple(sorted(group_names(user))), **context}
     if "waiting_count" not in frame:
         frame["waiting_count"] = selectors.waiting_count(user)
@@ -86,13 +86,13 @@ def _vary(response: HttpResponse) -> HttpResponse:
     return response
 
 
-def text_of(request: HttpRequest, name: str) -> str:
+def search_text(request: HttpRequest, name: str) -> str:
     """A query parameter as a search text that the database can take."""
     return request.GET.get(name, "").replace("\0", "").strip()[:_LONGEST_QUERY]
 
 
 @contextmanager
-def good_cursor() -> Iterator[None]:
+def cursor_or_404() -> Iterator[None]:
     """Around reading a page of a list: a cursor that is none of the list's is Http404."""
     try:
         yield
@@ -102,7 +102,7 @@ def good_cursor() -> Iterator[None]:
 
 def visible_execution(request: HttpRequest, execution_id: int) -> Execution:
     """An execution the person may see, with workflow and creator; Http404 otherwise."""
-    rows = visible_to(person(request)).select_related("workflow", "created_by")
+    rows = visible_to(current_user(request)).select_related("workflow", "created_by")
     found = rows.filter(pk=execution_id).first()
     if found is None:
         raise Http404
@@ -112,7 +112,7 @@ def visible_execution(request: HttpRequest, execution_id: int) -> Execution:
 def hold_or_404(request: HttpRequest, execution_id: int, hold_id: str) -> Hold:
     """A hold of that execution which the person may see; Http404 otherwise."""
     try:
-        hold = visible_hold(person(request), hold_id.replace("\0", ""))
+        hold = visible_hold(current_user(request), hold_id.replace("\0", ""))
     except HoldNotFound:
         raise Http404 from None
     if hold.execution_id != execution_id:

@@ -69,7 +69,7 @@ class Surroundings:
         failed = any(self.by_id[name].status in _BAD for name in names)
         if index == here:
             return {
-                "label": components_labels.step_words(self.hold),
+                "label": components_labels.step_text(self.hold),
                 "state": "current",
                 "words": _("waits here"),
             }

@@ -8,8 +8,8 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from reviews.audit.lists import Entry, KeptWords, kept_context
-from reviews.audit.reveals import REFUSED, reveals
+from reviews.audit.lists import AuditListText, Entry, audit_list_context
+from reviews.audit.reveals import REVEAL_DENIED, reveals
 from reviews.components import labels as components_labels
 from reviews.decisions.masking import Masked, Secret, mark
 from reviews.models import SecretReveal
@@ -36,7 +36,7 @@ def masks_context(view: Masked, place: str, *, may: bool) -> dict[str, Any] | No
         "place": place,
         "url": reverse("reviews:reveal"),
         "may": may,
-        "refused": _(REFUSED),
+        "refused": _(REVEAL_DENIED),
         "items_shown": tuple(_item(each) for each in view.secrets[:_MOST]),
         "more": max(0, count - _MOST),
     }
@@ -62,7 +62,7 @@ def revealed_context(secret: Secret) -> dict[str, Any]:
 
 def reveals_context(user: User, *, cursor: str) -> dict[str, Any]:
     """The context of kept.TEMPLATE: what was shown to whom; raises selectors.BadCursor."""
-    said = KeptWords(
+    said = AuditListText(
         heading=_("Masked values that were shown"),
         lead=_(
             "Who had a masked value shown, and where it stood. These entries are kept for good; the"
@@ -74,7 +74,7 @@ def reveals_context(user: User, *, cursor: str) -> dict[str, Any]:
         ),
     )
     address = reverse("reviews:reveals")
-    return kept_context(said, reveals(user), _entry, address=address, cursor=cursor)
+    return audit_list_context(said, reveals(user), _entry, address=address, cursor=cursor)
 
 
 def _entry(shown: SecretReveal) -> Entry:

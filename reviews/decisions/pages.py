@@ -169,7 +169,7 @@ def _heading(hold: Hold) -> dict[str, Any]:
         "headline": headline(components_labels.hold_kind(hold), hold.target, hold.task_id),
         "subject": components_labels.subject(hold),
         "run_title": components_labels.run_title(hold.execution.title, hold.execution_id),
-        "step_words": components_labels.step_words(hold),
+        "step_text": components_labels.step_text(hold),
         "deadline": hold.expires_at,
         "urgent": components_labels.is_urgent(hold),
         "on_timeout": components_labels.on_timeout(hold),

@@ -17,8 +17,8 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from reviews import conf
-from reviews.audit.denied_attempts import denials_noted
-from reviews.audit.records import Verdict, write_record
+from reviews.audit.denied_attempts import denied_attempts_recorded
+from reviews.audit.records import DecisionEntry, write_record
 from reviews.models import ANSWERS, Decision, HumanReviewRecord, ReviewClaim
 from reviews.queue.filters import risk_of
 from workflows import conf as workflow_conf
@@ -129,7 +129,7 @@ def decide(request: DecisionRequest) -> DecisionResult:
     """
     with (
         refusals_logged(request.hold_id, "approval_response", request.user, request.source),
-        denials_noted(request.hold_id, request.user, request.decision, request.source),
+        denied_attempts_recorded(request.hold_id, request.user, request.decision, request.source),
     ):
         check_token(request.token)
         _check_fields(request)
@@ -242,7 +242,7 @@ def _decide(request: DecisionRequest) -> DecisionResult:
         undo_seconds=request.undo_seconds,
     )
     result = submitted(hold, command, person.get_username(), request.source, request.version)
-    verdict = Verdict(
+    verdict = DecisionEntry(
         decision=request.decision,
         actor=person.get_username(),
         reviewer=person,
@@ -296,7 +296,7 @@ def _check_confirmed(hold: Hold, request: DecisionRequest) -> None:
 
 
 def _recorded(
-    hold: Hold, verdict: Verdict, result: CommandResult, edit: Edit | None
+    hold: Hold, verdict: DecisionEntry, result: CommandResult, edit: Edit | None
 ) -> DecisionResult:
     record = write_record(hold, verdict)
     complete = verdict.decision != Decision.APPROVE or len(hold.approvals) + 1 >= hold.quorum
@@ -472,7 +472,7 @@ def record_timeout(hold: Hold, version: int) -> HumanReviewRecord | None:
         return None
     ReviewClaim.objects.filter(hold=hold).delete()
     approves = hold.on_timeout == "approve"
-    verdict = Verdict(
+    verdict = DecisionEntry(
         decision=Decision.APPROVE if approves else Decision.REJECT,
         actor="system",
         reviewer=None,

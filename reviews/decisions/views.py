@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 from django.views.generic import View
 
-from reviews.components.views import SeeOther, fragment, hold_or_404, is_htmx, page, person
+from reviews.components.views import SeeOther, current_user, fragment, hold_or_404, is_htmx, page
 from reviews.decisions import services, withdrawal
 from reviews.decisions.conflicts import Conflict
 from reviews.decisions.edit_impact import impact_context, path_of
@@ -54,7 +54,7 @@ _MOST_PATHS = 200
 @require_safe
 def decision_status(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
     """The banner alone: asked for when news comes in."""
-    d = status_context(person(request), hold_or_404(request, execution_id, hold_id))
+    d = status_context(current_user(request), hold_or_404(request, execution_id, hold_id))
     return fragment(request, "reviews/decisions/_status.html", {"d": d})
 
 
@@ -63,7 +63,7 @@ def decision_status(request: HttpRequest, execution_id: int, hold_id: str) -> Ht
 def precedents(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
     """What was decided before about the same tool; asked for once the page is there."""
     hold = hold_or_404(request, execution_id, hold_id)
-    context = precedents_context(person(request), hold)
+    context = precedents_context(current_user(request), hold)
     return fragment(request, "reviews/decisions/_similar_decisions.html", context)
 
 
@@ -74,14 +74,14 @@ def withdraw(request: HttpRequest, execution_id: int, hold_id: str) -> HttpRespo
     hold = hold_or_404(request, execution_id, hold_id)
     error, status = "", 200
     try:
-        withdrawal.withdraw(hold_id=hold.id, user=person(request), source="web")
+        withdrawal.withdraw(hold_id=hold.id, user=current_user(request), source="web")
     except NotAllowed as denied:
         error, status = denied.message, 403
     except Conflict as late:
         error, status = late.message, 409
     if is_htmx(request):
         now = hold_or_404(request, execution_id, hold_id)
-        d = {**decision_context(person(request), now), "undo_error": error}
+        d = {**decision_context(current_user(request), now), "undo_error": error}
         return fragment(request, "reviews/decisions/_decision.html", {"d": d}, status=status)
     if status == 403:
         raise PermissionDenied(error)
@@ -108,7 +108,7 @@ class DecisionView(LoginRequiredMixin, View):
 
     def get(self, request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
         hold = hold_or_404(request, execution_id, hold_id)
-        inbox.mark_hold_read(person(request), hold)
+        inbox.mark_hold_read(current_user(request), hold)
         return self._show(request, hold)
 
     def post(self, request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
@@ -147,7 +147,7 @@ class DecisionView(LoginRequiredMixin, View):
         *,
         step_up_refused: bool = False,
     ) -> HttpResponse:
-        d = decision_context(person(request), hold, answer)
+        d = decision_context(current_user(request), hold, answer)
         if d["can_decide"] and services.needs_step_up(hold):
             d["step_up"] = _step_up(request, refused=step_up_refused)
         context = {"d": d}
@@ -256,7 +256,7 @@ class _Posted:
     def decision_request(self) -> services.DecisionRequest:
         return services.DecisionRequest(
             hold_id=self._hold.id,
-            user=person(self._request),
+            user=current_user(self._request),
             decision=self.decision,
             version=self.version,
             source="web",

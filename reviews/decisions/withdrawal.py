@@ -21,8 +21,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from reviews.audit.denied_attempts import denials_noted
-from reviews.audit.records import Verdict, write_record
+from reviews.audit.denied_attempts import denied_attempts_recorded
+from reviews.audit.records import DecisionEntry, write_record
 from reviews.models import Decision, HumanReviewRecord
 from workflows.engine.commands import SettleAnswer, WithdrawAnswer
 from workflows.engine.decide import Refused
@@ -92,7 +92,7 @@ def withdraw(
     """
     with (
         refusals_logged(hold_id, "withdraw_answer", user, source),
-        denials_noted(hold_id, user, Decision.WITHDRAW.value, source),
+        denied_attempts_recorded(hold_id, user, Decision.WITHDRAW.value, source),
     ):
         check_token(token)
         check_comment(comment)
@@ -168,7 +168,7 @@ def _record(
     person: User | None,
     source: str,
 ) -> HumanReviewRecord:
-    verdict = Verdict(
+    verdict = DecisionEntry(
         decision=Decision.WITHDRAW,
         actor=person.get_username() if person else "system",
         reviewer=person,

@@ -18,7 +18,7 @@ from reviews.components.tables import Row, Table
 from reviews.insights import statistics
 from reviews.insights.charts import Series, line_chart, shares
 from reviews.insights.statistics import Period, Scope, Tally
-from reviews.templatetags.desk import duration_words, elapsed_words, lasting_words
+from reviews.templatetags.desk import duration_text, elapsed_text, lasting_text
 from workflows.executions.access import may_backtest, visible_to
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def insights_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
     now, before = statistics.tally(scope), statistics.tally(_earlier(scope))
     return {
         "days": days,
-        "periods": tuple((n, _days_words(n), _url(n, scope.workflow)) for n in PERIODS),
+        "periods": tuple((n, _days_text(n), _url(n, scope.workflow)) for n in PERIODS),
         "workflow": scope.workflow,
         "workflows": titles,
         "is_empty": not now.total and not statistics.waiting(scope).count,
@@ -79,7 +79,7 @@ def _spared(scope: Scope) -> dict[str, Any]:
     return {"count": statistics.spared(scope), "url": f"{reverse('reviews:spared')}{query}"}
 
 
-def _days_words(days: int) -> str:
+def _days_text(days: int) -> str:
     return ngettext("%(n)s day", "%(n)s days", days) % {"n": days}
 
 
@@ -116,7 +116,7 @@ def _figures(scope: Scope, now: Tally, before: Tally) -> tuple[dict[str, Any], .
     waiting = statistics.waiting(scope)
     claimed, _tries = statistics.claim_times(scope)
     oldest = (
-        duration_words((datetime.now(UTC) - waiting.oldest).total_seconds())
+        duration_text((datetime.now(UTC) - waiting.oldest).total_seconds())
         if waiting.oldest
         else ""
     )
@@ -175,12 +175,12 @@ def _change(now: int, before: int) -> str:
 
 
 def _span(seconds: float | None) -> str:
-    return "-" if seconds is None else lasting_words(seconds)
+    return "-" if seconds is None else lasting_text(seconds)
 
 
 def _exact(seconds: float) -> str:
     """As an axis says it: `1 h 30 min`, `20 s`, without parts that are nothing."""
-    return elapsed_words(seconds).replace(" 0 min", "").replace(" 0 s", "")
+    return elapsed_text(seconds).replace(" 0 min", "").replace(" 0 s", "")
 
 
 # --- charts ---------------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ def _row(scope: Scope, group: str, name: str, tally: Tally, most: int) -> Row:
         (kind, _(said), getattr(tally, kind), _history(scope, **{group: name}, **query))
         for kind, said, query in _KINDS
     ]
-    said = components_labels.reason_words(name) if group == "reason" else name
+    said = components_labels.reason_text(name) if group == "reason" else name
     return Row(
         links=((said, _history(scope, **{group: name})),),
         parts=shares(parts, of=tally.total, most=most),

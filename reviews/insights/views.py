@@ -6,7 +6,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from reviews.components.views import page, person
+from reviews.components.views import current_user, page
 from reviews.insights.pages import insights_context
 
 
@@ -15,5 +15,5 @@ from reviews.insights.pages import insights_context
 def insights(request: HttpRequest) -> HttpResponse:
     """Figures, charts and tables over `?days=` of `?workflow=`."""
     query = {name: str(value) for name, value in request.GET.items()}
-    context = insights_context(person(request), query)
+    context = insights_context(current_user(request), query)
     return page(request, "reviews/insights/insights.html", context, section="insights")

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
-from reviews.components.views import SeeOther, page, person, visible_execution
+from reviews.components.views import SeeOther, current_user, page, visible_execution
 from reviews.integrations.capabilities_page import capabilities_context
 from workflows.engine.decide import Refused
 from workflows.executions.access import may_operate
@@ -32,12 +32,12 @@ def capabilities(request: HttpRequest) -> HttpResponse:
 def make(request: HttpRequest, execution_id: int) -> HttpResponse:
     """Keep the code of one task of this run; what is wrong is said on the run's page."""
     execution = visible_execution(request, execution_id)
-    if not may_operate(person(request), execution):
+    if not may_operate(current_user(request), execution):
         raise PermissionDenied(_("Operators, admins and whoever started a run keep its code."))
     task_id = request.POST.get("task_id", "")
     try:
         made = keep_capability(
-            actor=person(request),
+            actor=current_user(request),
             execution=execution,
             task_id=task_id,
             name=request.POST.get("name", "").strip(),

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
-from reviews.components.views import SeeOther, good_cursor, page, person
+from reviews.components.views import SeeOther, current_user, cursor_or_404, page
 from reviews.integrations.grants_page import grants_context
 from workflows.engine.decide import Refused
 from workflows.engine.task_errors import attempt_words
@@ -21,9 +21,9 @@ from workflows.permissions.grants import revoke, visible_grants
 @require_safe
 def grants(request: HttpRequest) -> HttpResponse:
     """What tasks may do because somebody allowed it; `?all=1` for the whole ledger."""
-    with good_cursor():
+    with cursor_or_404():
         context = grants_context(
-            person(request),
+            current_user(request),
             whole=request.GET.get("all") == "1",
             cursor=request.GET.get("cursor", ""),
         )
@@ -34,9 +34,9 @@ def grants(request: HttpRequest) -> HttpResponse:
 @require_POST
 def revoke_grant(request: HttpRequest, grant_id: int) -> HttpResponse:
     """Take a grant back; what cannot be done is said on the page."""
-    grant = get_object_or_404(visible_grants(person(request)), pk=grant_id)
+    grant = get_object_or_404(visible_grants(current_user(request)), pk=grant_id)
     try:
-        revoke(grant=grant, user=person(request))
+        revoke(grant=grant, user=current_user(request))
     except Refused as refusal:
         messages.error(request, refusal.message)
     else:

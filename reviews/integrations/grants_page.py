@@ -40,9 +40,7 @@ def grants_context(user: User, *, whole: bool, cursor: str) -> dict[str, Any]:
 def _row(user: User, grant: Grant, *, is_live: bool) -> dict[str, Any]:
     return {
         "id": grant.pk,
-        "sentence": components_labels.allowed_words(
-            PermissionSet.model_validate(grant.permissions)
-        ),
+        "sentence": components_labels.allowed_text(PermissionSet.model_validate(grant.permissions)),
         "scope": scope_words(grant),
         "run_title": components_labels.run_title(grant.execution.title, grant.execution_id),
         "run_url": reverse("reviews:run", args=(grant.execution_id,)),

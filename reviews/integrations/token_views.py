@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST
 
-from reviews.components.views import SeeOther, good_cursor, page, person
+from reviews.components.views import SeeOther, current_user, cursor_or_404, page
 from reviews.integrations.tokens_page import make, sent_form, tokens_context
 from workflows.executions.validation import InvalidRequest
 from workflows.models import ApiToken
@@ -25,9 +25,9 @@ TEMPLATE, SECTION = "reviews/integrations/tokens.html", "tokens"
 @sensitive_variables("made")
 def tokens(request: HttpRequest) -> HttpResponse:
     """My tokens.  A POST makes one; its answer is the only one that holds it."""
-    user = person(request)
+    user = current_user(request)
     if request.method != "POST":
-        with good_cursor():
+        with cursor_or_404():
             context = tokens_context(user, cursor=request.GET.get("cursor", ""))
         return page(request, TEMPLATE, context, section=SECTION)
     sent = sent_form(request.POST)
@@ -44,7 +44,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
 @require_POST
 def revoke_token(request: HttpRequest, token_id: int) -> HttpResponse:
     """Switch one of my tokens off for good."""
-    mine = ApiToken.objects.filter(user=person(request).pk, pk=token_id)
+    mine = ApiToken.objects.filter(user=current_user(request).pk, pk=token_id)
     token = mine.first()
     if token is None:
         raise Http404

@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from reviews.components.views import SeeOther, good_cursor, page, person
+from reviews.components.views import SeeOther, current_user, cursor_or_404, page
 from reviews.integrations.webhooks_page import endpoint_context, endpoints_context, form_of
 from workflows.common.secret_encryption import DecryptionFailed, decrypt
 from workflows.engine.decide import Refused
@@ -27,13 +27,13 @@ _LIST, _ONE = "reviews/integrations/webhooks.html", "reviews/integrations/webhoo
 
 
 def _check(request: HttpRequest) -> None:
-    if not may_subscribe(person(request)):
+    if not may_subscribe(current_user(request)):
         raise PermissionDenied(_("Integrators, operators and admins have webhooks. Ask an admin."))
 
 
 def _endpoint(request: HttpRequest, webhook_id: int) -> WebhookEndpoint:
     _check(request)
-    return get_object_or_404(services.visible_endpoints(person(request)), pk=webhook_id)
+    return get_object_or_404(services.visible_endpoints(current_user(request)), pk=webhook_id)
 
 
 def _url(endpoint: WebhookEndpoint) -> str:
@@ -54,7 +54,7 @@ def _fields(request: HttpRequest) -> dict[str, Any]:
 def webhooks(request: HttpRequest) -> HttpResponse:
     """My endpoints; a POST makes one, and 422 shows the form again."""
     _check(request)
-    user = person(request)
+    user = current_user(request)
     if request.method != "POST":
         return page(request, _LIST, endpoints_context(user), section="webhooks")
     fields = _fields(request)
@@ -78,9 +78,9 @@ def webhook(request: HttpRequest, webhook_id: int) -> HttpResponse:
 
 
 def _page(request: HttpRequest, endpoint: WebhookEndpoint, *, secret: str = "") -> HttpResponse:
-    with good_cursor():
+    with cursor_or_404():
         context = endpoint_context(
-            person(request),
+            current_user(request),
             endpoint,
             status=request.GET.get("status", ""),
             cursor=request.GET.get("cursor", ""),
@@ -125,12 +125,16 @@ def _ping(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
 
 
 def _save(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
-    services.update_endpoint(endpoint=endpoint, fields=_fields(request), actor=person(request))
+    services.update_endpoint(
+        endpoint=endpoint, fields=_fields(request), actor=current_user(request)
+    )
     return _("Saved.")
 
 
 def _switch_off(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
-    services.update_endpoint(endpoint=endpoint, fields={"enabled": False}, actor=person(request))
+    services.update_endpoint(
+        endpoint=endpoint, fields={"enabled": False}, actor=current_user(request)
+    )
     return _("Switched off. What happens now is sent when it is on again.")
 
 
@@ -145,7 +149,7 @@ def _resume_without(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
 
 
 def _rotate(request: HttpRequest, endpoint: WebhookEndpoint) -> str:
-    services.rotate_secret(endpoint=endpoint, actor=person(request))
+    services.rotate_secret(endpoint=endpoint, actor=current_user(request))
     return _("There is a new secret. The one before signs as well for a while.")
 
 

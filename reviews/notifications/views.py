@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from reviews.components.views import SeeOther, fragment, good_cursor, is_htmx, page, person
+from reviews.components.views import SeeOther, current_user, cursor_or_404, fragment, is_htmx, page
 from reviews.notifications import inbox
 from reviews.notifications.pages import bell_context, notices_context, preferences_context
 from reviews.notifications.preferences import save_preferences
@@ -23,8 +23,8 @@ _MOST_MARKED = 200
 def notices(request: HttpRequest) -> HttpResponse:
     """All notices, or the unread ones."""
     show, cursor = request.GET.get("show", ""), request.GET.get("cursor", "")
-    with good_cursor():
-        context = notices_context(person(request), show=show, cursor=cursor)
+    with cursor_or_404():
+        context = notices_context(current_user(request), show=show, cursor=cursor)
     return page(request, "reviews/notifications/notifications.html", context, section="notices")
 
 
@@ -32,14 +32,16 @@ def notices(request: HttpRequest) -> HttpResponse:
 @require_safe
 def bell(request: HttpRequest) -> HttpResponse:
     """The newest notices, for the bell."""
-    return fragment(request, "reviews/notifications/_bell_list.html", bell_context(person(request)))
+    return fragment(
+        request, "reviews/notifications/_bell_list.html", bell_context(current_user(request))
+    )
 
 
 @login_required
 @require_POST
 def read_notices(request: HttpRequest) -> HttpResponse:
     """Mark the notices in `notice`, or all of them with `everything`, as read."""
-    user = person(request)
+    user = current_user(request)
     numbers = map(parse_natural_number, request.POST.getlist("notice")[:_MOST_MARKED])
     ids = [number for number in numbers if number is not None]
     inbox.mark_read(user, ids=ids, everything="everything" in request.POST)
@@ -52,7 +54,7 @@ def read_notices(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def notice_preferences(request: HttpRequest) -> HttpResponse:
     """Show the notification settings; a POST saves them."""
-    user = person(request)
+    user = current_user(request)
     if request.method == "POST":
         shown, mailed = request.POST.getlist("shown"), request.POST.getlist("mailed")
         save_preferences(user=user, shown=shown, mailed=mailed)

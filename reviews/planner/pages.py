@@ -39,7 +39,7 @@ from reviews.planner.drafts import (
 )
 from reviews.planner.fields import arguments_of, review_phase, values_of
 from reviews.runs.panels import floor_json
-from reviews.templatetags.desk import duration_words
+from reviews.templatetags.desk import duration_text
 from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.dag import CapabilityTask, CodeTask, Plan, ToolTask, references
 from workflows.engine.plan_validation import PlanInvalid, Problem, parse_plan
@@ -285,12 +285,12 @@ def _row(workflow: Any) -> dict[str, Any]:
         "url": reverse("reviews:workflow", args=(workflow.pk,)),
         "name": workflow.title,
         "description": workflow.description,
-        "shape_words": _("%(tasks)s in %(layers)s")
+        "shape_text": _("%(tasks)s in %(layers)s")
         % {"tasks": tasks, "layers": counted(layers, "layer")}
         if plan
         else _("not valid"),
-        "review_words": counted(reviews, "review") if reviews else _("no review"),
-        "runs_words": counted_at_least(workflow.runs, "run"),
+        "review_text": counted(reviews, "review") if reviews else _("no review"),
+        "runs_text": counted_at_least(workflow.runs, "run"),
     }
 
 
@@ -343,7 +343,7 @@ def _workflow_task(task: ToolTask | CodeTask | CapabilityTask) -> dict[str, str]
         "id": task.id,
         "what": _("runs %(target)s") % {"target": task.target},
         "after": ", ".join(sorted(task.needs)),
-        "review": components_labels.phase_words(review.trigger_phase.value) if review else "",
+        "review": components_labels.phase_text(review.trigger_phase.value) if review else "",
     }
 
 
@@ -351,7 +351,7 @@ def _holds(plan: Plan, workflow: Workflow) -> Iterator[str]:
     for task in plan.tasks:
         review = _review(task)
         if review is not None:
-            yield _hold_words(task.id, review)
+            yield _review_text(task.id, review)
     policy = workflow.policy if isinstance(workflow.policy, dict) else {}
     hil = policy.get("hil")
     if isinstance(hil, dict) and hil.get("enabled"):
@@ -379,18 +379,18 @@ _ENDS = {
 }
 
 
-def _hold_words(task_id: str, review: ReviewPolicy) -> str:
+def _review_text(task_id: str, review: ReviewPolicy) -> str:
     before = review.trigger_phase is TriggerPhase.BEFORE_EXECUTION
     told = {
         "task": task_id,
-        "who": components_labels.group_words(review.groups),
+        "who": components_labels.group_text(review.groups),
         "n": review.quorum,
     }
     text = _(_CHECKS[before, review.quorum > 1]) % told
     if review.on_timeout == "keep_waiting" or review.timeout_seconds is None:
         end = _("If nobody decides, it waits.")
     else:
-        time = duration_words(review.timeout_seconds)
+        time = duration_text(review.timeout_seconds)
         end = _(_ENDS[review.on_timeout]) % {"time": time}
     return f"{text} {end}"
 

@@ -23,7 +23,14 @@ from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.models import Tool
 from graphrag.retrieval.search import search
 from reviews.backtests.pages import rules_summary
-from reviews.components.views import SeeOther, page, person, text_of, visible_execution, warn
+from reviews.components.views import (
+    SeeOther,
+    current_user,
+    page,
+    search_text,
+    visible_execution,
+    warn,
+)
 from reviews.planner import drafts as drafts
 from reviews.planner.drafts import Draft
 from reviews.planner.pages import (
@@ -83,7 +90,7 @@ class PlannerView(LoginRequiredMixin, View):
         if not problems:
             try:
                 execution = start_execution(
-                    actor=person(request),
+                    actor=current_user(request),
                     plan=draft.plan,
                     inputs=draft.inputs,
                     policy=draft.policy,
@@ -97,7 +104,7 @@ class PlannerView(LoginRequiredMixin, View):
         return self._show(request, replace(draft, problems=tuple(problems)), status=422)
 
     def _save(self, request: HttpRequest, draft: Draft) -> HttpResponse:
-        if not may_save(person(request)):
+        if not may_save(current_user(request)):
             raise PermissionDenied(_("Admins keep workflows. You can start the plan as a run."))
         if not draft.problems:
             try:
@@ -110,24 +117,24 @@ class PlannerView(LoginRequiredMixin, View):
         return self._show(request, draft, status=422)
 
     def _show(self, request: HttpRequest, draft: Draft, status: int = 200) -> HttpResponse:
-        checked = _faults(draft, person(request))
+        checked = _faults(draft, current_user(request))
         kept = tuple(each for each in draft.problems if each not in checked)
         draft = replace(draft, problems=kept)
-        context = {"p": planner_context(person(request), draft, checked)}
+        context = {"p": planner_context(current_user(request), draft, checked)}
         return page(
             request, "reviews/planner/planner.html", context, section="workflows", status=status
         )
 
 
 def _check(request: HttpRequest) -> None:
-    if not may_start(person(request)):
+    if not may_start(current_user(request)):
         raise PermissionDenied(_("Your roles do not start runs. Ask an operator."))
 
 
 def _workflow(request: HttpRequest, number: str) -> Workflow:
     """The workflow to be edited; Http404 for those who may not."""
     found = Workflow.objects.filter(pk=parse_natural_number(number) or 0).first()
-    if found is None or not may_save(person(request)):
+    if found is None or not may_save(current_user(request)):
         raise Http404
     return found
 
@@ -174,7 +181,7 @@ def _saved(request: HttpRequest, draft: Draft) -> Workflow:
     fields = {"title": title, "plan": draft.plan, "policy": draft.policy}
     if draft.workflow:
         workflow = _workflow(request, draft.workflow)
-        return save_workflow(actor=person(request), fields=fields, workflow=workflow)
+        return save_workflow(actor=current_user(request), fields=fields, workflow=workflow)
     name = slugify(title)[:100]
     if not name:
         raise InvalidRequest((Problem("title", "required", "use some letters or digits"),))
@@ -185,7 +192,7 @@ def _saved(request: HttpRequest, draft: Draft) -> Workflow:
         "default_inputs": draft.inputs,
         "inputs_schema": _schema(asked),
     }
-    return save_workflow(actor=person(request), fields=fields)
+    return save_workflow(actor=current_user(request), fields=fields)
 
 
 def _schema(asked: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -206,7 +213,7 @@ def _schema(asked: dict[str, dict[str, Any]]) -> dict[str, Any]:
 @require_safe
 def workflows(request: HttpRequest) -> HttpResponse:
     """What can be run."""
-    context = workflows_context(person(request))
+    context = workflows_context(current_user(request))
     return page(request, "reviews/planner/workflows.html", context, section="workflows")
 
 
@@ -215,7 +222,7 @@ def workflows(request: HttpRequest) -> HttpResponse:
 def workflow(request: HttpRequest, workflow_id: int) -> HttpResponse:
     """One definition, with the form that starts it."""
     found = get_object_or_404(Workflow, pk=workflow_id, enabled=True)
-    user = person(request)
+    user = current_user(request)
     context = {
         "workflow": workflow_context(user, found),
         "starter": starter(found) if may_start(user) else None,
@@ -235,7 +242,7 @@ _LISTED = 1000
 @require_safe
 def tools(request: HttpRequest) -> HttpResponse:
     """Every tool by name, or those that fit a description of what is to be done."""
-    q = text_of(request, "q")
+    q = search_text(request, "q")
     rows: Iterable[Tool | ToolRecord] = all_tools()[:_LISTED]
     if q:
         rows = [found.tool for found in search(q, limit=_FOUND).found]
@@ -256,7 +263,7 @@ def tool(request: HttpRequest, name: str) -> HttpResponse:
     found = all_tools().filter(name=name).first() if "\0" not in name else None
     if found is None:
         raise Http404
-    context = {"tool": tool_context(person(request), found), "row": _row(found)}
+    context = {"tool": tool_context(current_user(request), found), "row": _row(found)}
     return page(request, "reviews/planner/tool.html", context, section="tools")
 
 

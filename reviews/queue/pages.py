@@ -105,7 +105,7 @@ def rows_context(
         "page_end": page.next,
         "clear_url": queue_url(**_tab_query(tab)),
         "demo_url": "" if page.rows or changed else demo_url(viewer),
-        "group_words": components_labels.group_words(viewer.deciding),
+        "group_text": components_labels.group_text(viewer.deciding),
     }
 
 
@@ -236,8 +236,8 @@ def _row(hold: Hold, looking: list[str]) -> dict[str, Any]:
         "url": reverse("reviews:decision", args=(hold.execution_id, hold.id)),
         "sentence": components_labels.row_sentence(hold),
         "subject": components_labels.subject(hold),
-        "phase_words": components_labels.phase_words(hold.phase, past=not is_open),
-        "step_words": components_labels.step_words(hold),
+        "phase_text": components_labels.phase_text(hold.phase, past=not is_open),
+        "step_text": components_labels.step_text(hold),
         "since": hold.opened_at if is_open else hold.decided_at,
         "deadline": hold.expires_at if is_open else None,
         "urgent": is_open and components_labels.is_urgent(hold),
@@ -245,7 +245,7 @@ def _row(hold: Hold, looking: list[str]) -> dict[str, Any]:
         "risk": level if is_open else "low",
         "risk_words": reason,
         "claimed": components_labels.claimed_by(hold) if is_open else "",
-        "looking": components_labels.looking_words(looking) if is_open else "",
+        "looking": components_labels.viewers_text(looking) if is_open else "",
         "outcome": "" if is_open else _outcome(hold),
         "quorum_words": _quorum_words(hold) if needs else "",
     }
@@ -345,7 +345,7 @@ def claim_context(user: User, hold: Hold, right: Right) -> dict[str, Any]:
         "mine": by == user.get_username(),
         "until": claim.expires_at if claim else None,
         "given_by": giver.get_username() if giver else "",
-        "looking": components_labels.looking_words(names),
+        "looking": components_labels.viewers_text(names),
         "may_claim": is_open and right.any,
         "url": reverse("reviews:claim", args=place) if may_assign else "",
         "looking_url": reverse("reviews:looking", args=place) if is_open else "",

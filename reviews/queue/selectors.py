@@ -16,7 +16,7 @@ from django.db.models import Exists, F, Model, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils.dateparse import parse_datetime
 
-from reviews.components.number_formatting import each_up_to, up_to
+from reviews.components.number_formatting import count_up_to, each_up_to
 from reviews.decisions.rights import deciding_groups, group_names, shaped_by
 from reviews.models import ReviewClaim
 from workflows.common.db_expressions import AnyOf
@@ -129,7 +129,7 @@ def _held_by(groups: Collection[str]) -> QuerySet[Waiting, Any]:
 @lru_cache(maxsize=256)
 def are_few(groups: tuple[str, ...], _now: int) -> bool:
     """Counted once in a while: it decides how rows are found, not which."""
-    return up_to(_held_by(groups), FEW) <= FEW
+    return count_up_to(_held_by(groups), FEW) <= FEW
 
 
 def pending(user: User) -> QuerySet[Hold]:
@@ -164,7 +164,7 @@ def decided(user: User) -> QuerySet[Hold]:
 
 
 def tab_counts(viewer: Viewer) -> dict[str, int]:
-    """Rows per tab as `up_to` counts them, the decided ones not at all; one statement."""
+    """Rows per tab as `count_up_to` counts them, the decided ones not at all; one statement."""
     rows = pending(viewer.user).values("pk")
     return each_up_to(
         {
@@ -177,8 +177,8 @@ def tab_counts(viewer: Viewer) -> dict[str, int]:
 
 
 def waiting_count(user: User) -> int:
-    """How many holds need this user, as `up_to` counts them."""
-    return up_to(Viewer(user).counted("me"))
+    """How many holds need this user, as `count_up_to` counts them."""
+    return count_up_to(Viewer(user).counted("me"))
 
 
 def queue(

@@ -18,12 +18,12 @@ from django.views.generic import View
 
 from reviews.components.views import (
     SeeOther,
+    current_user,
+    cursor_or_404,
     fragment,
-    good_cursor,
     hold_or_404,
     is_htmx,
     page,
-    person,
 )
 from reviews.decisions import services
 from reviews.decisions.conflicts import Conflict
@@ -57,13 +57,13 @@ def queue(request: HttpRequest) -> HttpResponse:
     the page's end) those rows of these runs that belong there, and nothing else, because somebody
     waits for them.  `queue-tabs` is the tabs, for the numbers, which may come a moment later.
     """
-    viewer = selectors.Viewer(person(request))
+    viewer = selectors.Viewer(current_user(request))
     tab, filters = request.GET.get("tab", "me"), parse_queue_filters(request.GET)
     target = request.headers.get("HX-Target", "") if is_htmx(request) else ""
     if target == "queue-tabs":
         return _parts(request, ("_tabs",), tabs_context(viewer, tab=tab, filters=filters))
     changed = None
-    with good_cursor():
+    with cursor_or_404():
         if target == "queue-list":
             changed = Changed.of(request.GET)
         cursor = request.GET.get("cursor", "")
@@ -113,13 +113,13 @@ def bulk(request: HttpRequest) -> HttpResponse:
         outcomes = many.apply_to_all(
             chosen=[_chosen(text) for text in request.POST.getlist("hold")],
             request=wanted,
-            user=person(request),
+            user=current_user(request),
             confirmed_at=step_up.confirmed_at(request),
         )
     except ReviewInvalid as invalid:
         context = {"errors": invalid.errors, "url": reverse("reviews:queue")}
         return fragment(request, "reviews/queue/_bulk_result.html", context, status=422)
-    context = bulk_context(person(request), wanted.action, outcomes)
+    context = bulk_context(current_user(request), wanted.action, outcomes)
     return fragment(request, "reviews/queue/_bulk_result.html", context)
 
 
@@ -138,7 +138,7 @@ def save(request: HttpRequest) -> HttpResponse:
     back = f"{reverse('reviews:queue')}?{query}" if query else reverse("reviews:queue")
     try:
         view = saved_views.save_view(
-            user=person(request),
+            user=current_user(request),
             name=request.POST.get("name", ""),
             query=query,
             shared=request.POST.get("shared") == "yes",
@@ -158,7 +158,7 @@ def save(request: HttpRequest) -> HttpResponse:
 def remove(request: HttpRequest, view_id: int) -> HttpResponse:
     """Forget a view of one's own; the queue stays as it shows."""
     try:
-        view = saved_views.remove_view(user=person(request), view_id=view_id)
+        view = saved_views.remove_view(user=current_user(request), view_id=view_id)
     except saved_views.ViewNotFound:
         raise Http404 from None
     messages.success(request, _("“%(name)s” is no longer among the views.") % {"name": view.name})
@@ -173,7 +173,7 @@ def claim(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse
     error, status = _apply(request, hold.id)
     if is_htmx(request):
         now = hold_or_404(request, execution_id, hold_id)
-        d = {**status_context(person(request), now), "claim_error": error}
+        d = {**status_context(current_user(request), now), "claim_error": error}
         return fragment(request, "reviews/decisions/_status.html", {"d": d}, status=status)
     if error:
         messages.error(request, error)
@@ -182,7 +182,7 @@ def claim(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse
 
 def _apply(request: HttpRequest, hold_id: str) -> tuple[str, int]:
     """Why it could not be done ("" when it was), and the status that says so."""
-    user = person(request)
+    user = current_user(request)
     try:
         match request.POST.get("action"):
             case "claim":
@@ -210,7 +210,7 @@ def looking(request: HttpRequest, execution_id: int, hold_id: str) -> HttpRespon
     hold = hold_or_404(request, execution_id, hold_id)
     act = presence.leave if "leave" in request.POST else presence.look
     try:
-        act(hold_id=hold.id, user=person(request))
+        act(hold_id=hold.id, user=current_user(request))
     except services.HoldNotFound:
         raise Http404 from None
     return HttpResponse(status=204)
@@ -232,7 +232,7 @@ class ExtendView(LoginRequiredMixin, View):
         try:
             extend(
                 hold_id=hold.id,
-                user=person(request),
+                user=current_user(request),
                 seconds=_seconds(request.POST.get("seconds", "")),
                 source="web",
             )
@@ -255,7 +255,7 @@ class ExtendView(LoginRequiredMixin, View):
     def _show(
         self, request: HttpRequest, hold: Hold, *, error: str = "", status: int = 200
     ) -> HttpResponse:
-        context = {"d": deadline_context(person(request), hold, error=error)}
+        context = {"d": deadline_context(current_user(request), hold, error=error)}
         answer = fragment(request, "reviews/queue/_deadline.html", context, status=status)
         if request.method == "POST":
             # The run has a new version; the form beside follows it.

@@ -16,7 +16,7 @@ from reviews.components import labels as components_labels
 from reviews.components.diffs import Change, diff, same
 from reviews.decisions.edits import inputs_schema, secret_rules
 from reviews.decisions.masking import Rules, masked
-from reviews.templatetags.desk import seconds_words
+from reviews.templatetags.desk import seconds_text
 from workflows.common.redaction import mask_secrets
 from workflows.engine.dag import Plan
 from workflows.executions.selectors import TaskView, revision_of, tasks_of
@@ -206,12 +206,12 @@ def _run(execution: Execution) -> dict[str, Any]:
         "url": reverse("reviews:run", args=(execution.pk,)),
         "status": execution.status,
         "error": mask_secrets(execution.error),
-        "layers": components_labels.progress_words(execution),
+        "layers": components_labels.progress_text(execution),
         "started_by": execution.created_by.get_username()
         if execution.created_by
         else _("the system"),
         "started_at": execution.created_at,
-        "took": components_labels.span_words(execution.created_at, finished) if finished else "",
+        "took": components_labels.span_text(execution.created_at, finished) if finished else "",
     }
 
 
@@ -255,7 +255,7 @@ def _row(pair: Pair, left: Execution, right: Execution) -> dict[str, Any]:
 def _side(task: TaskView | None, run: Execution, other: Execution) -> dict[str, Any]:
     if task is None:
         return {"status": "", "note": _("not in this plan"), "error": ""}
-    took = seconds_words(task.duration_ms / 1000) if task.duration_ms >= 50 else ""
+    took = seconds_text(task.duration_ms / 1000) if task.duration_ms >= 50 else ""
     forked = run.forked_at_layer if run.parent_id == other.pk else None
     if forked is not None and task.layer <= forked:
         took = _("taken over from run %(number)s") % {"number": other.pk}

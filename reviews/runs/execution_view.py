@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import transaction
 
 from reviews.audit.reveals import (
-    REFUSED,
+    REVEAL_DENIED,
     Token,
     execution_place,
     hold_place,
@@ -69,7 +69,7 @@ def revealed_execution(
         if token is not None and "decide" not in token.scopes:
             raise NotAllowed("This token does not have the scope “decide”.", "scope")
         if not may_reveal(person, execution):
-            raise NotAllowed(REFUSED, "not_in_group")
+            raise NotAllowed(REVEAL_DENIED, "not_in_group")
         SecretReveal.objects.bulk_create(
             SecretReveal(
                 execution=execution,

@@ -31,7 +31,7 @@ _COMMANDS = {
 }
 
 
-def as_seen(
+def with_live_status(
     tasks: Sequence[TaskView], events: Sequence[ExecutionEvent], now: datetime
 ) -> tuple[list[TaskView], dict[str, datetime]]:
     """The tasks, and since when each of the running ones runs, read off the newest events.

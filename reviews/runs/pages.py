@@ -32,10 +32,10 @@ from reviews.decisions.summaries import one_line
 from reviews.integrations.capabilities_page import offer
 from reviews.queue import selectors
 from reviews.queue.pages import demo_url
-from reviews.runs.live_status import as_seen, queued
-from reviews.runs.panels import SpeculationStatus, overrides_context, work_ahead
+from reviews.runs.live_status import queued, with_live_status
+from reviews.runs.panels import SpeculationStatus, overrides_context, speculation_panel
 from reviews.runs.timeline import Group, Hidden, timeline
-from reviews.templatetags.desk import look_of, seconds_words
+from reviews.templatetags.desk import look_of, seconds_text
 from workflows.common.full_text import full_text_filter
 from workflows.common.number_parsing import parse_natural_number
 from workflows.common.redaction import mask_secrets
@@ -122,7 +122,7 @@ def _row(run: Execution, holds: list[Hold]) -> dict[str, Any]:
         "title": components_labels.run_title(run.title, run.pk),
         "summary": _summary(run, holds),
         "status": run.status,
-        "progress_words": components_labels.progress_words(run),
+        "progress_text": components_labels.progress_text(run),
         "started_by": run.created_by.get_username() if run.created_by else _("the system"),
         "started_at": run.created_at,
     }
@@ -132,7 +132,7 @@ def _summary(run: Execution, holds: list[Hold]) -> str:
     if holds:
         first = holds[0]
         told = {
-            "who": components_labels.group_words(first.groups) or _("an agent"),
+            "who": components_labels.group_text(first.groups) or _("an agent"),
             "task": first.task_id,
         }
         text = _("waits for %(who)s at %(task)s") if first.task_id else _("waits for %(who)s")
@@ -208,10 +208,10 @@ _SETTLED = ("SUCCEEDED", "FAILED", "SKIPPED", "REJECTED")
 def run_context(user: User, execution: Execution) -> dict[str, Any]:
     """`run` of the templates; workflow and creator are loaded."""
     events = _newest_events(execution)
-    tasks, since = as_seen(tasks_of(execution), events, timezone.now())
+    tasks, since = with_live_status(tasks_of(execution), events, timezone.now())
     workflow = execution.workflow
     may = may_operate(user, execution)
-    ahead = work_ahead(execution, may=may)
+    ahead = speculation_panel(execution, may=may)
     forks = fork_urls(execution) if may else {}
     shown = tasks[:_MAX_TASKS_WITH_DATA]
     views = task_views(execution, shown)
@@ -235,7 +235,7 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
         if execution.created_by
         else _("the system"),
         "started_at": execution.created_at,
-        "elapsed_words": components_labels.span_words(execution.created_at, execution.finished_at)
+        "elapsed_text": components_labels.span_text(execution.created_at, execution.finished_at)
         if execution.finished_at
         else "",
         "error": _error(execution),
@@ -277,7 +277,7 @@ def _holds(execution: Execution) -> tuple[dict[str, Any], ...]:
 
 def _hold(hold: Hold, *, is_lost: bool) -> dict[str, Any]:
     human = hold.decider == "human"
-    who = components_labels.group_words(hold.groups) if human else _("an agent")
+    who = components_labels.group_text(hold.groups) if human else _("an agent")
     return {
         "sentence": _("%(name)s waits for %(who)s")
         % {"name": hold.task_id or hold.target, "who": who},
@@ -322,7 +322,7 @@ def _is_ahead(task: TaskView, ahead: SpeculationStatus | None) -> bool:
 
 def _took(task: TaskView) -> str:
     """`1.2 s`; "" for what took no time worth telling."""
-    return seconds_words(task.duration_ms / 1000) if task.duration_ms >= 50 else ""
+    return seconds_text(task.duration_ms / 1000) if task.duration_ms >= 50 else ""
 
 
 def _task(
@@ -334,7 +334,7 @@ def _task(
         "status": "HELD" if task.held else status,
         "what": task.target,
         "since": since,
-        "time_words": _took(task),
+        "time_text": _took(task),
         "error": mask_secrets(task.error),
         "attempts": tuple(_attempts(task)),
     }
@@ -359,7 +359,7 @@ def _attempts(task: TaskView) -> list[str]:
     for row in task.attempts:
         error = mask_secrets(row.error)
         told = {"number": row.attempt, "outcome": look_of(row.status).word, "error": error}
-        told["time"] = seconds_words(row.duration_ms / 1000)
+        told["time"] = seconds_text(row.duration_ms / 1000)
         text = _("attempt %(number)s: %(outcome)s")
         if row.duration_ms >= 50:
             text = _("attempt %(number)s: %(outcome)s in %(time)s")
@@ -551,7 +551,7 @@ def _what_happens(
         "anew": _names(anew),
         "reviews": tuple(_reviews(execution, revision, anew)),
         "messages": len(said),
-        "revision_words": ""
+        "revision_text": ""
         if checkpoint.revision == execution.revision
         else _("The plan is the one of that moment; later changes to it are left out."),
     }
@@ -575,7 +575,7 @@ def _reviews(execution: Execution, revision: Revision, names: list[str]) -> Iter
     for name in names:
         review = revision.plan.by_id[name].human_review
         if review is not None and review.enabled:
-            yield f"{name}, {components_labels.phase_words(review.trigger_phase.value)}"
+            yield f"{name}, {components_labels.phase_text(review.trigger_phase.value)}"
     if execution.policy.get("hil", {}).get("enabled"):
         yield _("each layer that needs a signature")
 

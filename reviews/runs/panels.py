@@ -14,7 +14,7 @@ from django.utils.translation import ngettext
 
 from reviews.components.number_formatting import counted
 from reviews.decisions.review_context import shown_overrides
-from reviews.templatetags.desk import seconds_words
+from reviews.templatetags.desk import seconds_text
 from workflows import conf
 from workflows.engine.policy import Policy
 from workflows.engine.status import ExecutionStatus
@@ -46,7 +46,7 @@ class SpeculationStatus:
     restart_url: str
 
 
-def work_ahead(execution: Execution, *, may: bool) -> SpeculationStatus | None:
+def speculation_panel(execution: Execution, *, may: bool) -> SpeculationStatus | None:
     """None for a run whose policy does without, and that has none."""
     enabled = Policy.model_validate(execution.policy).speculation.enabled
     if not enabled:
@@ -64,7 +64,7 @@ def work_ahead(execution: Execution, *, may: bool) -> SpeculationStatus | None:
         facts=_facts(counts),
         ready=ready,
         looks_again=looks_again,
-        stopped=_stopped_words(stopped) if stopped else "",
+        stopped=_stopped_text(stopped) if stopped else "",
         until=stopped.until if stopped else None,
         restart_url=reverse("reviews:work_ahead", args=(execution.pk,)) if stopped and may else "",
     )
@@ -78,7 +78,7 @@ def _just_opened(execution: Execution) -> bool:
 def _sentence(execution: Execution, ready: int, running: int, counts: SpeculationCounts) -> str:
     parts = []
     if ready:
-        parts.append(_ready_words(ready))
+        parts.append(_ready_text(ready))
     if running:
         text = ngettext(
             "%(n)s step being computed ahead.", "%(n)s steps being computed ahead.", running
@@ -99,7 +99,7 @@ def _sentence(execution: Execution, ready: int, running: int, counts: Speculatio
     return _("While a decision is open, what lies behind it is computed ahead.")
 
 
-def _ready_words(ready: int) -> str:
+def _ready_text(ready: int) -> str:
     text = ngettext(
         "%(n)s step behind this is already computed; it is used if you approve unchanged.",
         "%(n)s steps behind this are already computed; they are used if you approve unchanged.",
@@ -115,13 +115,13 @@ def _facts(counts: SpeculationCounts) -> tuple[str, ...]:
     dropped = ngettext("%(n)s dropped", "%(n)s dropped", counts.misses)
     told = [used % {"n": counts.hits}, dropped % {"n": counts.misses}]
     if counts.saved_seconds >= 0.05:
-        told.append(_("%(time)s saved") % {"time": seconds_words(counts.saved_seconds)})
+        told.append(_("%(time)s saved") % {"time": seconds_text(counts.saved_seconds)})
     if counts.wasted_seconds >= 0.05:
-        told.append(_("%(time)s wasted") % {"time": seconds_words(counts.wasted_seconds)})
+        told.append(_("%(time)s wasted") % {"time": seconds_text(counts.wasted_seconds)})
     return tuple(told)
 
 
-def _stopped_words(stopped: Stopped) -> str:
+def _stopped_text(stopped: Stopped) -> str:
     tally = stopped.tally
     total = tally.hits + tally.misses
     text = _("Stopped: only %(hits)s of the last %(total)s results were used.")
@@ -133,7 +133,7 @@ def behind(hold: Hold) -> str:
     if hold.status != Hold.Status.OPEN:
         return ""
     ready = [each for each in speculative_results_behind(hold) if each.state == "READY"]
-    return _ready_words(len(ready)) if ready else ""
+    return _ready_text(len(ready)) if ready else ""
 
 
 # --- policy overrides -----------------------------------------------------------------------------

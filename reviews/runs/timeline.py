@@ -14,7 +14,7 @@ from django.utils.translation import ngettext
 from reviews.components import labels as components_labels
 from reviews.components.number_formatting import counted
 from reviews.decisions.masking import NO_RULES, Rules, masked
-from reviews.templatetags.desk import duration_words, seconds_words
+from reviews.templatetags.desk import duration_text, seconds_text
 from workflows.common.redaction import mask_secrets
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.task_errors import attempt_words
@@ -86,7 +86,7 @@ def timeline(
         if event.kind == "layer_closed" and forks:
             line["fork_url"] = forks.get(event.payload["layer"], "")
         if links and event.seq in links:
-            line["link_url"], line["link_words"] = links[event.seq]
+            line["link_url"], line["link_text"] = links[event.seq]
         groups[-1].entries.append(line)
     return [group for group in groups if group.entries]
 
@@ -175,7 +175,7 @@ def _succeeded(payload: Payload, actor: str) -> _Line:
     duration = payload.get("duration_ms", 0)
     if duration < 50:
         return _Line(_("%(task)s done") % {"task": name}, name, "good")
-    told = {"task": name, "time": seconds_words(duration / 1000)}
+    told = {"task": name, "time": seconds_text(duration / 1000)}
     return _Line(_("%(task)s done in %(time)s") % told, name, "good")
 
 
@@ -198,7 +198,7 @@ def _hit(payload: Payload, actor: str) -> _Line:
     text = _("%(task)s was computed while the decision was open")
     if seconds >= 0.05:
         text = _("%(task)s was computed while the decision was open; %(time)s saved")
-    return _Line(text % {"task": name, "time": seconds_words(seconds)}, name)
+    return _Line(text % {"task": name, "time": seconds_text(seconds)}, name)
 
 
 def _missed(payload: Payload, actor: str) -> _Line:
@@ -209,7 +209,7 @@ def _missed(payload: Payload, actor: str) -> _Line:
 
 def _opened(payload: Payload, actor: str) -> _Line:
     name = components_labels.about(payload.get("task_id") or "", payload["reason"])
-    phase = components_labels.phase_words(payload.get("phase") or "")
+    phase = components_labels.phase_text(payload.get("phase") or "")
     if payload["decider"] == "human":
         text = (
             _("%(name)s waits for a person %(phase)s")
@@ -227,7 +227,7 @@ def _opened(payload: Payload, actor: str) -> _Line:
 
 def _spared(payload: Payload, actor: str) -> _Line:
     name = payload["task_id"]
-    when = components_labels.phase_words(payload.get("phase") or "", past=True)
+    when = components_labels.phase_text(payload.get("phase") or "", past=True)
     return _Line(
         _("%(task)s was not reviewed %(when)s: %(why)s")
         % {"task": name, "when": when, "why": payload["why"]},
@@ -260,7 +260,7 @@ _LOOKS = {"APPROVE": "good", "REJECT": "bad", "REQUEST_CHANGES": "waiting"}
 
 def _answered(payload: Payload, actor: str) -> _Line:
     line = _decided(payload, actor)
-    told = {"sentence": line.text, "time": duration_words(payload["undo_seconds"])}
+    told = {"sentence": line.text, "time": duration_text(payload["undo_seconds"])}
     return replace(line, text=_("%(sentence)s; it can be undone for %(time)s") % told)
 
 
@@ -319,13 +319,13 @@ def _expired(payload: Payload, actor: str) -> _Line:
 
 def _extended(payload: Payload, actor: str) -> _Line:
     name = payload.get("task_id") or _("a decision")
-    told = {"name": name, "time": seconds_words(payload["seconds"])}
+    told = {"name": name, "time": seconds_text(payload["seconds"])}
     return _Line(_("%(name)s got %(time)s more") % told, name)
 
 
 def _hold_escalated(payload: Payload, actor: str) -> _Line:
     name = payload.get("task_id") or _("it")
-    groups, told = components_labels.group_words(payload["groups"]), ", ".join(payload["told"])
+    groups, told = components_labels.group_text(payload["groups"]), ", ".join(payload["told"])
     if groups and told:
         text = _("nobody decided about %(name)s yet: %(groups)s may decide too, %(told)s is told")
     elif groups:

@@ -18,12 +18,12 @@ from pydantic import ValidationError
 
 from reviews.components.views import (
     SeeOther,
+    current_user,
+    cursor_or_404,
     fragment,
-    good_cursor,
     is_htmx,
     page,
-    person,
-    text_of,
+    search_text,
     visible_execution,
     warn,
 )
@@ -64,10 +64,10 @@ from workflows.models import Checkpoint, Execution, PlanRevision, Workflow
 @require_safe
 def runs(request: HttpRequest) -> HttpResponse:
     """The newest runs first."""
-    with good_cursor():
+    with cursor_or_404():
         context = runs_context(
-            person(request),
-            q=text_of(request, "q"),
+            current_user(request),
+            q=search_text(request, "q"),
             status=request.GET.get("status", ""),
             cursor=request.GET.get("cursor", ""),
         )
@@ -81,7 +81,7 @@ def runs(request: HttpRequest) -> HttpResponse:
 def run(request: HttpRequest, execution_id: int) -> HttpResponse:
     """One run; asked for by htmx, the part that changes."""
     execution = visible_execution(request, execution_id)
-    context: dict[str, Any] = {"run": run_context(person(request), execution)}
+    context: dict[str, Any] = {"run": run_context(current_user(request), execution)}
     if is_htmx(request):
         # The actions hold what somebody is typing: they are sent again only when others are due.
         context["new_actions"] = request.GET.get("offers", "") != context["run"]["offers"]
@@ -97,7 +97,7 @@ def _run_url(execution: Execution) -> str:
 
 
 def _check_may_start(request: HttpRequest) -> None:
-    if not may_start(person(request)):
+    if not may_start(current_user(request)):
         raise PermissionDenied(_("Your roles do not start runs. Ask an operator."))
 
 
@@ -107,7 +107,7 @@ def start_demo(request: HttpRequest) -> HttpResponse:
     """Start the demo's workflow on the repository that it is set up for."""
     _check_may_start(request)
     try:
-        execution = begin_demo(actor=person(request))
+        execution = begin_demo(actor=current_user(request))
     except (NoRepository, InvalidRequest, Workflow.DoesNotExist) as error:
         messages.error(request, _("The demo run was not started: %(error)s") % {"error": error})
         return SeeOther(reverse("reviews:runs"))
@@ -126,7 +126,9 @@ def start(request: HttpRequest, workflow_id: int) -> HttpResponse:
     if not errors:
         try:
             inputs = posted.value if isinstance(posted.value, dict) else {}
-            execution = start_execution(actor=person(request), workflow=workflow, inputs=inputs)
+            execution = start_execution(
+                actor=current_user(request), workflow=workflow, inputs=inputs
+            )
         except InvalidRequest as invalid:
             errors = tuple(
                 FieldError(each.path.removeprefix("inputs").removeprefix("."), each.message)
@@ -136,7 +138,7 @@ def start(request: HttpRequest, workflow_id: int) -> HttpResponse:
             warn(request, run_warnings(execution))
             return SeeOther(_run_url(execution))
     context = {
-        "workflow": workflow_context(person(request), workflow),
+        "workflow": workflow_context(current_user(request), workflow),
         "starter": starter(workflow, values=posted.value, errors=errors, rejected=posted.rejected),
     }
     return page(request, "reviews/planner/workflow.html", context, section="workflows", status=422)
@@ -153,7 +155,7 @@ def command(request: HttpRequest, execution_id: int) -> HttpResponse:
         result = submit_command(
             execution_id=execution.pk,
             command=wanted,
-            actor=person(request).get_username(),
+            actor=current_user(request).get_username(),
             source="web",
             version=version,
         )
@@ -174,10 +176,10 @@ def command(request: HttpRequest, execution_id: int) -> HttpResponse:
 
 @login_required
 @require_POST
-def work_ahead_again(request: HttpRequest, execution_id: int) -> HttpResponse:
+def resume_speculation(request: HttpRequest, execution_id: int) -> HttpResponse:
     """Let work ahead go on for the run's workflow after it stopped itself."""
     execution = visible_execution(request, execution_id)
-    if not may_operate(person(request), execution):
+    if not may_operate(current_user(request), execution):
         raise PermissionDenied(_("Operators, admins and whoever started a run can steer it."))
     restart_speculation(execution=execution)
     messages.success(request, _("Work is done ahead again; earlier misses count no longer."))
@@ -186,7 +188,7 @@ def work_ahead_again(request: HttpRequest, execution_id: int) -> HttpResponse:
 
 def _check_may_send(request: HttpRequest, execution: Execution) -> None:
     """Who may take part in runs may speak in those they see; steering one is for fewer."""
-    user = person(request)
+    user = current_user(request)
     if request.POST.get("kind") == "message" and "ask_agent" not in request.POST:
         if not may_start(user):
             raise PermissionDenied(_("Your roles read conversations only."))
@@ -238,7 +240,7 @@ class ForkView(LoginRequiredMixin, View):
                 fork = fork_execution(
                     execution=execution,
                     checkpoint=checkpoint,
-                    actor=person(request),
+                    actor=current_user(request),
                     inputs=inputs.value,
                     context=context.value,
                     whole=True,
@@ -266,7 +268,7 @@ def _checkpoint(
     request: HttpRequest, execution_id: int, layer: int
 ) -> tuple[Execution, Checkpoint]:
     execution = visible_execution(request, execution_id)
-    if not may_operate(person(request), execution):
+    if not may_operate(current_user(request), execution):
         raise PermissionDenied(_("Operators, admins and whoever started a run can go on from it."))
     if layer >= 2**31:
         raise Http404

@@ -23,7 +23,7 @@ from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
 from reviews.components.number_formatting import at_least as short_count
-from reviews.components.number_formatting import counted as counted_words
+from reviews.components.number_formatting import counted as counted_text
 from reviews.components.number_formatting import decimal, short_day
 
 register = template.Library()
@@ -77,7 +77,7 @@ def look_of(status: str) -> StatusLook:
     return known._replace(word=_(known.word))
 
 
-def duration_words(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Seconds as one rounded-down unit: `40 s`, `3 min`, `2 h`, `1 day`; below one second `now`."""
     whole = int(abs(seconds))
     if whole >= 86_400:
@@ -89,10 +89,10 @@ def duration_words(seconds: float) -> str:
     return _("now")
 
 
-def lasting_words(seconds: float) -> str:
-    """How long something took: as `duration_words`, below one second `0.4 s` or `0 s`."""
+def lasting_text(seconds: float) -> str:
+    """How long something took: as `duration_text`, below one second `0.4 s` or `0 s`."""
     if seconds >= 1:
-        return duration_words(seconds)
+        return duration_text(seconds)
     return f"{decimal(seconds)} s" if seconds >= 0.05 else "0 s"
 
 
@@ -120,7 +120,7 @@ def ago(moment: datetime | None) -> SafeString | str:
     if moment is None:
         return ""
     seconds = (datetime.now(UTC) - moment).total_seconds()
-    words = duration_words(seconds)
+    words = duration_text(seconds)
     return format_html(
         '<time datetime="{}" title="{}" data-clock="ago">{}</time>',
         moment.isoformat(),
@@ -139,11 +139,11 @@ def left(moment: datetime | None) -> SafeString | str:
         '<time datetime="{}" title="{}" data-clock="left">{}</time>',
         moment.isoformat(),
         _exact(moment),
-        _("%(span)s left") % {"span": duration_words(seconds)} if seconds > 0 else _("overdue"),
+        _("%(span)s left") % {"span": duration_text(seconds)} if seconds > 0 else _("overdue"),
     )
 
 
-def elapsed_words(seconds: float) -> str:
+def elapsed_text(seconds: float) -> str:
     """Seconds as a running clock says them: `12 s`, `1 min 20 s`, `2 h 5 min`."""
     whole = max(0, int(seconds))
     if whole < 60:
@@ -160,7 +160,7 @@ def elapsed(moment: datetime) -> SafeString:
         '<time datetime="{}" title="{}" data-clock="for">{}</time>',
         moment.isoformat(),
         _("since %(moment)s") % {"moment": _exact(moment)},
-        elapsed_words((datetime.now(UTC) - moment).total_seconds()),
+        elapsed_text((datetime.now(UTC) - moment).total_seconds()),
     )
 
 
@@ -187,11 +187,11 @@ def at_least(number: int) -> str:
 
 
 @register.filter
-def seconds_words(seconds: float | None) -> str:
+def seconds_text(seconds: float | None) -> str:
     """A span in words: `0.4 s`, `12 s`, `3 min`; nothing for None."""
     if seconds is None:
         return ""
-    return f"{decimal(seconds)} s" if 0 < seconds < 10 else duration_words(seconds)
+    return f"{decimal(seconds)} s" if 0 < seconds < 10 else duration_text(seconds)
 
 
 @register.filter
@@ -253,7 +253,7 @@ def stress(sentence: str, subject: str) -> SafeString:
 @register.filter
 def counted(number: int, noun: str) -> str:
     """`1 change`, `2 changes`: a count with its noun, one of NOUNS."""
-    return counted_words(number, noun)
+    return counted_text(number, noun)
 
 
 @register.filter

@@ -68,7 +68,7 @@ def three(start: Start, reviewer: User, kept: Path) -> list[HumanReviewRecord]:
     """Three decisions and what ran after them, a head after each."""
     for name in "abc":
         decided(start, reviewer, name)
-        chain_anchors.ship(chain_anchors.sign_head())
+        chain_anchors.ship(chain_anchors.sign_anchor())
     return list(HumanReviewRecord.objects.order_by("id"))
 
 
@@ -225,7 +225,7 @@ def test_a_backdated_record_is_named(
 
     lines = kept.read_text().splitlines(keepends=True)
     rewrite(backdated, sign=True)
-    kept.write_text("".join(lines[:2]) + json.dumps(chain_anchors.sign_head()) + "\n")
+    kept.write_text("".join(lines[:2]) + json.dumps(chain_anchors.sign_anchor()) + "\n")
     assert "was backdated" in product(kept)
     code, found = check(exported(auditor), tmp_path, *asked(kept))
     assert (code, "was backdated" in found) == (1, True), found
@@ -338,7 +338,7 @@ def test_records_from_before_the_key_are_covered_by_the_first_signed_head(
     code, found = check(exported(auditor), tmp_path, *key)
     assert (code, "give --heads with heads that were signed since" in found) == (1, True), found
     assert "give --heads with heads that were signed since" in product(None)
-    chain_anchors.ship(chain_anchors.sign_head())
+    chain_anchors.ship(chain_anchors.sign_anchor())
     assert product(kept) == ""
     code, found = check(exported(auditor), tmp_path, *asked(kept))
     assert code == 0, found
@@ -357,7 +357,7 @@ def test_a_head_that_the_history_does_not_reach_covers_nothing(
     """The export is older than the first signed head, and no head has a hash to compare."""
     lines = exported(auditor)
     decided(start, reviewer, "c")
-    chain_anchors.ship(chain_anchors.sign_head())
+    chain_anchors.ship(chain_anchors.sign_anchor())
     code, found = check(lines, tmp_path, *asked(kept))
     assert (code, "the signed heads do not show it" in found) == (1, True), found
 
@@ -367,11 +367,11 @@ def test_a_forged_record_after_the_first_signed_head_is_named(
     auditor: User, kept: Path, tmp_path: Path
 ) -> None:
     """No record is signed yet, and a forger without the key slips one in."""
-    chain_anchors.ship(chain_anchors.sign_head())
+    chain_anchors.ship(chain_anchors.sign_anchor())
     last = HumanReviewRecord.objects.latest("id")
     forged = forge_record(last, auditor, node=last.node_id, sequence=3)
     forged.save(force_insert=True)
-    chain_anchors.ship(chain_anchors.sign_head())
+    chain_anchors.ship(chain_anchors.sign_anchor())
     said = f"record {forged.pk} is not signed, though a head from before it is"
     assert said in product(kept)
     code, found = check(exported(auditor), tmp_path, *asked(kept))
@@ -513,7 +513,7 @@ def test_heads_of_another_key_are_no_heads(
 ) -> None:
     mine = settings.HOLDPOINT
     settings.HOLDPOINT = {**mine, "audit_key": "another-key-" + "z" * 50}
-    kept.write_text(json.dumps(chain_anchors.sign_head()) + "\n")
+    kept.write_text(json.dumps(chain_anchors.sign_anchor()) + "\n")
     settings.HOLDPOINT = mine
     assert "was not signed by a given key" in product(kept)
     code, found = check(exported(auditor), tmp_path, *asked(kept))
@@ -535,7 +535,7 @@ def test_heads_from_before_the_key_are_counted_and_not_compared(
     old = {"at": "2026-01-01T00:00:00+00:00", "sequence": 1, "hash": "a" * 64}
     mine = settings.HOLDPOINT
     settings.HOLDPOINT = {**mine, "audit_key": ""}
-    before_key = chain_anchors.sign_head()
+    before_key = chain_anchors.sign_anchor()
     settings.HOLDPOINT = mine
     assert before_key["signature"] == ""
     unsigned = "".join(json.dumps(line) + "\n" for line in (old, before_key))
@@ -568,7 +568,7 @@ def test_heads_younger_than_the_export_are_told(
 ) -> None:
     lines = exported(auditor)
     decided(start, reviewer, "d")
-    chain_anchors.ship(chain_anchors.sign_head())
+    chain_anchors.ship(chain_anchors.sign_anchor())
     code, found = check(lines, tmp_path, *asked(kept))
     assert code == 0, found
     assert f"exported at {json.loads(lines[0])['exported_at']}" in found
@@ -588,7 +588,7 @@ def test_an_old_file_of_heads_does_not_hide_what_was_cut_off(
     code, found = check(exported(auditor), tmp_path, *asked(kept), *late)
     assert (code, "newer heads are missing" in found) == (1, True), found
     # Where the product went on to sign, the heads say themselves that the chain went back.
-    kept.write_text("".join(lines) + json.dumps(chain_anchors.sign_head()) + "\n")
+    kept.write_text("".join(lines) + json.dumps(chain_anchors.sign_anchor()) + "\n")
     assert "some were taken away" in product(kept)
 
 
@@ -619,7 +619,7 @@ def test_a_key_that_was_changed_signs_on_and_the_old_one_still_checks(
     start: Start, reviewer: User, auditor: User, kept: Path, tmp_path: Path, settings: Any
 ) -> None:
     decided(start, reviewer, "a")
-    chain_anchors.ship(chain_anchors.sign_head())
+    chain_anchors.ship(chain_anchors.sign_anchor())
     old = signing.public_key()
     settings.HOLDPOINT = {
         **settings.HOLDPOINT,
@@ -627,7 +627,7 @@ def test_a_key_that_was_changed_signs_on_and_the_old_one_still_checks(
         "audit_retired_keys": (old,),
     }
     decided(start, reviewer, "b")
-    chain_anchors.ship(chain_anchors.sign_head())
+    chain_anchors.ship(chain_anchors.sign_anchor())
     assert product(kept) == ""
     client = Client()
     client.force_login(auditor)
@@ -646,7 +646,7 @@ def test_heads_go_where_they_are_kept_and_nothing_torn_stays(
     kept.write_text(kept.read_text() + '{"torn')
     settings.HOLDPOINT = {**settings.HOLDPOINT, "audit_heads_log": True}
     with caplog.at_level("INFO", logger="holdpoint.audit.heads"):
-        chain_anchors.ship(chain_anchors.sign_head())
+        chain_anchors.ship(chain_anchors.sign_anchor())
     lines = kept.read_text().splitlines()
     assert len(lines) == 4
     assert lines[-1] in caplog.text
@@ -663,7 +663,7 @@ def test_a_place_that_fails_does_not_keep_heads_from_the_others(
         "audit_heads_url": "https://heads.invalid/",
     }
     with caplog.at_level("INFO"):
-        chain_anchors.ship(chain_anchors.sign_head())
+        chain_anchors.ship(chain_anchors.sign_anchor())
     assert "did not reach its file" in caplog.text
     assert "did not reach its webhook" in caplog.text
     assert "audit head {" in caplog.text
@@ -673,13 +673,13 @@ def test_a_webhook_address_that_is_none_does_not_end_the_heads(
     three: list[HumanReviewRecord], kept: Path, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "audit_heads_url": "https://[heads/"}
-    chain_anchors.ship(chain_anchors.sign_head())
+    chain_anchors.ship(chain_anchors.sign_anchor())
     assert "did not reach its webhook" in caplog.text
     assert len(kept.read_text().splitlines()) == 4
 
 
 def test_a_head_waits_for_the_decision_that_is_being_written(kept: Path, db: None) -> None:
-    head = chain_anchors.sign_head()
+    head = chain_anchors.sign_anchor()
     assert (head["sequence"], head["hash"], head["receipts_hash"]) == (0, GENESIS, GENESIS)
     assert datetime.now(UTC) - datetime.fromisoformat(head["at"]) < timedelta(minutes=1)
 

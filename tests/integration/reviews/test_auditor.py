@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from reviews.audit.history import records
 from reviews.audit.signing import public_key
-from reviews.components.number_formatting import up_to
+from reviews.components.number_formatting import count_up_to
 from reviews.decisions import services
 from reviews.decisions.rights import NotAllowed
 from reviews.models import DeniedAttempt, HumanReviewRecord
@@ -109,8 +109,8 @@ def test_bulk_answers_can_be_told_apart(decide: Decide, auditor: User) -> None:
 def test_a_page_does_not_count_without_end(decide: Decide, auditor: User) -> None:
     for name in "abc":
         decide(name)
-    assert up_to(records(auditor), most=2) == 3
-    assert up_to(records(auditor), most=3) == 3
+    assert count_up_to(records(auditor), most=2) == 3
+    assert count_up_to(records(auditor), most=3) == 3
 
 
 # --- exports --------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from reviews.audit.chain import GENESIS, verify_chain
-from reviews.audit.records import text_of
+from reviews.audit.records import canonical_text
 from reviews.decisions import services
 from reviews.decisions.conflicts import Conflict
 from reviews.decisions.edits import ReviewInvalid
@@ -92,7 +92,7 @@ def test_an_output_may_be_set_to_null(start: Start, reviewer: User) -> None:
     assert (record.original_data, record.modified_data, record.is_edited) == ("text", None, True)
     assert record.decided_digest == digest(None)
     assert output(execution, "b") is None
-    assert verify_chain(HumanReviewRecord.objects.order_by("id"), text_of=text_of).is_intact
+    assert verify_chain(HumanReviewRecord.objects.order_by("id"), text_of=canonical_text).is_intact
 
 
 def test_null_edits_change_nothing(start: Start, reviewer: User) -> None:
@@ -402,9 +402,9 @@ def test_records_are_one_chain(start: Start, reviewer: User) -> None:
         decide(only_hold(start(echo("a", 1.0, phase=BEFORE))), reviewer, edits={"value": 1e16})
     rows = list(HumanReviewRecord.objects.order_by("id"))
     assert rows[0].previous_hash == GENESIS
-    report = verify_chain(rows, text_of=text_of)
+    report = verify_chain(rows, text_of=canonical_text)
     assert report.is_intact, report.problems
     rows[1].comment = "another"
-    assert not verify_chain(rows, text_of=text_of).is_intact
+    assert not verify_chain(rows, text_of=canonical_text).is_intact
     del rows[1]
-    assert not verify_chain(rows, text_of=text_of).is_intact
+    assert not verify_chain(rows, text_of=canonical_text).is_intact

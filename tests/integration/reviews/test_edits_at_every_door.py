@@ -19,7 +19,7 @@ from django.test import Client as Browser
 from mcp import Client as McpClient
 
 from reviews.audit.chain import verify_chain
-from reviews.audit.records import text_of
+from reviews.audit.records import canonical_text
 from reviews.decisions import services
 from reviews.decisions.withdrawal import settle_due
 from reviews.models import HumanReviewRecord
@@ -391,7 +391,7 @@ def test_an_approval_changes_only_what_it_says(
         assert isinstance(hold.payload, dict)
         ran = set(done.attempts.filter(settled=True).values_list("task_id", flat=True))
         assert ran & set(hold.payload["added"]) == set(hold.payload["added"]) - left_out
-    assert verify_chain(HumanReviewRecord.objects.order_by("id"), text_of=text_of).is_intact
+    assert verify_chain(HumanReviewRecord.objects.order_by("id"), text_of=canonical_text).is_intact
 
 
 def _finished(scene: Scene, people: list[User]) -> Execution:

@@ -117,8 +117,8 @@ def test_each_number_leads_to_the_decisions_it_counts(reviewed: None, auditor: U
     }
     assert set(told) == {"approved", "edited", "rejected", "expired"}
     for href, count in told.values():
-        assert client.get(href).context["count_words"] == f"{count} decision"
-    assert client.get(url).context["count_words"] == "4 decisions"
+        assert client.get(href).context["count_text"] == f"{count} decision"
+    assert client.get(url).context["count_text"] == "4 decisions"
 
 
 def test_nobody_counts_what_they_may_not_see(

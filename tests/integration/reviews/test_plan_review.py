@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from reviews.audit.records import text_of
+from reviews.audit.records import canonical_text
 from reviews.decisions import services
 from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import NotAllowed
@@ -133,7 +133,7 @@ def test_a_dropped_task_does_not_run_and_is_one_change_of_the_record(
     assert list(record.modified_data["added"]) == [reader]
     assert record.shown_digest == digest(hold.payload)
     assert record.decided_digest == digest(record.modified_data)
-    assert record.canonical == text_of(record)
+    assert record.canonical == canonical_text(record)
 
 
 @pytest.mark.parametrize(

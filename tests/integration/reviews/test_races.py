@@ -10,7 +10,7 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 
 from reviews.audit.chain import verify_chain
-from reviews.audit.records import text_of
+from reviews.audit.records import canonical_text
 from reviews.decisions import services
 from reviews.decisions.conflicts import Conflict
 from reviews.models import HumanReviewRecord
@@ -62,7 +62,7 @@ def test_fifty_at_once_one_wins(start: Start, reviewer: User, reviewer2: User) -
         assert HumanReviewRecord.objects.filter(execution=execution).count() == 1
         assert HumanReviewRecord.objects.count() == number
     rows = list(HumanReviewRecord.objects.order_by("id"))
-    assert verify_chain(rows, text_of=text_of).is_intact
+    assert verify_chain(rows, text_of=canonical_text).is_intact
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from django.db import connection
 
 from reviews.audit.chain import verify_chain
-from reviews.audit.records import text_of
+from reviews.audit.records import canonical_text
 from reviews.models import HumanReviewRecord
 from tests.integration.mcp_gateway.web import Web, call_of, post, told
 from tests.integration.reviews.conftest import Start, echo, only_hold
@@ -111,7 +111,7 @@ def at_once(calls: Sequence[Callable[[], int]]) -> Counter[int]:
 
 def chain_is_intact() -> bool:
     rows = list(HumanReviewRecord.objects.order_by("id"))
-    return verify_chain(rows, text_of=text_of).is_intact
+    return verify_chain(rows, text_of=canonical_text).is_intact
 
 
 @pytest.mark.parametrize("phase", [BEFORE, AFTER])

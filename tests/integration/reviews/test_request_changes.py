@@ -16,7 +16,7 @@ from rest_framework.test import APIClient
 
 from reviews.audit import history
 from reviews.audit.chain import verify_chain
-from reviews.audit.records import text_of
+from reviews.audit.records import canonical_text
 from reviews.decisions import services, withdrawal
 from reviews.decisions.conflicts import Conflict
 from reviews.decisions.edits import ReviewInvalid
@@ -113,7 +113,7 @@ def test_the_task_runs_again_and_is_told_why(start: Start, reviewer: User) -> No
     rows = list(HumanReviewRecord.objects.order_by("id"))
     assert [row.decision for row in rows] == ["REQUEST_CHANGES"] * 2 + ["APPROVE"]
     assert [row.comment for row in rows] == ["shorter", "no jokes", ""]
-    assert verify_chain(rows, text_of=text_of).is_intact
+    assert verify_chain(rows, text_of=canonical_text).is_intact
     seqs = list(done.events.order_by("seq").values_list("seq", flat=True))
     assert seqs == list(range(1, len(seqs) + 1))
 

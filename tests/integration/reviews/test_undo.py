@@ -14,7 +14,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from reviews.audit.chain import verify_chain
-from reviews.audit.records import text_of
+from reviews.audit.records import canonical_text
 from reviews.decisions import services, withdrawal
 from reviews.decisions.conflicts import Conflict
 from reviews.decisions.rights import NotAllowed
@@ -55,7 +55,7 @@ def time_is_over(*holds: Hold) -> None:
 
 def chain_is_whole() -> bool:
     rows = list(HumanReviewRecord.objects.order_by("id"))
-    return verify_chain(rows, text_of=text_of).is_intact
+    return verify_chain(rows, text_of=canonical_text).is_intact
 
 
 def kinds(execution: Execution) -> list[str]:

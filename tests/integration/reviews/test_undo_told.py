@@ -32,7 +32,7 @@ def test_the_export_says_so_and_the_verifier_checks_it(
     hold = only_hold(execution)
     decide(hold, reviewer)
     record = take_back(hold, reviewer).record
-    found = exports.export_of(history.records(reviewer), filters={}, user=reviewer)
+    found = exports.create_export(history.records(reviewer), filters={}, user=reviewer)
     lines = list(found.lines("jsonl"))
     assert json.loads(lines[-2])["withdraws_id"] == record.withdraws_id
     file = tmp_path / "history.jsonl"

@@ -46,14 +46,14 @@ def test_a_chip_escapes_the_word_it_is_given() -> None:
     ],
 )
 def test_durations_are_said_in_one_unit(seconds: float, words: str) -> None:
-    assert desk.duration_words(seconds) == words
+    assert desk.duration_text(seconds) == words
 
 
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0, "0 s"), (0.04, "0 s"), (0.4, "0.4 s"), (1, "1 s"), (3_600, "1 h")]
 )
 def test_what_lasted_less_than_a_second_did_not_last_until_now(seconds: float, words: str) -> None:
-    assert desk.lasting_words(seconds) == words
+    assert desk.lasting_text(seconds) == words
 
 
 def test_ago_and_left_carry_the_exact_time() -> None:
@@ -130,7 +130,7 @@ def test_a_textarea_is_as_high_as_its_text(text: str, rows: int) -> None:
     ("seconds", "words"), [(None, ""), (0.42, "0.4 s"), (12.7, "12 s"), (120, "2 min")]
 )
 def test_short_spans_keep_a_decimal(seconds: float | None, words: str) -> None:
-    assert desk.seconds_words(seconds) == words
+    assert desk.seconds_text(seconds) == words
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_short_spans_keep_a_decimal(seconds: float | None, words: str) -> None:
     [(-3, "0 s"), (0.9, "0 s"), (59.9, "59 s"), (80, "1 min 20 s"), (7500, "2 h 5 min")],
 )
 def test_a_running_clock(seconds: float, words: str) -> None:
-    assert desk.elapsed_words(seconds) == words
+    assert desk.elapsed_text(seconds) == words
     shown = desk.elapsed(datetime.now(UTC) - timedelta(seconds=80))
     assert 'data-clock="for"' in shown
     assert ">1 min 2" in shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from reviews.runs.live_status import as_seen
+from reviews.runs.live_status import with_live_status
 from tests.unit.reviews.test_comparison import view
 from workflows.models import ExecutionEvent
 
@@ -27,14 +27,14 @@ def test_a_running_task_runs_since_its_layer_began() -> None:
         event("task_succeeded", 4, task_id="b"),
         event("message_added", 5, content="hello"),
     ]
-    tasks, since = as_seen([view("a", status="RUNNING"), view("b")], events, at(10))
+    tasks, since = with_live_status([view("a", status="RUNNING"), view("b")], events, at(10))
     assert [task.status for task in tasks] == ["RUNNING", "SUCCEEDED"]
     assert since == {"a": at(1)}
 
 
 def test_a_decision_lets_the_held_task_begin() -> None:
     events = [event("layer_started", 1), event("hold_decided", 60, task_id="a")]
-    _, since = as_seen([view("a", status="RUNNING")], events, at(70))
+    _, since = with_live_status([view("a", status="RUNNING")], events, at(70))
     assert since == {"a": at(60)}
 
 
@@ -43,12 +43,14 @@ def test_a_task_that_waits_for_its_next_try_is_pending_until_then() -> None:
         event("layer_started", 1),
         event("task_errored", 3, task_id="a", retry_at=at(20).timestamp()),
     ]
-    tasks, since = as_seen([view("a", status="RUNNING")], events, at(10))
+    tasks, since = with_live_status([view("a", status="RUNNING")], events, at(10))
     assert (tasks[0].status, since) == ("PENDING", {})
-    tasks, since = as_seen([view("a", status="RUNNING")], events, at(25))
+    tasks, since = with_live_status([view("a", status="RUNNING")], events, at(25))
     assert (tasks[0].status, since) == ("RUNNING", {"a": at(20)})
 
 
 def test_without_the_beginning_there_is_no_clock() -> None:
-    tasks, since = as_seen([view("a", status="RUNNING")], [event("task_succeeded", 3)], at(9))
+    tasks, since = with_live_status(
+        [view("a", status="RUNNING")], [event("task_succeeded", 3)], at(9)
+    )
     assert (tasks[0].status, since) == ("RUNNING", {})
