@@ -19,7 +19,7 @@ from django.db.models.functions import Now
 from reviews.models import Backtest
 from workflows.engine.bounded_json import digest
 from workflows.engine.policy import ReviewRules
-from workflows.engine.review_rules import judged
+from workflows.engine.review_rules import evaluate_rules
 from workflows.executions import dispatch
 from workflows.models import ExecutionEvent
 
@@ -150,7 +150,7 @@ def _add(sums: totals.Sums, each: past_reviews.Reviewed, rules: ReviewRules) -> 
     if each.unknown:
         totals.add_unknown(sums, each.past, each.unknown)
         return
-    verdict = judged(each.task, each.phase, rules, each.document, run=each.run)
+    verdict = evaluate_rules(each.task, each.phase, rules, each.document, run=each.run)
     totals.add(sums, each.past, verdict)
 
 

@@ -27,7 +27,7 @@ from workflows.common.number_parsing import parse_natural_number
 from workflows.common.redaction import redact
 from workflows.engine.plan_validation import Problem
 from workflows.engine.policy import ReviewRule, ReviewRules, TriggerPhase
-from workflows.engine.review_rules import judged
+from workflows.engine.review_rules import evaluate_rules
 from workflows.executions.access import may_backtest, may_publish_rules, workflows_for
 from workflows.executions.validation import InvalidRequest
 from workflows.models import RuleVersion, Workflow
@@ -218,7 +218,7 @@ def _examples(workflow: Workflow, rules: ReviewRules) -> list[dict[str, Any]]:
             continue
         if each.unknown or len(found) == EXAMPLES:
             continue
-        verdict = judged(each.task, each.phase, rules, each.document, run=each.run)
+        verdict = evaluate_rules(each.task, each.phase, rules, each.document, run=each.run)
         text = json.dumps(redact(each.document), indent=2, ensure_ascii=False, default=str)
         found.append(
             {

@@ -10,7 +10,7 @@ from django.contrib.auth import get_user_model
 from django.db import transaction
 
 from reviews.models.notifications import NoticeKind
-from workflows.journal.event_log import Horizon
+from workflows.journal.event_log import ReadWatermark
 from workflows.models import EventCursor, ExecutionEvent, Hold
 
 from .notify import Notification, mark_resolved, notify
@@ -30,13 +30,13 @@ _KINDS = ("hold_opened", "hold_escalated", "hold_decided", *_ANSWER_KINDS, *_END
 
 def run(stop: threading.Event) -> None:
     """Read until stopped, in a thread of the sweeper's process."""
-    horizon = Horizon()
-    poll(lambda: read_new(horizon), stop)
+    watermark = ReadWatermark()
+    poll(lambda: read_new(watermark), stop)
 
 
-def read_new(horizon: Horizon | None = None) -> int:
+def read_new(watermark: ReadWatermark | None = None) -> int:
     """Process events after the cursor; return how many event ids it advanced."""
-    bound = (horizon or Horizon()).reach()
+    bound = (watermark or ReadWatermark()).advance()
     with transaction.atomic():
         EventCursor.objects.get_or_create(name=NAME)
         rows = EventCursor.objects.select_for_update(skip_locked=True)

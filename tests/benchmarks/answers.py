@@ -11,7 +11,7 @@ from tests.benchmarks.figures import Figure, middle
 from tests.benchmarks.surroundings import Bench, start_quietly
 from workflows.agents import RegisteredAgents
 from workflows.engine.commands import UpdateState
-from workflows.engine.execute_move import question
+from workflows.engine.execute_move import agent_question
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.layer_summaries import summarise
@@ -92,7 +92,7 @@ def boundary(turns: int) -> tuple[float, float]:
     with journal_writer.DjangoJournal().open(str(execution_id), expected_version=None) as run:
         found = in_turns(
             turns,
-            agent=lambda turn: agents.ask(question(run, "rules"), lambda: False),
+            agent=lambda turn: agents.ask(agent_question(run, "rules"), lambda: False),
             summary=lambda turn: summarise(run),
         )
     return found["agent"], found["summary"]

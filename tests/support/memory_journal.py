@@ -92,13 +92,13 @@ class MemoryRun:
         #: How tasks ended by what is recorded; None for one that was sent back.
         self._told: dict[str, Settled | None] = {}
 
-    def answers(self, command: object, actor: str, source: str) -> None:
+    def log_command(self, command: object, actor: str, source: str) -> None:
         """Commands are logged by the journal on PostgreSQL alone."""
 
-    def tell(self, *, at_once: bool) -> None:
+    def publish(self, *, at_once: bool) -> None:
         """Nobody listens."""
 
-    def tell_started(self, task_ids: Sequence[str]) -> None:
+    def publish_started(self, task_ids: Sequence[str]) -> None:
         self._journal.started.append(tuple(task_ids))
 
     def record(self, *events: ev.Event) -> None:
@@ -178,7 +178,7 @@ class MemoryRun:
             yield each
 
     @contextmanager
-    def speaks_as(self, actor: str, source: str) -> Iterator[None]:
+    def acting_as(self, actor: str, source: str) -> Iterator[None]:
         before, self._speaker = self._speaker, actor
         try:
             yield
@@ -228,7 +228,7 @@ class MemoryJournal:
         self.executions: dict[str, Stored] = {}
         self.now = 1000.0
         self.slice_moves = slice_moves
-        #: What `tell_started` was called with, over all executions.
+        #: What `publish_started` was called with, over all executions.
         self.started: list[tuple[str, ...]] = []
         self.before_step: Callable[[str], object] = lambda execution_id: None
         self.after_step: Callable[[str], object] = lambda execution_id: None
@@ -277,7 +277,7 @@ class MemoryJournal:
             before = checkpoint.state.version
             for event, actor in zip(parent.events[:before], parent.actors, strict=False):
                 if isinstance(event, ev.MessageAdded):
-                    with run.speaks_as(actor, "test"):
+                    with run.acting_as(actor, "test"):
                         run.record(event)
             run.commit()
         return execution_id

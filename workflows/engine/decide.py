@@ -1,4 +1,4 @@
-"""`decide(state, command, facts)`: a command becomes events, or is refused with a reason."""
+"""`decide(state, command, ctx)`: a command becomes events, or is refused with a reason."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal
 from . import commands as cmd
 from . import events as ev
 from .dag import CapabilityTask, Plan, reads_context
-from .decision_context import Facts, Refused
+from .decision_context import DecisionContext, Refused
 from .permissions import PermissionSet
 from .plan_diff import change_between
 from .plan_gates import gates_of_layer, with_values
@@ -22,27 +22,27 @@ from .status import ExecutionStatus
 
 NOTHING_NEW = "The planner found nothing to change in the plan."
 
-__all__ = ["Facts", "Refused", "check_replan", "decide"]
+__all__ = ["DecisionContext", "Refused", "check_replan", "decide"]
 
 
-def decide(state: ExecutionState, command: object, facts: Facts) -> tuple[ev.Event, ...]:
+def decide(state: ExecutionState, command: object, ctx: DecisionContext) -> tuple[ev.Event, ...]:
     """The events that `command` causes; raises Refused when it does not apply."""
     if state.status.is_final:
         raise Refused("final", f"The run has ended ({state.status}); it takes no more commands.")
-    return tuple(_decide(command, state, facts))
+    return tuple(_decide(command, state, ctx))
 
 
 @singledispatch
-def _decide(command: object, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+def _decide(command: object, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
     raise TypeError(f"not a command: {command!r}")
 
 
 @_decide.register
-def _(command: cmd.Continue, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+def _(command: cmd.Continue, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
     hold = _agent_hold(state)
     if hold is None:
         raise Refused("not_waiting", "The run does not wait for `continue`.")
-    return [_decided(state, hold, facts, decision="APPROVE", comment=command.reason)]
+    return [_decided(state, hold, ctx, decision="APPROVE", comment=command.reason)]
 
 
 def _agent_hold(state: ExecutionState) -> Hold | None:
@@ -50,14 +50,16 @@ def _agent_hold(state: ExecutionState) -> Hold | None:
 
 
 @_decide.register
-def _(command: cmd.Abort, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+def _(command: cmd.Abort, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
     return [ev.ExecutionAborted(reason=command.reason or "aborted")]
 
 
 @_decide.register
-def _(command: cmd.FailExecution, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+def _(
+    command: cmd.FailExecution, state: ExecutionState, ctx: DecisionContext
+) -> Iterable[ev.Event]:
     if state.status is ExecutionStatus.PENDING:
-        layers = facts.revision.layers
+        layers = ctx.revision.layers
         total = sum(len(layer) for layer in layers)
         yield ev.ExecutionStarted(total_layers=len(layers), total_tasks=total)
     yield ev.ExecutionFailed(error=_given_up(command, state))
@@ -73,33 +75,33 @@ def _given_up(command: cmd.FailExecution, state: ExecutionState) -> str:
 
 
 @_decide.register
-def _(command: cmd.UpdateState, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+def _(command: cmd.UpdateState, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
     following = state.layer + 1
-    reads = following < len(facts.revision.layers) and any(
-        reads_context(task) for task in facts.revision.tasks(following)
+    reads = following < len(ctx.revision.layers) and any(
+        reads_context(task) for task in ctx.revision.tasks(following)
     )
     return [ev.ContextUpdated(updates=command.updates, unsigns=reads)]
 
 
 @_decide.register
-def _(command: cmd.AddMessage, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
-    author = command.author or facts.actor
+def _(command: cmd.AddMessage, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
+    author = command.author or ctx.actor
     said = ev.MessageAdded(role=command.role, content=command.content, author=author)
     if not command.ask_agent:
         return [said]
-    if not facts.policy.ail.enabled:
+    if not ctx.policy.ail.enabled:
         raise Refused("no_agent", "No agent decides in this run: its policy enables none (ail).")
     return [said, ev.AgentRequested()]
 
 
 @_decide.register
-def _(command: cmd.SkipLayer, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+def _(command: cmd.SkipLayer, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
     wanted = state.layer + 1 if command.layer is None else command.layer
     if not state.layer < wanted < state.total_layers:
         raise Refused("begun", f"Layer {wanted} has begun or does not exist.")
     if wanted in state.skips:
         raise Refused("skipped", f"Layer {wanted} will be skipped already.")
-    gates = gates_of_layer(facts.revision, wanted, facts.policy)
+    gates = gates_of_layer(ctx.revision, wanted, ctx.policy)
     if gates:
         raise Refused(
             "gated",
@@ -114,18 +116,20 @@ def _(command: cmd.SkipLayer, state: ExecutionState, facts: Facts) -> Iterable[e
 @_decide.register(cmd.ApprovalResponse)
 @_decide.register(cmd.CheckpointResponse)
 def _(
-    command: cmd.ApprovalResponse | cmd.CheckpointResponse, state: ExecutionState, facts: Facts
+    command: cmd.ApprovalResponse | cmd.CheckpointResponse,
+    state: ExecutionState,
+    ctx: DecisionContext,
 ) -> Iterable[ev.Event]:
     hold = _open_hold(state, command.hold)
-    events = _response(command, state, hold, facts)
-    return _with_time_to_undo(command, facts, events) if command.undo_seconds else events
+    events = _response(command, state, hold, ctx)
+    return _with_time_to_undo(command, ctx, events) if command.undo_seconds else events
 
 
 def _response(
     command: cmd.ApprovalResponse | cmd.CheckpointResponse,
     state: ExecutionState,
     hold: Hold,
-    facts: Facts,
+    ctx: DecisionContext,
 ) -> list[ev.Event]:
     edited = command.changes_payload
     if command.set_output_null and hold.phase is not TriggerPhase.AFTER_EXECUTION:
@@ -134,10 +138,10 @@ def _response(
     if edited and hold.reason not in _EDITED:
         raise Refused("no_edits", "Only a node review or a plan review takes edits.")
     if command.request_changes:
-        return _changes_requested(state, hold, facts, command)
+        return _changes_requested(state, hold, ctx, command)
     if not command.approved:
-        return _rejection(state, hold, facts, comment=command.feedback)
-    if facts.actor in hold.approvals:
+        return _rejection(state, hold, ctx, comment=command.feedback)
+    if ctx.actor in hold.approvals:
         raise Refused("already_voted", "You have approved this already; the quorum needs others.")
     if edited and hold.quorum > 1:
         # Whoever edits alone would have the others' approvals count for what they never saw.
@@ -148,38 +152,40 @@ def _response(
         )
     if len(hold.approvals) + 1 < hold.quorum:
         vote = ev.HoldVoted(
-            hold_id=hold.id, voter=facts.actor, task_id=hold.task_id, phase=hold.phase
+            hold_id=hold.id, voter=ctx.actor, task_id=hold.task_id, phase=hold.phase
         )
         return [vote]
     if hold.reason is HoldReason.ESCALATION:
-        return _grant(state, hold, facts, command)
+        return _grant(state, hold, ctx, command)
     if hold.reason is HoldReason.REPLAN_REVIEW:
-        return _accept_change(state, hold, facts, command.edits, comment=command.feedback)
-    return [_approval(state, hold, facts, command)]
+        return _accept_change(state, hold, ctx, command.edits, comment=command.feedback)
+    return [_approval(state, hold, ctx, command)]
 
 
 def _changes_requested(
     state: ExecutionState,
     hold: Hold,
-    facts: Facts,
+    ctx: DecisionContext,
     command: cmd.ApprovalResponse | cmd.CheckpointResponse,
 ) -> list[ev.Event]:
     """The task runs again with the feedback, which joins the conversation too."""
-    problem = changes_problem(state, hold, facts)
+    problem = changes_problem(state, hold, ctx)
     if problem:
         raise Refused(*problem)
     if command.approved or command.changes_payload:
         raise Refused("no_edits", "A request for changes neither approves nor edits.")
     if not command.feedback.strip():
         raise Refused("no_feedback", "Say what should be changed.")
-    decided = _decided(state, hold, facts, decision="REQUEST_CHANGES", comment=command.feedback)
+    decided = _decided(state, hold, ctx, decision="REQUEST_CHANGES", comment=command.feedback)
     content = f"Changes requested for {hold.task_id}: {command.feedback}"
-    return [decided, ev.MessageAdded(role="user", content=content, author=facts.actor)]
+    return [decided, ev.MessageAdded(role="user", content=content, author=ctx.actor)]
 
 
-def changes_problem(state: ExecutionState, hold: Hold, facts: Facts) -> tuple[str, str] | None:
+def changes_problem(
+    state: ExecutionState, hold: Hold, ctx: DecisionContext
+) -> tuple[str, str] | None:
     """Why nobody can ask for changes at this hold, as a code and a sentence; None when they can."""
-    task = facts.revision.plan.by_id.get(hold.task_id or "")
+    task = ctx.revision.plan.by_id.get(hold.task_id or "")
     review = task.human_review if task else None
     if hold.phase is not TriggerPhase.AFTER_EXECUTION or review is None or hold.task_id is None:
         return "no_changes", "Only the output of a task can be sent back to be changed."
@@ -207,7 +213,9 @@ def _open_hold(state: ExecutionState, hold_id: str) -> Hold:
 
 
 def _with_time_to_undo(
-    command: cmd.ApprovalResponse | cmd.CheckpointResponse, facts: Facts, events: list[ev.Event]
+    command: cmd.ApprovalResponse | cmd.CheckpointResponse,
+    ctx: DecisionContext,
+    events: list[ev.Event],
 ) -> list[ev.Event]:
     """The answer noted instead of carried out; a vote lets nothing go on, and stays one."""
     decided = next((each for each in events if isinstance(each, ev.HoldDecided)), None)
@@ -223,18 +231,18 @@ def _with_time_to_undo(
         edited=decided.edited,
         comment=decided.comment,
         undo_seconds=command.undo_seconds,
-        answer=HoldAnswer(facts.actor, data),
+        answer=HoldAnswer(ctx.actor, data),
     )
     return [noted]
 
 
 @_decide.register
-def _(command: cmd.SettleAnswer, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+def _(command: cmd.SettleAnswer, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
     hold = state.hold(command.hold)
     if hold is None or hold.answer is None:
         raise Refused("not_answered", f"{command.hold} has no answer that waits.")
     given = cmd.ApprovalResponse.model_validate(hold.answer.command)
-    events = _response(given, state, hold, replace(facts, actor=hold.answer.actor))
+    events = _response(given, state, hold, replace(ctx, actor=hold.answer.actor))
     return [
         each.model_copy(update={"answered": True}) if isinstance(each, ev.HoldDecided) else each
         for each in events
@@ -242,7 +250,9 @@ def _(command: cmd.SettleAnswer, state: ExecutionState, facts: Facts) -> Iterabl
 
 
 @_decide.register
-def _(command: cmd.WithdrawAnswer, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+def _(
+    command: cmd.WithdrawAnswer, state: ExecutionState, ctx: DecisionContext
+) -> Iterable[ev.Event]:
     hold = state.hold(command.hold)
     if hold is None:
         message = "This decision has taken effect; it cannot be taken back any more."
@@ -260,10 +270,10 @@ def _(command: cmd.WithdrawAnswer, state: ExecutionState, facts: Facts) -> Itera
 def _approval(
     state: ExecutionState,
     hold: Hold,
-    facts: Facts,
+    ctx: DecisionContext,
     command: cmd.ApprovalResponse | cmd.CheckpointResponse,
 ) -> ev.HoldDecided:
-    event = _decided(state, hold, facts, decision="APPROVE", comment=command.feedback)
+    event = _decided(state, hold, ctx, decision="APPROVE", comment=command.feedback)
     if not command.changes_payload:
         return event
     return event.model_copy(update={"edits": command.edits, "edited": True})
@@ -272,12 +282,12 @@ def _approval(
 def _grant(
     state: ExecutionState,
     hold: Hold,
-    facts: Facts,
+    ctx: DecisionContext,
     command: cmd.ApprovalResponse | cmd.CheckpointResponse,
 ) -> list[ev.Event]:
     """What was asked for, and nothing else, for as far as the command says."""
     task_id = hold.task_id or ""
-    task, need = facts.revision.plan.by_id[task_id], state.tasks[task_id].escalation
+    task, need = ctx.revision.plan.by_id[task_id], state.tasks[task_id].escalation
     _check_scope(command, task)
     if need is None:
         raise Refused("no_escalation", f"{task_id} does not ask for a permission any more.")
@@ -291,7 +301,7 @@ def _grant(
         "operation": need.operation,
         "resource": need.resource,
     }
-    decided = _approval(state, hold, facts, command).model_copy(update=changes)
+    decided = _approval(state, hold, ctx, command).model_copy(update=changes)
     if command.grant_scope != "capability" or not isinstance(task, CapabilityTask):
         return [decided]
     raised = ev.CapabilityPermissionUpdated(
@@ -315,7 +325,7 @@ def _check_scope(command: cmd.ApprovalResponse | cmd.CheckpointResponse, task: o
 def _decided(
     state: ExecutionState,
     hold: Hold,
-    facts: Facts,
+    ctx: DecisionContext,
     *,
     decision: ev.Verdict,
     comment: str = "",
@@ -331,19 +341,24 @@ def _decided(
         comment=comment,
         by_timeout=by_timeout,
         resumed=goes_on and len(state.holds) == 1,
-        is_leaf=hold.task_id in facts.revision.plan.leaves if hold.task_id else False,
+        is_leaf=hold.task_id in ctx.revision.plan.leaves if hold.task_id else False,
         on_reject=hold.on_reject,
     )
 
 
 def _rejection(
-    state: ExecutionState, hold: Hold, facts: Facts, *, comment: str, by_timeout: bool = False
+    state: ExecutionState,
+    hold: Hold,
+    ctx: DecisionContext,
+    *,
+    comment: str,
+    by_timeout: bool = False,
 ) -> list[ev.Event]:
     aborts = _aborts(hold)
     decided = _decided(
         state,
         hold,
-        facts,
+        ctx,
         decision="REJECT",
         comment=comment,
         by_timeout=by_timeout,
@@ -365,7 +380,7 @@ def _aborts(hold: Hold) -> bool:
 
 
 @_decide.register
-def _(command: cmd.ExpireHold, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+def _(command: cmd.ExpireHold, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
     hold = _open_hold(state, command.hold)
     expired = ev.HoldExpired(
         hold_id=hold.id, task_id=hold.task_id, phase=hold.phase, on_timeout=hold.on_timeout
@@ -375,30 +390,30 @@ def _(command: cmd.ExpireHold, state: ExecutionState, facts: Facts) -> Iterable[
         case "keep_waiting":
             raise Refused("keeps_waiting", "This hold has no end.")
         case "approve" if hold.reason is HoldReason.REPLAN_REVIEW:
-            return [expired, *_change_by_time(state, hold, facts, comment)]
+            return [expired, *_change_by_time(state, hold, ctx, comment)]
         case "approve":
-            return [expired, _decided_by_time(state, hold, facts, comment)]
+            return [expired, _decided_by_time(state, hold, ctx, comment)]
         case "continue":
-            agent = facts.policy.ail.agent
+            agent = ctx.policy.ail.agent
             late = ev.AgentFailed(agent=agent, error=comment, hold_id=hold.id)
-            return [late, _decided_by_time(state, hold, facts, comment)]
+            return [late, _decided_by_time(state, hold, ctx, comment)]
         case "reject":
-            return [expired, *_rejection(state, hold, facts, comment=comment, by_timeout=True)]
+            return [expired, *_rejection(state, hold, ctx, comment=comment, by_timeout=True)]
         case "abort":
             return [expired, ev.ExecutionAborted(reason=comment)]
 
 
 def _decided_by_time(
-    state: ExecutionState, hold: Hold, facts: Facts, comment: str
+    state: ExecutionState, hold: Hold, ctx: DecisionContext, comment: str
 ) -> ev.HoldDecided:
-    event = _decided(state, hold, facts, decision="APPROVE", comment=comment, by_timeout=True)
+    event = _decided(state, hold, ctx, decision="APPROVE", comment=comment, by_timeout=True)
     if hold.reason is HoldReason.ESCALATION:  # pragma: no cover - never opened with that default
         raise Refused("no_silent_grant", "Time alone grants no permission.")
     return event
 
 
 @_decide.register
-def _(command: cmd.ExtendHold, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+def _(command: cmd.ExtendHold, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
     hold = _open_hold(state, command.hold)
     extended = ev.HoldExtended(
         hold_id=hold.id, task_id=hold.task_id, phase=hold.phase, seconds=command.seconds
@@ -407,7 +422,7 @@ def _(command: cmd.ExtendHold, state: ExecutionState, facts: Facts) -> Iterable[
 
 
 @_decide.register
-def _(command: cmd.EscalateHold, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+def _(command: cmd.EscalateHold, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
     hold = _open_hold(state, command.hold)
     if command.step != hold.escalated:
         raise Refused("step_taken", f"Step {command.step + 1} is not the next of this hold.")
@@ -427,32 +442,32 @@ def _(command: cmd.EscalateHold, state: ExecutionState, facts: Facts) -> Iterabl
 
 
 @_decide.register
-def _(command: cmd.Replan, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
+def _(command: cmd.Replan, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
     """Checked before the planner is asked; its answer comes back as RevisePlan."""
-    check_replan(state, facts)
+    check_replan(state, ctx)
     return []
 
 
 @_decide.register
-def _(command: cmd.RevisePlan, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
-    check_replan(state, facts)
+def _(command: cmd.RevisePlan, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
+    check_replan(state, ctx)
     if command.plan is None:
         return [ev.ReplanFailed(requirement=command.requirement, error=command.error)]
-    if change_between(facts.revision.plan, command.plan).is_empty:
+    if change_between(ctx.revision.plan, command.plan).is_empty:
         return [ev.ReplanFailed(requirement=command.requirement, error=NOTHING_NEW)]
     revised = revise(
         state,
-        facts,
+        ctx,
         command.plan,
         cause="replan",
         requirement=command.requirement,
         why=command.why,
     )
     events: list[ev.Event]
-    if facts.policy.replan_review.enabled:
+    if ctx.policy.replan_review.enabled:
         events = [
             proposed(
-                facts,
+                ctx,
                 revised,
                 requirement=command.requirement,
                 context=command.available_context,
@@ -463,24 +478,22 @@ def _(command: cmd.RevisePlan, state: ExecutionState, facts: Facts) -> Iterable[
     hold = _agent_hold(state)
     if hold is not None:
         comment = f"replan: {command.requirement}"
-        events.append(_decided(state, hold, facts, decision="APPROVE", comment=comment))
+        events.append(_decided(state, hold, ctx, decision="APPROVE", comment=comment))
     return events
 
 
 def _accept_change(
     state: ExecutionState,
     hold: Hold,
-    facts: Facts,
+    ctx: DecisionContext,
     edits: Any,
     *,
     comment: str,
     by_timeout: bool = False,
 ) -> list[ev.Event]:
     """The proposed change becomes a revision, without the tasks that the reviewer dropped."""
-    gone, events = accepted(state, facts, hold.id, edits)
-    decided = _decided(
-        state, hold, facts, decision="APPROVE", comment=comment, by_timeout=by_timeout
-    )
+    gone, events = accepted(state, ctx, hold.id, edits)
+    decided = _decided(state, hold, ctx, decision="APPROVE", comment=comment, by_timeout=by_timeout)
     if gone:
         changes = {"edits": {"drop": sorted(gone)}, "edited": True}
         decided = decided.model_copy(update=changes)
@@ -488,46 +501,46 @@ def _accept_change(
 
 
 def _change_by_time(
-    state: ExecutionState, hold: Hold, facts: Facts, comment: str
+    state: ExecutionState, hold: Hold, ctx: DecisionContext, comment: str
 ) -> list[ev.Event]:
     """What time accepts; a change that does not fit the plan any more is rejected by it."""
     try:
-        return _accept_change(state, hold, facts, None, comment=comment, by_timeout=True)
+        return _accept_change(state, hold, ctx, None, comment=comment, by_timeout=True)
     except Refused as refusal:
         told = f"{comment}; the change no longer fits: {refusal.message}"
-        return _rejection(state, hold, facts, comment=told, by_timeout=True)
+        return _rejection(state, hold, ctx, comment=told, by_timeout=True)
 
 
 @_decide.register
-def _(command: cmd.InjectTask, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
-    plan = facts.revision.plan
+def _(command: cmd.InjectTask, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
+    plan = ctx.revision.plan
     if command.task.id in plan.by_id:
         raise Refused("duplicate_task", f"There is a task {command.task.id} already.")
     grown = Plan(tasks=(*plan.tasks, command.task))
-    return _small_change(state, facts, grown, "inject_task", f"add the task {command.task.id}")
+    return _small_change(state, ctx, grown, "inject_task", f"add the task {command.task.id}")
 
 
 @_decide.register
-def _(command: cmd.ModifyArgs, state: ExecutionState, facts: Facts) -> Iterable[ev.Event]:
-    plan = facts.revision.plan
+def _(command: cmd.ModifyArgs, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
+    plan = ctx.revision.plan
     task = plan.by_id.get(command.task_id)
     if task is None:
         raise Refused("no_such_task", f"The plan has no task {command.task_id}.")
-    begun = {name for layer in facts.revision.layers[: state.layer + 1] for name in layer}
+    begun = {name for layer in ctx.revision.layers[: state.layer + 1] for name in layer}
     if command.task_id in begun:
         raise Refused("begun", f"{command.task_id} has run, or its layer has begun.")
     changed = with_values(
-        plan, task, command.arguments, ended=facts.settled(sorted(task.needs)).keys()
+        plan, task, command.arguments, ended=ctx.settled(sorted(task.needs)).keys()
     )
     tasks = tuple(changed if each.id == task.id else each for each in plan.tasks)
     return _small_change(
-        state, facts, Plan(tasks=tasks), "modify_args", f"change the inputs of {task.id}"
+        state, ctx, Plan(tasks=tasks), "modify_args", f"change the inputs of {task.id}"
     )
 
 
 def _small_change(
     state: ExecutionState,
-    facts: Facts,
+    ctx: DecisionContext,
     plan: Plan,
     cause: Literal["inject_task", "modify_args"],
     requirement: str,
@@ -539,7 +552,7 @@ def _small_change(
     """
     if state.proposal is not None:
         raise Refused("replan_open", OPEN_PROPOSAL)
-    revised = revise(state, facts, plan, cause=cause, requirement=requirement)
-    if not facts.policy.replan_review.enabled:
+    revised = revise(state, ctx, plan, cause=cause, requirement=requirement)
+    if not ctx.policy.replan_review.enabled:
         return [revised]
-    return [proposed(facts, revised, requirement=requirement, context={})]
+    return [proposed(ctx, revised, requirement=requirement, context={})]

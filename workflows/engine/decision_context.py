@@ -30,7 +30,7 @@ def nothing_settled(task_ids: Sequence[str]) -> Mapping[str, Settled]:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class DecisionContext:
     """What a decision may look at besides the state.
 
     `actor` names the sender of the command.  `settled` returns how the named tasks ended; tasks

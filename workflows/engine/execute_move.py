@@ -1,4 +1,4 @@
-"""Making a move: each function turns one move into recorded events."""
+"""`execute_move(run, move, ports)`: carries out one move and records its events."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from . import events as ev
 from .bounded_json import digest
 from .commands import LONGEST_MESSAGE, Abort, AddMessage, Replan, shortened
-from .decide import Facts, Refused, decide
-from .gates import opening
-from .handle_command import events_for
+from .decide import DecisionContext, Refused, decide
+from .gates import hold_opened
+from .handle_command import handle_command
 from .inputs import Spec, skip_reason, task_inputs
 from .json_values import Limits, check_value
 from .moves import (
@@ -23,7 +23,7 @@ from .moves import (
     Finish,
     Move,
     OpenHolds,
-    PassOver,
+    RecordLayerSkip,
     RunTasks,
     StartLayer,
 )
@@ -40,46 +40,46 @@ from .ports import (
     TaskCall,
     TaskResult,
 )
-from .review_rules import sparings
+from .review_rules import skipped_reviews
 from .state import SkipReason
 from .status import TaskStatus
 from .task_errors import PermissionEscalationNeeded, TaskFailed, attempt_words
 
-#: An answer may carry what the agent was told, which is all results of a layer.  Its messages are
-#: cut to `LONGEST_MESSAGE` characters together, of which each takes at most six bytes as JSON.
+#: An answer may repeat the question, which holds all results of a layer.  Its messages are cut to
+#: `LONGEST_MESSAGE` characters together, of which each takes at most six bytes as JSON.
 _ANSWER = Limits(nodes=100_000, string_length=2_000_000, max_bytes=16_000_000)
 
-#: How much of earlier decisions an agent is shown: the newest, and the beginning of comments.
+#: Limits on the decisions shown to an agent: the newest ones, with shortened comments.
 _MOST_DECISIONS, _LONGEST_COMMENT = 100, 1_000
 
 
-def act(run: Run, move: Move, ports: Ports) -> None:
-    """Make the move."""
-    _act(move, run, ports)
+def execute_move(run: Run, move: Move, ports: Ports) -> None:
+    """Carry out the move."""
+    _execute(move, run, ports)
 
 
 @singledispatch
-def _act(move: object, run: Run, ports: Ports) -> None:
+def _execute(move: object, run: Run, ports: Ports) -> None:
     raise TypeError(f"not a move: {move!r}")
 
 
-@_act.register
+@_execute.register
 def _(move: Begin, run: Run, ports: Ports) -> None:
     layers = run.revision.layers
     total = sum(len(layer) for layer in layers)
     run.record(ev.ExecutionStarted(total_layers=len(layers), total_tasks=total))
 
 
-@_act.register
+@_execute.register
 def _(move: Finish, run: Run, ports: Ports) -> None:
     run.record(ev.ExecutionFailed() if move.failed else ev.ExecutionCompleted())
 
 
-@_act.register
+@_execute.register
 def _(move: CloseLayer, run: Run, ports: Ports) -> None:
     state = run.state
     accepted = [name for name in state.tasks if _output_was_accepted(run, name)]
-    # Read anew, not taken from the decision: this is what later tasks read.
+    # Read the stored output: later tasks read it, not the decision.
     outputs = run.settled(accepted) if accepted else {}
     digests = {name: digest(each.output) for name, each in outputs.items()}
     run.record(
@@ -88,7 +88,7 @@ def _(move: CloseLayer, run: Run, ports: Ports) -> None:
 
 
 def _output_was_accepted(run: Run, task_id: str) -> bool:
-    """Whether the task has an output that a review (or a rule in its place) let pass."""
+    """Return whether a reviewer or a review rule accepted the task's output."""
     task = run.state.tasks[task_id]
     if task.status is not TaskStatus.SUCCEEDED or not task.cleared:
         return False
@@ -100,24 +100,24 @@ def _is_reviewed(task: Spec, phase: TriggerPhase) -> bool:
     return review is not None and review.enabled and review.trigger_phase is phase
 
 
-@_act.register
-def _(move: PassOver, run: Run, ports: Ports) -> None:
+@_execute.register
+def _(move: RecordLayerSkip, run: Run, ports: Ports) -> None:
     run.record(ev.LayerSkipped(layer=move.layer, tasks=run.revision.layers[move.layer]))
 
 
-@_act.register
+@_execute.register
 def _(move: OpenHolds, run: Run, ports: Ports) -> None:
-    spared = sparings(run, move.gates)
-    if spared:
-        # What needs nobody goes on before anybody is asked: the next move looks at the rest.
-        run.record(*spared)
+    skipped = skipped_reviews(run, move.gates)
+    if skipped:
+        # Tasks whose review is skipped go on first; the next move opens holds for the rest.
+        run.record(*skipped)
         run.commit()
         return
     for gate in move.gates:
         try:
-            opened = opening(run, gate, ports)
+            opened = hold_opened(run, gate, ports)
         except TaskFailed as failure:
-            # There is nothing to review: the inputs that a person would see cannot be resolved.
+            # The inputs to show to the reviewer cannot be resolved: the task fails instead.
             if gate.task_id is None:
                 raise
             run.record(_failed(run, gate.task_id, Failure(failure.message), call=None))
@@ -128,7 +128,7 @@ def _(move: OpenHolds, run: Run, ports: Ports) -> None:
 # --- layers -------------------------------------------------------------------------------------
 
 
-@_act.register
+@_execute.register
 def _(move: StartLayer, run: Run, ports: Ports) -> None:
     tasks = run.revision.tasks(move.layer)
     settled = run.settled(sorted({need for task in tasks for need in task.needs}))
@@ -162,7 +162,7 @@ def _(move: StartLayer, run: Run, ports: Ports) -> None:
 # --- tasks --------------------------------------------------------------------------------------
 
 
-@_act.register
+@_execute.register
 def _(move: RunTasks, run: Run, ports: Ports) -> None:
     # What was recorded so far must be durable before anything with an effect runs.
     run.commit()
@@ -172,17 +172,17 @@ def _(move: RunTasks, run: Run, ports: Ports) -> None:
             calls.append(call_for(run, task_id))
         except TaskFailed as failure:
             run.record(_failed(run, task_id, Failure(failure.message), call=None))
-    untold = True
+    is_start_published = False
     for batch in ports.runner.run(calls, run.watch):
         for result in batch:
-            run.record(_told(run, result), *_ahead(result))
+            run.record(_result_event(run, result), *_speculation_events(result))
         if len(batch) < len(calls):
             run.commit()
-            if untold:
-                # Only here: a layer that finishes within the window has no time to be watched.
+            if not is_start_published:
+                # A layer that finishes within the commit window is over before anybody sees it.
                 done = {result.call.task.id for result in batch}
-                run.tell_started([call.task.id for call in calls if call.task.id not in done])
-                untold = False
+                run.publish_started([call.task.id for call in calls if call.task.id not in done])
+                is_start_published = True
 
 
 def call_for(run: Run, task_id: str) -> TaskCall:
@@ -211,11 +211,11 @@ def call_for(run: Run, task_id: str) -> TaskCall:
     )
 
 
-def _told(run: Run, result: TaskResult) -> ev.Event:
+def _result_event(run: Run, result: TaskResult) -> ev.Event:
     call, outcome = result.call, result.outcome
     match outcome:
         case PermissionEscalationNeeded():
-            never = _never_granted(run, outcome)
+            never = _unattainable_reason(run, outcome)
             if never:
                 failure = Failure(never, logs=outcome.logs)
                 return _failed(run, call.task.id, failure, call=call)
@@ -240,8 +240,8 @@ def _told(run: Run, result: TaskResult) -> ev.Event:
     )
 
 
-def _ahead(result: TaskResult) -> tuple[ev.Event, ...]:
-    """What is told of a result that was worked out before its task began."""
+def _speculation_events(result: TaskResult) -> tuple[ev.Event, ...]:
+    """Return the event that records whether the task used its speculative result."""
     task_id = result.call.task.id
     match result.ahead:
         case None:
@@ -252,8 +252,8 @@ def _ahead(result: TaskResult) -> tuple[ev.Event, ...]:
             return (ev.SpeculationMiss(task_id=task_id, seconds=seconds, reason=reason),)
 
 
-def _never_granted(run: Run, need: PermissionEscalationNeeded) -> str:
-    """Why no decision can help: beyond the ceiling, or granted already; "" when one can."""
+def _unattainable_reason(run: Run, need: PermissionEscalationNeeded) -> str:
+    """Return why no grant can help (already granted, or above the ceiling), or ""."""
     asked = f"it needs permission to {attempt_words(need.operation, need.resource)}"
     missing = need.requested.difference(need.current)
     if missing.is_empty:
@@ -265,10 +265,10 @@ def _never_granted(run: Run, need: PermissionEscalationNeeded) -> str:
 
 
 def _failed(run: Run, task_id: str, failure: Failure, *, call: TaskCall | None) -> ev.TaskErrored:
-    """The failed try of a task; `call` is None when its inputs could not be resolved."""
+    """Return the event of a failed attempt; `call` is None if the inputs could not be resolved."""
     task = run.revision.plan.by_id[task_id]
     attempt = run.state.tasks[task_id].attempt + 1
-    # Sent back by a reviewer it begins anew: its earlier tries count no more.
+    # Attempts before a reviewer sent the task back do not count toward the retry limit.
     tries = attempt - run.state.tasks[task_id].sent_back_at
     again = failure.retryable and tries < task.retry.max_attempts
     return ev.TaskErrored(
@@ -287,28 +287,28 @@ def _failed(run: Run, task_id: str, failure: Failure, *, call: TaskCall | None) 
 # --- agents -------------------------------------------------------------------------------------
 
 
-@_act.register
+@_execute.register
 def _(move: AskAgent, run: Run, ports: Ports) -> None:
     run.commit()
     actor = f"agent:{move.agent}"
     try:
-        answer = ports.agents.ask(question(run, move.agent), run.watch)
-        told, command = _understood(run, answer, move.agent, actor)
+        answer = ports.agents.ask(agent_question(run, move.agent), run.watch)
+        events, command = _events_and_command(run, answer, move.agent, actor)
     except TaskFailed as failure:
         run.record(ev.AgentFailed(agent=move.agent, error=failure.message))
         return
-    with run.speaks_as(actor, "agent"):
-        run.record(*told)
+    with run.acting_as(actor, "agent"):
+        run.record(*events)
         if command is None:
             return
         try:
-            run.record(*events_for(run, command, ports, actor))
+            run.record(*handle_command(run, command, ports, actor))
         except Refused as refusal:
             run.record(ev.CommandRefused(command=command.kind, error=refusal.message))
 
 
-def question(run: Run, agent: str) -> AgentQuestion:
-    """Everything the agent may look at, unfiltered."""
+def agent_question(run: Run, agent: str) -> AgentQuestion:
+    """Return the agent's question: the layer's results, the context and the history, unfiltered."""
     state, layers = run.state, run.revision.layers
     following = state.layer + 1
     return AgentQuestion(
@@ -330,12 +330,15 @@ def question(run: Run, agent: str) -> AgentQuestion:
     )
 
 
-def _understood(
+def _events_and_command(
     run: Run, answer: object, agent: str, actor: str
 ) -> tuple[Sequence[ev.Event], Abort | Replan | None]:
-    """What to record of an answer, and the command in it; raises TaskFailed for what is none.
+    """Return the events and the command of an agent's answer.
 
-    Nothing of it is recorded before all of it is known to be storable.
+    Nothing is recorded before the whole answer has been validated.
+
+    Raises:
+        TaskFailed: the answer is malformed.
     """
     try:
         if not isinstance(answer, AgentAnswer):
@@ -343,13 +346,13 @@ def _understood(
         answer = _with_short_messages(answer)
         check_value(asdict(answer), _ANSWER)
         decided = ev.AgentDecided(agent=agent, decision=answer.decision, reason=answer.reason)
-        return (*_messages(run, answer, actor), decided), _as_command(answer)
+        return (*_message_events(run, answer, actor), decided), _command_from_answer(answer)
     except (ValueError, TypeError) as error:
-        raise TaskFailed(f"malformed answer: {_in_short(error)}", retryable=False) from error
+        raise TaskFailed(f"malformed answer: {_error_summary(error)}", retryable=False) from error
 
 
 def _with_short_messages(answer: AgentAnswer) -> AgentAnswer:
-    """The answer, its messages cut to what a message may have: length costs no decision."""
+    """Shorten long messages instead of refusing the answer."""
     share = LONGEST_MESSAGE // max(1, len(answer.messages))
     messages = tuple(
         {
@@ -361,21 +364,21 @@ def _with_short_messages(answer: AgentAnswer) -> AgentAnswer:
     return replace(answer, messages=messages)
 
 
-def _in_short(error: Exception) -> str:
+def _error_summary(error: Exception) -> str:
     if isinstance(error, ValidationError):
         return "; ".join(f"{each.path}: {each.message}" for each in validation_problems(error))
     return str(error)
 
 
-def _messages(run: Run, answer: AgentAnswer, actor: str) -> Sequence[ev.Event]:
-    facts = Facts(revision=run.revision, policy=run.policy, actor=actor)
-    told: list[ev.Event] = []
+def _message_events(run: Run, answer: AgentAnswer, actor: str) -> Sequence[ev.Event]:
+    ctx = DecisionContext(revision=run.revision, policy=run.policy, actor=actor)
+    events: list[ev.Event] = []
     for message in answer.messages:
-        told.extend(decide(run.state, AddMessage.model_validate(dict(message)), facts))
-    return told
+        events.extend(decide(run.state, AddMessage.model_validate(dict(message)), ctx))
+    return events
 
 
-def _as_command(answer: AgentAnswer) -> Abort | Replan | None:
+def _command_from_answer(answer: AgentAnswer) -> Abort | Replan | None:
     if answer.decision == "abort":
         return Abort(reason=answer.reason)
     if answer.decision == "replan":

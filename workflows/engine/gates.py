@@ -13,7 +13,7 @@ from .plan_diff import loaded, shown
 from .policy import LayerApproval, PlanReview, ReviewPolicy, TriggerPhase
 from .ports import Ports, Run
 from .reminders import schedule
-from .review_rules import verdict_of
+from .review_rules import evaluate_gate
 from .state import HoldReason, TaskState
 from .task_errors import attempt_words
 
@@ -22,7 +22,7 @@ AGENT_OPTIONS = ("continue", "replan", "abort")
 _LONGEST_SUMMARY = 300
 
 
-def opening(run: Run, gate: Gate, ports: Ports) -> HoldOpened:
+def hold_opened(run: Run, gate: Gate, ports: Ports) -> HoldOpened:
     """The event that opens the hold for `gate`; its verdict is taken here, once."""
     hold_id = f"{run.execution_id}-{run.state.holds_opened + 1}"
     opened = _OPENERS[gate.reason](run, gate, hold_id, ports)
@@ -53,7 +53,7 @@ def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
             "payload": payload,
             "groups": list(review.groups),
             "instructions": review.instructions,
-            "why": f"task {task_id} asks for review {when}{verdict_of(run, gate).in_words()}",
+            "why": f"task {task_id} asks for review {when}{evaluate_gate(run, gate).in_words()}",
             "target": task.target,
             "layer": run.state.layer,
             "critical": is_critical(task),

@@ -1,17 +1,17 @@
-"""From a command to its events; a replan is taken to the planner on the way."""
+"""`handle_command`: returns the events of a command; a replan asks the planner first."""
 
 from __future__ import annotations
 
 from . import events as ev
 from .commands import Replan, RevisePlan
-from .decide import Facts, decide
+from .decide import DecisionContext, decide
 from .ports import Planner, Ports, Run
 from .task_errors import TaskFailed
 
 
-def events_for(run: Run, command: object, ports: Ports, actor: str) -> tuple[ev.Event, ...]:
-    """What `command` causes; a replan is taken to the planner first."""
-    facts = Facts(
+def handle_command(run: Run, command: object, ports: Ports, actor: str) -> tuple[ev.Event, ...]:
+    """Return the events of `command`; a replan asks the planner first."""
+    ctx = DecisionContext(
         revision=run.revision,
         policy=run.policy,
         actor=actor,
@@ -20,13 +20,13 @@ def events_for(run: Run, command: object, ports: Ports, actor: str) -> tuple[ev.
         settled=run.settled,
     )
     if isinstance(command, Replan):
-        decide(run.state, command, facts)
+        decide(run.state, command, ctx)
         command = ask_planner(run, ports.planner, command)
-    return decide(run.state, command, facts)
+    return decide(run.state, command, ctx)
 
 
 def ask_planner(run: Run, planner: Planner, command: Replan) -> RevisePlan:
-    """The planner's answer as a command; its failure leaves the run as it was."""
+    """Return the planner's answer as a command; a failure leaves the plan unchanged."""
     revision, layer = run.revision, run.state.layer
     begun = [name for each in revision.layers[: layer + 1] for name in each]
     try:

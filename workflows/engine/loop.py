@@ -1,4 +1,4 @@
-"""The loop: ask for the next move, make it, record what happened.
+"""The loop: choose the next move, execute it, record its events.
 
 `step` is what a worker does with an execution; `submit` is what a command does to one at rest.
 """
@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from . import events as ev
 from .decide import Refused
-from .execute_move import act
-from .handle_command import events_for
+from .execute_move import execute_move
+from .handle_command import handle_command
 from .moves import ApplyCommands, Rest, next_move
 from .ports import Ports, Run
 
 
 def step(execution_id: str, ports: Ports) -> bool:
-    """Claim the execution and move it on until it rests or the time slice ends.
+    """Claim the execution and advance it until it rests or the time slice ends.
 
-    True when a worker should come back for more.
+    Returns True if the execution still has work for a worker.
     """
     with ports.journal.claim(execution_id) as run:
         if run is None:
@@ -31,7 +31,7 @@ def step(execution_id: str, ports: Ports) -> bool:
                 case ApplyCommands():
                     apply_queued(run, ports)
                 case _:
-                    act(run, move, ports)
+                    execute_move(run, move, ports)
         if not run.rest(None):
             return True
         ports.at_rest(run)
@@ -47,30 +47,32 @@ def submit(
     source: str,
     expected_version: int | None = None,
 ) -> Run:
-    """Apply one command to an execution at rest, at the version its sender saw.
+    """Apply one command to an execution at rest.
 
-    Raises StaleVersion when it has moved on, Refused when the command does not apply.
+    Raises:
+        StaleVersion: the execution is no longer at `expected_version`.
+        Refused: the command does not apply.
     """
     with ports.journal.open(execution_id, expected_version=expected_version) as run:
-        with run.speaks_as(actor, source):
-            run.record(*events_for(run, command, ports, actor))
-        run.answers(command, actor, source)
+        with run.acting_as(actor, source):
+            run.record(*handle_command(run, command, ports, actor))
+        run.log_command(command, actor, source)
         run.commit()
         return run
 
 
 def apply_queued(run: Run, ports: Ports) -> None:
-    """Apply what was commanded while the layer ran; a refusal is an event, never an error."""
+    """Apply the commands queued while the layer ran; a refusal becomes an event."""
     for queued in run.take_commands():
-        with run.speaks_as(queued.actor, queued.source):
-            run.record(*_answer(run, queued.command, ports, queued.actor))
-        # One step each: what counts as taken has had its effect, wherever a crash comes.
+        with run.acting_as(queued.actor, queued.source):
+            run.record(*_handle_queued(run, queued.command, ports, queued.actor))
+        # One step per command: after a crash, a command is either still queued or fully applied.
         run.commit()
 
 
-def _answer(run: Run, command: object, ports: Ports, actor: str) -> tuple[ev.Event, ...]:
+def _handle_queued(run: Run, command: object, ports: Ports, actor: str) -> tuple[ev.Event, ...]:
     try:
-        return events_for(run, command, ports, actor)
+        return handle_command(run, command, ports, actor)
     except Refused as refusal:
         if run.state.status.is_final:
             return ()

@@ -63,7 +63,7 @@ class StartLayer:
 
 
 @dataclass(frozen=True, slots=True)
-class PassOver:
+class RecordLayerSkip:
     """The next layer was to be skipped."""
 
     layer: int
@@ -83,7 +83,7 @@ Move = (
     | CloseLayer
     | AskAgent
     | StartLayer
-    | PassOver
+    | RecordLayerSkip
     | Finish
 )
 
@@ -169,7 +169,7 @@ def _at_boundary(state: ExecutionState, revision: Revision, policy: Policy) -> M
     if state.is_last_layer:
         return Finish(failed=state.failed_leaf)
     if state.layer + 1 in state.skips:
-        return PassOver(state.layer + 1)
+        return RecordLayerSkip(state.layer + 1)
     if not state.approved and approval_due(revision, state.layer + 1, policy):
         return OpenHolds((Gate(HoldReason.LAYER_APPROVAL),))
     return StartLayer(state.layer + 1)

@@ -57,7 +57,7 @@ class _Bounded(_Waiting):
         return None if self.on_timeout == "keep_waiting" else self.timeout_seconds
 
 
-class Sparing(_Frozen):
+class SkipConditions(_Frozen):
     """When a review is not asked for: the words that a task and a published rule share.
 
     `skip_when` is JMESPath over `{"inputs": …}` before a task and `{"inputs": …, "output": …}`
@@ -82,7 +82,7 @@ class Sparing(_Frozen):
         return self.skip_when is not None or self.sample is not None
 
 
-class ReviewPolicy(_Bounded, Sparing):
+class ReviewPolicy(_Bounded, SkipConditions):
     """`human_review` of a task.  With `always` no rule spares it."""
 
     enabled: bool = True
@@ -106,7 +106,7 @@ class ReviewPolicy(_Bounded, Sparing):
 _Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class ReviewRule(Sparing):
+class ReviewRule(SkipConditions):
     """One published rule: which reviews of a workflow it may spare.
 
     `tools` and `tasks` narrow it to targets (`git.git_log`, `git.*`) and task ids; what is empty

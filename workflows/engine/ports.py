@@ -256,16 +256,16 @@ class Run(Protocol):
         is of no more use then.
         """
 
-    def answers(self, command: object, actor: str, source: str) -> None:
+    def log_command(self, command: object, actor: str, source: str) -> None:
         """Have the next commit log that this command came and was applied.
 
         A journal without a command log does nothing here.
         """
 
-    def tell(self, *, at_once: bool) -> None:
+    def publish(self, *, at_once: bool) -> None:
         """Send word of what is committed; a command's sender does so once a worker is sent for."""
 
-    def tell_started(self, task_ids: Sequence[str]) -> None:
+    def publish_started(self, task_ids: Sequence[str]) -> None:
         """Let whoever watches know that these tasks are running; nothing is recorded."""
 
     def settled(self, task_ids: Sequence[str]) -> Mapping[str, Settled]:
@@ -282,7 +282,7 @@ class Run(Protocol):
         Until then it is still waiting, for the worker that comes next if this one is lost.
         """
 
-    def speaks_as(self, actor: str, source: str) -> AbstractContextManager[None]:
+    def acting_as(self, actor: str, source: str) -> AbstractContextManager[None]:
         """Events recorded inside carry this actor and source."""
 
     def conversation(self) -> tuple[Mapping[str, Any], ...]:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from . import events as ev
 from .dag import Plan
-from .decision_context import Facts, Refused
+from .decision_context import DecisionContext, Refused
 from .plan_diff import (
     DROP_WORDS,
     Change,
@@ -28,14 +28,14 @@ Cause = Literal["replan", "inject_task", "modify_args"]
 OPEN_PROPOSAL = "A plan change waits for a review; decide it first."
 
 
-def check_replan(state: ExecutionState, facts: Facts) -> None:
+def check_replan(state: ExecutionState, ctx: DecisionContext) -> None:
     """Raise Refused unless a replan may be tried now."""
     if state.proposal is not None:
         raise Refused("replan_open", OPEN_PROPOSAL)
-    if state.replans >= facts.max_replans:
-        raise Refused("replan_limit", f"A run is replanned at most {facts.max_replans} times.")
-    if state.failed_replans >= facts.max_failed_replans:
-        times = facts.max_failed_replans
+    if state.replans >= ctx.max_replans:
+        raise Refused("replan_limit", f"A run is replanned at most {ctx.max_replans} times.")
+    if state.failed_replans >= ctx.max_failed_replans:
+        times = ctx.max_failed_replans
         message = f"The planner found nothing {times} times in this run; it is not asked again."
         raise Refused("replan_limit", message)
     if any(hold.decider == "human" for hold in state.holds):
@@ -53,13 +53,13 @@ def joined(context: dict[str, Any]) -> list[ev.Event]:
 
 
 def proposed(
-    facts: Facts, revised: ev.PlanRevised, *, requirement: str, context: dict[str, Any]
+    ctx: DecisionContext, revised: ev.PlanRevised, *, requirement: str, context: dict[str, Any]
 ) -> ev.PlanProposed:
     """The change as a proposal: the plan stays as it is until a person has accepted it."""
-    change = change_between(facts.revision.plan, revised.plan)
+    change = change_between(ctx.revision.plan, revised.plan)
     proposal = Proposal(
         requirement=requirement,
-        actor=facts.actor,
+        actor=ctx.actor,
         change=written(change),
         context=context,
         why=revised.why,
@@ -77,7 +77,7 @@ def proposed(
 
 
 def accepted(
-    state: ExecutionState, facts: Facts, hold_id: str, edits: Any
+    state: ExecutionState, ctx: DecisionContext, hold_id: str, edits: Any
 ) -> tuple[frozenset[str], list[ev.Event]]:
     """What the reviewer dropped, with what waited for it, and the events of the rest.
 
@@ -93,8 +93,8 @@ def accepted(
         raise Refused("nothing_left", "Nothing of the change is left; reject it instead.")
     revised = revise(
         state,
-        facts,
-        changed_plan(facts.revision.plan, left),
+        ctx,
+        changed_plan(ctx.revision.plan, left),
         cause=proposal.cause,
         requirement=proposal.requirement,
         why={name: reasons for name, reasons in proposal.why.items() if name not in gone},
@@ -122,7 +122,7 @@ def _dropped(change: Change, edits: Any) -> list[str]:
 
 def revise(
     state: ExecutionState,
-    facts: Facts,
+    ctx: DecisionContext,
     plan: Plan,
     *,
     cause: Cause,
@@ -135,7 +135,7 @@ def revise(
     Raises Refused for a plan that changes tasks that have begun, that cannot be run, or that would
     lose a review.
     """
-    old = facts.revision
+    old = ctx.revision
     problems = structure_problems(plan)
     begun = [name for layer in old.layers[: state.layer + 1] for name in layer]
     lost = [name for name in begun if plan.by_id.get(name) != old.plan.by_id[name]]
@@ -159,7 +159,7 @@ def revise(
         changed=tuple(sorted(k for k in before.keys() & after.keys() if before[k] != after[k])),
         why=why or {},
         hold_id=hold_id,
-        failed_leaf=_uncovers_failure(facts, plan, begun),
+        failed_leaf=_uncovers_failure(ctx, plan, begun),
         plan=plan,
         layers=revised.layers,
     )
@@ -173,13 +173,13 @@ def _reviewed(old: Plan, plan: Plan) -> Plan:
     return Plan(tasks=tuple(becomes.get(task.id, task) for task in plan.tasks))
 
 
-def _uncovers_failure(facts: Facts, plan: Plan, begun: list[str]) -> bool:
+def _uncovers_failure(ctx: DecisionContext, plan: Plan, begun: list[str]) -> bool:
     """Whether a task that ended badly becomes a leaf because its last reader is gone.
 
     Whether a task is a leaf is otherwise asked when it fails; without this check a run whose
     leaves did not all succeed would end COMPLETED.
     """
-    uncovered = [name for name in begun if name in plan.leaves - facts.revision.plan.leaves]
+    uncovered = [name for name in begun if name in plan.leaves - ctx.revision.plan.leaves]
     if not uncovered:
         return False
-    return any(each.is_failure for each in facts.settled(uncovered).values())
+    return any(each.is_failure for each in ctx.settled(uncovered).values())

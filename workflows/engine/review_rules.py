@@ -18,7 +18,7 @@ from .events import ReviewSpared
 from .expressions import Budget, ExpressionError, evaluate
 from .inputs import task_inputs
 from .moves import Gate, is_critical
-from .policy import ReviewPolicy, ReviewRules, Sparing, TriggerPhase
+from .policy import ReviewPolicy, ReviewRules, SkipConditions, TriggerPhase
 from .ports import Run
 from .state import HoldReason
 
@@ -26,7 +26,7 @@ from .state import HoldReason
 Code = Literal[
     "condition", "sampled_out", "sampled_in", "error", "high_risk", "always", "sent_back", "no_rule"
 ]
-_NEVER_WORDS = {
+_EXCLUSION_REASONS = {
     "high_risk": "it goes beyond reading and has not run",
     "always": "it asks each time",
     "sent_back": "a reviewer sent it back",
@@ -59,7 +59,7 @@ class Verdict:
         return f"; {self.why}" if self.why and not self.spared else ""
 
 
-def share_of(run: str, task_id: str) -> float:
+def sample_position(run: str, task_id: str) -> float:
     """Where a task of a run falls, at least 0 and below 1; the same for ever.
 
     Without the rule: raising a sample adds reviews and takes none away.
@@ -68,7 +68,7 @@ def share_of(run: str, task_id: str) -> float:
     return (number >> 11) / _STEPS
 
 
-def judged(
+def evaluate_rules(
     task: Any,
     phase: TriggerPhase,
     rules: ReviewRules,
@@ -86,13 +86,15 @@ def judged(
     mine = list(_for_task(review, task, phase, rules))
     if not mine and not review.always:
         return Verdict("no_rule")
-    never = _never(task, review, phase, sent_back=sent_back)
-    if never is not None:
-        return Verdict(never, f"no rule spares it: {_NEVER_WORDS[never]}" if mine else "")
-    share = share_of(run, task.id)
+    excluded = _exclusion(task, review, phase, sent_back=sent_back)
+    if excluded is not None:
+        return Verdict(
+            excluded, f"no rule spares it: {_EXCLUSION_REASONS[excluded]}" if mine else ""
+        )
+    share = sample_position(run, task.id)
     budget = Budget()
     for name, version, rule in mine:
-        verdict = _by_rule(_Named(name, version), rule, document, share, budget)
+        verdict = _by_rule(_RuleName(name, version), rule, document, share, budget)
         if verdict is not None:
             return verdict
     return Verdict("no_rule")
@@ -100,7 +102,7 @@ def judged(
 
 def _for_task(
     review: ReviewPolicy, task: Any, phase: TriggerPhase, rules: ReviewRules
-) -> Iterator[tuple[str, int, Sparing]]:
+) -> Iterator[tuple[str, int, SkipConditions]]:
     if review.spares:
         yield "", 0, review
     for rule in rules.rules:
@@ -108,7 +110,7 @@ def _for_task(
             yield rule.name, rules.version, rule
 
 
-def _never(
+def _exclusion(
     task: Any, review: ReviewPolicy, phase: TriggerPhase, *, sent_back: bool
 ) -> Literal["high_risk", "always", "sent_back"] | None:
     if review.always:
@@ -119,7 +121,7 @@ def _never(
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class _RuleName:
     name: str
     version: int
 
@@ -131,7 +133,11 @@ class _Named:
 
 
 def _by_rule(
-    named: _Named, rule: Sparing, document: Mapping[str, Any], share: float, budget: Budget
+    named: _RuleName,
+    rule: SkipConditions,
+    document: Mapping[str, Any],
+    share: float,
+    budget: Budget,
 ) -> Verdict | None:
     """None when the rule does not mean this review."""
     told: dict[str, Any] = {
@@ -173,7 +179,7 @@ def _condition(expression: str, document: Mapping[str, Any], budget: Budget) -> 
 # --- in a run -------------------------------------------------------------------------------------
 
 
-def verdict_of(run: Run, gate: Gate) -> Verdict:
+def evaluate_gate(run: Run, gate: Gate) -> Verdict:
     """What the rules of this run say about a gate; never raises."""
     if gate.reason is not HoldReason.NODE_REVIEW or gate.task_id is None or gate.phase is None:
         return Verdict("no_rule")
@@ -185,7 +191,7 @@ def verdict_of(run: Run, gate: Gate) -> Verdict:
         document = _document(run, gate.task_id, gate.phase)
     except Exception as error:  # the hold opens, and says what it can
         return Verdict("error", f"no rule could be asked: {error}"[:500])
-    return judged(
+    return evaluate_rules(
         task,
         gate.phase,
         rules,
@@ -202,17 +208,17 @@ def _document(run: Run, task_id: str, phase: TriggerPhase) -> dict[str, Any]:
     return {"inputs": ended.inputs, "output": ended.output}
 
 
-def sparings(run: Run, gates: Sequence[Gate]) -> tuple[ReviewSpared, ...]:
+def skipped_reviews(run: Run, gates: Sequence[Gate]) -> tuple[ReviewSpared, ...]:
     """The events of those gates that need nobody."""
     found = []
     for gate in gates:
-        verdict = verdict_of(run, gate)
+        verdict = evaluate_gate(run, gate)
         if verdict.spared and gate.task_id is not None and gate.phase is not None:
-            found.append(_spared(run, gate.task_id, gate.phase, verdict))
+            found.append(_review_skipped(run, gate.task_id, gate.phase, verdict))
     return tuple(found)
 
 
-def _spared(run: Run, task_id: str, phase: TriggerPhase, verdict: Verdict) -> ReviewSpared:
+def _review_skipped(run: Run, task_id: str, phase: TriggerPhase, verdict: Verdict) -> ReviewSpared:
     return ReviewSpared(
         task_id=task_id,
         phase=phase,

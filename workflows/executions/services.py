@@ -318,7 +318,7 @@ def _apply_or_queue(
             crashpoint("command.applied")
             if not run.state.status.is_final and not run.state.status.is_resting:
                 enqueue_advance_on_commit(execution_id)
-            run.tell(at_once=True)
+            run.publish(at_once=True)
             # The command may have changed which tasks run next.
             request_speculation(run)
             failure = _replan_failure(run) if isinstance(command, Replan) else ""
@@ -344,7 +344,7 @@ def fail_lost_execution(*, execution_id: int, version: int, lost: int, error: st
             )
     except (Busy, Refused, StaleVersion):
         return False
-    run.tell(at_once=True)
+    run.publish(at_once=True)
     return True
 
 

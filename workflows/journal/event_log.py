@@ -55,14 +55,14 @@ def is_complete(bound: Bound) -> bool:
     return _number(_OPEN_BELOW, bound.transaction) == 0
 
 
-class Horizon:
+class ReadWatermark:
     """The end of what can be read safely; moves on as transactions end."""
 
     def __init__(self) -> None:
         self._reached = 0
         self._next: Bound | None = None
 
-    def reach(self, *, patience: float = 0.05) -> int:
+    def advance(self, *, patience: float = 0.05) -> int:
         """The newest entry up to which nothing is missing; waits at most `patience` seconds."""
         if self._next is None:
             self._next = take_bound()

@@ -133,14 +133,14 @@ class JournalRun:
         return self.revision.plan.by_id[task_id].needs
 
     @contextmanager
-    def speaks_as(self, actor: str, source: str) -> Iterator[None]:
+    def acting_as(self, actor: str, source: str) -> Iterator[None]:
         before, self._speaker = self._speaker, (actor, source)
         try:
             yield
         finally:
             self._speaker = before
 
-    def answers(self, command: Any, actor: str, source: str) -> None:
+    def log_command(self, command: Any, actor: str, source: str) -> None:
         self._answered = {"log_kind": command.kind, "log_actor": actor, "log_source": source}
 
     # --- durable steps --------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class JournalRun:
         turned = now is not before and now is not ExecutionStatus.RUNNING
         self._committed = self.state
         if self._fence is not None:
-            self.tell(at_once=turned)
+            self.publish(at_once=turned)
 
     def _scalars(self, rows: Rows) -> dict[str, Any]:
         state = self.state
@@ -235,7 +235,7 @@ class JournalRun:
             parameters["decided_ids"] = [row["id"] for row in rows.verdicts]
         return parts, parameters
 
-    def tell(self, *, at_once: bool) -> None:
+    def publish(self, *, at_once: bool) -> None:
         """Send word of what is committed.
 
         A worker in a hurry does so now and then only: `watch` tells the rest when tasks take
@@ -244,7 +244,7 @@ class JournalRun:
         """
         self._notifier.publish(self._committed, at_once=at_once)
 
-    def tell_started(self, task_ids: Sequence[str]) -> None:
+    def publish_started(self, task_ids: Sequence[str]) -> None:
         self._notifier.publish_started(self._committed, task_ids)
 
     # --- reading --------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ class JournalRun:
 
     def watch(self) -> bool:
         moment = time.monotonic()
-        self.tell(at_once=False)
+        self.publish(at_once=False)
         if moment - self._watched < WATCH_SECONDS:
             return self._abort
         self._watched = moment
@@ -374,7 +374,7 @@ class DjangoJournal:
             )
             raise
         finally:
-            run.tell(at_once=True)
+            run.publish(at_once=True)
         if run.held:
             release(run, delay=None, error="")
 
@@ -518,7 +518,7 @@ def _take_over_messages(
     with DjangoJournal().open(str(child.pk), expected_version=0) as run:
         run.record(ExecutionForked(parent=str(parent.pk), layer=checkpoint.layer, start=start))
         for row in rows:
-            with run.speaks_as(row.actor, row.source):
+            with run.acting_as(row.actor, row.source):
                 run.record(MessageAdded.model_validate(row.payload))
         run.commit()
-        run.tell(at_once=True)
+        run.publish(at_once=True)

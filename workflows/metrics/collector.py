@@ -14,7 +14,7 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from workflows.journal.event_log import Horizon
+from workflows.journal.event_log import ReadWatermark
 from workflows.models import EventCursor
 
 from . import counters
@@ -82,13 +82,13 @@ _FINISHED = {
     "execution_aborted": "ABORTED",
 }
 
-_horizon = Horizon()
+_watermark = ReadWatermark()
 
 
 def count_events() -> int:
     """Count what came since the last time; how many entries.  A hook of the sweeper."""
     end, done = time.monotonic() + SPENT_SECONDS, 0
-    bound = _horizon.reach()
+    bound = _watermark.advance()
     while True:
         found = _count_batch(bound)
         done += found

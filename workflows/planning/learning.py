@@ -191,4 +191,4 @@ def _tell(execution_id: int, error: str) -> None:
     with journal_writer.DjangoJournal().open(str(execution_id), expected_version=None) as run:
         run.record(GraphUpdateFailed(error=error))
         run.commit()
-        run.tell(at_once=True)
+        run.publish(at_once=True)

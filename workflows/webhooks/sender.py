@@ -22,7 +22,7 @@ from django.db import Error, close_old_connections, connection
 from django.utils import timezone
 
 from workflows import conf
-from workflows.journal.event_log import Horizon
+from workflows.journal.event_log import ReadWatermark
 from workflows.models import WebhookEndpoint
 
 from . import attempts
@@ -47,7 +47,7 @@ class Sender:
         self._pool = ThreadPoolExecutor(conf.webhook_concurrency(), "webhook")
         self._finished: queue.SimpleQueue[tuple[Message, Outcome | None]] = queue.SimpleQueue()
         self._flying: dict[_Lane, Message] = {}
-        self._horizon = Horizon()
+        self._watermark = ReadWatermark()
         self._claimed_at = self._held_until = float("-inf")
         self._ids: tuple[int, ...] = ()
 
@@ -108,7 +108,7 @@ class Sender:
         endpoints = self._endpoints()
         if not endpoints:
             return []
-        horizon = self._horizon.reach()
+        horizon = self._watermark.advance()
         for endpoint in endpoints:
             create_deliveries(endpoint, horizon=horizon, sender=self.name)
         flying = Counter(lane[0] for lane in self._flying)

@@ -13,7 +13,7 @@ from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.integration.reviews.conftest import make_user as make_user
 from tests.integration.reviews.conftest import operator as operator
 from tests.integration.reviews.conftest import start as start
-from workflows.journal.event_log import Horizon
+from workflows.journal.event_log import ReadWatermark
 from workflows.models import ExecutionEvent, Hold
 
 if TYPE_CHECKING:
@@ -61,10 +61,10 @@ def wait(start: Start) -> Wait:
 def consume_journal() -> None:
     """Read the journal to its end."""
     newest = ExecutionEvent.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
-    horizon = Horizon()
-    while horizon.reach(patience=10) < newest:
+    watermark = ReadWatermark()
+    while watermark.advance(patience=10) < newest:
         pass
-    while journal_consumer.read_new(horizon):
+    while journal_consumer.read_new(watermark):
         pass
 
 

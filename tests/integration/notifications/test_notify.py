@@ -21,7 +21,7 @@ from tests.integration.workflows.test_waiting import at_once, pass_time
 from workflows.engine.commands import Abort, WithdrawAnswer
 from workflows.executions.recovery import escalate_due
 from workflows.executions.services import submit_command
-from workflows.journal.event_log import Horizon
+from workflows.journal.event_log import ReadWatermark
 from workflows.models import EventCursor, ExecutionEvent, Hold
 
 if TYPE_CHECKING:
@@ -306,10 +306,10 @@ def test_many_holds_at_once_cost_a_few_statements(
     start(*tasks)
     newest = ExecutionEvent.objects.latest("pk").pk
 
-    class Reached(Horizon):
+    class Reached(ReadWatermark):
         """Waiting for the end of other transactions would count as well."""
 
-        def reach(self, *, patience: float = 0) -> int:
+        def advance(self, *, patience: float = 0) -> int:
             return newest
 
     with django_assert_max_num_queries(25):

@@ -21,7 +21,7 @@ from tests.integration.reviews.conftest import MakeUser, echo, only_hold
 from tests.support.catalogue import stock_catalogue
 from workflows.engine.bounded_json import digest
 from workflows.engine.decide import Refused
-from workflows.engine.review_rules import share_of
+from workflows.engine.review_rules import sample_position
 from workflows.executions import dispatch
 from workflows.executions.access import limit_to_workflows
 from workflows.executions.jobs import run_to_rest
@@ -133,7 +133,7 @@ def past_records(workflow: Workflow) -> Any:
 
 def test_a_sample_falls_as_it_would_have_fallen(past: Past, auditor: User) -> None:
     runs = [past.decided(n).execution_id for n in range(6)]
-    shares = sorted(share_of(str(run), "a") for run in runs)
+    shares = sorted(sample_position(str(run), "a") for run in runs)
     edge = (shares[2] + shares[3]) / 2
     report = done(auditor, past.workflow, {"name": "some", "sample": edge}).report
     assert report["codes"] == {"sampled_in": 3, "sampled_out": 3}

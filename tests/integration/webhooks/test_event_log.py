@@ -6,7 +6,7 @@ from psycopg import conninfo
 from tests.integration.webhooks.conftest import run, send_all
 from tests.support.processes import database_url
 from workflows.journal import sql as sql
-from workflows.journal.event_log import Horizon
+from workflows.journal.event_log import ReadWatermark
 from workflows.models import Execution, ExecutionEvent
 
 _STEP = """
@@ -36,11 +36,11 @@ def test_an_entry_committed_late_is_still_sent(engine, owner, receiver, register
     assert len(receiver.order(early.pk)) == early.version
 
 
-def test_the_horizon_reaches_the_newest_entry_when_nothing_is_open(engine, owner) -> None:
-    horizon = Horizon()
+def test_the_watermark_reaches_the_newest_entry_when_nothing_is_open(engine, owner) -> None:
+    watermark = ReadWatermark()
     run(engine, owner)
     newest = ExecutionEvent.objects.order_by("-pk").values_list("pk", flat=True).first()
-    assert horizon.reach() == newest
+    assert watermark.advance() == newest
 
 
 def test_a_transaction_that_only_reads_holds_nothing_up(engine, owner) -> None:
@@ -48,7 +48,7 @@ def test_a_transaction_that_only_reads_holds_nothing_up(engine, owner) -> None:
         reader.execute("SELECT 1")
         run(engine, owner)
         newest = ExecutionEvent.objects.order_by("-pk").values_list("pk", flat=True).first()
-        assert Horizon().reach() == newest
+        assert ReadWatermark().advance() == newest
 
 
 def test_a_write_in_another_database_holds_nothing_up(engine, owner) -> None:
@@ -58,4 +58,4 @@ def test_a_write_in_another_database_holds_nothing_up(engine, owner) -> None:
         other.execute("SELECT pg_current_xact_id()")
         run(engine, owner)
         newest = ExecutionEvent.objects.order_by("-pk").values_list("pk", flat=True).first()
-        assert Horizon().reach(patience=10) == newest
+        assert ReadWatermark().advance(patience=10) == newest

@@ -193,7 +193,7 @@ def decided(hold_id: str, decision: ev.Verdict, **more: Any) -> ev.HoldDecided:
 def write(store: Store, execution_id: str, *events: ev.Event, actor: str = "system") -> None:
     """Record events at rest, in one step."""
     with store.journal.open(execution_id, expected_version=None) as run:
-        with run.speaks_as(actor, "test"):
+        with run.acting_as(actor, "test"):
             run.record(*events)
         run.commit()
 
@@ -247,7 +247,7 @@ def test_events_are_stored_in_order_without_gaps_with_who_caused_them(store: Sto
     with store.journal.claim(new) as run:
         assert run is not None
         run.record(STARTED)
-        with run.speaks_as("ann", "test"):
+        with run.acting_as("ann", "test"):
             run.record(message("one"), message("two"))
         run.commit()
         run.record(message("three"))

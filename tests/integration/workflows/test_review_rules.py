@@ -16,7 +16,7 @@ from tests.integration.workflows.conftest import Engine, review, source, value
 from tests.integration.workflows.test_leases import expire_lease
 from workflows.common import crashpoints
 from workflows.engine.policy import Policy
-from workflows.engine.review_rules import share_of
+from workflows.engine.review_rules import sample_position
 from workflows.executions import access
 from workflows.executions.services import fork_execution, start_execution
 from workflows.executions.validation import InvalidRequest
@@ -153,7 +153,7 @@ def test_a_fork_falls_as_the_run_it_comes_from(engine: Engine, is_spared: bool) 
     )
     run = start_execution(actor=None, workflow=found)
     # A sample right at where this run falls: hardly another id falls between the two edges.
-    edge = share_of(str(run.pk), "b") + (0 if is_spared else 1e-9)
+    edge = sample_position(str(run.pk), "b") + (0 if is_spared else 1e-9)
     rules = {"version": 1, "rules": [{"name": "r1", "sample": edge}]}
     Execution.objects.filter(pk=run.pk).update(policy={**run.policy, "review_rules": rules})
     family = [engine.drive(run)]

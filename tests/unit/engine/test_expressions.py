@@ -34,7 +34,7 @@ from workflows.engine.loop import step
 from workflows.engine.plan_validation import PlanInvalid, parse_plan
 from workflows.engine.policy import ReviewPolicy, ReviewRules, TriggerPhase
 from workflows.engine.ports import AgentQuestion, Ports
-from workflows.engine.review_rules import judged
+from workflows.engine.review_rules import evaluate_rules
 from workflows.engine.status import TaskStatus
 from workflows.engine.task_errors import TaskFailed
 from workflows.tools.basic import select
@@ -218,7 +218,7 @@ def test_a_review_whose_condition_is_over_its_budget_asks_a_person(published: bo
         human_review=ReviewPolicy.model_validate(review),
     )
     rules = [{"name": "bomb", "skip_when": BOMB}] if published else []
-    verdict = judged(
+    verdict = evaluate_rules(
         task,
         AFTER,
         ReviewRules.model_validate({"version": 1, "rules": rules}),

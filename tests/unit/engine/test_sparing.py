@@ -20,7 +20,7 @@ from workflows.engine.loop import step, submit
 from workflows.engine.plan_validation import PlanInvalid, parse_plan
 from workflows.engine.policy import Policy, ReviewPolicy, ReviewRules, TriggerPhase
 from workflows.engine.ports import Ports
-from workflows.engine.review_rules import judged, share_of
+from workflows.engine.review_rules import evaluate_rules, sample_position
 
 BEFORE, AFTER = TriggerPhase.BEFORE_EXECUTION, TriggerPhase.AFTER_EXECUTION
 
@@ -46,7 +46,7 @@ def rules(*each: dict[str, Any]) -> ReviewRules:
 
 def code(task: ToolTask, found: ReviewRules, document: Any = None, **more: Any) -> str:
     held = {"inputs": {"n": 1}, "output": [1]} if document is None else document
-    return judged(task, more.pop("phase", AFTER), found, held, run="7", **more).code
+    return evaluate_rules(task, more.pop("phase", AFTER), found, held, run="7", **more).code
 
 
 # --- samples --------------------------------------------------------------------------------------
@@ -54,14 +54,14 @@ def code(task: ToolTask, found: ReviewRules, document: Any = None, **more: Any) 
 
 @given(run=st.text(max_size=30), task=st.text(max_size=64))
 def test_a_share_is_the_same_for_ever_and_below_one(run: str, task: str) -> None:
-    share = share_of(run, task)
+    share = sample_position(run, task)
     assert 0 <= share < 1
-    assert share == share_of(run, task)
+    assert share == sample_position(run, task)
 
 
 def test_shares_do_not_change_between_releases() -> None:
     """A run that was spared yesterday is spared by its fork tomorrow: these numbers are kept."""
-    assert [round(share_of(run, "draft"), 6) for run in ("1", "2", "4182")] == KEPT
+    assert [round(sample_position(run, "draft"), 6) for run in ("1", "2", "4182")] == KEPT
 
 
 @pytest.mark.parametrize("sample", [0.0, 0.01, 0.2, 0.5, 0.9, 1.0])
@@ -70,7 +70,9 @@ def test_the_share_that_is_reviewed_is_the_sample(sample: float) -> None:
     many = 20_000
     found = rules({"sample": sample})
     task, document = tool(), {"inputs": {}, "output": 1}
-    codes = Counter(judged(task, AFTER, found, document, run=str(n)).code for n in range(many))
+    codes = Counter(
+        evaluate_rules(task, AFTER, found, document, run=str(n)).code for n in range(many)
+    )
     assert set(codes) <= {"sampled_in", "sampled_out"}
     bound = 5 * (sample * (1 - sample) / many) ** 0.5
     assert abs(codes["sampled_in"] / many - sample) <= bound
@@ -85,15 +87,15 @@ def test_a_larger_sample_takes_no_review_away(run: str, low: float, high: float)
     low, high = sorted((low, high))
     document: dict[str, Any] = {"inputs": {}, "output": 1}
     spared = [
-        judged(tool(), AFTER, rules({"sample": each}), document, run=run).spared
+        evaluate_rules(tool(), AFTER, rules({"sample": each}), document, run=run).spared
         for each in (low, high)
     ]
     assert spared != [False, True]
 
 
 def test_the_words_say_by_which_rule_and_by_how_much() -> None:
-    verdict = judged(tool(), AFTER, rules({"sample": 0.2}), {}, run="1")
-    assert verdict.why == f"sampled out by rule r1 v3 (hash {share_of('1', 'a'):.4g} ≥ 0.2)"
+    verdict = evaluate_rules(tool(), AFTER, rules({"sample": 0.2}), {}, run="1")
+    assert verdict.why == f"sampled out by rule r1 v3 (hash {sample_position('1', 'a'):.4g} ≥ 0.2)"
     assert (verdict.rule, verdict.version, verdict.sample) == ("r1", 3, 0.2)
 
 
@@ -135,7 +137,7 @@ def test_no_document_makes_a_rule_raise_or_spare_without_a_true(
 ) -> None:
     """Fail closed: a review is spared when the condition is `true`, and in no other case."""
     held = {"inputs": document, "output": document}
-    verdict = judged(tool(), AFTER, rules({"skip_when": condition}), held, run="1")
+    verdict = evaluate_rules(tool(), AFTER, rules({"skip_when": condition}), held, run="1")
     try:
         is_true = jmespath.search(condition, held) is True
     except Exception:
