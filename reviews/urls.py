@@ -6,7 +6,7 @@ from .audit import views as audit_views
 from .backtests import views as backtests_views
 from .decisions import views as decisions_views
 from .insights import views as insights_views
-from .integrations import capability_views, grant_views, token_views, webhook_views
+from .integrations import capabilities, grants, tokens, webhooks
 from .notifications import views as notifications_views
 from .planner import views as planner_views
 from .queue import views as queue_views
@@ -64,10 +64,10 @@ urlpatterns = [
     path("workflows/<int:workflow_id>/", planner_views.workflow, name="workflow"),
     path("workflows/<int:workflow_id>/rules/", backtests_views.rules, name="workflow_rules"),
     path("workflows/<int:workflow_id>/start/", runs_views.start, name="start"),
-    path("runs/<int:execution_id>/capability/", capability_views.make, name="make_capability"),
-    path("capabilities/", capability_views.capabilities, name="capabilities"),
-    path("grants/", grant_views.grants, name="grants"),
-    path("grants/<int:grant_id>/revoke/", grant_views.revoke_grant, name="revoke_grant"),
+    path("runs/<int:execution_id>/capability/", capabilities.create, name="make_capability"),
+    path("capabilities/", capabilities.capability_list, name="capabilities"),
+    path("grants/", grants.grant_list, name="grants"),
+    path("grants/<int:grant_id>/revoke/", grants.revoke_grant, name="revoke_grant"),
     path("history/", audit_views.history, name="history"),
     path("history/export/", audit_views.export, name="export_history"),
     path("history/audit-key/", audit_views.audit_key, name="audit_key"),
@@ -98,16 +98,16 @@ urlpatterns = [
         backtests_views.publish,
         name="backtest_publish",
     ),
-    path("tokens/", token_views.tokens, name="tokens"),
-    path("tokens/<int:token_id>/revoke/", token_views.revoke_token, name="revoke_token"),
+    path("tokens/", tokens.token_list, name="tokens"),
+    path("tokens/<int:token_id>/revoke/", tokens.revoke_token, name="revoke_token"),
     path("tools/", planner_views.tools, name="tools"),
     path("tools/<path:name>/", planner_views.tool, name="tool"),
-    path("webhooks/", webhook_views.webhooks, name="webhooks"),
-    path("webhooks/<int:webhook_id>/", webhook_views.webhook, name="webhook"),
-    path("webhooks/<int:webhook_id>/action/", webhook_views.action, name="webhook_action"),
+    path("webhooks/", webhooks.webhook_list, name="webhooks"),
+    path("webhooks/<int:webhook_id>/", webhooks.webhook, name="webhook"),
+    path("webhooks/<int:webhook_id>/action/", webhooks.action, name="webhook_action"),
     path(
         "webhooks/<int:webhook_id>/deliveries/<int:delivery_id>/redeliver/",
-        webhook_views.redeliver,
+        webhooks.redeliver,
         name="webhook_redeliver",
     ),
 ]

@@ -29,7 +29,7 @@ from reviews.decisions.masking import Masked, masked
 from reviews.decisions.payload_forms import payload_fields
 from reviews.decisions.rights import cannot_be_approved
 from reviews.decisions.summaries import one_line
-from reviews.integrations.capabilities_page import offer
+from reviews.integrations.capabilities import creation_offer
 from reviews.queue import selectors
 from reviews.queue.pages import demo_url
 from reviews.runs.live_status import queued, with_live_status
@@ -247,7 +247,7 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
             {
                 **_task(task, since.get(task.id), ahead),
                 **_data(execution, task, views, may=reveal),
-                **offer(task, execution, may=may),
+                **creation_offer(task, execution, may_create=may),
             }
             for task in shown
         ),

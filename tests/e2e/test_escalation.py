@@ -106,8 +106,8 @@ def test_a_capability_is_raised_and_taken_back(page: Page, product: Product, api
     page.goto(f"{product.address}/grants/")
     row = page.locator(".grant-row", has_text="for the capability status")
     expect(row).to_contain_text("1 use")
-    row.get_by_role("button", name="Take back").click()
-    expect(page.get_by_text("Taken back: connect to")).to_be_visible()
+    row.get_by_role("button", name="Revoke").click()
+    expect(page.get_by_text("Revoked: connect to")).to_be_visible()
     expect(row).to_have_count(0)
     wait_for_pause(api, started(api, use), "use", page)
 

@@ -120,7 +120,7 @@ def as_operator(walk: Walk, scene: Scene) -> None:
 
 def a_webhook(walk: Walk) -> None:
     walk.fill("Name", "Nobody listens", exact=True)
-    walk.fill("Address", f"{walk.product.address}/nobody-listens")
+    walk.fill("URL", f"{walk.product.address}/nobody-listens")
     walk.press("Add webhook")
     walk.page.wait_for_url(re.compile(r"/webhooks/\d+/$"))
     walk.measure("a webhook")

@@ -168,7 +168,7 @@ def test_what_is_wrong_is_said_and_what_was_typed_is_kept(browser) -> None:
         refused = browser.post("/tokens/", {"name": "<b>mine</b>", **sent})
         assert refused.status_code == 422
         html = refused.content.decode()
-        assert "The token was not made" in html
+        assert "The token was not created" in html
         assert 'value="&lt;b&gt;mine&lt;/b&gt;"' in html
     assert ApiToken.objects.count() == 0
     assert browser.get("/tokens/?cursor=x").status_code == 404
@@ -184,7 +184,7 @@ def test_a_token_is_revoked_by_its_owner_alone(browser, people) -> None:
     assert "Revoked: mine" in done.content.decode()
     assert authenticate_token(text) is None
     again = browser.post(f"/tokens/{mine.pk}/revoke/", follow=True)
-    assert "was revoked before" in again.content.decode()
+    assert "was already revoked" in again.content.decode()
     theirs.refresh_from_db()
     assert theirs.revoked_at is None
 

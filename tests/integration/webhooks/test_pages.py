@@ -30,7 +30,7 @@ def act(browser: Client, endpoint: WebhookEndpoint, what: str, **more: object) -
 
 
 def test_from_the_form_to_the_delivery(engine, browser, owner, receiver, sender) -> None:
-    assert "No webhook yet" in browser.get(LIST).content.decode()
+    assert "No webhooks yet" in browser.get(LIST).content.decode()
     asked = {"name": "chat", "url": receiver.url, "events": ["workflow_start"]}
     response = browser.post(LIST, asked, follow=True)
     endpoint = WebhookEndpoint.objects.get()
@@ -47,7 +47,7 @@ def test_from_the_form_to_the_delivery(engine, browser, owner, receiver, sender)
     assert secret in act(browser, endpoint, "reveal")
     delivery = endpoint.deliveries.get()
     again = reverse("reviews:webhook_redeliver", args=(endpoint.pk, delivery.pk))
-    assert "sent again" in browser.post(again, follow=True).content.decode()
+    assert "queued again" in browser.post(again, follow=True).content.decode()
     assert "on its way already" in browser.post(again, follow=True).content.decode()
     send_all(sender)
     assert len(receiver.got) == 3
@@ -77,7 +77,7 @@ def test_the_buttons(browser, register, receiver, sender) -> None:
     assert endpoint.secret != before == endpoint.previous_secret
     act(browser, endpoint, "save", name="new", url=receiver.url, include_data="on")
     assert (endpoint.name, endpoint.include_data) == ("new", True)
-    assert "not one of the buttons" in act(browser, endpoint, "dance")
+    assert "Unknown action" in act(browser, endpoint, "dance")
     endpoint.parked_at, endpoint.parked_reason = endpoint.created_at, "20 tries in a row failed"
     WebhookEndpoint.objects.filter(pk=endpoint.pk).update(
         parked_at=endpoint.created_at, parked_reason=endpoint.parked_reason

@@ -1,38 +1,46 @@
-"""The page of grants in force: what somebody allowed, how far it reaches, and taking it back."""
+"""Pages of permission grants: the list, and revoking one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST, require_safe
 
 from reviews import conf
 from reviews.components import labels as components_labels
 from reviews.components.number_formatting import counted
+from reviews.components.views import SeeOther, current_user, cursor_or_404, page
 from reviews.decisions.escalation import scope_words
 from reviews.queue import selectors
+from workflows.engine.decide import Refused
 from workflows.engine.permissions import PermissionSet
+from workflows.engine.task_errors import attempt_words
 from workflows.models import Grant
-from workflows.permissions.grants import in_force, may_revoke, visible_grants
+from workflows.permissions.grants import in_force, may_revoke, revoke, visible_grants
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 
 def grants_context(user: User, *, whole: bool, cursor: str) -> dict[str, Any]:
-    """The context of the page; with `whole` also what is over.  Raises selectors.BadCursor."""
+    """Return the context of the list, with `whole` including ended grants.  Raises BadCursor."""
     rows = visible_grants(user) if whole else in_force(user)
     page = selectors.page(rows, cursor=cursor, size=conf.page_size())
     live = set(in_force(user).filter(pk__in=[row.pk for row in page.rows]).values_list("pk"))
     base = reverse("reviews:grants")
-    kept = "all=1&" if whole else ""
+    query = "all=1&" if whole else ""
     return {
         "rows": tuple(_row(user, row, is_live=(row.pk,) in live) for row in page.rows),
         "whole": whole,
         "other_url": base if whole else f"{base}?all=1",
-        "next_url": f"{base}?{kept}cursor={page.next}" if page.next else "",
-        "previous_url": f"{base}?{kept}".rstrip("?&") if cursor else "",
+        "next_url": f"{base}?{query}cursor={page.next}" if page.next else "",
+        "previous_url": f"{base}?{query}".rstrip("?&") if cursor else "",
         "page_words": "",
     }
 
@@ -58,3 +66,36 @@ def _row(user: User, grant: Grant, *, is_live: bool) -> dict[str, Any]:
         if is_live and may_revoke(user, grant)
         else "",
     }
+
+
+# --- views ----------------------------------------------------------------------------------------
+
+
+@login_required
+@require_safe
+def grant_list(request: HttpRequest) -> HttpResponse:
+    """List the grants in force, or with `?all=1` all grants."""
+    with cursor_or_404():
+        context = grants_context(
+            current_user(request),
+            whole=request.GET.get("all") == "1",
+            cursor=request.GET.get("cursor", ""),
+        )
+    return page(request, "reviews/integrations/grants.html", context, section="history")
+
+
+@login_required
+@require_POST
+def revoke_grant(request: HttpRequest, grant_id: int) -> HttpResponse:
+    """Revoke a grant; errors are shown on the page."""
+    grant = get_object_or_404(visible_grants(current_user(request)), pk=grant_id)
+    try:
+        revoke(grant=grant, user=current_user(request))
+    except Refused as refusal:
+        messages.error(request, refusal.message)
+    else:
+        messages.success(
+            request,
+            _("Revoked: %(what)s.") % {"what": attempt_words(grant.operation, grant.resource)},
+        )
+    return SeeOther(reverse("reviews:grants"))
