@@ -87,10 +87,10 @@ def arm(text: str, action: Callable[[], object] = die) -> None:
         if due:
             action()
 
-    listen(reached)
+    set_observer(reached)
 
 
-def listen(reached: Callable[[str], object] | None) -> None:
+def set_observer(reached: Callable[[str], object] | None) -> None:
     """Have `reached` called with the name of every point from now on; None switches it off."""
     global _reached
     _reached = reached
