@@ -90,9 +90,9 @@ def rows_of_the_map() -> list[tuple[str, str]]:
 
 
 def test_every_file_module_and_link_in_the_docs_exists() -> None:
-    found = pages()
-    assert len(found) > 20
-    assert [problem for page in found for problem in problems(page)] == []
+    documents = pages()
+    assert len(documents) > 20
+    assert [problem for page in documents for problem in problems(page)] == []
 
 
 def test_every_row_of_the_map_exists() -> None:

@@ -1,4 +1,4 @@
-"""docs/protocol.md draws the status machine; the drawing is the table in the code."""
+"""The diagram in docs/protocol.md equals the table of status transitions."""
 
 import re
 
@@ -18,7 +18,9 @@ def drawn() -> set[tuple[str, str]]:
 
 def test_the_arrows_are_the_permitted_transitions() -> None:
     inner = {(old, new) for old, new in drawn() if "[*]" not in (old, new)}
-    assert inner == {(old.value, new.value) for old, news in TRANSITIONS.items() for new in news}
+    assert inner == {
+        (old.value, new.value) for old, targets in TRANSITIONS.items() for new in targets
+    }
 
 
 def test_the_diagram_starts_at_pending_and_ends_at_the_final_statuses() -> None:

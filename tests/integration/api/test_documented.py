@@ -31,7 +31,7 @@ FENCED = re.compile(r"^```(sh|js|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 @pytest.fixture
 def token(transactional_db: None) -> str:
-    """For somebody who starts runs and approves them: that takes the permission to loosen."""
+    """A token of a person who may start a run, loosen its policy and approve in it."""
     user = User.objects.create_user("reviewer")
     user.groups.add(group_of("reviewer"), group_of("admin"))
     stock_catalogue()
@@ -41,7 +41,7 @@ def token(transactional_db: None) -> str:
 
 @pytest.fixture
 def server(token: str) -> Iterator[str]:
-    """The address of a web process with a worker and a sweeper beside it."""
+    """Address of a web process with a worker and a sweeper."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -50,13 +50,13 @@ def server(token: str) -> Iterator[str]:
     web = subprocess.Popen([sys.executable, "-m", *command], cwd=ROOT, env=environment())
     try:
         with engine_processes(workers=1):
-            wait_for(lambda: answers(address), what="the web process")
+            wait_for(lambda: is_up(address), what="the web process")
             yield address
     finally:
         end(web)
 
 
-def answers(address: str) -> bool:
+def is_up(address: str) -> bool:
     try:
         return httpx.get(f"{address}/livez").status_code == 200
     except httpx.TransportError:
@@ -65,7 +65,7 @@ def answers(address: str) -> bool:
 
 def blocks() -> list[tuple[str, str]]:
     text = (ROOT / "docs/howto/integrate.md").read_text()
-    return [(found[1], found[2]) for found in FENCED.finditer(text)]
+    return [(match[1], match[2]) for match in FENCED.finditer(text)]
 
 
 def run_block(kind: str, text: str, folder: Path, **more: str) -> str:
@@ -93,12 +93,12 @@ EXPECTED = [
 ]
 
 
-def test_every_example_does_what_it_says(server: str, token: str, tmp_path: Path) -> None:
-    found = blocks()
-    assert [kind for kind, _ in found] == [kind for kind, _ in EXPECTED]
-    for (kind, text), (_, expected) in zip(found, EXPECTED, strict=True):
-        told = run_block(kind, text, tmp_path, HOLDPOINT_URL=server, HOLDPOINT_TOKEN=token)
-        assert expected in told, f"{text}\n{told}"
+def test_every_example_prints_its_expected_output(server: str, token: str, tmp_path: Path) -> None:
+    examples = blocks()
+    assert [kind for kind, _ in examples] == [kind for kind, _ in EXPECTED]
+    for (kind, text), (_, expected) in zip(examples, EXPECTED, strict=True):
+        output = run_block(kind, text, tmp_path, HOLDPOINT_URL=server, HOLDPOINT_TOKEN=token)
+        assert expected in output, f"{text}\n{output}"
     check_the_client(server, token)
 
 
@@ -108,7 +108,7 @@ def test_the_example_of_the_readme_approves_a_review(server: str, token: str) ->
     with Client(server, token) as client:
         run = client.start(workflow="release-notes", policy={"four_eyes": False})
         run = client.wait(run.id, timeout=60)
-    ((_, text),) = [found.groups() for found in FENCED.finditer((ROOT / "README.md").read_text())]
+    ((_, text),) = [match.groups() for match in FENCED.finditer((ROOT / "README.md").read_text())]
     text = text.replace("http://127.0.0.1:8000", server).replace(".venv/bin/python", sys.executable)
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", text],
@@ -119,13 +119,13 @@ def test_the_example_of_the_readme_approves_a_review(server: str, token: str) ->
         timeout=90,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    answer = json.loads(done.stdout)
-    assert answer["hold_id"] == run.open_holds[0]["id"]
-    assert answer["decision"] == "APPROVE"
+    decision = json.loads(done.stdout)
+    assert decision["hold_id"] == run.open_holds[0]["id"]
+    assert decision["decision"] == "APPROVE"
 
 
 def check_the_client(server: str, token: str) -> None:
-    """What the examples do not show, in the same processes."""
+    """Check the client beyond the examples, against the running processes."""
     with Client(server, token) as client:
         one = client.start(plan=reviewed_plan(), policy={"four_eyes": False}, key="start-1")
         assert client.start(plan=reviewed_plan(), policy={"four_eyes": False}, key="start-1") == one

@@ -1,7 +1,7 @@
-"""docs/operations.md, done as it says: roles, migrations, processes, backup, restore.
+"""The commands of docs/operations.md: roles, migrations, processes, backup, restore.
 
-The commands are taken out of the page and run by a shell, with PostgreSQL's own programs; only
-names of hosts, roles and databases are others.
+A shell runs them as written with PostgreSQL's own programs; only the names of hosts, roles and
+databases are replaced.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ FENCED = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 def block(kind: str, word: str) -> str:
     """The one fenced block of this kind with this word in it."""
-    (found,) = [text for name, text in FENCED.findall(TEXT) if name == kind and word in text]
-    return found
+    (only,) = [text for name, text in FENCED.findall(TEXT) if name == kind and word in text]
+    return only
 
 
 class Machine:
-    """A shell in which the page's names mean something: `run` its commands."""
+    """A shell that maps the page's names to this machine."""
 
     def __init__(self, folder: Path) -> None:
         self.host = quote(connection.settings_dict["HOST"], safe="")
@@ -125,19 +125,19 @@ def installed(machine: Machine) -> Machine:
     return machine
 
 
-def test_the_products_role_owns_nothing_and_keeps_records_as_they_are(installed: Machine) -> None:
+def test_the_products_role_owns_nothing_and_cannot_change_records(installed: Machine) -> None:
     with psycopg.connect(installed.url("app")) as session:
         owned = "SELECT count(*) FROM pg_class WHERE relowner = current_user::regrole"
         assert session.execute(owned).fetchone() == (0,)
         rights = "SELECT has_table_privilege('reviews_humanreviewrecord', %s)"
-        found = [session.execute(rights, [r]).fetchone() for r in ("SELECT", "INSERT", "UPDATE")]
-        assert found == [(True,), (True,), (False,)]
+        granted = [session.execute(rights, [r]).fetchone() for r in ("SELECT", "INSERT", "UPDATE")]
+        assert granted == [(True,), (True,), (False,)]
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             session.execute("DELETE FROM reviews_humanreviewrecord")
 
 
 def test_the_procfile_runs_as_the_products_role(installed: Machine) -> None:
-    """Web, workers and sweeper as written; ready is when database, Redis and sweeper are seen."""
+    """Start web, workers and sweeper as written, until `/readyz` answers 200."""
     port = free_port()
     lines = dict(line.split(": ", 1) for line in block("text", "HOLDPOINT_ROLE=web").splitlines())
     assert set(lines) == {"web", "workers", "sweeper", "release"}
@@ -163,8 +163,8 @@ def ready(port: int) -> bool:
     return answer.status_code == 200
 
 
-def test_a_backup_comes_back(installed: Machine, tmp_path: Path) -> None:
-    """Everything is lost between the two; the same rows are there, and the records are whole."""
+def test_a_backup_is_restored(installed: Machine, tmp_path: Path) -> None:
+    """Drop the database in between; afterwards rows, records and rights are as before."""
     make = "from django.contrib.auth.models import Group; Group.objects.create(name='kept')"
     installed.run(f'manage.py shell -c "{make}"')
     installed.run(block("sh", "pg_dump"), tmp_path)
@@ -172,11 +172,11 @@ def test_a_backup_comes_back(installed: Machine, tmp_path: Path) -> None:
     fresh = block("sql", "CREATE ROLE").replace("holdpoint", installed.name)
     again = "".join(line for line in fresh.splitlines(keepends=True) if "ROLE" not in line)
     installed.sql(lost + "\n" + again)
-    said = installed.run(block("sh", "pg_restore"), tmp_path)
-    assert "record" in said
+    output = installed.run(block("sh", "pg_restore"), tmp_path)
+    assert "record" in output
     with psycopg.connect(installed.url("app")) as session:
-        kept = session.execute("SELECT count(*) FROM auth_group WHERE name = 'kept'").fetchone()
-        assert kept == (1,)
+        restored = session.execute("SELECT count(*) FROM auth_group WHERE name = 'kept'").fetchone()
+        assert restored == (1,)
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             session.execute("UPDATE reviews_humanreviewrecord SET comment = ''")
 
@@ -184,9 +184,9 @@ def test_a_backup_comes_back(installed: Machine, tmp_path: Path) -> None:
 def test_migrating_and_granting_again_changes_nothing(installed: Machine) -> None:
     """An upgrade runs them over what is there, and so does a release of the Procfile."""
     owner = installed.url("owner")
-    said = installed.run(
+    output = installed.run(
         block("text", "release:").split("release: ", 1)[1],
         DATABASE_URL=owner,
         HOLDPOINT_APP_DATABASE_URL=installed.url("app"),
     )
-    assert "No migrations to apply." in said
+    assert "No migrations to apply." in output

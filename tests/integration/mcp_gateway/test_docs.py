@@ -1,4 +1,4 @@
-"""The examples of docs/howto/connect-an-agent.md, run as they stand there."""
+"""The examples of docs/howto/connect-an-agent.md, run as written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def block(language: str, number: int = 0) -> str:
     return re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)[number]
 
 
-def ran(*command: str, **more: str) -> str:
+def run(*command: str, **more: str) -> str:
     env = {**os.environ, **more}
     done = subprocess.run(
         command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=True
@@ -33,20 +33,20 @@ def ran(*command: str, **more: str) -> str:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("workers")
-def test_the_examples_do_what_they_say(web: Web, token: Tokens) -> None:
+def test_the_examples_complete_a_run_and_list_pending_reviews(web: Web, token: Tokens) -> None:
     given = {
         "HOLDPOINT_TOKEN": token("operator"),
         "HOLDPOINT_URL": web.url.removesuffix("/mcp"),
     }
-    first, last = ran(sys.executable, "-c", block("python"), **given).splitlines()
+    first, last = run(sys.executable, "-c", block("python"), **given).splitlines()
     assert first.startswith("Layer 1 of 2 is complete. Call continue, replan or abort.")
     assert last == "complete hello"
-    listed = ran("sh", "-c", block("sh", 1), **given)
+    listed = run("sh", "-c", block("sh", 1), **given)
     assert '"pending":[]' in listed.replace("\\", "")
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_command_of_the_configuration_speaks(token: Tokens) -> None:
+def test_the_configured_command_lists_tools(token: Tokens) -> None:
     server = json.loads(block("json", 1))["mcpServers"]["holdpoint"]
     arguments = [each.removeprefix("/path/to/holdpoint/") for each in server["args"]]
     done = subprocess.run(
@@ -61,7 +61,7 @@ def test_the_command_of_the_configuration_speaks(token: Tokens) -> None:
     assert json.loads(done.stdout)["id"] == 1
 
 
-def test_the_page_knows_every_tool_and_the_longest_wait() -> None:
+def test_the_page_names_every_tool_and_the_longest_wait() -> None:
     table = TEXT[TEXT.index("## Tools") :]
     assert set(TOOLS) <= set(re.findall(r"`(\w+)`", table))
     assert f"up to {MAX_WAIT_SECONDS}" in table
