@@ -26,9 +26,15 @@ def missing(folder: Path, quoted: str, pattern: re.Pattern[str]) -> str:
     path, name = folder / match["path"], match["name"]
     if not path.is_file():
         return f"{quoted}: no such file"
-    if name and not re.search(rf"\b{name.rpartition('.')[2]}\b", path.read_text(encoding="utf-8")):
+    text = path.read_text(encoding="utf-8")
+    if not all(is_defined(part, text) for part in (name or "").split(".") if part):
         return f"{quoted}: no such name"
     return ""
+
+
+def is_defined(name: str, text: str) -> bool:
+    """Whether a file defines a function, class or variable; uses of a name do not count."""
+    return bool(re.search(rf"^\s*(?:(?:async )?def|class) {name}\b|^\s*{name}\s*[:=]", text, re.M))
 
 
 def test_every_named_file_function_and_test_exists() -> None:
