@@ -19,7 +19,7 @@ from reviews.decisions.services import DecisionRequest, decide, decide_command
 from reviews.models import HumanReviewRecord
 from tests.stateful import workers
 from tests.stateful.model import Answer, Model
-from tests.stateful.oracle import Outcome, Told
+from tests.stateful.oracle import Interventions, Outcome
 from tests.stateful.plans import INPUTS
 from tests.stateful.world import Call, News, Row, World
 from workflows.engine.dag import Plan
@@ -63,19 +63,19 @@ class DatabaseWorld(World):
         # Ann and Bob edit and approve as it falls; who may approve what has tests of its own.
         policy = {**policy, "four_eyes": False}
         execution = start_execution(actor=None, plan=plan, policy=policy, inputs=INPUTS)
-        self._add(execution, Told(inputs=INPUTS))
+        self._add(execution, Interventions(inputs=INPUTS))
 
-    def _fork(self, parent: Model, checkpoint: Checkpoint, told: Told) -> Model:
+    def _fork(self, parent: Model, checkpoint: Checkpoint, interventions: Interventions) -> Model:
         execution = fork_execution(
             execution=Execution.objects.get(pk=parent.id), checkpoint=checkpoint, actor=None
         )
-        model = self._add(execution, told)
+        model = self._add(execution, interventions)
         model.context = dict(checkpoint.context)
         return model
 
-    def _add(self, execution: Execution, told: Told) -> Model:
+    def _add(self, execution: Execution, interventions: Interventions) -> Model:
         plan = journal_writer.load_revision(execution.pk, 1).plan
-        model = Model(execution.pk, plan, execution.policy, told)
+        model = Model(execution.pk, plan, execution.policy, interventions)
         self.models.append(model)
         return model
 
@@ -284,10 +284,10 @@ class DatabaseWorld(World):
         records = HumanReviewRecord.objects.filter(execution_id=model.id)
         assert records.count() == model.records
         for record in records.standing().filter(is_edited=True):
-            known = (record.node_id, record.trigger_phase) in model.told.verdicts
+            known = (record.node_id, record.trigger_phase) in model.interventions.verdicts
             if not known and record.hold_id in model.rested:
                 continue  # the run ended before it was carried out
-            verdict = model.told.verdicts[record.node_id, record.trigger_phase]
+            verdict = model.interventions.verdicts[record.node_id, record.trigger_phase]
             assert verdict.edited
             after = record.trigger_phase == "AFTER_EXECUTION"
             laid = verdict.edits if after else {**record.original_data, **verdict.edits}

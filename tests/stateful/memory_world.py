@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.stateful.model import Answer, Model
-from tests.stateful.oracle import Outcome, Told
+from tests.stateful.oracle import Interventions, Outcome
 from tests.stateful.planner import AddsATask
 from tests.stateful.plans import INPUTS
 from tests.stateful.scripted import ScriptedRunner
@@ -71,17 +71,19 @@ class MemoryWorld(World):
         tasks = [with_permissions(task) for task in plan["tasks"]]
         parsed = parse_plan({"tasks": tasks})
         merged = Policy.model_validate(policy)
-        self._add(self._journal.create(parsed, policy=merged, inputs=INPUTS), Told(inputs=INPUTS))
+        self._add(
+            self._journal.create(parsed, policy=merged, inputs=INPUTS), Interventions(inputs=INPUTS)
+        )
 
-    def _fork(self, parent: Model, checkpoint: Bookmark, told: Told) -> Model:
-        model = self._add(self._journal.fork(str(parent.id), checkpoint), told)
+    def _fork(self, parent: Model, checkpoint: Bookmark, interventions: Interventions) -> Model:
+        model = self._add(self._journal.fork(str(parent.id), checkpoint), interventions)
         model.context = dict(checkpoint.context)
         return model
 
-    def _add(self, execution_id: str, told: Told) -> Model:
+    def _add(self, execution_id: str, interventions: Interventions) -> Model:
         stored = self._journal.executions[execution_id]
         policy = stored.policy.model_dump(mode="json")
-        model = Model(int(execution_id), stored.plan, policy, told)
+        model = Model(int(execution_id), stored.plan, policy, interventions)
         self.models.append(model)
         return model
 

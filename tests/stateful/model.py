@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.stateful.oracle import ESCALATION, Told, Verdict
+from tests.stateful.oracle import ESCALATION, Interventions, Verdict
 from workflows.engine.dag import Plan
 from workflows.engine.state import ExecutionState
 
@@ -69,7 +69,7 @@ class Model:
     id: int
     plan: Plan
     policy: Mapping[str, Any]
-    told: Told
+    interventions: Interventions
     seen: int = 0
     #: The state that its recorded events add up to, see World._sync.
     replayed: ExecutionState = field(default_factory=ExecutionState)
@@ -202,7 +202,7 @@ class Model:
 
     def _decided(self, hold: ModelHold, verdict: Verdict) -> None:
         if hold.task_id:
-            self.told.verdicts[hold.task_id, hold.phase or ESCALATION] = verdict
+            self.interventions.verdicts[hold.task_id, hold.phase or ESCALATION] = verdict
         elif hold.reason == "layer_approval":
             self.signed = verdict.approved and not hold.outdated
         elif hold.reason == "replan_review":
@@ -225,8 +225,10 @@ class Model:
         before = event["phase"] == "BEFORE_EXECUTION"
         assert not (before and goes_beyond_reading(task)), "an effect is never spared its review"
         assert not self.sent_back[task.id], "what was sent back is always reviewed"
-        assert (task.id, event["phase"]) not in self.told.verdicts, "spared what was decided"
-        self.told.verdicts[task.id, event["phase"]] = Verdict(approved=True)
+        assert (task.id, event["phase"]) not in self.interventions.verdicts, (
+            "spared what was decided"
+        )
+        self.interventions.verdicts[task.id, event["phase"]] = Verdict(approved=True)
         self.spared += 1
 
     def _layer_started(self, event: Event, actor: str) -> None:
@@ -248,7 +250,7 @@ class Model:
         assert not reviewed, "a layer with reviews is skipped"
         assert not self.needs_signature(event["tasks"]), "a layer that people sign is skipped"
         self.layer, self.signed = event["layer"], False
-        self.told.passed_over |= set(event["tasks"])
+        self.interventions.passed_over |= set(event["tasks"])
         for name in event["tasks"]:
             self._end(name)
 
@@ -269,7 +271,7 @@ class Model:
         self.may_run(name)
 
     def _end(self, name: str) -> None:
-        assert name not in self.told.inherited
+        assert name not in self.interventions.inherited
         self.ended[name] += 1
         assert self.ended[name] == 1, f"{name} settled twice"
 
@@ -308,7 +310,7 @@ class Model:
     def _over(self, status: str) -> None:
         assert status == "ABORTED" or not self.open, "a run ends past an open hold"
         self.final, self.open = status, {}
-        self.told.aborted = status == "ABORTED"
+        self.interventions.aborted = status == "ABORTED"
 
     def needs_signature(self, names: list[str]) -> bool:
         """Whether the policy asks people before a layer of these tasks."""
@@ -325,12 +327,12 @@ class Model:
         """Fails unless every hold before a call of this task was decided in its favour."""
         task = self.plan.by_id[name]
         if _phase(task) == "BEFORE_EXECUTION":
-            verdict = self.told.verdicts.get((name, "BEFORE_EXECUTION"))
+            verdict = self.interventions.verdicts.get((name, "BEFORE_EXECUTION"))
             assert verdict is not None, f"{name} ran past its hold"
             assert verdict.approved, f"{name} ran although it was rejected"
         for need in task.needs & self.succeeded:
             if _phase(self.plan.by_id[need]) == "AFTER_EXECUTION":
-                verdict = self.told.verdicts.get((need, "AFTER_EXECUTION"))
+                verdict = self.interventions.verdicts.get((need, "AFTER_EXECUTION"))
                 assert verdict is not None, f"{name} read {need} past its hold"
 
     def revised(self, plan: Plan) -> None:

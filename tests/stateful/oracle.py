@@ -45,7 +45,7 @@ class Verdict:
 
 
 @dataclass
-class Told:
+class Interventions:
     """What people and commands said about one execution."""
 
     inputs: Mapping[str, Any] = field(default_factory=dict)
@@ -63,13 +63,13 @@ class Undecided(Exception):
     """The end of a task depends on a decision that was not made."""
 
 
-def expected(plan: Plan, told: Told) -> dict[str, Outcome]:
+def expected(plan: Plan, interventions: Interventions) -> dict[str, Outcome]:
     """How every task ends whose end is decided; the others are left out."""
     ends: dict[str, Outcome | None] = {}
     for layer in plan.layers():
         for name in layer:
             try:
-                ends[name] = _end(plan.by_id[name], told, ends)
+                ends[name] = _end(plan.by_id[name], interventions, ends)
             except Undecided:
                 ends[name] = None
     return {name: end for name, end in ends.items() if end is not None}
@@ -94,10 +94,10 @@ def status_fits(status: str, plans: Sequence[Plan], ends: Mapping[str, Outcome])
     return failed_once if status == "FAILED" else not fails_now
 
 
-def _end(task: Any, told: Told, ends: Mapping[str, Outcome | None]) -> Outcome:
-    if task.id in told.inherited:
-        return told.inherited[task.id]
-    if task.id in told.passed_over:
+def _end(task: Any, interventions: Interventions, ends: Mapping[str, Outcome | None]) -> Outcome:
+    if task.id in interventions.inherited:
+        return interventions.inherited[task.id]
+    if task.id in interventions.passed_over:
         return Outcome("SKIPPED", "command")
     needs = {}
     for name in task.needs:
@@ -105,11 +105,11 @@ def _end(task: Any, told: Told, ends: Mapping[str, Outcome | None]) -> Outcome:
         if end is None:
             raise Undecided
         needs[name] = end
-    reason = _skip(task, told, needs)
-    return Outcome("SKIPPED", reason) if reason else _run(task, told, needs)
+    reason = _skip(task, interventions, needs)
+    return Outcome("SKIPPED", reason) if reason else _run(task, interventions, needs)
 
 
-def _skip(task: Any, told: Told, needs: Mapping[str, Outcome]) -> str:
+def _skip(task: Any, interventions: Interventions, needs: Mapping[str, Outcome]) -> str:
     if any(each.is_failure for each in needs.values()):
         return "upstream_failed"
     if any(each.skip not in ("", "command") for each in needs.values()):
@@ -119,33 +119,33 @@ def _skip(task: Any, told: Told, needs: Mapping[str, Outcome]) -> str:
     source, _, key = task.when.partition(".")
     # A condition sees what its task waits for, and nothing else.
     seen = needs[source].output if source in needs else None
-    found = told.inputs.get(key) if source == "inputs" else seen
+    found = interventions.inputs.get(key) if source == "inputs" else seen
     is_empty = found is None or found is False or found in ("", [], {})
     return "condition" if is_empty else ""
 
 
-def _run(task: ToolTask, told: Told, needs: Mapping[str, Outcome]) -> Outcome:
+def _run(task: ToolTask, interventions: Interventions, needs: Mapping[str, Outcome]) -> Outcome:
     review = task.human_review
     phase = review.trigger_phase.value if review else ""
     values = {key: _value(item, needs) for key, item in task.arguments.items()}
     if phase == "BEFORE_EXECUTION":
-        verdict = _verdict(told, task, phase)
+        verdict = _verdict(interventions, task, phase)
         if not verdict.approved:
             return _rejected(task)
         values = {**values, **(verdict.edits or {})}
-    end = replace(_work(task, told, values), inputs=values)
+    end = replace(_work(task, interventions, values), inputs=values)
     if phase != "AFTER_EXECUTION" or end.status != "SUCCEEDED":
         return end
-    if told.aborted and (task.id, phase) not in told.verdicts:
+    if interventions.aborted and (task.id, phase) not in interventions.verdicts:
         return end
-    verdict = _verdict(told, task, phase)
+    verdict = _verdict(interventions, task, phase)
     if not verdict.approved:
         return _rejected(task)
     return replace(end, output=verdict.edits) if verdict.edited else end
 
 
-def _verdict(told: Told, task: ToolTask, phase: str) -> Verdict:
-    verdict = told.verdicts.get((task.id, phase))
+def _verdict(interventions: Interventions, task: ToolTask, phase: str) -> Verdict:
+    verdict = interventions.verdicts.get((task.id, phase))
     if verdict is None:
         raise Undecided
     return verdict
@@ -158,14 +158,14 @@ def _rejected(task: ToolTask) -> Outcome:
     return Outcome("REJECTED")
 
 
-def _work(task: ToolTask, told: Told, values: Mapping[str, Any]) -> Outcome:
+def _work(task: ToolTask, interventions: Interventions, values: Mapping[str, Any]) -> Outcome:
     kind = task.tool.rpartition(".")[2]
     done = Outcome("SUCCEEDED", "", values.get("value"))
     if kind == "fail" or kind == "late":
         return Outcome("FAILED")
     if kind == "flaky":
         return done if values["failures"] < task.retry.max_attempts else Outcome("FAILED")
-    if kind == "ask" and not _verdict(told, task, ESCALATION).approved:
+    if kind == "ask" and not _verdict(interventions, task, ESCALATION).approved:
         return Outcome("FAILED")
     return done
 

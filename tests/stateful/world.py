@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tests.stateful.model import FINAL, Answer, Model
-from tests.stateful.oracle import Outcome, Told, expected, status_fits
+from tests.stateful.oracle import Interventions, Outcome, expected, status_fits
 from tests.stateful.workers import Sleeper, dies_at
 from workflows.engine.dag import Plan
 from workflows.engine.events import load_event
@@ -87,15 +87,19 @@ class World(ABC):
         """Start an execution and add its model."""
 
     @abstractmethod
-    def _fork(self, parent: Model, checkpoint: Any, told: Told) -> Model:
+    def _fork(self, parent: Model, checkpoint: Any, interventions: Interventions) -> Model:
         """Fork the execution and add the model of the fork."""
 
     def fork(self, parent: Model, checkpoint: Bookmark) -> None:
         """Go on from a checkpoint: tasks that had ended until then have ended there too."""
-        ends = expected(parent.plan, parent.told)
+        ends = expected(parent.plan, parent.interventions)
         layers = self._layers(parent, checkpoint.revision)
         inherited = {name: ends[name] for layer in layers[: checkpoint.layer + 1] for name in layer}
-        model = self._fork(parent, checkpoint, Told(inputs=parent.told.inputs, inherited=inherited))
+        model = self._fork(
+            parent,
+            checkpoint,
+            Interventions(inputs=parent.interventions.inputs, inherited=inherited),
+        )
         own = range(1, checkpoint.revision + 1)
         revisions = [self._plan(parent, number) for number in own]
         model.ancestors = [*parent.ancestors, *revisions]
@@ -344,7 +348,7 @@ class World(ABC):
             assert self.command(model, {"kind": "continue"}) == "applied"
 
     def _check_end(self, model: Model) -> None:
-        ends = expected(model.plan, model.told)
+        ends = expected(model.plan, model.interventions)
         settled = self._settled(model)
         for name, end in settled.items():
             assert (ends[name].status, ends[name].skip) == (end.status, end.skip), name

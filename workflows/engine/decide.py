@@ -16,7 +16,14 @@ from .plan_diff import change_between
 from .plan_gates import gates_of_layer, with_values
 from .plan_validation import Problem
 from .policy import TriggerPhase
-from .replanning import OPEN_PROPOSAL, accepted, check_replan, joined, proposed, revise
+from .replanning import (
+    OPEN_PROPOSAL,
+    accept_proposal,
+    check_replan,
+    context_events,
+    propose,
+    revise,
+)
 from .state import ExecutionState, Hold, HoldAnswer, HoldReason
 from .status import ExecutionStatus
 
@@ -26,7 +33,11 @@ __all__ = ["DecisionContext", "Refused", "check_replan", "decide"]
 
 
 def decide(state: ExecutionState, command: object, ctx: DecisionContext) -> tuple[ev.Event, ...]:
-    """The events that `command` causes; raises Refused when it does not apply."""
+    """Return the events of `command`.
+
+    Raises:
+        Refused: the command does not apply in this state.
+    """
     if state.status.is_final:
         raise Refused("final", f"The run has ended ({state.status}); it takes no more commands.")
     return tuple(_decide(command, state, ctx))
@@ -62,11 +73,11 @@ def _(
         layers = ctx.revision.layers
         total = sum(len(layer) for layer in layers)
         yield ev.ExecutionStarted(total_layers=len(layers), total_tasks=total)
-    yield ev.ExecutionFailed(error=_given_up(command, state))
+    yield ev.ExecutionFailed(error=_abandonment_reason(command, state))
 
 
-def _given_up(command: cmd.FailExecution, state: ExecutionState) -> str:
-    """Why no worker tries this run again, with the tasks that were under way."""
+def _abandonment_reason(command: cmd.FailExecution, state: ExecutionState) -> str:
+    """Return why the run is abandoned, with the tasks that were running."""
     why = f"given up: {command.lost} workers in a row ended without recording a step"
     running = [name for name, task in state.tasks.items() if not task.status.is_settled]
     if running:
@@ -122,7 +133,7 @@ def _(
 ) -> Iterable[ev.Event]:
     hold = _open_hold(state, command.hold)
     events = _response(command, state, hold, ctx)
-    return _with_time_to_undo(command, ctx, events) if command.undo_seconds else events
+    return _with_undo_window(command, ctx, events) if command.undo_seconds else events
 
 
 def _response(
@@ -135,7 +146,7 @@ def _response(
     if command.set_output_null and hold.phase is not TriggerPhase.AFTER_EXECUTION:
         message = "Only the output of a task can be set to null."
         raise Refused("no_edits", message, (Problem("set_output_null", "no_output", message),))
-    if edited and hold.reason not in _EDITED:
+    if edited and hold.reason not in _EDITABLE:
         raise Refused("no_edits", "Only a node review or a plan review takes edits.")
     if command.request_changes:
         return _changes_requested(state, hold, ctx, command)
@@ -144,7 +155,7 @@ def _response(
     if ctx.actor in hold.approvals:
         raise Refused("already_voted", "You have approved this already; the quorum needs others.")
     if edited and hold.quorum > 1:
-        # Whoever edits alone would have the others' approvals count for what they never saw.
+        # An edit would make earlier approvals count for a payload their authors never saw.
         raise Refused(
             "no_edits",
             "Several people approve the same here, so nobody changes it:"
@@ -158,7 +169,7 @@ def _response(
     if hold.reason is HoldReason.ESCALATION:
         return _grant(state, hold, ctx, command)
     if hold.reason is HoldReason.REPLAN_REVIEW:
-        return _accept_change(state, hold, ctx, command.edits, comment=command.feedback)
+        return _accept_plan_change(state, hold, ctx, command.edits, comment=command.feedback)
     return [_approval(state, hold, ctx, command)]
 
 
@@ -168,7 +179,7 @@ def _changes_requested(
     ctx: DecisionContext,
     command: cmd.ApprovalResponse | cmd.CheckpointResponse,
 ) -> list[ev.Event]:
-    """The task runs again with the feedback, which joins the conversation too."""
+    """Run the task again with the feedback, and add the feedback to the conversation."""
     problem = changes_problem(state, hold, ctx)
     if problem:
         raise Refused(*problem)
@@ -184,7 +195,7 @@ def _changes_requested(
 def changes_problem(
     state: ExecutionState, hold: Hold, ctx: DecisionContext
 ) -> tuple[str, str] | None:
-    """Why nobody can ask for changes at this hold, as a code and a sentence; None when they can."""
+    """Return why changes cannot be requested at this hold, as a code and a message, or None."""
     task = ctx.revision.plan.by_id.get(hold.task_id or "")
     review = task.human_review if task else None
     if hold.phase is not TriggerPhase.AFTER_EXECUTION or review is None or hold.task_id is None:
@@ -197,7 +208,7 @@ def changes_problem(
     return None
 
 
-_EDITED = (HoldReason.NODE_REVIEW, HoldReason.REPLAN_REVIEW)
+_EDITABLE = (HoldReason.NODE_REVIEW, HoldReason.REPLAN_REVIEW)
 
 
 def _open_hold(state: ExecutionState, hold_id: str) -> Hold:
@@ -212,12 +223,12 @@ def _open_hold(state: ExecutionState, hold_id: str) -> Hold:
 # --- taking a decision back ---------------------------------------------------------------------
 
 
-def _with_time_to_undo(
+def _with_undo_window(
     command: cmd.ApprovalResponse | cmd.CheckpointResponse,
     ctx: DecisionContext,
     events: list[ev.Event],
 ) -> list[ev.Event]:
-    """The answer noted instead of carried out; a vote lets nothing go on, and stays one."""
+    """Replace the decision by an answer that can be undone; a vote stays a vote."""
     decided = next((each for each in events if isinstance(each, ev.HoldDecided)), None)
     if decided is None:
         return events
@@ -285,7 +296,7 @@ def _grant(
     ctx: DecisionContext,
     command: cmd.ApprovalResponse | cmd.CheckpointResponse,
 ) -> list[ev.Event]:
-    """What was asked for, and nothing else, for as far as the command says."""
+    """Grant exactly the requested permissions, with the scope of the command."""
     task_id = hold.task_id or ""
     task, need = ctx.revision.plan.by_id[task_id], state.tasks[task_id].escalation
     _check_scope(command, task)
@@ -390,20 +401,20 @@ def _(command: cmd.ExpireHold, state: ExecutionState, ctx: DecisionContext) -> I
         case "keep_waiting":
             raise Refused("keeps_waiting", "This hold has no end.")
         case "approve" if hold.reason is HoldReason.REPLAN_REVIEW:
-            return [expired, *_change_by_time(state, hold, ctx, comment)]
+            return [expired, *_plan_change_by_timeout(state, hold, ctx, comment)]
         case "approve":
-            return [expired, _decided_by_time(state, hold, ctx, comment)]
+            return [expired, _approval_by_timeout(state, hold, ctx, comment)]
         case "continue":
             agent = ctx.policy.ail.agent
             late = ev.AgentFailed(agent=agent, error=comment, hold_id=hold.id)
-            return [late, _decided_by_time(state, hold, ctx, comment)]
+            return [late, _approval_by_timeout(state, hold, ctx, comment)]
         case "reject":
             return [expired, *_rejection(state, hold, ctx, comment=comment, by_timeout=True)]
         case "abort":
             return [expired, ev.ExecutionAborted(reason=comment)]
 
 
-def _decided_by_time(
+def _approval_by_timeout(
     state: ExecutionState, hold: Hold, ctx: DecisionContext, comment: str
 ) -> ev.HoldDecided:
     event = _decided(state, hold, ctx, decision="APPROVE", comment=comment, by_timeout=True)
@@ -466,7 +477,7 @@ def _(command: cmd.RevisePlan, state: ExecutionState, ctx: DecisionContext) -> I
     events: list[ev.Event]
     if ctx.policy.replan_review.enabled:
         events = [
-            proposed(
+            propose(
                 ctx,
                 revised,
                 requirement=command.requirement,
@@ -474,7 +485,7 @@ def _(command: cmd.RevisePlan, state: ExecutionState, ctx: DecisionContext) -> I
             )
         ]
     else:
-        events = [*joined(command.available_context), revised]
+        events = [*context_events(command.available_context), revised]
     hold = _agent_hold(state)
     if hold is not None:
         comment = f"replan: {command.requirement}"
@@ -482,7 +493,7 @@ def _(command: cmd.RevisePlan, state: ExecutionState, ctx: DecisionContext) -> I
     return events
 
 
-def _accept_change(
+def _accept_plan_change(
     state: ExecutionState,
     hold: Hold,
     ctx: DecisionContext,
@@ -491,24 +502,24 @@ def _accept_change(
     comment: str,
     by_timeout: bool = False,
 ) -> list[ev.Event]:
-    """The proposed change becomes a revision, without the tasks that the reviewer dropped."""
-    gone, events = accepted(state, ctx, hold.id, edits)
+    """Apply the proposed change, without the tasks that the reviewer dropped."""
+    dropped, events = accept_proposal(state, ctx, hold.id, edits)
     decided = _decided(state, hold, ctx, decision="APPROVE", comment=comment, by_timeout=by_timeout)
-    if gone:
-        changes = {"edits": {"drop": sorted(gone)}, "edited": True}
+    if dropped:
+        changes = {"edits": {"drop": sorted(dropped)}, "edited": True}
         decided = decided.model_copy(update=changes)
     return [decided, *events]
 
 
-def _change_by_time(
+def _plan_change_by_timeout(
     state: ExecutionState, hold: Hold, ctx: DecisionContext, comment: str
 ) -> list[ev.Event]:
-    """What time accepts; a change that does not fit the plan any more is rejected by it."""
+    """Accept the plan change at its timeout; reject it if it no longer fits the plan."""
     try:
-        return _accept_change(state, hold, ctx, None, comment=comment, by_timeout=True)
+        return _accept_plan_change(state, hold, ctx, None, comment=comment, by_timeout=True)
     except Refused as refusal:
-        told = f"{comment}; the change no longer fits: {refusal.message}"
-        return _rejection(state, hold, ctx, comment=told, by_timeout=True)
+        reason = f"{comment}; the change no longer fits: {refusal.message}"
+        return _rejection(state, hold, ctx, comment=reason, by_timeout=True)
 
 
 @_decide.register
@@ -517,7 +528,7 @@ def _(command: cmd.InjectTask, state: ExecutionState, ctx: DecisionContext) -> I
     if command.task.id in plan.by_id:
         raise Refused("duplicate_task", f"There is a task {command.task.id} already.")
     grown = Plan(tasks=(*plan.tasks, command.task))
-    return _small_change(state, ctx, grown, "inject_task", f"add the task {command.task.id}")
+    return _change_plan(state, ctx, grown, "inject_task", f"add the task {command.task.id}")
 
 
 @_decide.register
@@ -533,26 +544,26 @@ def _(command: cmd.ModifyArgs, state: ExecutionState, ctx: DecisionContext) -> I
         plan, task, command.arguments, ended=ctx.settled(sorted(task.needs)).keys()
     )
     tasks = tuple(changed if each.id == task.id else each for each in plan.tasks)
-    return _small_change(
+    return _change_plan(
         state, ctx, Plan(tasks=tasks), "modify_args", f"change the inputs of {task.id}"
     )
 
 
-def _small_change(
+def _change_plan(
     state: ExecutionState,
     ctx: DecisionContext,
     plan: Plan,
     cause: Literal["inject_task", "modify_args"],
     requirement: str,
 ) -> list[ev.Event]:
-    """A change of the plan by a command: the next revision, or a proposal where people review it.
+    """Change the plan by a command: record a revision, or a proposal if the policy reviews plans.
 
-    With `replan_review` every change of the plan is reviewed.  Otherwise an agent whose replan has
-    to wait would change the plan with `inject_task` instead.
+    `replan_review` covers every change of the plan.  Otherwise an agent could avoid the review of
+    its replan with `inject_task`.
     """
     if state.proposal is not None:
         raise Refused("replan_open", OPEN_PROPOSAL)
     revised = revise(state, ctx, plan, cause=cause, requirement=requirement)
     if not ctx.policy.replan_review.enabled:
         return [revised]
-    return [proposed(ctx, revised, requirement=requirement, context={})]
+    return [propose(ctx, revised, requirement=requirement, context={})]

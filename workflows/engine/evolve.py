@@ -1,4 +1,4 @@
-"""`evolve(state, event)`: folds a fact into the state.  Nothing else changes a state."""
+"""`evolve(state, event)`: returns the state after an event.  Nothing else changes a state."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def replay(events: Iterable[ev.Event]) -> ExecutionState:
 
 @singledispatch
 def _apply(event: object, state: ExecutionState) -> ExecutionState:
-    """Events that are only told, not acted on: messages, context, refusals, votes of nobody."""
+    """Return the state unchanged: messages, refusals and other events with no control state."""
     return state
 
 
@@ -129,7 +129,7 @@ def _(event: ev.HoldOpened, state: ExecutionState) -> ExecutionState:
 
 @_apply.register
 def _(event: ev.ReviewSpared, state: ExecutionState) -> ExecutionState:
-    # Kept in the state as an approval is: no retry, resume or rescue asks the rule again.
+    # Recorded like an approval, so a retry or resume does not evaluate the rule again.
     return state.with_task(event.task_id, cleared=True)
 
 
@@ -201,7 +201,7 @@ def _node_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionStat
 
 
 def _edits(event: ev.HoldDecided, state: ExecutionState, task_id: str) -> dict[str, Any] | None:
-    """What is laid over the task's inputs: what was shown of them, and the reviewer's edits."""
+    """Return the values that override the task's inputs: those shown, plus the reviewer's edits."""
     if event.phase != "BEFORE_EXECUTION":
         return None
     known = state.tasks.get(task_id, TaskState()).edits
@@ -209,7 +209,7 @@ def _edits(event: ev.HoldDecided, state: ExecutionState, task_id: str) -> dict[s
 
 
 def _sent_back(event: ev.HoldDecided, state: ExecutionState, task_id: str) -> ExecutionState:
-    """It runs again: a new attempt, knowing what is to be changed, and a review after it."""
+    """Run the task again with the feedback, followed by another review."""
     task = state.tasks.get(task_id, TaskState())
     return state.with_task(
         task_id,
@@ -245,7 +245,7 @@ def _agent_hold_decided(event: ev.HoldDecided, state: ExecutionState) -> Executi
     return replace(state, stage=Stage.VALIDATION, agent_requested=False)
 
 
-def _change_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
+def _plan_change_decided(event: ev.HoldDecided, state: ExecutionState) -> ExecutionState:
     return replace(state, proposal=None)
 
 
@@ -255,7 +255,7 @@ _DECIDED: dict[HoldReason, Callable[[ev.HoldDecided, ExecutionState], ExecutionS
     HoldReason.LAYER_APPROVAL: _approval_decided,
     HoldReason.LAYER_VALIDATION: _validation_decided,
     HoldReason.AGENT_DECISION: _agent_hold_decided,
-    HoldReason.REPLAN_REVIEW: _change_decided,
+    HoldReason.REPLAN_REVIEW: _plan_change_decided,
 }
 
 
@@ -306,7 +306,7 @@ def _(event: ev.PlanRevised, state: ExecutionState) -> ExecutionState:
     replans = state.replans + (event.cause == "replan" and event.hold_id is None)
     # A new plan has other layers: a wish to skip one by its number no longer means anything.
     return replace(
-        _unsigned(state),
+        _without_approval(state),
         revision=event.revision,
         total_layers=event.total_layers,
         failed_leaf=state.failed_leaf or event.failed_leaf,
@@ -322,11 +322,11 @@ def _(event: ev.ReplanFailed, state: ExecutionState) -> ExecutionState:
 
 @_apply.register
 def _(event: ev.ContextUpdated, state: ExecutionState) -> ExecutionState:
-    return _unsigned(state) if event.unsigns else state
+    return _without_approval(state) if event.unsigns else state
 
 
-def _unsigned(state: ExecutionState) -> ExecutionState:
-    """A signature for the next layer, given or under way, was for what is different now."""
+def _without_approval(state: ExecutionState) -> ExecutionState:
+    """Invalidate approvals of the next layer: its plan or context has changed since."""
     holds = tuple(replace(hold, outdated=True) for hold in state.holds)
     return replace(state, approved=False, holds=holds)
 

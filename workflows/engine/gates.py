@@ -1,4 +1,4 @@
-"""Opening a hold: what the person or agent who decides is shown, and what time does to it."""
+"""Opens holds: the payload shown to the decider, the timeout, reminders and escalation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGEST_SUMMARY = 300
 
 
 def hold_opened(run: Run, gate: Gate, ports: Ports) -> HoldOpened:
-    """The event that opens the hold for `gate`; its verdict is taken here, once."""
+    """Return the event that opens the hold for `gate`; review rules are evaluated here, once."""
     hold_id = f"{run.execution_id}-{run.state.holds_opened + 1}"
     opened = _OPENERS[gate.reason](run, gate, hold_id, ports)
     return opened.model_copy(update={"summary": opened.opening["why"][:_LONGEST_SUMMARY]})
@@ -48,7 +48,7 @@ def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
         on_reject=review.on_reject,
         on_timeout=review.on_timeout,
         timeout_seconds=review.ends_after,
-        shown=payload if _may_change(task, gate) else None,
+        shown=payload if _inputs_may_change(task, gate) else None,
         opening={
             "payload": payload,
             "groups": list(review.groups),
@@ -57,26 +57,26 @@ def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
             "target": task.target,
             "layer": run.state.layer,
             "critical": is_critical(task),
-            **_waits(run, review, review.ends_after),
-            **_round(known, review, gate),
+            **_timers(run, review, review.ends_after),
+            **_review_round(known, review, gate),
         },
     )
 
 
-def _may_change(task: Spec, gate: Gate) -> bool:
-    """Whether what the task will run with hangs on something that commands change meanwhile."""
+def _inputs_may_change(task: Spec, gate: Gate) -> bool:
+    """Return whether commands could change the task's inputs while the hold is open."""
     return gate.phase is TriggerPhase.BEFORE_EXECUTION and "context" in references(task.values)
 
 
-def _waits(
+def _timers(
     run: Run, own: ReviewPolicy | LayerApproval | PlanReview, timeout: float | None
 ) -> dict[str, Any]:
     """Reminders and escalation of a hold that ends after `timeout` seconds."""
     return schedule(*run.policy.waits(own), timeout)
 
 
-def _round(task: TaskState, review: ReviewPolicy, gate: Gate) -> dict[str, Any]:
-    """Which review of the output it is, the one before, and how often it can be sent back yet."""
+def _review_round(task: TaskState, review: ReviewPolicy, gate: Gate) -> dict[str, Any]:
+    """Return the review round, the previous hold and how many change requests remain."""
     if gate.phase is not TriggerPhase.AFTER_EXECUTION:
         return {}
     asked = len(task.feedback)
@@ -108,7 +108,7 @@ def _escalation(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
         reason=gate.reason,
         task_id=task_id,
         on_reject="fail",
-        # With the permission it runs on what it asked with, whatever the context becomes meanwhile.
+        # After the grant the task runs with these inputs, even if the context has changed.
         shown=task_inputs(run, task_id) if "context" in references(task.values) else None,
         opening={
             "payload": payload,
@@ -118,13 +118,13 @@ def _escalation(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
             "target": task.target,
             "layer": run.state.layer,
             "critical": True,
-            **_waits(run, review, None),
+            **_timers(run, review, None),
         },
     )
 
 
 def _program(task: object, ports: Ports) -> dict[str, Any]:
-    """The code that asked, its own or its capability's; a tool has none."""
+    """Return the code of the task or its capability; a tool has none."""
     if isinstance(task, CodeTask):
         return {"language": task.language, "code": task.code}
     found = ports.program(task.capability) if isinstance(task, CapabilityTask) else None
@@ -150,13 +150,13 @@ def _layer_approval(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpe
             "target": f"layer {layer + 1}",
             "layer": layer,
             "critical": any(is_critical(task) for task in tasks),
-            **_waits(run, hil, hil.timeout_seconds),
+            **_timers(run, hil, hil.timeout_seconds),
         },
     )
 
 
 def _preview(run: Run, layer: int) -> list[dict[str, Any]]:
-    """The tasks of a layer that has not begun, as they stand in the plan."""
+    """Return the tasks of a future layer as planned."""
     if layer >= len(run.revision.layers):
         return []
     return [
@@ -170,7 +170,7 @@ def _preview(run: Run, layer: int) -> list[dict[str, Any]]:
     ]
 
 
-def _for_agent(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
+def _agent_hold(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
     layer = run.state.layer
     agent = gate.reason is HoldReason.AGENT_DECISION
     results = run.settled(run.revision.layers[layer])
@@ -228,7 +228,7 @@ def _plan_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
             "target": f"plan revision {run.revision.number + 1}",
             "layer": max(run.state.layer, 0),
             "critical": any(is_critical(task) for task in (*change.added, *change.changed)),
-            **_waits(run, review, review.ends_after),
+            **_timers(run, review, review.ends_after),
         },
     )
 
@@ -237,7 +237,7 @@ _OPENERS: dict[HoldReason, Callable[[Run, Gate, str, Ports], HoldOpened]] = {
     HoldReason.NODE_REVIEW: _node_review,
     HoldReason.ESCALATION: _escalation,
     HoldReason.LAYER_APPROVAL: _layer_approval,
-    HoldReason.LAYER_VALIDATION: _for_agent,
-    HoldReason.AGENT_DECISION: _for_agent,
+    HoldReason.LAYER_VALIDATION: _agent_hold,
+    HoldReason.AGENT_DECISION: _agent_hold,
     HoldReason.REPLAN_REVIEW: _plan_review,
 }

@@ -1,4 +1,4 @@
-"""`next_move(state, …)`: what a worker does next.  The order of its questions is the protocol."""
+"""`next_move(state, …)`: chooses a worker's next move.  The order of its checks is the protocol."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class ApplyCommands:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """First move of all."""
+    """The first move of every execution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Nothing to do before somebody decides, or before `until` (epoch seconds)."""
+    """Wait for a decision, or until `until` (epoch seconds)."""
 
     until: float | None = None
 
@@ -64,7 +64,7 @@ class StartLayer:
 
 @dataclass(frozen=True, slots=True)
 class RecordLayerSkip:
-    """The next layer was to be skipped."""
+    """Record that the next layer is skipped, as a command requested."""
 
     layer: int
 
@@ -91,7 +91,7 @@ Move = (
 def next_move(
     state: ExecutionState, revision: Revision, policy: Policy, *, queued: int, now: float
 ) -> Move:
-    """The next move, in this order of questions:
+    """Return the next move, from these checks in order:
 
     commands queued? · running at all? · holds open? · tasks clear to run? · gates due? ·
     layer settled? · agent's turn? · validation? · next layer's approval? · another layer? · end.
@@ -133,7 +133,7 @@ def _is_due(task: TaskState, now: float) -> bool:
 
 
 def _gate(spec: object, task: TaskState) -> Gate | None:
-    """The hold that stands between this task and its next step, if any."""
+    """Return the hold that this task needs before it can go on, or None."""
     task_id = getattr(spec, "id", "")
     if task.status is TaskStatus.PENDING and task.escalation is not None:
         return Gate(HoldReason.ESCALATION, task_id)
@@ -147,7 +147,7 @@ def _gate(spec: object, task: TaskState) -> Gate | None:
 
 
 def _plan_review(state: ExecutionState) -> tuple[Gate, ...]:
-    """The hold for a proposed plan change: nothing behind the boundary is begun before it."""
+    """Return the hold for a proposed plan change; it precedes the next layer."""
     return () if state.proposal is None else (Gate(HoldReason.REPLAN_REVIEW),)
 
 
@@ -157,8 +157,8 @@ def _at_boundary(state: ExecutionState, revision: Revision, policy: Policy) -> M
     if state.stage is Stage.AGENT and _agent_due(state, policy):
         if policy.ail.agent != "external":
             return AskAgent(policy.ail.agent)
-        # Nothing comes after the last layer, so an external agent is not kept waiting there; one
-        # of ours answers at once and may still replan.
+        # No layer follows the last one, so no hold opens for an external agent there; a registered
+        # agent answers immediately and may still replan.
         if not state.is_last_layer:
             return OpenHolds((Gate(HoldReason.AGENT_DECISION),))
     validates = policy.per_layer_validation and (
@@ -188,7 +188,7 @@ def _agent_due(state: ExecutionState, policy: Policy) -> bool:
 
 
 def approval_due(revision: Revision, layer: int, policy: Policy) -> bool:
-    """Whether the policy wants a person's signature before this layer."""
+    """Return whether the policy requires a person's approval before this layer."""
     hil = policy.hil
     if not hil.enabled or hil.approval_required == "never":
         return False

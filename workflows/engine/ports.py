@@ -1,4 +1,4 @@
-"""What the loop needs from outside, as protocols; the shells implement them."""
+"""Protocols of the services that the loop uses; adapters outside the engine implement them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = [
 
 
 class StaleVersion(Exception):
-    """The execution has moved on since its sender looked."""
+    """The execution changed after the sender of the command read it."""
 
     def __init__(self, message: str = "the execution has moved on") -> None:
         super().__init__(message)
@@ -53,7 +53,7 @@ class Busy(Exception):
 
 
 class LeaseLost(Exception):
-    """Another worker holds this execution now; what this one still knows lands nowhere."""
+    """Another worker holds this execution now; this worker's uncommitted events are lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class TaskRunner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AgentQuestion:
-    """What an agent is asked at a boundary: everything, unfiltered."""
+    """The unfiltered data sent to an agent at a layer boundary."""
 
     agent: str
     execution_id: str
@@ -207,7 +207,7 @@ class Planner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueuedCommand:
-    """A command that waited for the boundary.  `actor` and `source` say from whom and where."""
+    """A command that was queued until the layer boundary, with its actor and source."""
 
     id: int
     command: Any
@@ -238,7 +238,7 @@ class Run(Protocol):
 
     @property
     def queued(self) -> int:
-        """How many commands wait."""
+        """The number of queued commands."""
 
     def record(self, *events: Event) -> None:
         """Fold events into the state and keep them for the next commit.
@@ -257,19 +257,19 @@ class Run(Protocol):
         """
 
     def log_command(self, command: object, actor: str, source: str) -> None:
-        """Have the next commit log that this command came and was applied.
+        """Add the applied command to the command log with the next commit.
 
         A journal without a command log does nothing here.
         """
 
     def publish(self, *, at_once: bool) -> None:
-        """Send word of what is committed; a command's sender does so once a worker is sent for."""
+        """Notify subscribers of the committed events; commands do so after enqueueing a worker."""
 
     def publish_started(self, task_ids: Sequence[str]) -> None:
-        """Let whoever watches know that these tasks are running; nothing is recorded."""
+        """Notify subscribers that these tasks are running; nothing is recorded."""
 
     def settled(self, task_ids: Sequence[str]) -> Mapping[str, Settled]:
-        """How the named tasks ended, those of the current layer included.
+        """Return how the named tasks ended, including tasks of the current layer.
 
         A task that has not ended, waits for a retry or was sent back is left out.  Results count as
         soon as they are recorded, decisions about them once they are committed.  `inputs` are
@@ -277,13 +277,13 @@ class Run(Protocol):
         """
 
     def take_commands(self) -> Iterator[QueuedCommand]:
-        """The commands that wait, oldest first; each counts as taken with the next commit.
+        """Yield the queued commands, oldest first; the next commit removes them from the queue.
 
-        Until then it is still waiting, for the worker that comes next if this one is lost.
+        If this worker is lost before that, the next worker takes them again.
         """
 
     def acting_as(self, actor: str, source: str) -> AbstractContextManager[None]:
-        """Events recorded inside carry this actor and source."""
+        """Record the events inside the block with this actor and source."""
 
     def conversation(self) -> tuple[Mapping[str, Any], ...]:
         """Messages so far, oldest first."""
@@ -306,10 +306,10 @@ class Run(Protocol):
         """
 
     def slice_over(self) -> bool:
-        """Whether the worker should give others a turn."""
+        """Return whether the worker's time slice is over."""
 
     def rest(self, until: float | None) -> bool:
-        """Commit and give the lease back until `until`; False when commands arrived in between.
+        """Commit and release the lease until `until`; return False if commands have arrived.
 
         The lease is kept then.  With `until` None the execution may be claimed at once, if it has
         work to do.
@@ -350,18 +350,18 @@ class Program:
     code: str
 
 
-def nothing_at_rest(run: Run) -> None:
-    """For surroundings in which nobody works ahead."""
+def do_nothing_at_rest(run: Run) -> None:
+    """Do nothing; for ports without speculation."""
 
 
 def no_program(capability: str) -> Program | None:
-    """For surroundings without capabilities."""
+    """Return None; for ports without capabilities."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Everything a step calls on."""
+    """The services that a step uses."""
 
     journal: Journal
     runner: TaskRunner
@@ -373,4 +373,4 @@ class Ports:
     abandoned_ttl_seconds: float = 3600
     program: Callable[[str], Program | None] = no_program
     #: Called when the lease is given back; must not raise, and holds nobody up.
-    at_rest: Callable[[Run], None] = nothing_at_rest
+    at_rest: Callable[[Run], None] = do_nothing_at_rest

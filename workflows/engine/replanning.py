@@ -1,4 +1,4 @@
-"""Changing the plan of a run: a new revision, or the proposal of one, or a refusal."""
+"""Plan changes of a run: creates a revision or a proposal, or refuses the change."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def refuse_while_held(state: ExecutionState) -> None:
         raise Refused("held", f"Decide the open holds first: {names}.")
 
 
-def joined(context: dict[str, Any]) -> list[ev.Event]:
+def context_events(context: dict[str, Any]) -> list[ev.Event]:
     return [ev.ContextUpdated(updates=context)] if context else []
 
 
-def proposed(
+def propose(
     ctx: DecisionContext, revised: ev.PlanRevised, *, requirement: str, context: dict[str, Any]
 ) -> ev.PlanProposed:
-    """The change as a proposal: the plan stays as it is until a person has accepted it."""
+    """Return the change as a proposal; the plan changes only after a person accepts it."""
     change = change_between(ctx.revision.plan, revised.plan)
     proposal = Proposal(
         requirement=requirement,
@@ -76,19 +76,20 @@ def proposed(
     )
 
 
-def accepted(
+def accept_proposal(
     state: ExecutionState, ctx: DecisionContext, hold_id: str, edits: Any
 ) -> tuple[frozenset[str], list[ev.Event]]:
-    """What the reviewer dropped, with what waited for it, and the events of the rest.
+    """Return the dropped task ids, dependents included, and the events of the remaining change.
 
-    Raises Refused: nothing is left, or the rest does not fit the plan as it is now.
+    Raises:
+        Refused: nothing remains, or the remaining change does not fit the current plan.
     """
     proposal = state.proposal
     if proposal is None:
         raise Refused("no_proposal", "The plan change does not wait for a decision any more.")
     change = loaded(proposal.change)
-    gone = dropped_with(change, _dropped(change, edits))
-    left = without(change, gone)
+    dropped = dropped_with(change, _dropped_ids(change, edits))
+    left = without(change, dropped)
     if left.is_empty:
         raise Refused("nothing_left", "Nothing of the change is left; reject it instead.")
     revised = revise(
@@ -97,14 +98,18 @@ def accepted(
         changed_plan(ctx.revision.plan, left),
         cause=proposal.cause,
         requirement=proposal.requirement,
-        why={name: reasons for name, reasons in proposal.why.items() if name not in gone},
+        why={name: reasons for name, reasons in proposal.why.items() if name not in dropped},
         hold_id=hold_id,
     )
-    return gone, [*joined(proposal.context), revised]
+    return dropped, [*context_events(proposal.context), revised]
 
 
-def _dropped(change: Change, edits: Any) -> list[str]:
-    """Ids that the reviewer drops; Refused names what is no added task."""
+def _dropped_ids(change: Change, edits: Any) -> list[str]:
+    """Return the task ids the reviewer drops.
+
+    Raises:
+        Refused: an id does not name an added task.
+    """
     try:
         wanted = Drop.model_validate(edits or {}).drop
     except ValidationError as error:
@@ -143,7 +148,7 @@ def revise(
         raise Refused("begun", f"A new plan must keep what has begun: {', '.join(lost)}.")
     if problems:
         raise Refused("invalid_plan", problems[0].message, problems)
-    plan = _reviewed(old.plan, plan)
+    plan = _with_required_reviews(old.plan, plan)
     gate = lost_gate(old.plan, plan, begun)
     if gate:
         raise Refused("gated", gate)
@@ -165,8 +170,8 @@ def revise(
     )
 
 
-def _reviewed(old: Plan, plan: Plan) -> Plan:
-    """The plan, with reviews for those of its new and changed tasks that need one."""
+def _with_required_reviews(old: Plan, plan: Plan) -> Plan:
+    """Add the reviews that new and changed tasks require."""
     known = old.by_id
     fresh = [task for task in plan.tasks if known.get(task.id) != task]
     becomes = {task.id: task for task in with_reviews(old, fresh)}
@@ -174,7 +179,7 @@ def _reviewed(old: Plan, plan: Plan) -> Plan:
 
 
 def _uncovers_failure(ctx: DecisionContext, plan: Plan, begun: list[str]) -> bool:
-    """Whether a task that ended badly becomes a leaf because its last reader is gone.
+    """Whether a task that ended badly becomes a leaf because its last reader is removed.
 
     Whether a task is a leaf is otherwise asked when it fails; without this check a run whose
     leaves did not all succeed would end COMPLETED.

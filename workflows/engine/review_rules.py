@@ -1,4 +1,4 @@
-"""Whether a review that is due may be spared by a rule, and why; taken once, and recorded.
+"""Review rules: decide once whether a due review can be skipped, and record why.
 
 The first rule that means a review decides it: the task's own, then the published ones in their
 order.  Whatever goes wrong on the way asks a person.  What no rule ever spares: permissions that
@@ -83,17 +83,17 @@ def evaluate_rules(
     condition cannot be evaluated, a person reviews.
     """
     review = task.human_review or ReviewPolicy()
-    mine = list(_for_task(review, task, phase, rules))
-    if not mine and not review.always:
+    applicable = list(_for_task(review, task, phase, rules))
+    if not applicable and not review.always:
         return Verdict("no_rule")
     excluded = _exclusion(task, review, phase, sent_back=sent_back)
     if excluded is not None:
         return Verdict(
-            excluded, f"no rule spares it: {_EXCLUSION_REASONS[excluded]}" if mine else ""
+            excluded, f"no rule spares it: {_EXCLUSION_REASONS[excluded]}" if applicable else ""
         )
     share = sample_position(run, task.id)
     budget = Budget()
-    for name, version, rule in mine:
+    for name, version, rule in applicable:
         verdict = _by_rule(_RuleName(name, version), rule, document, share, budget)
         if verdict is not None:
             return verdict
@@ -139,8 +139,8 @@ def _by_rule(
     share: float,
     budget: Budget,
 ) -> Verdict | None:
-    """None when the rule does not mean this review."""
-    told: dict[str, Any] = {
+    """Return None if the rule does not apply to this review."""
+    rule_fields: dict[str, Any] = {
         "rule": named.name,
         "version": named.version,
         "skip_when": rule.skip_when,
@@ -150,15 +150,19 @@ def _by_rule(
         try:
             holds = _condition(rule.skip_when, document, budget)
         except ExpressionError as error:
-            return Verdict("error", f"{named} could not be worked out: {error}"[:500], **told)
+            return Verdict(
+                "error", f"{named} could not be worked out: {error}"[:500], **rule_fields
+            )
         if not holds:
             return None
     if rule.sample is None:
-        return Verdict("condition", f"the condition of {named} holds", **told)
+        return Verdict("condition", f"the condition of {named} holds", **rule_fields)
     fraction = f"hash {share:.4g} {'<' if share < rule.sample else '≥'} {rule.sample:g}"
     if share < rule.sample:
-        return Verdict("sampled_in", f"picked by {named} ({fraction})", share=share, **told)
-    return Verdict("sampled_out", f"sampled out by {named} ({fraction})", share=share, **told)
+        return Verdict("sampled_in", f"picked by {named} ({fraction})", share=share, **rule_fields)
+    return Verdict(
+        "sampled_out", f"sampled out by {named} ({fraction})", share=share, **rule_fields
+    )
 
 
 def _condition(expression: str, document: Mapping[str, Any], budget: Budget) -> bool:
@@ -180,7 +184,7 @@ def _condition(expression: str, document: Mapping[str, Any], budget: Budget) -> 
 
 
 def evaluate_gate(run: Run, gate: Gate) -> Verdict:
-    """What the rules of this run say about a gate; never raises."""
+    """Evaluate this run's rules for a gate; never raises."""
     if gate.reason is not HoldReason.NODE_REVIEW or gate.task_id is None or gate.phase is None:
         return Verdict("no_rule")
     task = run.revision.plan.by_id[gate.task_id]
@@ -209,7 +213,7 @@ def _document(run: Run, task_id: str, phase: TriggerPhase) -> dict[str, Any]:
 
 
 def skipped_reviews(run: Run, gates: Sequence[Gate]) -> tuple[ReviewSpared, ...]:
-    """The events of those gates that need nobody."""
+    """Return the events of the gates whose reviews are skipped."""
     found = []
     for gate in gates:
         verdict = evaluate_gate(run, gate)

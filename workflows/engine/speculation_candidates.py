@@ -1,8 +1,7 @@
-"""Which tasks could be worked out while somebody decides, as if everything open were approved
-unchanged.
+"""Candidates for speculation: tasks that would run next if every open hold were approved unchanged.
 
-Nothing here passes a hold: what is found is run beside the execution, its results are kept aside,
-and the real run asks its own questions, in its own order, later.
+Speculation passes no hold.  The candidates run outside the execution, their results are stored
+separately, and the execution still opens every hold of its own.
 """
 
 from __future__ import annotations
@@ -23,27 +22,27 @@ from .state import ExecutionState, Hold, SkipReason
 from .status import ExecutionStatus, TaskStatus
 from .task_errors import TaskFailed
 
-_WAITS = (ExecutionStatus.PAUSED_FOR_REVIEW, ExecutionStatus.AWAITING_AGENT)
+_RESTING = (ExecutionStatus.PAUSED_FOR_REVIEW, ExecutionStatus.AWAITING_AGENT)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A task whose inputs are known, in its layer."""
+class Candidate:
+    """A task with resolved inputs, and its layer."""
 
     task: ToolTask
     inputs: dict[str, Any]
     layer: int
 
 
-def waits(run: Run) -> bool:
-    """Whether somebody is asked and the policy lets work be done meanwhile."""
-    is_open = run.state.status in _WAITS and bool(run.state.holds)
+def may_speculate(run: Run) -> bool:
+    """Return whether the run has an open hold and its policy allows speculation."""
+    is_open = run.state.status in _RESTING and bool(run.state.holds)
     return is_open and run.policy.speculation.enabled
 
 
 @dataclass(frozen=True, slots=True)
-class _AsIf:
-    """A run as it will be when everything open is approved unchanged, a change of plan included."""
+class _HypotheticalRun:
+    """The run if every open hold, including a plan change, is approved unchanged."""
 
     state: ExecutionState
     revision: Revision
@@ -51,25 +50,25 @@ class _AsIf:
     context: Mapping[str, Any]
 
 
-def _as_if(run: Run) -> _AsIf:
+def _assume_approved(run: Run) -> _HypotheticalRun:
     revision, context, proposal = run.revision, run.context, run.state.proposal
     if proposal is not None:
         plan = changed_plan(revision.plan, loaded(proposal.change))
         revision = revision.revised(plan, begun=run.state.layer + 1)
         context = merge_context(dict(context), proposal.context)
-    return _AsIf(run.state, revision, run.inputs, context)
+    return _HypotheticalRun(run.state, revision, run.inputs, context)
 
 
-def steps(run: Run, ahead: Mapping[str, Settled]) -> list[Step]:
-    """The tasks whose inputs are known and that have no result, nearest layer first.
+def candidates(run: Run, speculated: Mapping[str, Settled]) -> list[Candidate]:
+    """Return the tasks with resolvable inputs and no result, nearest layer first.
 
-    `ahead` are the outcomes worked out so far.  A task that waits for one that cannot be worked
-    out is not found, and neither is one that goes beyond reading.
+    `speculated` holds the speculative results so far.  Tasks that can modify data are left out, and
+    so are tasks that depend on them.
     """
-    seen = _as_if(run)
-    state, revision = seen.state, seen.revision
-    known = {**run.settled(sorted(_read(seen))), **ahead}
-    found = []
+    assumed = _assume_approved(run)
+    state, revision = assumed.state, assumed.revision
+    known = {**run.settled(sorted(_tasks_read(assumed))), **speculated}
+    found: list[Candidate] = []
     for layer in range(max(state.layer, 0), len(revision.layers)):
         for task in revision.tasks(layer):
             begun = layer <= state.layer
@@ -78,19 +77,19 @@ def steps(run: Run, ahead: Mapping[str, Settled]) -> list[Step]:
             if begun and task.id not in state.tasks:
                 continue
             if not begun:
-                foreseen = _foreseen(task, known, seen, skipped=layer in state.skips)
-                if foreseen is not None:
-                    known[task.id] = foreseen
+                predicted = _predicted_outcome(task, known, assumed, skipped=layer in state.skips)
+                if predicted is not None:
+                    known[task.id] = predicted
                     continue
-            step = _step(task, known, seen, layer)
-            if step is not None:
-                found.append(step)
+            candidate = _candidate(task, known, assumed, layer)
+            if candidate is not None:
+                found.append(candidate)
     return found
 
 
-def _read(seen: _AsIf) -> set[str]:
-    """Tasks that have ended and are read by what lies ahead; a held output counts as it stands."""
-    state, revision = seen.state, seen.revision
+def _tasks_read(assumed: _HypotheticalRun) -> set[str]:
+    """Return the ended tasks that later tasks read; a held output counts unchanged."""
+    state, revision = assumed.state, assumed.revision
     begun = state.layer + 1
     ended = {name for name, task in state.tasks.items() if task.status.is_settled}
     past = {name for layer in revision.layers[:begun] for name in layer}
@@ -100,10 +99,10 @@ def _read(seen: _AsIf) -> set[str]:
     return ended | (needed & past)
 
 
-def _foreseen(
-    task: Spec, known: Mapping[str, Settled], run: _AsIf, *, skipped: bool
+def _predicted_outcome(
+    task: Spec, known: Mapping[str, Settled], run: _HypotheticalRun, *, skipped: bool
 ) -> Settled | None:
-    """How a task of a later layer will end without running; None when it will run."""
+    """Return the outcome of a task that will be skipped or fail without running, else None."""
     if skipped:
         return Settled(TaskStatus.SKIPPED, skip=SkipReason.COMMAND)
     try:
@@ -113,20 +112,22 @@ def _foreseen(
     return None if reason is None else Settled(TaskStatus.SKIPPED, skip=reason)
 
 
-def _step(task: Spec, known: Mapping[str, Settled], run: _AsIf, layer: int) -> Step | None:
-    """The task with its inputs, if it is one that may run ahead of its turn."""
+def _candidate(
+    task: Spec, known: Mapping[str, Settled], run: _HypotheticalRun, layer: int
+) -> Candidate | None:
+    """Return the task as a candidate if speculation may run it."""
     state = run.state.tasks.get(task.id)
     tried = state is not None and (state.attempt > 0 or state.escalation is not None)
     if not isinstance(task, ToolTask) or is_critical(task) or tried:
         return None
     try:
-        return Step(task, inputs_from(run, task, known), layer)
+        return Candidate(task, inputs_from(run, task, known), layer)
     except TaskFailed:
         return None
 
 
-def behind(run: Run, task_id: str) -> Hold | None:
-    """The open hold that a task waits for: its own, one of what it needs, or that of its layer."""
+def blocking_hold(run: Run, task_id: str) -> Hold | None:
+    """Return the open hold that blocks a task: its own, a dependency's, or its layer's."""
     plan = run.revision.plan
     for hold in run.state.holds:
         if hold.task_id is None or hold.task_id == task_id:
@@ -136,8 +137,8 @@ def behind(run: Run, task_id: str) -> Hold | None:
     return next(iter(run.state.holds), None)
 
 
-def digest_of(task: ToolTask, inputs: Mapping[str, Any], permissions: PermissionSet) -> str:
-    """What a result hangs on: the task, its tool, its inputs and what it may touch."""
+def result_digest(task: ToolTask, inputs: Mapping[str, Any], permissions: PermissionSet) -> str:
+    """Return a digest of the task, its tool, inputs and permissions; it identifies the result."""
     return digest(
         {
             "task": task.id,

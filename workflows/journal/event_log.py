@@ -1,8 +1,8 @@
-"""Reading all journals as one log, without ever passing an entry that is not committed yet.
+"""Read the events of all executions as one log without skipping uncommitted entries.
 
-Entries get their ids in order, but become visible in the order of their commits: a reader that
-remembers "everything up to id 90" would never see id 89, committed a moment later.  So a bound is
-taken first, and trusted once every transaction that may still hold an id below it has ended.
+PostgreSQL assigns event ids in order, but entries become visible in commit order: a reader that
+has read up to id 90 would miss id 89 if it is committed later.  A reader therefore takes a bound
+first, and trusts it once every transaction that may hold a lower id has ended.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Bound:
 
 
 def take_bound() -> Bound:
-    """The newest visible entry, and a number above every transaction that got an id before it.
+    """Return the newest visible entry and the first transaction number that comes after it.
 
     Holds because the journal updates the execution first: a transaction has its number before it
     asks for the ids of its entries.
@@ -51,19 +51,19 @@ def take_bound() -> Bound:
 
 
 def is_complete(bound: Bound) -> bool:
-    """Whether every entry up to the bound is visible now, or will never be."""
+    """Return whether every transaction that could add entries up to the bound has ended."""
     return _number(_OPEN_BELOW, bound.transaction) == 0
 
 
 class ReadWatermark:
-    """The end of what can be read safely; moves on as transactions end."""
+    """The highest event id up to which every entry is visible."""
 
     def __init__(self) -> None:
         self._reached = 0
         self._next: Bound | None = None
 
     def advance(self, *, patience: float = 0.05) -> int:
-        """The newest entry up to which nothing is missing; waits at most `patience` seconds."""
+        """Advance and return the watermark; wait up to `patience` seconds for open transactions."""
         if self._next is None:
             self._next = take_bound()
         end = time.monotonic() + patience

@@ -57,10 +57,10 @@ class ExecutionNotFound(Exception):
 @lru_cache(maxsize=64)
 def load_revision(execution_id: int, number: int) -> Revision:
     """A plan revision; rows never change, so a worker keeps those it met last."""
-    found = execute(sql.REVISION, {"id": execution_id, "number": number})
-    if not found:
+    rows = execute(sql.REVISION, {"id": execution_id, "number": number})
+    if not rows:
         raise PlanRevision.DoesNotExist
-    plan, layers = found[0]
+    plan, layers = rows[0]
     return Revision(
         number=number,
         plan=Plan.model_validate_json(plan),
@@ -86,9 +86,9 @@ class JournalRun:
         self._fence = fence
         self._committed = self.state
         self._recorded: list[Recorded] = []
-        self._taken: list[int] = []
-        self._speaker = ("system", "worker")
-        self._answered: dict[str, str] = {}
+        self._taken_commands: list[int] = []
+        self._actor = ("system", "worker")
+        self._command_log: dict[str, str] = {}
         self._outputs: dict[str, Settled] = {}
         self._abort = False
         self._set_clock(float(row[9]))
@@ -105,7 +105,7 @@ class JournalRun:
                 # The database checks each pair of statuses: two changes are two steps.
                 self.commit()
             self.state = after
-            self._recorded.append(Recorded(event, after, *self._speaker))
+            self._recorded.append(Recorded(event, after, *self._actor))
             if isinstance(event, ContextUpdated):
                 self.context = merge_context(self.context, event.updates)
             if isinstance(event, PlanRevised):
@@ -134,39 +134,39 @@ class JournalRun:
 
     @contextmanager
     def acting_as(self, actor: str, source: str) -> Iterator[None]:
-        before, self._speaker = self._speaker, (actor, source)
+        before, self._actor = self._actor, (actor, source)
         try:
             yield
         finally:
-            self._speaker = before
+            self._actor = before
 
     def log_command(self, command: Any, actor: str, source: str) -> None:
-        self._answered = {"log_kind": command.kind, "log_actor": actor, "log_source": source}
+        self._command_log = {"log_kind": command.kind, "log_actor": actor, "log_source": source}
 
     # --- durable steps --------------------------------------------------------------------------
 
     def commit(self) -> None:
-        if self._recorded or self._taken or self._answered:
+        if self._recorded or self._taken_commands or self._command_log:
             self._write(sql.LEASE_KEPT if self.held else sql.LEASE_NONE)
 
     def rest(self, until: float | None) -> bool:
         if not self.held:
             return True
         crashpoint("rest.before")
-        if self._recorded or self._taken:
+        if self._recorded or self._taken_commands:
             self._write(sql.LEASE_BACK, wake_at=until)
         else:
-            self._give_back(until)
+            self._release_lease(until)
         crashpoint("rest.after")
         self.held = bool(self.queued)
         return not self.held
 
-    def _give_back(self, until: float | None) -> None:
+    def _release_lease(self, until: float | None) -> None:
         parameters = {"id": int(self.execution_id), "fence": self._fence, "wake_at": until}
-        found = execute(sql.REST.format(lease=sql.LEASE_BACK), {**parameters, "taken": 0})
-        if not found:
+        rows = execute(sql.REST.format(lease=sql.LEASE_BACK), {**parameters, "taken": 0})
+        if not rows:
             raise LeaseLost
-        self.queued, self._abort = int(found[0][0]), bool(found[0][1])
+        self.queued, self._abort = int(rows[0][0]), bool(rows[0][1])
 
     def _write(self, lease: str, *, wake_at: float | None = None) -> None:
         rows = rows_of(self._recorded, self.context)
@@ -174,19 +174,19 @@ class JournalRun:
         parts, parameters = self._parts(rows)
         statement = sql.MOVE.format(lease=lease, guard=guard, parts="".join(parts))
         crashpoint("step.before")
-        found = execute(statement, {**self._scalars(rows), **parameters, "wake_at": wake_at})
+        result = execute(statement, {**self._scalars(rows), **parameters, "wake_at": wake_at})
         crashpoint("step.after")
-        if not found:
+        if not result:
             raise LeaseLost if self._fence is not None else StaleVersion
-        self.queued, self._abort = int(found[0][0]), bool(found[0][1])
-        self._set_clock(float(found[0][2]))
+        self.queued, self._abort = int(result[0][0]), bool(result[0][1])
+        self._set_clock(float(result[0][2]))
         self._renewed = time.monotonic()
-        self._recorded, self._taken, self._answered = [], [], {}
+        self._recorded, self._taken_commands, self._command_log = [], [], {}
         now, before = self.state.status, self._committed.status
-        turned = now is not before and now is not ExecutionStatus.RUNNING
+        status_changed = now is not before and now is not ExecutionStatus.RUNNING
         self._committed = self.state
         if self._fence is not None:
-            self.publish(at_once=turned)
+            self.publish(at_once=status_changed)
 
     def _scalars(self, rows: Rows) -> dict[str, Any]:
         state = self.state
@@ -204,7 +204,7 @@ class JournalRun:
             "context": None if rows.context is None else json.dumps(rows.context),
             "error": rows.error,
             "final": state.status.is_final,
-            "taken": len(self._taken),
+            "taken": len(self._taken_commands),
         }
 
     def _parts(self, rows: Rows) -> tuple[list[str], dict[str, Any]]:
@@ -224,12 +224,12 @@ class JournalRun:
             if found:
                 parts.append(statement)
                 parameters[name] = json.dumps(found)
-        if self._answered:
+        if self._command_log:
             parts.append(sql.LOGGED)
-            parameters.update(self._answered)
-        if self._taken:
+            parameters.update(self._command_log)
+        if self._taken_commands:
             parts.append(sql.TAKEN)
-            parameters["taken_ids"] = self._taken
+            parameters["taken_ids"] = self._taken_commands
         if self.state.status.is_final and self._committed.holds:
             parts.append(sql.CLOSE_HOLDS)
             parameters["decided_ids"] = [row["id"] for row in rows.verdicts]
@@ -268,7 +268,7 @@ class JournalRun:
         self.queued = 0
         crashpoint("commands.taken")
         for row in rows:
-            self._taken.append(row.pk)
+            self._taken_commands.append(row.pk)
             command = load_command(row.command, internal=True)
             yield QueuedCommand(row.pk, command, row.actor, row.source)
 
@@ -317,12 +317,12 @@ class JournalRun:
             "lease": conf.lease_seconds(),
         }
         renew = moment - self._renewed > conf.lease_seconds() / 4
-        found = execute(sql.RENEW if renew else sql.WATCH, parameters)
-        if not found or found[0][0] != self._fence:
+        rows = execute(sql.RENEW if renew else sql.WATCH, parameters)
+        if not rows or rows[0][0] != self._fence:
             raise LeaseLost
         if renew:
             self._renewed = moment
-        self.queued, self._abort = int(found[0][1]), bool(found[0][2])
+        self.queued, self._abort = int(rows[0][1]), bool(rows[0][2])
         return self._abort
 
 
@@ -344,7 +344,7 @@ class DjangoJournal:
 
     @contextmanager
     def claim(self, execution_id: str) -> Iterator[JournalRun | None]:
-        found = execute(
+        rows = execute(
             sql.CLAIM,
             {
                 "id": int(execution_id),
@@ -353,11 +353,11 @@ class DjangoJournal:
                 "lost_limit": conf.lost_claims_limit(),
             },
         )
-        if not found:
+        if not rows:
             yield None
             return
-        run = JournalRun(execution_id, found[0], fence=found[0][6])
-        run._abort = bool(found[0][8])
+        run = JournalRun(execution_id, rows[0], fence=rows[0][6])
+        run._abort = bool(rows[0][8])
         try:
             crashpoint("claim.after")
             yield run
@@ -380,10 +380,10 @@ class DjangoJournal:
 
     @contextmanager
     def open(self, execution_id: str, *, expected_version: int | None) -> Iterator[JournalRun]:
-        found = execute(sql.READ, {"id": int(execution_id)})
-        if not found:
+        rows = execute(sql.READ, {"id": int(execution_id)})
+        if not rows:
             raise ExecutionNotFound
-        row = found[0]
+        row = rows[0]
         if expected_version is not None and row[0] != expected_version:
             raise StaleVersion
         if row[8]:
@@ -421,7 +421,7 @@ def queue_command(
 
     Returns the execution's version and status.
     """
-    found = execute(
+    rows = execute(
         sql.QUEUE,
         {
             "id": execution_id,
@@ -433,7 +433,7 @@ def queue_command(
         },
     )
     crashpoint("command.queued")
-    return (int(found[0][0]), str(found[0][1])) if found else None
+    return (int(rows[0][0]), str(rows[0][1])) if rows else None
 
 
 def create(
@@ -505,11 +505,11 @@ def fork(
         sql.COPY_ATTEMPTS,
         {"parent": parent.pk, "child": execution.pk, "layer": checkpoint.layer},
     )
-    _take_over_messages(parent, checkpoint, execution, start)
+    _copy_messages(parent, checkpoint, execution, start)
     return execution
 
 
-def _take_over_messages(
+def _copy_messages(
     parent: Execution, checkpoint: Checkpoint, child: Execution, start: ExecutionState
 ) -> None:
     rows = ExecutionEvent.objects.filter(

@@ -54,7 +54,7 @@ _GRACE = 30.0
 
 def request_speculation(run: Run) -> None:
     """Have somebody work ahead of a run that has come to rest at a hold, if its policy says so."""
-    if speculation_candidates.waits(run):
+    if speculation_candidates.may_speculate(run):
         dispatch.enqueue_speculation_on_commit(int(run.execution_id))
 
 
@@ -109,7 +109,7 @@ def _next(execution_id: int) -> list[_Work]:
     """Claims on all that can be worked out now; empty when there is nothing to do."""
     try:
         with journal_writer.DjangoJournal().open(str(execution_id), expected_version=None) as run:
-            if not speculation_candidates.waits(run) or store.stopped(execution_id):
+            if not speculation_candidates.may_speculate(run) or store.stopped(execution_id):
                 return []
             room = run.policy.speculation.max_tasks - len(store.pending(execution_id))
             return _claimed(run, _unknown(run), room)
@@ -117,48 +117,53 @@ def _next(execution_id: int) -> list[_Work]:
         return []
 
 
-def _unknown(run: Run) -> list[tuple[speculation_candidates.Step, str]]:
-    """Steps that have no result yet, with their digests; results that wait lead to more steps."""
+def _unknown(run: Run) -> list[tuple[speculation_candidates.Candidate, str]]:
+    """Return the candidates without a stored result, with their digests."""
     known: dict[str, Settled] = {}
     looked: set[str] = set()
-    unknown: list[tuple[speculation_candidates.Step, str]] = []
+    unknown: list[tuple[speculation_candidates.Candidate, str]] = []
     while found := [
-        step for step in speculation_candidates.steps(run, known) if step.task.id not in looked
+        candidate
+        for candidate in speculation_candidates.candidates(run, known)
+        if candidate.task.id not in looked
     ]:
-        looked.update(step.task.id for step in found)
-        allowed = read_only_tools(step.task.tool for step in found)
-        readers = [step for step in found if step.task.tool in allowed]
-        for step, key, output in _with_results(run, readers):
+        looked.update(candidate.task.id for candidate in found)
+        allowed = read_only_tools(candidate.task.tool for candidate in found)
+        readers = [candidate for candidate in found if candidate.task.tool in allowed]
+        for candidate, key, output in _with_results(run, readers):
             if not output:
-                unknown.append((step, key))
+                unknown.append((candidate, key))
             else:
-                known[step.task.id] = Settled(TaskStatus.SUCCEEDED, json.loads(output))
+                known[candidate.task.id] = Settled(TaskStatus.SUCCEEDED, json.loads(output))
     return unknown
 
 
 def _with_results(
-    run: Run, steps: Sequence[speculation_candidates.Step]
-) -> Iterator[tuple[speculation_candidates.Step, str, str]]:
-    """Each step with its digest and the text of its result, if that waits."""
-    if not steps:
+    run: Run, candidates: Sequence[speculation_candidates.Candidate]
+) -> Iterator[tuple[speculation_candidates.Candidate, str, str]]:
+    """Yield each candidate with its digest and its stored result, or ""."""
+    if not candidates:
         return
-    keys = _digests([_call(run, step) for step in steps])
-    rows = store.rows_of_tasks(int(run.execution_id), [step.task.id for step in steps])
+    keys = _digests([_call(run, candidate) for candidate in candidates])
+    rows = store.rows_of_tasks(
+        int(run.execution_id), [candidate.task.id for candidate in candidates]
+    )
     texts = {row.key: row.output for row in rows if row.state == Speculation.State.READY}
-    for step in steps:
-        key = keys[step.task.id]
-        yield step, key, texts.get(key, "")
+    for candidate in candidates:
+        key = keys[candidate.task.id]
+        yield candidate, key, texts.get(key, "")
 
 
-def _call(run: Run, step: speculation_candidates.Step, key: str = "") -> TaskCall:
-    """The call of a step; its idempotency key is its own, so that no tool takes it for the task's
-    real one, whose inputs may be others.
+def _call(run: Run, candidate: speculation_candidates.Candidate, key: str = "") -> TaskCall:
+    """Return the call of a candidate.
+
+    Its idempotency key differs from the task's real call, whose inputs may differ.
     """
     return TaskCall(
-        step.task,
-        step.inputs,
+        candidate.task,
+        candidate.inputs,
         attempt=1,
-        key=f"{run.execution_id}:{step.task.id}:ahead-{key[:16]}",
+        key=f"{run.execution_id}:{candidate.task.id}:ahead-{key[:16]}",
         execution_id=run.execution_id,
         ceiling=run.policy.permission_ceiling,
     )
@@ -168,7 +173,7 @@ def _digests(calls: Sequence[TaskCall]) -> dict[str, str]:
     """By task id, what each call's result hangs on."""
     permits = effective_permissions(calls, counted=False)
     return {
-        call.task.id: speculation_candidates.digest_of(
+        call.task.id: speculation_candidates.result_digest(
             call.task, call.inputs, permits[call.task.id].permissions
         )
         for call in calls
@@ -177,19 +182,19 @@ def _digests(calls: Sequence[TaskCall]) -> dict[str, str]:
 
 
 def _claimed(
-    run: Run, unknown: Sequence[tuple[speculation_candidates.Step, str]], room: int
+    run: Run, unknown: Sequence[tuple[speculation_candidates.Candidate, str]], room: int
 ) -> list[_Work]:
-    behinds = {step.task.id: _behind(run, step.task.id) for step, _ in unknown}
-    pairs = {(behinds[step.task.id], step.task.tool) for step, _ in unknown}
+    behinds = {candidate.task.id: _behind(run, candidate.task.id) for candidate, _ in unknown}
+    pairs = {(behinds[candidate.task.id], candidate.task.tool) for candidate, _ in unknown}
     tallies = store.tallies(pairs) if pairs else {}
     confidence = run.policy.speculation.confidence
     works: list[_Work] = []
-    for step, key in unknown:
-        task = step.task
+    for candidate, key in unknown:
+        task = candidate.task
         tally = tallies.get((behinds[task.id], task.tool), policy.Tally())
         if len(works) >= room or not policy.is_worthwhile(confidence, tally):
             continue
-        call = _call(run, step, key)
+        call = _call(run, candidate, key)
         claim = store.claim(
             execution_id=int(run.execution_id),
             task_id=task.id,
@@ -205,7 +210,7 @@ def _claimed(
 
 def _behind(run: Run, task_id: str) -> str:
     """What is held in front of a task: a tool, or the reason of a hold that has no task."""
-    hold = speculation_candidates.behind(run, task_id)
+    hold = speculation_candidates.blocking_hold(run, task_id)
     held = run.revision.plan.by_id.get(hold.task_id or "") if hold else None
     if held is not None:
         return held.target

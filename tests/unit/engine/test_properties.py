@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.stateful.oracle import ESCALATION, Outcome, Told, Verdict, expected, status_fits
+from tests.stateful.oracle import ESCALATION, Interventions, Outcome, Verdict, expected, status_fits
 from tests.stateful.plans import INPUTS, plans, policies, tasks
 from tests.stateful.scripted import PowerCut, ScriptedRunner
 from tests.support.memory_journal import LEASE_SECONDS, MemoryJournal, Stored
@@ -54,7 +54,7 @@ class World:
         self.id = self.journal.create(
             self.plan, policy=Policy.model_validate(policy), inputs=INPUTS
         )
-        self.told = Told(inputs=INPUTS)
+        self.interventions = Interventions(inputs=INPUTS)
         self.ports = Ports(
             self.journal, self.runner, CalmAgent(), NoPlanner(), summarise=lambda run: "summary"
         )
@@ -104,7 +104,7 @@ class World:
     def remember(self, hold: Hold, verdict: Verdict) -> None:
         if hold.task_id:
             phase = hold.phase.value if hold.phase else ESCALATION
-            self.told.verdicts[hold.task_id, phase] = verdict
+            self.interventions.verdicts[hold.task_id, phase] = verdict
 
     def edits(self, hold: Hold) -> Any:
         """A reviewer's edit for this hold, if it takes one."""
@@ -126,8 +126,8 @@ def note_skipped_reviews(world: World) -> None:
         )
         assert review is not None
         assert review.skip_when == "`true`", "no rule says that this review may be skipped"
-        assert (event.task_id, event.phase.value) not in world.told.verdicts
-        world.told.verdicts[event.task_id, event.phase.value] = Verdict(approved=True)
+        assert (event.task_id, event.phase.value) not in world.interventions.verdicts
+        world.interventions.verdicts[event.task_id, event.phase.value] = Verdict(approved=True)
 
 
 def check_end(world: World) -> None:
@@ -139,8 +139,8 @@ def check_end(world: World) -> None:
         name: Outcome(each.status.value, each.skip.value if each.skip else "", each.output)
         for name, each in stored.settled.items()
     }
-    world.told.aborted = world.status is ExecutionStatus.ABORTED
-    ends = expected(stored.revisions[stored.state.revision].plan, world.told)
+    world.interventions.aborted = world.status is ExecutionStatus.ABORTED
+    ends = expected(stored.revisions[stored.state.revision].plan, world.interventions)
     for name, end in settled.items():
         assert ends[name].status == end.status, name
         assert ends[name].skip == end.skip, name
@@ -288,7 +288,7 @@ def test_commands_at_any_moment_leave_a_run_that_ends_right(
     assert world.status.is_final
     assert world.stored.queued == []
     skipped = [each for each in world.stored.events if each.kind == "layer_skipped"]
-    world.told.passed_over |= {name for each in skipped for name in each.tasks}
+    world.interventions.passed_over |= {name for each in skipped for name in each.tasks}
     check_end(world)
     check_no_hold_was_passed(world)
     check_keys(world.runner)

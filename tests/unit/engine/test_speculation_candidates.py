@@ -21,7 +21,12 @@ from workflows.engine.permissions import NAMED, PermissionSet
 from workflows.engine.plan_validation import parse_plan
 from workflows.engine.policy import Policy
 from workflows.engine.ports import NewPlan, Ports, Settled, TaskCall
-from workflows.engine.speculation_candidates import behind, digest_of, steps, waits
+from workflows.engine.speculation_candidates import (
+    blocking_hold,
+    candidates,
+    may_speculate,
+    result_digest,
+)
 from workflows.engine.state import Hold
 from workflows.engine.status import TaskStatus
 
@@ -43,8 +48,8 @@ def foreseen(world: World) -> dict[str, dict[str, Any]]:
     known: dict[str, Settled] = {}
     found: dict[str, dict[str, Any]] = {}
     with world.journal.open(world.id, expected_version=None) as run:
-        assert waits(run)
-        while new := [each for each in steps(run, known) if each.task.id not in found]:
+        assert may_speculate(run)
+        while new := [each for each in candidates(run, known) if each.task.id not in found]:
             for each in new:
                 found[each.task.id] = each.inputs
                 if each.task.tool == "statekit.value":
@@ -144,7 +149,7 @@ def test_a_task_is_behind_its_own_hold_or_that_of_what_it_needs() -> None:
         value("of_of_y", {"$from": "of_y"}),
     )
     with world.journal.open(world.id, expected_version=None) as run:
-        named = {name: behind(run, name) for name in ("x", "of_y", "of_of_y")}
+        named = {name: blocking_hold(run, name) for name in ("x", "of_y", "of_of_y")}
     assert {name: hold.task_id for name, hold in named.items() if hold} == {
         "x": "x",
         "of_y": "y",
@@ -163,7 +168,7 @@ def test_a_change_of_plan_under_review_is_foreseen_as_accepted() -> None:
     with journal.open(execution, expected_version=None) as run:
         (hold,) = run.state.holds
         assert hold.reason == "replan_review"
-        assert {each.task.id for each in steps(run, {})} == {"b", "x", "lone"}
+        assert {each.task.id for each in candidates(run, {})} == {"b", "x", "lone"}
 
 
 class ReadingIdeas(Ideas):
@@ -179,7 +184,7 @@ def test_nobody_waits_once_it_goes_on() -> None:
     world = at_hold(value("held", human_review={"trigger_phase": "BEFORE_EXECUTION"}), value("b"))
     approve_everything(world)
     with world.journal.open(world.id, expected_version=None) as run:
-        assert not waits(run)
+        assert not may_speculate(run)
 
 
 def test_the_digest_hangs_on_everything_that_matters() -> None:
@@ -187,12 +192,12 @@ def test_the_digest_hangs_on_everything_that_matters() -> None:
     a, b = plan.by_id["a"], plan.by_id["b"]
     wide = NAMED["filesystem"]
     digests = {
-        digest_of(a, {"value": 1}, PermissionSet()),
-        digest_of(b, {"value": 1}, PermissionSet()),
-        digest_of(a, {"value": 2}, PermissionSet()),
-        digest_of(a, {"value": 1}, wide),
-        digest_of(a.model_copy(update={"tool": "other"}), {"value": 1}, PermissionSet()),
+        result_digest(a, {"value": 1}, PermissionSet()),
+        result_digest(b, {"value": 1}, PermissionSet()),
+        result_digest(a, {"value": 2}, PermissionSet()),
+        result_digest(a, {"value": 1}, wide),
+        result_digest(a.model_copy(update={"tool": "other"}), {"value": 1}, PermissionSet()),
     }
     assert len(digests) == 5
-    same = digest_of(a, {"y": 1, "value": 1.0}, PermissionSet())
-    assert same == digest_of(a, {"value": 1, "y": 1}, PermissionSet())
+    same = result_digest(a, {"y": 1, "value": 1.0}, PermissionSet())
+    assert same == result_digest(a, {"value": 1, "y": 1}, PermissionSet())
