@@ -54,7 +54,7 @@ _ALSO = (
     ("node", N_("task")),
     ("tool", N_("tool")),
     ("reason", N_("reason")),
-    ("expired", N_("decided by time")),
+    ("expired", N_("timed out")),
 )
 _MAX_PEOPLE = 500
 #: Rows that are counted one by one: what a filter finds may lie far apart among a million.
@@ -126,11 +126,11 @@ def _selects(asked: Mapping[str, str]) -> tuple[dict[str, Any], ...]:
     phases = [(each.value, components_labels.phase_text(each, past=True)) for each in TriggerPhase]
     choices = {
         "decision": (_("Decision"), [(each.value, _(str(each.label))) for each in Decision]),
-        "reviewer": (_("Who"), [(name, name) for name in _people()]),
+        "reviewer": (_("Reviewer"), [(name, name) for name in _people()]),
         "workflow": (_("Workflow"), [(title, title) for title in titles]),
-        "phase": (_("When"), phases),
-        "edited": (_("Edited"), [("true", _("with changes")), ("false", _("as shown"))]),
-        "bulk": (_("How"), [("false", _("by itself")), ("true", _("several at once"))]),
+        "phase": (_("Phase"), phases),
+        "edited": (_("Edited"), [("true", _("edited")), ("false", _("unchanged"))]),
+        "bulk": (_("Single or bulk"), [("false", _("single")), ("true", _("bulk"))]),
     }
     return tuple(
         {"name": name, "label": label, "value": asked[name], "options": tuple(options)}
@@ -178,10 +178,10 @@ def _links(record: HumanReviewRecord) -> tuple[dict[str, str], ...]:
     """From a record to the one it takes back, and from that one to it."""
     links = []
     if record.withdraws_id is not None:
-        links.append((_("What was taken back"), record.withdraws_id))
+        links.append((_("Withdrawn decision"), record.withdraws_id))
     later = HumanReviewRecord.objects.filter(withdraws=record).values_list("pk", flat=True).first()
     if later is not None:
-        links.append((_("This was taken back"), later))
+        links.append((_("Withdrawal of this decision"), later))
     return tuple(
         {"label": label, "url": reverse("reviews:record", args=(pk,))} for label, pk in links
     )
@@ -192,7 +192,7 @@ def _columns(
 ) -> tuple[dict[str, Any], ...]:
     instead = {
         "original": "",
-        "edited": "" if record.is_edited else _("Nothing was changed."),
+        "edited": "" if record.is_edited else _("No changes."),
         "executed": "" if ran else _not_executed(record),
     }
     titles = {"original": _("Original"), "edited": _("Edited"), "executed": _("Executed")}
@@ -210,22 +210,22 @@ def _columns(
 
 def _not_executed(record: HumanReviewRecord) -> str:
     if record.decision == Decision.WITHDRAW:
-        return _("Nothing: it says that a decision was taken back.")
+        return _("Nothing: this record is a withdrawal.")
     if was_withdrawn(record):
-        return _("Nothing: the decision was taken back before the run went on.")
+        return _("Nothing: the decision was withdrawn before the run continued.")
     if record.decision == Decision.REJECT:
         return _("Nothing: it was rejected.")
     if record.decision == Decision.REQUEST_CHANGES:
         return _("Nothing: it was sent back, and the task ran again.")
     if record.reason == "replan_review":
-        return _("The plan of the run was changed as it was decided; see its timeline.")
+        return _("The plan was changed as decided; see the activity of the run.")
     if not record.node_id:
-        return _("Nothing of its own: it let the run go on.")
+        return _("Nothing: the approval let the run continue.")
     if is_early_vote(record):
         return _("See the last approval of the quorum.")
     if record.execution.status in ("COMPLETED", "FAILED", "ABORTED"):
-        return _("Nothing: the run ended before.")
-    return _("Not yet: the run has not got there.")
+        return _("Nothing: the run ended first.")
+    return _("Not yet: the run has not reached this task.")
 
 
 def _pretty(value: Any) -> str:
@@ -260,14 +260,14 @@ def _verdict(
     if not whole or canonical_text(record) != record.canonical:
         return _("this record was altered after it was signed"), "FAILED"
     if any(receipt.digest != record.decided_digest for receipt in receipts):
-        return _("what ran is not what was approved"), "FAILED"
+        return _("the executed data differs from the approved data"), "FAILED"
     if receipts and stored and stored != record.decided_digest:
-        return _("the task shows other data now than it ran with"), "FAILED"
+        return _("the stored data of the task differs from the executed data"), "FAILED"
     if receipts:
-        return _("the record is whole; what ran is what was approved"), "COMPLETED"
+        return _("the record is intact; the executed data is the approved data"), "COMPLETED"
     if stored:
-        return _("the record is whole; no receipt of what ran was kept"), "COMPLETED"
-    return _("the record is whole"), "COMPLETED"
+        return _("the record is intact; there is no receipt of the execution"), "COMPLETED"
+    return _("the record is intact"), "COMPLETED"
 
 
 # --- denied attempts ------------------------------------------------------------------------------
@@ -276,8 +276,8 @@ def _verdict(
 _TRIED = {
     "APPROVE": N_("%(actor)s tried to approve %(subject)s in %(run)s"),
     "REJECT": N_("%(actor)s tried to reject %(subject)s in %(run)s"),
-    "REQUEST_CHANGES": N_("%(actor)s tried to request changes of %(subject)s in %(run)s"),
-    "WITHDRAW": N_("%(actor)s tried to take back the decision about %(subject)s in %(run)s"),
+    "REQUEST_CHANGES": N_("%(actor)s tried to request changes to %(subject)s in %(run)s"),
+    "WITHDRAW": N_("%(actor)s tried to withdraw the decision on %(subject)s in %(run)s"),
 }
 
 
@@ -289,7 +289,7 @@ def denied_context(user: User, *, cursor: str) -> dict[str, Any]:
             "Who tried to decide something that was not theirs to decide. These entries are kept"
             " for good."
         ),
-        nothing=_("Nobody was denied anything"),
+        nothing=_("No denied attempts"),
         nothing_more=_(
             "When somebody tries to decide a review that they may not decide, it is noted here with"
             " the reason."

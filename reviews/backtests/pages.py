@@ -238,10 +238,10 @@ def _examples(workflow: Workflow, rules: ReviewRules) -> list[dict[str, Any]]:
 
 #: Parts of a bar, in the order of what matters.
 _WORDS: Final = {
-    "rejected": N_("spared, had been rejected"),
-    "edited": N_("spared, had been edited"),
-    "approved": N_("spared, had been approved as shown"),
-    "expired": N_("spared, had been decided by time"),
+    "rejected": N_("skipped, was rejected"),
+    "edited": N_("skipped, was edited"),
+    "approved": N_("skipped, was approved unchanged"),
+    "expired": N_("skipped, timed out"),
 }
 
 
@@ -275,7 +275,7 @@ def _range(backtest: Backtest) -> str:
     if first or last:
         word = _("reviews since %(day)s") if first else _("reviews before %(day)s")
         return word % {"day": first or last}
-    return _("every review there is")
+    return _("all reviews")
 
 
 def _done(backtest: Backtest) -> dict[str, Any]:
@@ -301,22 +301,22 @@ def _done(backtest: Backtest) -> dict[str, Any]:
 def sentence(found: Headline) -> str:
     """What the whole report comes to."""
     if not found.reviews:
-        return _("There is no review to hold these rules against yet.")
+        return _("There are no past reviews to test these rules against.")
     first = ngettext(
-        "These rules would have spared %(spared)s of %(count)s review.",
-        "These rules would have spared %(spared)s of %(count)s reviews.",
+        "These rules would have skipped %(spared)s of %(count)s review.",
+        "These rules would have skipped %(spared)s of %(count)s reviews.",
         found.reviews,
     ) % {"spared": found.spared, "count": found.reviews}
     if not found.spared:
         return first
     if not found.missed:
-        return first + " " + _("In none of them did a person change or reject anything.")
+        return first + " " + _("Nobody edited or rejected any of them.")
     return (
         first
         + " "
         + ngettext(
-            "In %(count)s of them a person changed or rejected the work.",
-            "In %(count)s of them a person changed or rejected the work.",
+            "%(count)s of them had been edited or rejected.",
+            "%(count)s of them had been edited or rejected.",
             found.missed,
         )
         % {"count": found.missed}
@@ -338,24 +338,24 @@ def _figures(report: dict[str, Any], found: Headline) -> tuple[dict[str, str], .
     by_people = found.spared - found.expired
     return (
         {
-            "label": _("Spared"),
+            "label": _("Skipped"),
             "value": share,
             "note": f"{grouped(found.spared)} / {grouped(found.reviews)}",
         },
         {
-            "label": _("Where people made a difference"),
+            "label": _("Edited or rejected"),
             "value": grouped(found.missed),
-            "note": _("%(share)s of what is spared") % {"share": missed},
+            "note": _("%(share)s of the skipped reviews") % {"share": missed},
         },
         {
-            "label": _("Runs would have waited less"),
+            "label": _("Wait saved"),
             "value": lasting_text(report["waited_seconds"]) if by_people else "-",
-            "note": _("from opening to deciding, all together"),
+            "note": _("from opened to decided, in total"),
         },
         {
-            "label": _("Time of people"),
+            "label": _("Review time saved"),
             "value": desk,
-            "note": _("from claim to decision; known for %(known)s of %(all)s")
+            "note": _("from claimed to decided; known for %(known)s of %(all)s")
             % {"known": known, "all": by_people},
         },
     )
@@ -379,9 +379,9 @@ def _by_tool(report: dict[str, Any]) -> Table:
         bars=_("Reviews"),
         columns=(
             _("All"),
-            _("Spared"),
-            _("of them edited"),
-            _("of them rejected"),
+            _("Skipped"),
+            _("Edited"),
+            _("Rejected"),
             _("Still reviewed"),
         ),
         rows=tuple(_tool_row(name, counts[name], keys, most) for name in sorted(counts, key=order)),
@@ -415,10 +415,10 @@ def _by_rule(report: dict[str, Any]) -> tuple[Table, ...]:
             key="by-rule",
             heading=_("By rule"),
             first=_("Rule"),
-            columns=(_("Spared unchanged"), _("Edited"), _("Rejected"), _("By time")),
+            columns=(_("Skipped unchanged"), _("Edited"), _("Rejected"), _("Timed out")),
             rows=tuple(
                 Row(
-                    links=((name or _("the tasks' own"), ""),),
+                    links=((name or _("condition of the task"), ""),),
                     cells=tuple(counts[kind] for kind in kinds),
                 )
                 for name, counts in report["by_rule"].items()
@@ -430,12 +430,12 @@ def _by_rule(report: dict[str, Any]) -> tuple[Table, ...]:
 def _kept(report: dict[str, Any]) -> list[tuple[str, int]]:
     """Why the others would still be reviewed."""
     words = {
-        "no_rule": _("no rule means them, or its condition does not hold"),
-        "sampled_in": _("picked for the sample"),
-        "high_risk": _("beyond reading, before they run: never spared"),
-        "always": _("asked for each time: never spared"),
-        "sent_back": _("sent back by a reviewer: never spared"),
-        "error": _("the rule could not be worked out"),
+        "no_rule": _("no rule matches, or its condition is false"),
+        "sampled_in": _("selected by the sample rate"),
+        "high_risk": _("can modify data, before execution: never skipped"),
+        "always": _("required every time: never skipped"),
+        "sent_back": _("sent back by a reviewer: never skipped"),
+        "error": _("the rule could not be evaluated"),
     }
     return [(words[code], report["codes"][code]) for code in words if report["codes"].get(code)]
 
@@ -444,12 +444,12 @@ def _caveats(report: dict[str, Any], found: Headline) -> list[str]:
     """What this report cannot say."""
     unknown = {
         "no_plan": _(
-            "%(count)s reviews count as still reviewed: the task is not in the plan any more."
+            "%(count)s reviews count as still reviewed: the task is no longer in the plan."
         ),
         "no_inputs": _(
-            "%(count)s reviews count as still reviewed: what the task ran with was not kept."
+            "%(count)s reviews count as still reviewed: the inputs of the task were not stored."
         ),
-        "no_payload": _("%(count)s reviews count as still reviewed: what was shown was not kept."),
+        "no_payload": _("%(count)s reviews count as still reviewed: the payload was not stored."),
     }
     told = [
         words % {"count": count}
@@ -459,25 +459,23 @@ def _caveats(report: dict[str, Any], found: Headline) -> list[str]:
     if report["spared_already"]:
         told.append(
             _(
-                "%(count)s reviews of these days were spared by rules already. Nobody looked at"
-                " them, so they are not in here: the history shows what rules left over, which is"
-                " not what all runs are like."
+                "%(count)s reviews in this period were already skipped by rules. They are not"
+                " part of this backtest, so the remaining reviews may not be representative of"
+                " all runs."
             )
             % {"count": report["spared_already"]}
         )
     if report["is_cut"]:
         told.append(
-            _("There are more reviews than one backtest looks at: these are the newest %(count)s.")
+            _("A backtest is limited: it evaluated the newest %(count)s reviews.")
             % {"count": grouped(found.reviews)}
         )
     if found.expired:
         told.append(
-            _("%(count)s of the spared ones had been decided by time: that says nothing of them.")
+            _("%(count)s of the skipped reviews had timed out; nobody decided them.")
             % {"count": found.expired}
         )
-    told.append(
-        _("An approval without changes says that somebody let it pass, not that it was right.")
-    )
+    told.append(_("An approval without changes does not prove that the payload was correct."))
     return told
 
 
@@ -569,20 +567,20 @@ _BEFORE = TriggerPhase.BEFORE_EXECUTION
 
 def rule_sentence(rule: ReviewRule) -> str:
     """`small: reviews of draft are skipped when … ; 20 % of them are seen all the same`."""
-    what = ", ".join((*rule.tasks, *rule.tools)) or _("every task")
+    what = ", ".join((*rule.tasks, *rule.tools)) or _("all tasks")
     if rule.phase is not None:
         what += " " + (_("before it runs") if rule.phase is _BEFORE else _("after it ran"))
     said = {"name": rule.name, "what": what, "when": rule.skip_when or ""}
     share = "" if rule.sample is None else percent(rule.sample)
     if rule.skip_when is None:
-        return _("%(name)s: of the reviews of %(what)s people see %(share)s") % {
+        return _("%(name)s: review %(share)s of %(what)s") % {
             **said,
             "share": share,
         }
     if rule.sample is None:
         return _("%(name)s: skip the review of %(what)s when %(when)s") % said
     return _(
-        "%(name)s: skip the review of %(what)s when %(when)s, but show people %(share)s of these"
+        "%(name)s: skip the review of %(what)s when %(when)s, but review %(share)s of these"
     ) % {**said, "share": share}
 
 

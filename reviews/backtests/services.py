@@ -49,7 +49,9 @@ def start(
     Refused when this person has too many under way.
     """
     if not may_backtest(user):
-        raise PermissionDenied("Auditors, operators and admins hold rules against past reviews.")
+        raise PermissionDenied(
+            "Auditors, operators and admins can test rules against past reviews."
+        )
     _, kept = review_rules_publish.checked_rules(workflow, rules)
     if not kept:
         raise InvalidRequest((Problem("rules", "empty", "give at least one rule"),))
@@ -57,7 +59,7 @@ def start(
         raise InvalidRequest((Problem("to", "empty_range", "must be later than from"),))
     open_ones = Backtest.objects.filter(author=user, status__in=("QUEUED", "RUNNING")).count()
     if open_ones >= AT_ONCE:
-        raise Refused("busy", f"{open_ones} of your backtests are under way; wait for one to end.")
+        raise Refused("busy", f"{open_ones} of your backtests are running; wait until one ends.")
     backtest = Backtest.objects.create(
         workflow=workflow,
         rules=kept,

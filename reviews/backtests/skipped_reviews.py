@@ -58,14 +58,15 @@ def skipped_reviews_context(user: User, *, cursor: str, workflow: str, rule: str
 
 def _words() -> AuditListText:
     return AuditListText(
-        heading=_("Spared reviews"),
+        heading=_("Skipped reviews"),
         lead=_(
-            "Reviews that a task asks for and that a rule did not ask for. Each says which rule,"
-            " and why. These entries are kept for good."
+            "Reviews that a rule skipped. Each entry names the rule and the reason. These"
+            " entries are kept permanently."
         ),
-        nothing=_("Every review was asked for"),
+        nothing=_("No skipped reviews"),
         nothing_more=_(
-            "When a rule spares a review, it is noted here: which rule, in which version, and why."
+            "When a rule skips a review, it is listed here with the rule, its version and"
+            " the reason."
         ),
     )
 

@@ -135,7 +135,7 @@ def publish(request: HttpRequest, backtest_id: int) -> HttpResponse:
 
 
 def _in_force(number: int) -> str:
-    return _("Rules v%(number)s are in force for runs that start from now on.") % {"number": number}
+    return _("Rules v%(number)s are active for runs that start from now on.") % {"number": number}
 
 
 @login_required

@@ -29,10 +29,10 @@ _URGENT = 0.2
 #: What becomes of a hold that nobody decides.
 _TIMEOUTS = {
     "reject": N_("it will be rejected"),
-    "approve": N_("it will be approved as it is"),
+    "approve": N_("it will be approved unchanged"),
     "abort": N_("the run will be aborted"),
-    "continue": N_("the run goes on"),
-    "keep_waiting": N_("it keeps waiting"),
+    "continue": N_("the run continues"),
+    "keep_waiting": N_("it stays open"),
 }
 
 
@@ -135,12 +135,12 @@ def viewers_text(names: Collection[str]) -> str:
         return ""
     if rest > 0:
         text = ngettext(
-            "%(names)s and %(n)s more look at this", "%(names)s and %(n)s more look at this", rest
+            "%(names)s and %(n)s more are viewing", "%(names)s and %(n)s more are viewing", rest
         )
         return text % {"names": ", ".join(some), "n": rest}
     if len(some) == 1:
-        return _("%(name)s looks at this") % {"name": some[0]}
-    return _("%(one)s and %(other)s look at this") % {"one": some[0], "other": some[1]}
+        return _("%(name)s is viewing") % {"name": some[0]}
+    return _("%(one)s and %(other)s are viewing") % {"one": some[0], "other": some[1]}
 
 
 def risk(hold: Hold) -> tuple[str, str]:
@@ -148,7 +148,7 @@ def risk(hold: Hold) -> tuple[str, str]:
     level = risk_of(hold)
     if hold.reason == HoldReason.ESCALATION:
         return level, _("asks for more permission")
-    return level, "" if level == "low" else _("does more than read")
+    return level, "" if level == "low" else _("can modify data")
 
 
 def about(task_id: str, reason: str) -> str:
@@ -199,10 +199,10 @@ def record_sentence(record: HumanReviewRecord, *, short: bool = False) -> str:
 
 #: (approved, short) → the sentence about what time decided.
 _IN_NO_TIME = {
-    (True, True): N_("nobody decided about %(what)s in time; it was approved"),
-    (True, False): N_("nobody decided about %(what)s in %(run)s in time; it was approved"),
-    (False, True): N_("nobody decided about %(what)s in time; it was rejected"),
-    (False, False): N_("nobody decided about %(what)s in %(run)s in time; it was rejected"),
+    (True, True): N_("%(what)s timed out and was approved"),
+    (True, False): N_("%(what)s in %(run)s timed out and was approved"),
+    (False, True): N_("%(what)s timed out and was rejected"),
+    (False, False): N_("%(what)s in %(run)s timed out and was rejected"),
 }
 #: (approved, edited, short) → the sentence about what a person decided.
 _BY_SOMEBODY = {
@@ -219,18 +219,18 @@ _BY_SOMEBODY = {
 
 #: short → the sentence about a request for changes.
 _SENT_BACK = {
-    True: N_("%(name)s requested changes of %(what)s"),
-    False: N_("%(name)s requested changes of %(what)s in %(run)s"),
+    True: N_("%(name)s requested changes to %(what)s"),
+    False: N_("%(name)s requested changes to %(what)s in %(run)s"),
 }
 #: (what was taken back, short) → the sentence that says so.
 _TAKEN_BACK = {
-    ("APPROVE", True): N_("%(name)s took back the approval of %(what)s"),
-    ("APPROVE", False): N_("%(name)s took back the approval of %(what)s in %(run)s"),
-    ("REJECT", True): N_("%(name)s took back the rejection of %(what)s"),
-    ("REJECT", False): N_("%(name)s took back the rejection of %(what)s in %(run)s"),
-    ("REQUEST_CHANGES", True): N_("%(name)s took back the request for changes of %(what)s"),
+    ("APPROVE", True): N_("%(name)s withdrew the approval of %(what)s"),
+    ("APPROVE", False): N_("%(name)s withdrew the approval of %(what)s in %(run)s"),
+    ("REJECT", True): N_("%(name)s withdrew the rejection of %(what)s"),
+    ("REJECT", False): N_("%(name)s withdrew the rejection of %(what)s in %(run)s"),
+    ("REQUEST_CHANGES", True): N_("%(name)s withdrew the request for changes to %(what)s"),
     ("REQUEST_CHANGES", False): N_(
-        "%(name)s took back the request for changes of %(what)s in %(run)s"
+        "%(name)s withdrew the request for changes to %(what)s in %(run)s"
     ),
 }
 

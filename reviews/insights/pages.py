@@ -26,24 +26,28 @@ if TYPE_CHECKING:
 
 PERIODS = (7, 30, 90)
 _KINDS = (
-    ("approved", N_("as shown"), {"decision": "APPROVE", "edited": "false", "expired": "false"}),
-    ("edited", N_("with changes"), {"edited": "true"}),
+    (
+        "approved",
+        N_("approved unchanged"),
+        {"decision": "APPROVE", "edited": "false", "expired": "false"},
+    ),
+    ("edited", N_("edited"), {"edited": "true"}),
     ("rejected", N_("rejected"), {"decision": "REJECT", "expired": "false"}),
     ("returned", N_("sent back"), {"decision": "REQUEST_CHANGES"}),
-    ("expired", N_("decided by time"), {"expired": "true"}),
+    ("expired", N_("timed out"), {"expired": "true"}),
 )
 _GROUP_WORDS = {
     "tool": N_("Tool"),
     "workflow": N_("Workflow"),
-    "reason": N_("Why it stopped"),
-    "reviewer": N_("Who decided"),
+    "reason": N_("Reason"),
+    "reviewer": N_("Reviewer"),
 }
 
 _HEADINGS = {
     "tool": N_("By tool"),
     "workflow": N_("By workflow"),
-    "reason": N_("By why it stopped"),
-    "reviewer": N_("By who decided"),
+    "reason": N_("By reason"),
+    "reviewer": N_("By reviewer"),
 }
 
 
@@ -124,9 +128,7 @@ def _figures(scope: Scope, now: Tally, before: Tally) -> tuple[dict[str, Any], .
         {
             "label": _("Open now"),
             "value": grouped(waiting.count),
-            "note": _("the oldest waits for %(time)s") % {"time": oldest}
-            if oldest
-            else _("nothing waits"),
+            "note": _("oldest: %(time)s") % {"time": oldest} if oldest else _("none"),
             "url": f"{reverse('reviews:queue')}?tab=open&sort=oldest",
         },
         {
@@ -138,20 +140,20 @@ def _figures(scope: Scope, now: Tally, before: Tally) -> tuple[dict[str, Any], .
         {
             "label": _("Median time to decide"),
             "value": _span(now.median),
-            "note": _("before: %(before)s; to claim: %(claim)s")
+            "note": _("previous period: %(before)s; to claim: %(claim)s")
             % {"before": _span(before.median), "claim": _span(claimed)},
             "url": "",
         },
         {
             "label": _("Edited"),
             "value": percent(now.rate("edited")),
-            "note": _("before: %(share)s") % {"share": percent(before.rate("edited"))},
+            "note": _("previous period: %(share)s") % {"share": percent(before.rate("edited"))},
             "url": _history(scope, edited="true"),
         },
         {
             "label": _("Rejected"),
             "value": percent(now.rate("rejected")),
-            "note": _("before: %(share)s; by time: %(expired)s")
+            "note": _("previous period: %(share)s; timed out: %(expired)s")
             % {"share": percent(before.rate("rejected")), "expired": percent(now.rate("expired"))},
             "url": _history(scope, decision="REJECT", expired="false"),
         },
@@ -160,18 +162,18 @@ def _figures(scope: Scope, now: Tally, before: Tally) -> tuple[dict[str, Any], .
 
 def _change(now: int, before: int) -> str:
     if not before:
-        return _("none in the days before")
+        return _("none in the previous period")
     change = (now - before) / before
     if abs(change) < 0.005:
         text = ngettext(
-            "as many as in the %(n)s decision before",
-            "as many as in the %(n)s decisions before",
+            "same as the %(n)s decision in the previous period",
+            "same as the %(n)s decisions in the previous period",
             before,
         )
         return text % {"n": before}
     sign = "+" if change > 0 else ""
     told = {"change": f"{sign}{percent(change)}", "before": grouped(before)}
-    return _("%(change)s against the %(before)s before") % told
+    return _("%(change)s compared with %(before)s") % told
 
 
 def _span(seconds: float | None) -> str:
@@ -204,7 +206,7 @@ def _charts(scope: Scope) -> dict[str, Any]:
                 Series(name, kind, [_of(by_day.get(day), field) for day in days], links)
                 for name, kind, field in (
                     (_("median"), "good", "median"),
-                    (_("9 of 10"), "running", "p90"),
+                    (_("p90"), "running", "p90"),
                 )
             ],
             words=_exact,
@@ -221,9 +223,9 @@ def _by_day(days: Iterable[tuple[str, str, int, Tally | None]]) -> Table:
     """The numbers of both charts: each day's name, address, open reviews, and what was decided."""
     return Table(
         key="by-day",
-        heading=_("The numbers of each day"),
+        heading=_("Numbers per day"),
         first=_("Day"),
-        columns=(_("Open at its end"), _("Decided"), _("Median"), _("9 of 10")),
+        columns=(_("Open at end of day"), _("Decided"), _("Median"), _("p90")),
         rows=tuple(
             Row(
                 links=((label, url if tally else ""),),
@@ -266,9 +268,9 @@ def _tables(scope: Scope) -> tuple[Table, ...]:
                 _("Edited"),
                 _("Rejected"),
                 _("Sent back"),
-                _("By time"),
+                _("Timed out"),
                 _("Median"),
-                _("9 of 10"),
+                _("p90"),
             ),
             rows=_rows(scope, group),
         )

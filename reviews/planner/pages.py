@@ -64,7 +64,7 @@ _REVIEWS = (
     ("AFTER_EXECUTION", N_("after it ran")),
 )
 _SIGNED = (
-    ("critical_only", N_("before layers that do more than read")),
+    ("critical_only", N_("before layers that can modify data")),
     ("always", N_("before every layer")),
     ("", N_("before no layer")),
 )
@@ -159,7 +159,7 @@ def _next(draft: Draft) -> list[dict[str, Any]]:
         {
             "name": each.tool,
             "fits": _("likely %(percent)s %%") % {"percent": round(each.confidence * 100)},
-            "told": _("followed %(tool)s in %(count)s earlier runs")
+            "told": _("used after %(tool)s in %(count)s earlier runs")
             % {"tool": each.after, "count": each.observed},
         }
         for each in predict_next([str(task["tool"]) for task in draft.tasks if task.get("tool")])
@@ -355,13 +355,11 @@ def _holds(plan: Plan, workflow: Workflow) -> Iterator[str]:
     policy = workflow.policy if isinstance(workflow.policy, dict) else {}
     hil = policy.get("hil")
     if isinstance(hil, dict) and hil.get("enabled"):
-        yield _("Before each layer: somebody approves what comes next.")
+        yield _("Before each layer: a reviewer approves the layer.")
     if is_switched_on(policy, "replan_review"):
-        yield _(
-            "Before a replan changes the plan: somebody sees what it would change, and decides."
-        )
+        yield _("Before a replan changes the plan: a reviewer approves the change.")
     if policy.get("per_layer_validation"):
-        yield _("After each layer: an agent or a program decides whether to go on.")
+        yield _("After each layer: an agent decides whether to continue.")
 
 
 #: Where a review stands, with one person or several.
@@ -373,9 +371,9 @@ _CHECKS = {
 }
 _ENDS = {
     "reject": N_("If nobody decides within %(time)s, it is rejected."),
-    "approve": N_("If nobody decides within %(time)s, it is approved as it is."),
+    "approve": N_("If nobody decides within %(time)s, it is approved unchanged."),
     "abort": N_("If nobody decides within %(time)s, the run is aborted."),
-    "continue": N_("If nobody decides within %(time)s, the run goes on."),
+    "continue": N_("If nobody decides within %(time)s, the run continues."),
 }
 
 
@@ -388,7 +386,7 @@ def _review_text(task_id: str, review: ReviewPolicy) -> str:
     }
     text = _(_CHECKS[before, review.quorum > 1]) % told
     if review.on_timeout == "keep_waiting" or review.timeout_seconds is None:
-        end = _("If nobody decides, it waits.")
+        end = _("There is no timeout.")
     else:
         time = duration_text(review.timeout_seconds)
         end = _(_ENDS[review.on_timeout]) % {"time": time}
@@ -423,8 +421,8 @@ def tool_url(name: str) -> str:
 
 def _marks(tool: Tool) -> list[str]:
     marks = [tool.get_kind_display(), _("permission set %(name)s") % {"name": tool.permission_set}]
-    marks += [_("reads only")] if tool.read_only else []
-    marks += [_("may be repeated")] if tool.idempotent else []
+    marks += [_("read-only")] if tool.read_only else []
+    marks += [_("idempotent")] if tool.idempotent else []
     if tool.vanished:
         marks.append(_("missing: its server no longer lists it"))
     elif not tool.enabled:
@@ -468,8 +466,8 @@ def _pairs(taught: Taught) -> Table:
     """Which tool came after which, and in how many runs so far."""
     return Table(
         key="edges-title",
-        heading=_("What followed what"),
-        first=_("After → came"),
+        heading=_("Tools used in sequence"),
+        first=_("Tool → next tool"),
         columns=(_("Runs"), _("Confidence")),
         rows=tuple(
             Row(
@@ -487,8 +485,8 @@ def _ranks(taught: Taught) -> Table:
     """How central the tools became."""
     return Table(
         key="ranks-title",
-        heading=_("How central the tools are now"),
-        note=_("PageRank, as multiples of the average tool's."),
+        heading=_("Updated tool ranks"),
+        note=_("PageRank, as a multiple of the average."),
         first=_("Tool"),
         columns=(_("Before"), _("After"), _("Change")),
         rows=tuple(
@@ -504,16 +502,16 @@ def _ranks(taught: Taught) -> Table:
 
 def _moved(share: float) -> str:
     if abs(share) < 0.0005:
-        return _("as before")
+        return _("unchanged")
     sign = "+" if share > 0 else "\N{MINUS SIGN}"
     return f"{sign}{percent(abs(share), 1)}"
 
 
 def _why_nothing(execution: Execution) -> str:
     if execution.status != ExecutionStatus.COMPLETED:
-        return _("The graph learns from runs that completed; this one has not.")
+        return _("The graph learns only from completed runs.")
     failed = ExecutionEvent.objects.filter(execution=execution, kind="graph_update_failed").last()
     if failed is not None:
         error = failed.payload.get("error", "")
-        return _("The graph could not be brought up to date: %(error)s") % {"error": error}
+        return _("The graph could not be updated: %(error)s") % {"error": error}
     return _("The graph learns in the background, a few seconds after a run has completed.")

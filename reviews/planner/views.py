@@ -105,7 +105,9 @@ class PlannerView(LoginRequiredMixin, View):
 
     def _save(self, request: HttpRequest, draft: Draft) -> HttpResponse:
         if not may_save(current_user(request)):
-            raise PermissionDenied(_("Admins keep workflows. You can start the plan as a run."))
+            raise PermissionDenied(
+                _("Only admins can save workflows. You can start the plan as a run.")
+            )
         if not draft.problems:
             try:
                 workflow = _saved(request, draft)
@@ -128,7 +130,7 @@ class PlannerView(LoginRequiredMixin, View):
 
 def _check(request: HttpRequest) -> None:
     if not may_start(current_user(request)):
-        raise PermissionDenied(_("Your roles do not start runs. Ask an operator."))
+        raise PermissionDenied(_("Your roles cannot start runs. Ask an operator."))
 
 
 def _workflow(request: HttpRequest, number: str) -> Workflow:
@@ -177,14 +179,14 @@ def _not_given(draft: Draft) -> list[Problem]:
 def _saved(request: HttpRequest, draft: Draft) -> Workflow:
     title = draft.title or draft.intent[:200]
     if not title:
-        raise InvalidRequest((Problem("title", "required", "give the workflow a name"),))
+        raise InvalidRequest((Problem("title", "required", "enter a name for the workflow"),))
     fields = {"title": title, "plan": draft.plan, "policy": draft.policy}
     if draft.workflow:
         workflow = _workflow(request, draft.workflow)
         return save_workflow(actor=current_user(request), fields=fields, workflow=workflow)
     name = slugify(title)[:100]
     if not name:
-        raise InvalidRequest((Problem("title", "required", "use some letters or digits"),))
+        raise InvalidRequest((Problem("title", "required", "use at least one letter or digit"),))
     asked = drafts.missing_inputs(draft)
     fields |= {
         "name": name,

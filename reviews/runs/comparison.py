@@ -219,7 +219,7 @@ def _lineage(left: Execution, right: Execution) -> str:
     for parent, child in ((left, right), (right, left)):
         if child.parent_id == parent.pk and child.forked_at_layer is not None:
             layer = child.forked_at_layer + 1
-            text = _("Run %(child)s went on from run %(parent)s after layer %(layer)s.")
+            text = _("Run %(child)s was forked from run %(parent)s after layer %(layer)s.")
             return text % {"child": child.pk, "parent": parent.pk, "layer": layer}
     return ""
 
@@ -258,7 +258,7 @@ def _side(task: TaskView | None, run: Execution, other: Execution) -> dict[str, 
     took = seconds_text(task.duration_ms / 1000) if task.duration_ms >= 50 else ""
     forked = run.forked_at_layer if run.parent_id == other.pk else None
     if forked is not None and task.layer <= forked:
-        took = _("taken over from run %(number)s") % {"number": other.pk}
+        took = _("reused from run %(number)s") % {"number": other.pk}
     return {
         "status": "HELD" if task.held else task.status,
         "note": took,
@@ -270,8 +270,8 @@ def _summary(rows: tuple[dict[str, Any], ...]) -> str:
     number = sum(row["differs"] for row in rows)
     if not number:
         text = ngettext(
-            "All %(n)s tasks ended alike, with the same data.",
-            "All %(n)s tasks ended alike, with the same data.",
+            "All %(n)s tasks have the same status and data.",
+            "All %(n)s tasks have the same status and data.",
             len(rows),
         )
         return text % {"n": len(rows)}

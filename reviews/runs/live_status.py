@@ -67,7 +67,7 @@ def _queued(row: QueuedCommand) -> dict[str, Any]:
     kind = row.command.get("kind", "")
     effect = _("will be applied after this layer")
     if kind == "abort":
-        effect = _("the tasks that run are being stopped")
+        effect = _("running tasks are being stopped")
     return {
         "message": kind == "add_message",
         "sentence": _sentence(kind, row.command),

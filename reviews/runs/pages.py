@@ -227,7 +227,7 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
         "status": execution.status,
         "version": execution.version,
         "live": live,
-        "workflow_name": workflow.title if workflow else _("a plan of its own"),
+        "workflow_name": workflow.title if workflow else _("no workflow"),
         "workflow_url": reverse("reviews:workflow", args=(workflow.pk,))
         if workflow and workflow.enabled
         else "",
@@ -365,7 +365,7 @@ def _attempts(task: TaskView) -> list[str]:
             text = _("attempt %(number)s: %(outcome)s in %(time)s")
         parts = [text % told]
         if row.is_edited:
-            parts.append(_("its output edited by a reviewer"))
+            parts.append(_("output edited by a reviewer"))
         lines.append(f"{', '.join(parts)}: {error}" if error else ", ".join(parts))
     return lines
 
@@ -406,7 +406,7 @@ def _agent_waits_to_be_asked(execution: Execution) -> bool:
 def _steering(user: User, execution: Execution, *, may: bool) -> dict[str, Any]:
     live = not ExecutionStatus(execution.status).is_final
     waits = execution.status == ExecutionStatus.AWAITING_AGENT
-    reason = "" if may else _("Operators, admins and whoever started the run can steer it.")
+    reason = "" if may else _("Operators, admins and the person who started the run can steer it.")
     offers = {
         "can_message": live and may_start(user),
         "can_ask_agent": live and may and _agent_waits_to_be_asked(execution),
@@ -553,7 +553,7 @@ def _what_happens(
         "messages": len(said),
         "revision_text": ""
         if checkpoint.revision == execution.revision
-        else _("The plan is the one of that moment; later changes to it are left out."),
+        else _("The fork uses the plan of that checkpoint, without later changes."),
     }
 
 
@@ -577,7 +577,7 @@ def _reviews(execution: Execution, revision: Revision, names: list[str]) -> Iter
         if review is not None and review.enabled:
             yield f"{name}, {components_labels.phase_text(review.trigger_phase.value)}"
     if execution.policy.get("hil", {}).get("enabled"):
-        yield _("each layer that needs a signature")
+        yield _("each layer that needs approval")
 
 
 def pretty(value: Any) -> str:
@@ -590,7 +590,7 @@ def pretty(value: Any) -> str:
 
 _CAUSES = {
     "replan": N_("A replan changed the plan"),
-    "inject_task": N_("A task was put into the plan"),
+    "inject_task": N_("A task was added to the plan"),
     "modify_args": N_("Arguments were changed in the plan"),
 }
 

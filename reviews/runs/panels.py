@@ -81,7 +81,7 @@ def _sentence(execution: Execution, ready: int, running: int, counts: Speculatio
         parts.append(_ready_text(ready))
     if running:
         text = ngettext(
-            "%(n)s step being computed ahead.", "%(n)s steps being computed ahead.", running
+            "%(n)s task is being precomputed.", "%(n)s tasks are being precomputed.", running
         )
         parts.append(text % {"n": running})
     if parts:
@@ -89,20 +89,20 @@ def _sentence(execution: Execution, ready: int, running: int, counts: Speculatio
     total = counts.hits + counts.misses
     if total:
         text = ngettext(
-            "%(hits)s of %(results)s computed ahead was used.",
-            "%(hits)s of %(results)s computed ahead were used.",
+            "%(hits)s of %(results)s precomputed was used.",
+            "%(hits)s of %(results)s precomputed were used.",
             counts.hits,
         )
         return text % {"hits": counts.hits, "results": counted(total, "result")}
     if ExecutionStatus(execution.status).is_resting:
-        return _("Nothing is computed ahead: only tools that do no more than read are.")
-    return _("While a decision is open, what lies behind it is computed ahead.")
+        return _("Nothing is precomputed: only read-only tools can be.")
+    return _("While a review is open, the tasks after it are precomputed.")
 
 
 def _ready_text(ready: int) -> str:
     text = ngettext(
-        "%(n)s step behind this is already computed; it is used if you approve unchanged.",
-        "%(n)s steps behind this are already computed; they are used if you approve unchanged.",
+        "%(n)s later task is already computed; its result is used if you approve unchanged.",
+        "%(n)s later tasks are already computed; their results are used if you approve unchanged.",
         ready,
     )
     return text % {"n": ready}
@@ -112,7 +112,7 @@ def _facts(counts: SpeculationCounts) -> tuple[str, ...]:
     if not (counts.hits or counts.misses or counts.wasted_seconds):
         return ()
     used = ngettext("%(n)s used", "%(n)s used", counts.hits)
-    dropped = ngettext("%(n)s dropped", "%(n)s dropped", counts.misses)
+    dropped = ngettext("%(n)s discarded", "%(n)s discarded", counts.misses)
     told = [used % {"n": counts.hits}, dropped % {"n": counts.misses}]
     if counts.saved_seconds >= 0.05:
         told.append(_("%(time)s saved") % {"time": seconds_text(counts.saved_seconds)})

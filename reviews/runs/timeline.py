@@ -144,7 +144,7 @@ def _content(event: ExecutionEvent) -> str:
 
 
 def _forked(payload: Payload, actor: str) -> _Line:
-    text = _("goes on from run %(run)s after its layer %(layer)s")
+    text = _("forked from run %(run)s after layer %(layer)s")
     return _Line(text % {"run": payload["parent"], "layer": payload["layer"] + 1})
 
 
@@ -153,7 +153,7 @@ def _started(payload: Payload, actor: str) -> _Line:
         "tasks": counted(payload["total_tasks"], "task"),
         "layers": counted(payload["total_layers"], "layer"),
     }
-    return _Line(_("the run begins: %(tasks)s in %(layers)s") % told)
+    return _Line(_("run started: %(tasks)s in %(layers)s") % told)
 
 
 def _layer(payload: Payload, actor: str) -> _Line:
@@ -183,27 +183,29 @@ def _errored(payload: Payload, actor: str) -> _Line:
     name = payload["task_id"]
     text = _("%(task)s failed: %(error)s")
     if payload.get("retry_at"):
-        text = _("%(task)s failed: %(error)s; it is tried again")
+        text = _("%(task)s failed: %(error)s; it will be retried")
     return _Line(text % {"task": name, "error": payload["error"]}, name, "bad")
 
 
 def _escalated(payload: Payload, actor: str) -> _Line:
     name = payload["task_id"]
     tried = attempt_words(payload["operation"], payload["resource"])
-    return _Line(_("%(task)s asks to %(do)s") % {"task": name, "do": tried}, name, "waiting")
+    return _Line(
+        _("%(task)s requests permission to %(do)s") % {"task": name, "do": tried}, name, "waiting"
+    )
 
 
 def _hit(payload: Payload, actor: str) -> _Line:
     name, seconds = payload["task_id"], payload["seconds"]
-    text = _("%(task)s was computed while the decision was open")
+    text = _("%(task)s was precomputed while the review was open")
     if seconds >= 0.05:
-        text = _("%(task)s was computed while the decision was open; %(time)s saved")
+        text = _("%(task)s was precomputed while the review was open; %(time)s saved")
     return _Line(text % {"task": name, "time": seconds_text(seconds)}, name)
 
 
 def _missed(payload: Payload, actor: str) -> _Line:
     name = payload["task_id"]
-    text = _("what was computed ahead for %(task)s was dropped: %(reason)s")
+    text = _("the precomputed result of %(task)s was discarded: %(reason)s")
     return _Line(text % {"task": name, "reason": payload["reason"]}, name)
 
 
@@ -237,7 +239,7 @@ def _spared(payload: Payload, actor: str) -> _Line:
 
 def _voted(payload: Payload, actor: str) -> _Line:
     name = payload.get("task_id") or _("it")
-    text = _("%(who)s approved %(name)s; more have to")
+    text = _("%(who)s approved %(name)s; more approvals are needed")
     told = {"who": payload["voter"], "name": name}
     return _Line(text % told, name, "good", names_actor=True)
 
@@ -261,19 +263,15 @@ _LOOKS = {"APPROVE": "good", "REJECT": "bad", "REQUEST_CHANGES": "waiting"}
 def _answered(payload: Payload, actor: str) -> _Line:
     line = _decided(payload, actor)
     told = {"sentence": line.text, "time": duration_text(payload["undo_seconds"])}
-    return replace(line, text=_("%(sentence)s; it can be undone for %(time)s") % told)
+    return replace(line, text=_("%(sentence)s; can be undone for %(time)s") % told)
 
 
 #: (a decision, not a vote; by whoever gave it) -> the sentence.
 _TAKEN_BACK = {
-    (True, True): N_("%(who)s took back the decision about %(name)s; it waits again"),
-    (False, True): N_("%(who)s took back the approval of %(name)s; it waits again"),
-    (True, False): N_(
-        "the decision of %(who)s about %(name)s was taken back by %(actor)s; it waits again"
-    ),
-    (False, False): N_(
-        "the approval of %(name)s by %(who)s was taken back by %(actor)s; it waits again"
-    ),
+    (True, True): N_("%(who)s withdrew the decision on %(name)s; it is open again"),
+    (False, True): N_("%(who)s withdrew the approval of %(name)s; it is open again"),
+    (True, False): N_("%(actor)s withdrew the decision of %(who)s on %(name)s; it is open again"),
+    (False, False): N_("%(actor)s withdrew the approval of %(name)s by %(who)s; it is open again"),
 }
 
 
@@ -289,18 +287,18 @@ def _withdrawn(payload: Payload, actor: str) -> _Line:
 def _decided(payload: Payload, actor: str) -> _Line:
     name = components_labels.about(payload.get("task_id") or "", payload["reason"])
     if payload.get("answered"):
-        text = _("the decision about %(name)s stands; it is carried out")
+        text = _("the decision on %(name)s can no longer be undone")
         return _Line(text % {"name": name}, name)
     approved = payload["decision"] == "APPROVE"
     look = _LOOKS[payload["decision"]]
     told = {"who": actor, "name": name, "comment": payload.get("comment")}
     if payload["decision"] == "REQUEST_CHANGES":
-        text = _("%(who)s requested changes of %(name)s: “%(comment)s”")
+        text = _("%(who)s requested changes to %(name)s: “%(comment)s”")
         return _Line(text % told, name, look, names_actor=True)
     if payload.get("by_timeout"):
-        text = _("%(name)s was rejected: nobody decided in time")
+        text = _("%(name)s timed out and was rejected")
         if approved:
-            text = _("%(name)s was approved: nobody decided in time")
+            text = _("%(name)s timed out and was approved")
         return _Line(text % told, name, look, names_actor=True)
     text = _(_DECIDED[approved, bool(payload.get("edited")), bool(payload.get("comment"))])
     return _Line(text % told, name, look, names_actor=True)
@@ -308,38 +306,38 @@ def _decided(payload: Payload, actor: str) -> _Line:
 
 def _capability(payload: Payload, actor: str) -> _Line:
     name = payload["capability"]
-    text = _("the capability %(name)s may do more from now on")
+    text = _("the permissions of the capability %(name)s were extended")
     return _Line(text % {"name": name}, name, "waiting")
 
 
 def _expired(payload: Payload, actor: str) -> _Line:
     name = payload.get("task_id") or _("a decision")
-    return _Line(_("time ran out for %(name)s") % {"name": name}, look="waiting")
+    return _Line(_("%(name)s timed out") % {"name": name}, look="waiting")
 
 
 def _extended(payload: Payload, actor: str) -> _Line:
     name = payload.get("task_id") or _("a decision")
     told = {"name": name, "time": seconds_text(payload["seconds"])}
-    return _Line(_("%(name)s got %(time)s more") % told, name)
+    return _Line(_("%(name)s was extended by %(time)s") % told, name)
 
 
 def _hold_escalated(payload: Payload, actor: str) -> _Line:
     name = payload.get("task_id") or _("it")
     groups, told = components_labels.group_text(payload["groups"]), ", ".join(payload["told"])
     if groups and told:
-        text = _("nobody decided about %(name)s yet: %(groups)s may decide too, %(told)s is told")
+        text = _("%(name)s was escalated: %(groups)s can also decide, %(told)s is notified")
     elif groups:
-        text = _("nobody decided about %(name)s yet: %(groups)s may decide too")
+        text = _("%(name)s was escalated: %(groups)s can also decide")
     else:
-        text = _("nobody decided about %(name)s yet: %(told)s is told")
+        text = _("%(name)s was escalated: %(told)s is notified")
     subject = payload.get("task_id") or ""
     return _Line(text % {"name": name, "groups": groups, "told": told}, subject, "waiting")
 
 
 def _closed(payload: Payload, actor: str) -> _Line:
-    text = _("layer %(layer)s is done; a checkpoint was kept")
+    text = _("layer %(layer)s completed; checkpoint saved")
     if payload.get("failed"):
-        text = _("layer %(layer)s ended with failures; a checkpoint was kept")
+        text = _("layer %(layer)s ended with failures; checkpoint saved")
     return _Line(text % {"layer": payload["layer"] + 1})
 
 
@@ -354,18 +352,18 @@ def _skipped(payload: Payload, actor: str) -> _Line:
 
 def _agent(payload: Payload, actor: str) -> _Line:
     told = {key: payload.get(key) for key in ("agent", "decision", "reason")}
-    text = _("agent %(agent)s says %(decision)s")
+    text = _("agent %(agent)s decided %(decision)s")
     if payload.get("reason"):
-        text = _("agent %(agent)s says %(decision)s: %(reason)s")
+        text = _("agent %(agent)s decided %(decision)s: %(reason)s")
     return _Line(text % told, names_actor=True)
 
 
 def _agent_asked(payload: Payload, actor: str) -> _Line:
-    return _Line(_("the agent will be asked at the next boundary"))
+    return _Line(_("the agent will be asked after this layer"))
 
 
 def _agent_failed(payload: Payload, actor: str) -> _Line:
-    text = _("agent %(agent)s gave no answer: %(error)s")
+    text = _("agent %(agent)s failed: %(error)s")
     return _Line(text % {"agent": payload["agent"], "error": payload["error"]}, look="bad")
 
 
@@ -382,7 +380,7 @@ def _revised(payload: Payload, actor: str) -> _Line:
         for key, text in _REVISED.items()
         if payload.get(key)
     ]
-    told = {"what": "; ".join(parts) or _("nothing in its tasks")}
+    told = {"what": "; ".join(parts) or _("no tasks changed")}
     text = _("the plan was changed: %(what)s")
     if payload.get("requirement"):
         told["wish"] = payload["requirement"]
@@ -394,9 +392,9 @@ def _proposed(payload: Payload, actor: str) -> _Line:
     told = {
         "who": str(actor).removeprefix("agent:") or _("somebody"),
         "wish": payload["requirement"],
-        "names": ", ".join(payload.get("added", ())) or _("nothing new"),
+        "names": ", ".join(payload.get("added", ())) or _("no tasks"),
     }
-    text = _("%(who)s proposes another plan for “%(wish)s”: it would add %(names)s")
+    text = _("%(who)s proposes a new plan for “%(wish)s” that adds %(names)s")
     return _Line(text % told, look="waiting", names_actor=True)
 
 
@@ -441,7 +439,7 @@ def _aborted(payload: Payload, actor: str) -> _Line:
 
 
 def _other(payload: Payload, actor: str) -> _Line:
-    return _Line(_("something was noted"))
+    return _Line(_("event recorded"))
 
 
 _LINES: dict[str, Callable[[Payload, str], _Line]] = {

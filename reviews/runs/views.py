@@ -98,7 +98,7 @@ def _run_url(execution: Execution) -> str:
 
 def _check_may_start(request: HttpRequest) -> None:
     if not may_start(current_user(request)):
-        raise PermissionDenied(_("Your roles do not start runs. Ask an operator."))
+        raise PermissionDenied(_("Your roles cannot start runs. Ask an operator."))
 
 
 @login_required
@@ -164,7 +164,7 @@ def command(request: HttpRequest, execution_id: int) -> HttpResponse:
             request, _("Nothing was sent: %(error)s.") % {"error": error.errors()[0]["msg"]}
         )
     except StaleVersion:
-        messages.error(request, _("The run has moved on in between. Look again, then decide."))
+        messages.error(request, _("The run has changed. Check it, then submit again."))
     except Refused as refusal:
         messages.error(request, refusal.message)
     else:
@@ -180,9 +180,11 @@ def resume_speculation(request: HttpRequest, execution_id: int) -> HttpResponse:
     """Let work ahead go on for the run's workflow after it stopped itself."""
     execution = visible_execution(request, execution_id)
     if not may_operate(current_user(request), execution):
-        raise PermissionDenied(_("Operators, admins and whoever started a run can steer it."))
+        raise PermissionDenied(
+            _("Operators, admins and the person who started a run can steer it.")
+        )
     restart_speculation(execution=execution)
-    messages.success(request, _("Work is done ahead again; earlier misses count no longer."))
+    messages.success(request, _("Tasks are precomputed again; earlier misses no longer count."))
     return SeeOther(_run_url(execution))
 
 
@@ -191,9 +193,11 @@ def _check_may_send(request: HttpRequest, execution: Execution) -> None:
     user = current_user(request)
     if request.POST.get("kind") == "message" and "ask_agent" not in request.POST:
         if not may_start(user):
-            raise PermissionDenied(_("Your roles read conversations only."))
+            raise PermissionDenied(_("Your roles can only read conversations."))
     elif not may_operate(user, execution):
-        raise PermissionDenied(_("Operators, admins and whoever started a run can steer it."))
+        raise PermissionDenied(
+            _("Operators, admins and the person who started a run can steer it.")
+        )
 
 
 def _command(
@@ -269,7 +273,7 @@ def _checkpoint(
 ) -> tuple[Execution, Checkpoint]:
     execution = visible_execution(request, execution_id)
     if not may_operate(current_user(request), execution):
-        raise PermissionDenied(_("Operators, admins and whoever started a run can go on from it."))
+        raise PermissionDenied(_("Operators, admins and the person who started a run can fork it."))
     if layer >= 2**31:
         raise Http404
     found = Checkpoint.objects.filter(execution=execution, layer=layer).first()

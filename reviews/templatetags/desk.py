@@ -51,7 +51,7 @@ STATUS_LOOKS: Final[Mapping[str, StatusLook]] = {
     "SKIPPED": StatusLook("quiet", "\N{EN DASH}", N_("skipped")),
     "REJECTED": StatusLook("bad", "✕", N_("rejected")),
     "HELD": StatusLook("waiting", "◔", N_("waits")),
-    "SPECULATED": StatusLook("quiet", "◌", N_("ahead")),
+    "SPECULATED": StatusLook("quiet", "◌", N_("precomputed")),
     # tasks of a plan that is compared with another
     "KEPT": StatusLook("quiet", "=", N_("kept")),
     "ADDED": StatusLook("good", "+", N_("added")),
@@ -63,7 +63,7 @@ STATUS_LOOKS: Final[Mapping[str, StatusLook]] = {
     "REJECT": StatusLook("bad", "✕", N_("rejected")),
     "REQUEST_CHANGES": StatusLook("waiting", "↻", N_("sent back for changes")),
     "RETURNED": StatusLook("waiting", "↻", N_("sent back for changes")),
-    "WITHDRAW": StatusLook("quiet", "↶", N_("taken back")),
+    "WITHDRAW": StatusLook("quiet", "↶", N_("withdrawn")),
     "EXPIRED": StatusLook("quiet", "◷", N_("expired")),
     "WITHDRAWN": StatusLook("quiet", "\N{EN DASH}", N_("withdrawn")),
 }

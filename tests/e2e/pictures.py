@@ -73,14 +73,14 @@ def open_bell(page: Page) -> None:
 
 
 def plan(page: Page) -> None:
-    page.get_by_label("What is to be done?").fill(WORDS)
+    page.get_by_label("Task description").fill(WORDS)
     page.get_by_role("button", name="Suggest a plan").click()
     expect(page.locator("svg.dag .node")).to_have_count(2)
     page.evaluate("scrollTo(0, 0)")
 
 
 def draft(page: Page) -> None:
-    page.get_by_label("Name of the rule").fill("medium digests")
+    page.get_by_label("Rule name").fill("medium digests")
     page.get_by_label("Skip the review when").fill(RULE)
     expect(page.locator("#rule-check summary").first).to_be_visible()
     page.evaluate("scrollTo(0, 0)")

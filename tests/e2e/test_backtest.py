@@ -46,7 +46,7 @@ def decided(api: Api, reviewer: Api, size: int, decision: str, page: Page) -> No
 
 def too_wide(page: Page) -> None:
     """A draft that would have spared what somebody rejected; the report names it."""
-    page.get_by_label("Name of the rule").fill("small")
+    page.get_by_label("Rule name").fill("small")
     page.get_by_label("Skip the review when").fill("output < `20`")
     examples = page.locator("#rule-check summary")
     expect(examples).to_have_count(3)
@@ -55,8 +55,8 @@ def too_wide(page: Page) -> None:
     expect(page.locator("#rule-check").get_by_role("alert")).to_contain_text("skip_when")
     page.get_by_label("Skip the review when").fill("output < `20`")
     expect(examples).to_have_count(3)
-    page.get_by_role("button", name="Hold it against past reviews").click()
-    said = page.get_by_text("These rules would have spared 3 of 3 reviews.")
+    page.get_by_role("button", name="Test against past reviews").click()
+    said = page.get_by_text("These rules would have skipped 3 of 3 reviews.")
     expect(said).to_be_visible(timeout=LATER)
     expect(page.get_by_text("In 1 of them a person changed or rejected the work")).to_be_visible()
     missed = page.get_by_role("region", name="although somebody rejected it")
@@ -76,17 +76,17 @@ def test_a_rule_is_tried_published_and_spares_the_next_run(
 
     sign_in(page, product, "admin")
     page.goto(f"{product.address}/insights/")
-    page.get_by_role("link", name="Try a rule on past reviews").click()
+    page.get_by_role("link", name="Test a rule against past reviews").click()
     page.get_by_label("Workflow", exact=True).select_option(label="Backtest story")
     page.get_by_role("button", name="Choose").click()
     too_wide(page)
 
     # One good reason: the draft is narrowed, and holds.
-    page.get_by_role("link", name="Another draft").click()
-    page.get_by_label("Name of the rule").fill("small")
+    page.get_by_role("link", name="New draft").click()
+    page.get_by_label("Rule name").fill("small")
     page.get_by_label("Skip the review when").fill("output < `5`")
-    page.get_by_role("button", name="Hold it against past reviews").click()
-    said = page.get_by_text("These rules would have spared 2 of 3 reviews.")
+    page.get_by_role("button", name="Test against past reviews").click()
+    said = page.get_by_text("These rules would have skipped 2 of 3 reviews.")
     expect(said).to_be_visible(timeout=LATER)
     expect(page.get_by_text("In none of them did a person change")).to_be_visible()
     page.get_by_label("Why", exact=True).fill("never changed a small one")
@@ -108,7 +108,7 @@ def test_a_rule_is_tried_published_and_spares_the_next_run(
     other = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
     sign_in(other, product, "auditor")
     other.goto(f"{product.address}/history/")
-    other.get_by_role("link", name="Spared reviews").click()
+    other.get_by_role("link", name="Skipped reviews").click()
     other.get_by_role("link", name="note in").first.click()
     other.wait_for_url(f"**/runs/{run}/*")
     why = "note was not reviewed after it ran: the condition of rule small v1 holds"

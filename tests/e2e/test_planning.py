@@ -21,8 +21,8 @@ def until(page: Page, condition: Callable[[], bool], what: str) -> None:
 def plan_and_start(page: Page, product: Product) -> str:
     """Intent, suggestion, edits, start; the run's number."""
     page.goto(f"{product.address}/runs/")
-    page.get_by_role("link", name="Plan from words").click()
-    page.get_by_label("What is to be done?").fill(INTENT)
+    page.get_by_role("link", name="Describe a task").click()
+    page.get_by_label("Task description").fill(INTENT)
     page.get_by_role("button", name="Suggest a plan").click()
     expect(page.locator("svg.dag .node")).to_have_count(2)
     page.get_by_label("A tool of the catalogue").fill("builtin.parse_json")
@@ -32,7 +32,7 @@ def plan_and_start(page: Page, product: Product) -> str:
     page.get_by_label("Which part of it for text of parse_json").fill("content")
     page.get_by_role("button", name="Show the plan as edited").click()
     expect(page.locator("svg.dag .edge")).to_have_count(2)
-    page.get_by_label("Somebody approves").select_option(label="before no layer")
+    page.get_by_label("Layer approval").select_option(label="before no layer")
     page.get_by_label("Somebody decides before a replan").check()
     page.get_by_label("After each layer it waits").check()
     page.get_by_label("Name", exact=True).fill("Looking around")
@@ -60,9 +60,9 @@ def test_a_replan_of_a_planned_run_is_reviewed_in_part(
     until(page, lambda: status() == "AWAITING_AGENT", "the first layer ends")
 
     page.goto(f"{product.address}/runs/{run}/")
-    page.get_by_text("Ask for more…").click()
-    page.get_by_label("What else is to be done?").fill("parse XML files")
-    page.get_by_role("button", name="Change the plan").click()
+    page.get_by_text("Replan…").click()
+    page.get_by_label("New requirement").fill("parse XML files")
+    page.get_by_role("button", name="Replan", exact=True).click()
     until(page, lambda: status() == "PAUSED_FOR_REVIEW", "the plan change waits")
 
     other = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()

@@ -48,5 +48,5 @@ def test_a_draft_is_sent_back_and_comes_back_shorter(page: Page, product: Produc
     wait_for_pause(api, run, "write", page)
     page.goto(f"{product.address}/history/?execution={run}")
     expect(
-        page.get_by_role("link", name=re.compile("reviewer requested changes of draft"))
+        page.get_by_role("link", name=re.compile("reviewer requested changes to draft"))
     ).to_be_visible()

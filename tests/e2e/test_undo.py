@@ -79,7 +79,7 @@ def test_undo_from_the_toast_with_the_keyboard(
     expect(second.locator(f"li[data-hold='{hold}']:not(.gone)")).to_have_count(1, timeout=30_000)
     wait_for(page, api, run, 1)
     page.goto(f"{product.address}/history/?execution={run}")
-    expect(page.get_by_text("reviewer took back the approval of one").first).to_be_visible()
+    expect(page.get_by_text("reviewer withdrew the approval of one").first).to_be_visible()
     second.context.close()
 
 

@@ -112,7 +112,7 @@ def as_operator(walk: Walk, scene: Scene) -> None:
     walk.measure("a workflow")
     rules(walk)
     walk.go("/plan/")
-    walk.fill("What is to be done?", "List the directory '.'")
+    walk.fill("Task description", "List the directory '.'")
     walk.press("Suggest a plan")
     expect(walk.page.locator("svg.dag .node")).to_have_count(1)
     walk.measure("a plan from words")
@@ -135,12 +135,12 @@ def rules(walk: Walk) -> None:
     It spares nothing, here and in the other stories of this instance.
     """
     page = walk.page
-    page.get_by_role("link", name="Try a rule on past reviews").click()
-    walk.fill("Name of the rule", "nothing")
+    page.get_by_role("link", name="Test a rule against past reviews").click()
+    walk.fill("Rule name", "nothing")
     walk.fill("Skip the review when", "`false`")
     expect(page.locator("#rule-check")).not_to_be_empty()
     walk.measure("a draft of a rule")
-    walk.press("Hold it against past reviews")
+    walk.press("Test against past reviews")
     publish = page.get_by_role("button", name="Publish")
     expect(publish).to_be_visible(timeout=LATER)
     walk.measure("the report of a backtest")

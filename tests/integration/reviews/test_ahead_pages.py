@@ -65,7 +65,7 @@ def test_the_run_page_draws_them_dashed_and_says_what_they_are_for(
 ) -> None:
     page = html(operator, f"/runs/{paused.pk}/")
     assert page.count("speculated") == 2
-    assert "2 steps behind this are already computed" in page
+    assert "2 later tasks are already computed" in page
     # Whatever was computed is nobody's result yet.
     assert page.count("Output of") == 2
 
@@ -73,7 +73,7 @@ def test_the_run_page_draws_them_dashed_and_says_what_they_are_for(
 def test_the_decision_page_says_so_in_one_line(paused: Execution, reviewer: User) -> None:
     hold = only_hold(paused)
     page = html(reviewer, f"/review/{paused.pk}/{hold.pk}/")
-    line = "2 steps behind this are already computed; they are used if you approve unchanged."
+    line = "2 later tasks are already computed; they are used if you approve unchanged."
     assert line in page
     assert speculative_results_behind(hold) == (
         SpeculativeResult("left", "READY"),
@@ -87,13 +87,13 @@ def test_what_came_of_them_stands_on_the_run_page(paused: Execution, operator: U
     Speculation.objects.filter(task_id="left").update(duration_ms=1500)
     Speculation.objects.filter(task_id="right").update(wasted_ms=700)
     page = html(operator, f"/runs/{execution.pk}/")
-    assert "1 of 2 results computed ahead was used." in page
+    assert "1 of 2 results precomputed was used." in page
     for fact in ("1 used", "1 dropped", "1.5 s saved", "0.7 s wasted"):
         assert f"<span>{fact}</span>" in page
     assert "speculated" not in page
     for sentence in (
-        "</b> was computed while the decision was open",
-        "was dropped: its inputs or permissions changed",
+        "</b> was precomputed while the review was open",
+        "was discarded: its inputs or permissions changed",
     ):
         assert sentence in page
     assert "already computed" not in page
@@ -114,7 +114,7 @@ def test_totals_are_those_of_every_run(start: Start, paused: Execution) -> None:
 
 def test_a_run_without_it_shows_nothing_of_it(start: Start, operator: User) -> None:
     execution = start(echo("held", phase="AFTER_EXECUTION"), echo("b", {"$from": "held"}))
-    assert "Computed ahead" not in html(operator, f"/runs/{execution.pk}/")
+    assert "Precomputed results" not in html(operator, f"/runs/{execution.pk}/")
 
 
 def test_it_stops_itself_says_so_and_starts_again(
@@ -129,9 +129,9 @@ def test_it_stops_itself_says_so_and_starts_again(
     assert not again.speculations.exists()
     page = html(operator, f"/runs/{again.pk}/")
     assert "Stopped: only 0 of the last 2 results were used." in page
-    assert "Start it again now" in page
+    assert "Resume now" in page
     path = f"/runs/{again.pk}/ahead/"
-    assert "Start it again now" not in html(reviewer, f"/runs/{again.pk}/")
+    assert "Resume now" not in html(reviewer, f"/runs/{again.pk}/")
     assert browser(reviewer).post(path).status_code == 403
     assert browser(operator).post(path).status_code == 303
     assert "Stopped" not in html(operator, f"/runs/{again.pk}/")

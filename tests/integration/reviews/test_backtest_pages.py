@@ -49,7 +49,7 @@ def test_a_draft_becomes_a_report_and_the_rules_in_force(past: Past) -> None:
     backtests_jobs.advance(made.pk)
     assert client.get(f"{answer['Location']}progress/")["HX-Refresh"] == "true"
     page = client.get(answer["Location"]).content.decode()
-    assert "These rules would have spared 2 of 2 reviews." in page
+    assert "These rules would have skipped 2 of 2 reviews." in page
     assert "In 1 of them a person changed or rejected the work." in page
     assert f'href="/history/{rejected.pk}/"' in page
     answer = client.post(f"/insights/backtest/{made.pk}/publish/", {"comment": "for a week"})
@@ -60,7 +60,7 @@ def test_a_draft_becomes_a_report_and_the_rules_in_force(past: Past) -> None:
     assert past.run(3).status == "COMPLETED"
     page = client.get("/history/spared/").content.decode()
     assert "the condition of rule small v1 holds" in page
-    assert "1 review was spared by a rule" in client.get("/insights/").content.decode()
+    assert "1 review skipped by a rule" in client.get("/insights/").content.decode()
 
 
 def test_a_draft_is_checked_and_tried_while_it_is_written(past: Past, auditor: User) -> None:
@@ -69,7 +69,7 @@ def test_a_draft_is_checked_and_tried_while_it_is_written(past: Past, auditor: U
     body = {"workflow": past.workflow.pk, "skip_when": "inputs.value.n == `1`"}
     page = client.post("/insights/backtest/check/", body).content.decode()
     assert "spared" in page
-    assert "was approved as shown" in page
+    assert "was approved unchanged" in page
     assert "hunter2" not in page
     page = client.post("/insights/backtest/check/", {**body, "skip_when": "["}).content.decode()
     assert "rules[0].skip_when" in page

@@ -199,8 +199,8 @@ def test_who_looks_is_seen_by_others_and_forgotten(
     assert browser(reviewer2).post(f"{url}looking/").status_code == 204
     assert presence.lookers([hold.id], but=reviewer.pk) == {hold.id: ["reviewer2"]}
     assert presence.lookers([hold.id], but=reviewer2.pk) == {}
-    assert "reviewer2 looks at this" in browser(reviewer).get(url).content.decode()
-    assert "reviewer2 looks at this" in browser(reviewer).get("/review/").content.decode()
+    assert "reviewer2 is viewing" in browser(reviewer).get(url).content.decode()
+    assert "reviewer2 is viewing" in browser(reviewer).get("/review/").content.decode()
     browser(reviewer2).post(f"{url}looking/", {"leave": "yes"})
     assert presence.lookers([hold.id], but=reviewer.pk) == {}
 

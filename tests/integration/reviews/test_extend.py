@@ -48,7 +48,7 @@ def test_the_deadline_moves_and_the_run_tells_it(paused: Execution, reviewer: Us
     assert (event["type"], event["holdId"], event["seconds"]) == ("hold_extended", hold.id, HOUR)
     assert event["actor"] == "reviewer"
     story = browser(reviewer).get(f"/runs/{paused.pk}/").content.decode()
-    assert "<b>a</b> got 1 h more" in story
+    assert "<b>a</b> was extended by 1 h" in story
     logged = CommandLog.objects.get(kind="extend_hold")
     assert (logged.actor, logged.outcome) == ("reviewer", "applied")
 

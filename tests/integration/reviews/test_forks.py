@@ -87,7 +87,7 @@ def test_a_checkpoint_offers_it_to_who_may_operate(
 def test_a_run_that_is_over_offers_its_last_checkpoint_with_work_behind_it(
     paused: Execution, operator: User, reviewer: User
 ) -> None:
-    offer = "Go on from layer {} in a new run"
+    offer = "Fork from layer {}…"
     assert offer.format(1) not in html(operator, f"/runs/{paused.pk}/")
     services.decide(
         services.DecisionRequest(
@@ -116,7 +116,7 @@ def test_what_does_not_exist_is_404(paused: Execution, operator: User, make_user
 
 def test_it_says_what_is_taken_over_and_what_opens_anew(paused: Execution, operator: User) -> None:
     page = html(operator, f"/runs/{paused.pk}/fork/0/")
-    assert "It begins after layer 1 of 3." in page
+    assert "The new run starts after layer 1 of 3." in page
     assert "second, third" in page
     assert "second, before it runs" in page
     assert "do not run again" in page
@@ -219,7 +219,7 @@ def test_two_runs_side_by_side(paused: Execution, fork: Execution, operator: Use
     assert "<ins>good day</ins>" in page
     assert f"taken over from run {paused.pk}" in page
     same = html(operator, f"/runs/{paused.pk}/compare/{paused.pk}/")
-    assert "All 3 tasks ended alike" in same
+    assert "All 3 tasks have the same status and data" in same
 
 
 def test_outcomes_and_plans_are_compared(start: Start, operator: User) -> None:

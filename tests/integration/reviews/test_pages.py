@@ -300,7 +300,7 @@ def test_an_expired_review_says_so(start: Start, reviewer: User) -> None:
     record = HumanReviewRecord.objects.get()
     assert (record.actor, record.reviewer, record.decision) == ("system", None, "APPROVE")
     listed = browser(reviewer).get("/history/").content.decode()
-    assert "nobody decided about" in listed
+    assert "timed out and was approved" in listed
 
 
 # --- runs, workflows, history ---------------------------------------------------------------------

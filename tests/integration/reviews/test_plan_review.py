@@ -307,7 +307,7 @@ def test_the_timeline_leads_to_the_proposal_and_to_the_change(
 ) -> None:
     hold = only_hold(asked)
     run = page(operator, f"/runs/{asked.pk}/")
-    assert "rules proposes another plan" in run
+    assert "rules proposes a new plan" in run
     assert f"/review/{asked.pk}/{hold.id}/" in run
     decide(hold, reviewer)
     run_to_rest(asked.pk)

@@ -109,7 +109,7 @@ def suggested(client: Client) -> Page:
 def test_words_become_a_plan_with_reasons_and_a_picture(suggested: Page) -> None:
     tools = [task["tool"] for task in suggested.plan]
     assert tools == ["builtin.list_directory", "builtin.read_file"]
-    assert "fits your words" in suggested.html
+    assert "match 0." in suggested.html
     assert suggested.html.count("Fits 0.") == 2
     assert re.search("matches &#x27;\\w+&#x27;", suggested.html)
     assert "&amp;#x27;" not in suggested.html
@@ -171,7 +171,7 @@ def test_what_does_not_fit_is_named_and_kept(
 def test_nothing_found_names_the_nearest_and_offers_them(client: Client) -> None:
     page = opened(client).press("suggest", intent="parse the laundry of my neighbour")
     assert page.status == 200
-    assert "No tool fits this well enough" in page.html
+    assert "No tool matches this step" in page.html
     offered = re.findall(r'value="add:([\w.]+)"', page.html)
     assert offered
     assert page.fields["intent"] == "parse the laundry of my neighbour"

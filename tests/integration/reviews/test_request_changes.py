@@ -310,12 +310,12 @@ def test_the_page_asks_shows_the_rounds_and_says_when_no_more(start: Start, revi
     assert 'value="REQUEST_CHANGES"' not in text
     rows = client.get(reverse("reviews:history"), {"decision": "REQUEST_CHANGES"}).content.decode()
     # The task's name stands out, so the sentence has marks in it.
-    assert re.search(r"reviewer requested changes of\s*(<[^>]+>)?draft", rows)
+    assert re.search(r"reviewer requested changes to\s*(<[^>]+>)?draft", rows)
     record = history.records(reviewer).get()
     shown = client.get(reverse("reviews:record", args=(record.pk,))).content.decode()
     assert "it was sent back, and the task ran again" in shown
     story = client.get(reverse("reviews:run", args=(execution.pk,))).content.decode()
-    assert "reviewer requested changes of" in story
+    assert "reviewer requested changes to" in story
     scope = insights_statistics.Scope(
         reviewer, insights_statistics.Period.of(7, today=record.reviewed_at.date())
     )

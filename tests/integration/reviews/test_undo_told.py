@@ -61,12 +61,12 @@ def test_history_filters_sentences_and_figures(start: Start, reviewer: User) -> 
     client = Client()
     client.force_login(reviewer)
     page = client.get(reverse("reviews:history"), {"decision": "WITHDRAW"}).content.decode()
-    assert "reviewer took back the approval of " in page
+    assert "reviewer withdrew the approval of " in page
     assert "1 decision" in page
     shown = client.get(reverse("reviews:record", args=(record.pk,))).content.decode()
     assert reverse("reviews:record", args=(record.withdraws_id,)) in shown
     before = client.get(reverse("reviews:record", args=(record.withdraws_id,))).content.decode()
-    assert "the decision was taken back before the run went on" in before
+    assert "the decision was withdrawn before the run continued" in before
     today = record.reviewed_at.date()
     scope = insights_statistics.Scope(reviewer, insights_statistics.Period.of(7, today=today))
     assert insights_statistics.tally(scope).total == 0, "what was taken back is no decision"
@@ -128,7 +128,7 @@ def test_a_page_decides_with_the_time_the_policy_gives(start: Start, reviewer: U
     assert "the run goes on in" in text
     back = client.post(reverse("reviews:withdraw", args=place), follow=True).content.decode()
     assert "data-approve" in back
-    assert "reviewer took back the approval" in back
+    assert "reviewer withdrew the approval" in back
     late = client.post(reverse("reviews:withdraw", args=place), HTTP_HX_REQUEST="true")
     assert late.status_code == 409
     assert "data-undo-error" in late.content.decode()
