@@ -64,7 +64,7 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
             "reviews.notifications.timers.remind_due",
             "reviews.notifications.timers.claims_ended",
             "reviews.notifications.timers.forget_old",
-            "reviews.backtests.jobs.resend",
+            "reviews.backtests.jobs.enqueue_unclaimed",
             "workflows.webhooks.services.delete_old_deliveries",
             "workflows.metrics.collector.count_events",
             "workflows.permissions.unknown_token_limit.forget_old",

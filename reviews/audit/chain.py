@@ -1,8 +1,8 @@
-"""The receipt of a decision, and the chain that shows when records were tampered with.
+"""The hash chain of audit records, and its verification.
 
-Each record's hash covers the hash before it, so a record cannot be changed, taken out or slipped
-in without breaking the chain. Cutting off the newest records leaves the rest intact; that shows
-only against hashes that were published elsewhere.
+Each hash covers the previous hash, so a record cannot be changed, removed or inserted without
+breaking the chain.  Removing the newest records leaves an intact chain; only hashes published
+elsewhere reveal it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from workflows.engine.bounded_json import JSON, canonical, digest
 #: The hash before the first record.
 GENESIS: Final = "0" * 64
 
-#: How many hashes back a stray record is still told from a missing one.
+#: Hashes remembered to distinguish an inserted record from a missing one.
 _WINDOW: Final = 10_000
 
 
 class ChainRow(Protocol):
-    """A stored record, as much of it as the chain needs."""
+    """The attributes of a stored record that the chain needs."""
 
     @property
     def id(self) -> int: ...
@@ -42,7 +42,7 @@ Row = TypeVar("Row", bound=ChainRow)
 
 @dataclass(frozen=True, slots=True)
 class Digests:
-    """SHA-256 (64 hex digits) of what was shown, decided and executed; "" for what there is not."""
+    """SHA-256 (64 hex digits) of the shown, decided and executed payload; "" for none."""
 
     shown: str
     decided: str
@@ -64,7 +64,7 @@ class ChainProblem:
 
 @dataclass(frozen=True, slots=True)
 class ChainReport:
-    """The verdict over `checked` rows; `head` is the hash of the last one, to be published."""
+    """The result for `checked` rows; `head` is the last hash, which can be published."""
 
     checked: int
     head: str
@@ -76,28 +76,28 @@ class ChainReport:
 
 
 class _Nothing:
-    """Stands for what did not happen, where null would be a value."""
+    """Marks an absent payload: None would be the JSON value null."""
 
 
 NOTHING: Final = _Nothing()
 
 
 def record_text(fields: Mapping[str, Any]) -> str:
-    """The canonical text of a record: times in UTC with microseconds, ids as text, keys sorted.
+    """Return the canonical text of a record: UTC times with microseconds, ids as text, sorted keys.
 
-    Put a gapless number under "sequence" to let the chain tell a missing record from a rewritten
-    one. Personal payload goes in as a digest, so that it can be erased and the chain still holds.
+    A gapless number under "sequence" distinguishes a missing record from a rewritten one.  Personal
+    payload is included as a digest, so it can be erased without breaking the chain.
     """
     return canonical({key: _plain(value) for key, value in fields.items()})
 
 
 def record_hash(previous_hash: str, canonical_text: str) -> str:
-    """SHA-256 over the previous hash and the record's text, as 64 hex digits."""
+    """Return the SHA-256 of the previous hash and the record's text, as 64 hex digits."""
     return hashlib.sha256(f"{previous_hash}\n{canonical_text}".encode()).hexdigest()
 
 
 def digests(shown: JSON, decided: JSON, executed: JSON = NOTHING) -> Digests:
-    """Digests of the three forms of one payload; NOTHING for a form that there is not."""
+    """Return the digests of the three forms of a payload; pass NOTHING for an absent form."""
     return Digests(*("" if v is NOTHING else digest(v) for v in (shown, decided, executed)))
 
 
@@ -108,15 +108,16 @@ def verify_chain(
     published: Collection[str] = (),
     noun: str = "record",
 ) -> ChainReport:
-    """Walk all rows of a chain in its order and name what was altered, deleted or inserted.
+    """Check all rows of a chain in order; report altered, deleted and inserted rows.
 
-    `noun` is what messages call a row.  `text_of` makes the text anew from the columns that people
-    read, which must agree with what was hashed.  `published` are hashes known from elsewhere; each
-    must still be in the chain.
+    Args:
+        text_of: rebuilds the text from the columns that people read; it must equal the hashed text.
+        published: hashes known from elsewhere; each must still be in the chain.
+        noun: the name of a row in messages.
     """
     walk = _Walk(set(published), noun)
     for row in rows:
-        walk.look_at(row, text_of(row) if text_of else row.canonical)
+        walk.check(row, text_of(row) if text_of else row.canonical)
     return walk.report()
 
 
@@ -130,7 +131,7 @@ class _Walk:
         self._problems: dict[tuple[str, int | None], ChainProblem] = {}
         self._checked = 0
 
-    def look_at(self, row: ChainRow, shown: str) -> None:
+    def check(self, row: ChainRow, shown: str) -> None:
         right = record_hash(row.previous_hash, row.canonical)
         is_whole = row.hash == right
         if not is_whole:
@@ -141,9 +142,9 @@ class _Walk:
             message = f"{self._noun} {row.id} shows other data than it was signed with"
             self._add("altered", row.id, message)
         if row.previous_hash not in self._heads:
-            self._name_the_break(row, is_whole=is_whole)
+            self._report_break(row, is_whole=is_whole)
         elif self._last is not None and _is_gap(self._last, row):
-            self._miss(row)
+            self._report_missing(row)
         self._last, self._checked = row, self._checked + 1
         self._heads = {row.hash, right}
         self._missing -= self._heads
@@ -158,7 +159,7 @@ class _Walk:
         head = self._last.hash if self._last else GENESIS
         return ChainReport(self._checked, head, tuple(self._problems.values()))
 
-    def _name_the_break(self, row: ChainRow, *, is_whole: bool) -> None:
+    def _report_break(self, row: ChainRow, *, is_whole: bool) -> None:
         if row.previous_hash in self._seen:
             for stray in self._after(row.previous_hash):
                 message = f"{self._noun} {stray} was slipped in: no {self._noun} follows it"
@@ -168,9 +169,9 @@ class _Walk:
             message = f"{self._noun} {last} was rewritten: {self._noun} {row.id} follows another"
             self._add("altered", last, message)
         elif is_whole:
-            self._miss(row)
+            self._report_missing(row)
 
-    def _miss(self, row: ChainRow) -> None:
+    def _report_missing(self, row: ChainRow) -> None:
         start = f"{self._noun} {self._last.id}" if self._last else "the start"
         message = f"between {start} and {self._noun} {row.id} {self._noun}s are missing"
         self._add("deleted", row.id, message)
@@ -185,7 +186,7 @@ class _Walk:
 
 
 def _follows(last: ChainRow, row: ChainRow) -> bool:
-    """Whether `row` is numbered as the direct successor of `last`."""
+    """Return whether `row` has the next sequence number after `last`."""
     before, now = _sequence(last), _sequence(row)
     if before is not None and now is not None:
         return now == before + 1

@@ -1,8 +1,8 @@
-"""Signed heads of the audit log, kept outside the database.
+"""Anchors: signed heads of the audit chains, stored outside the database.
 
-A head says where both chains ended at a moment: `{"at", "sequence", "hash", "receipts_sequence",
-"receipts_hash", "signature"}`.  The sweeper's process signs one at least every minute and when it
-stops, and ships it to a file, the log and a webhook, as configured.
+A head holds the ends of both chains at one moment: `{"at", "sequence", "hash", "receipts_sequence",
+"receipts_hash", "signature"}`.  The sweeper process signs one at least every minute and when it
+stops, and sends it to a file, the log and a webhook, as configured.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .chain import GENESIS
 from .records import CHAIN_LOCK
 
 logger = logging.getLogger(__name__)
-#: The log that heads are shipped to.
+#: The logger that receives heads.
 anchor_logger = logging.getLogger("holdpoint.audit.heads")
 
-#: Key of the lock that the database takes when it chains a receipt (migration 0013).
+#: Key of the advisory lock that the database trigger takes for a receipt (migration 0013).
 RECEIPTS_LOCK = 0x486F6C65
 _LONGEST_LINE: Final = 4096
 
-# Whoever adds to a chain keeps its lock until the commit, so nothing earlier is under way.
+# A writer keeps the lock until its commit, so no earlier record can still be uncommitted.
 _LOCK = "SELECT pg_advisory_xact_lock(%s), pg_advisory_xact_lock(%s)"
 _ENDS = """
 SELECT clock_timestamp(), record.sequence, record.hash, receipt.sequence, receipt.hash
@@ -49,7 +49,7 @@ SELECT clock_timestamp(), record.sequence, record.hash, receipt.sequence, receip
 
 
 def run(stop: threading.Event) -> None:
-    """Sign and ship a head every so often until stopped, and once more then.  A sweep thread."""
+    """Sign and send heads periodically until stopped, then once more.  Runs in a sweeper thread."""
     try:
         while True:
             _ship_one()
@@ -61,7 +61,7 @@ def run(stop: threading.Event) -> None:
 
 
 def sign_anchor() -> dict[str, Any]:
-    """The ends of both chains now, signed; "signature" is "" where no key is configured."""
+    """Return the signed ends of both chains; "signature" is "" if no key is configured."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_LOCK, [CHAIN_LOCK, RECEIPTS_LOCK])
         cursor.execute(_ENDS)
@@ -77,7 +77,7 @@ def sign_anchor() -> dict[str, Any]:
 
 
 def ship(head: dict[str, Any]) -> None:
-    """Send a head everywhere it is kept; one place that fails does not keep it from the others."""
+    """Send a head to every configured destination; a failure does not affect the others."""
     line = json.dumps(head)
     _try("file", lambda: _to_file(line))
     if conf.heads_to_log():
@@ -97,7 +97,7 @@ def _ship_one() -> None:
 def _try(place: str, send: Callable[[], None]) -> None:
     try:
         send()
-    except Exception as error:  # nothing may end the thread of the heads
+    except Exception as error:  # the thread must survive any failure
         logger.error("a head of the audit log did not reach its %s: %s", place, error)
 
 
@@ -114,7 +114,7 @@ def _to_file(line: str) -> None:
 
 
 def _drop_torn_line(file: BinaryIO) -> None:
-    """Cut off what a crash left of a line, so that the file stays one of whole lines."""
+    """Truncate an incomplete last line that a crash left behind."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _LONGEST_LINE))
     tail = file.read()

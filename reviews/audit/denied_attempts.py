@@ -1,4 +1,4 @@
-"""Attempts to decide that were refused: noted for auditors, apart from the attempt itself."""
+"""Denied attempts to decide a review, recorded for auditors."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def denied_attempts_recorded(hold_id: str, user: User, wanted: str, source: str) -> Iterator[None]:
-    """Note a NotAllowed from inside, once the transaction it was raised in is rolled back."""
+    """Record a NotAllowed raised in the block, after its transaction has been rolled back."""
     try:
         yield
     except NotAllowed as denied:
         hold = Hold.objects.filter(pk=hold_id).first()
-        # Whoever was removed meanwhile cannot be named, and an unknown word is no decision.
+        # An inactive user is not recorded, nor is a value that is not a decision.
         if hold is not None and wanted in Decision.values and denied.code != "inactive":
             DeniedAttempt.objects.create(
                 execution_id=hold.execution_id,
@@ -40,6 +40,6 @@ def denied_attempts_recorded(hold_id: str, user: User, wanted: str, source: str)
 
 
 def denied_attempts(user: User) -> QuerySet[DeniedAttempt]:
-    """The denied attempts on executions the user may see, newest first."""
+    """Return the denied attempts on executions visible to the user, newest first."""
     rows = filter_visible(DeniedAttempt.objects.all(), user)
     return rows.select_related("execution", "hold").order_by("-id")

@@ -1,8 +1,7 @@
-"""The history as a file: CSV for a spreadsheet, JSON Lines for programs and for the verifier.
+"""Exports of the history: CSV for spreadsheets, JSON Lines for programs and the verifier.
 
-Both say first what was filtered, how many rows follow and where the chains ended, so that a file
-that travels explains itself.  JSON Lines have the records first, then the receipts of what ran
-after them; the last line signs the file.
+Both begin with a header: the filters, the number of rows and the heads of the chains.  JSON Lines
+contain the records, then the execution receipts; the last line signs the file.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from .signing import sign
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-#: Endings of the files, and what they are.
+#: File extension → content type.
 FORMATS: Final = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
 KIND: Final = "holdpoint.history"
 #: The kind of the last line, which signs the file.
 END: Final = "holdpoint.history.end"
 _BATCH = 500
-#: What a row brings along of its run and what nobody reads here.
+#: Large columns of the execution that an export does not need.
 _HEAVY = ("execution__state", "execution__context", "execution__inputs")
 _COLUMNS: Final = (
     "id", "reviewed_at", "actor", "decision", "execution_id", "workflow_title", "node_id", "target",
@@ -50,17 +49,17 @@ _RECEIPT_COLUMNS: Final = (
     "id", "sequence", "executed_at", "execution_id", "hold_id", "task_id", "attempt", "phase",
     "digest", "decision_hash", "canonical", "previous_hash", "hash",
 )  # fmt: skip
-#: A cell that begins like this is taken for a formula by spreadsheets.
+#: Spreadsheets interpret a cell with one of these prefixes as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What an export is of: filters as in the address, rows, when, for whom.
+    """The header of an export.
 
-    `head` and `receipts_head` are the ends of the chains then; `complete` says that every record
-    and receipt up to them is in the file.  `signed_from` is the sequence of the oldest record with
-    a signature, None where no record has one: every record from there on has to have one.
+    `head` and `receipts_head` are the ends of the chains; if `complete`, the file contains every
+    record and receipt up to them.  `signed_from` is the sequence of the oldest signed record, None
+    without one: all later records must be signed.
     """
 
     filters: Mapping[str, str]
@@ -90,14 +89,14 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A header and the rows it speaks of; nothing recorded later is among them."""
+    """A header and its rows; later records are excluded."""
 
     header: Header
     rows: QuerySet[HumanReviewRecord]
     receipts: QuerySet[ExecutionReceipt]
 
     def lines(self, kind: str) -> Iterator[str]:
-        """The file's lines, made as they are read; oldest first.  `kind` is one of FORMATS."""
+        """Yield the lines of the file, oldest record first.  `kind` is one of FORMATS."""
         rows = with_executed_digest(self.rows).order_by("id")
         if kind == "csv":
             return _csv(self.header, rows.iterator(chunk_size=_BATCH))
@@ -115,8 +114,8 @@ class Export:
 def create_export(
     rows: QuerySet[HumanReviewRecord], *, filters: Mapping[str, str], user: User
 ) -> Export:
-    """An export of the rows as the chain stands now."""
-    # Receipts first: the decision of each is then among the records up to the newest.
+    """Create an export of the rows at the current end of the chain."""
+    # Read receipts first: then the record of each receipt is within the newest record.
     all_receipts = ExecutionReceipt.objects.order_by("-sequence")
     last, receipts_head = all_receipts.values_list("sequence", "hash").first() or (0, GENESIS)
     everything = HumanReviewRecord.objects.order_by("-id")
@@ -142,7 +141,7 @@ def create_export(
 
 
 def _signed_from(records: QuerySet[HumanReviewRecord]) -> int | None:
-    """The sequence of the oldest record with a signature."""
+    """Return the sequence of the oldest signed record."""
     signed = records.exclude(signature="").order_by("id")
     text = signed.values_list("canonical", flat=True).first()
     return None if text is None else int(json.loads(text)["sequence"])
@@ -154,24 +153,24 @@ def _jsonl(
     yield _line(header.as_json())
     schemas: dict[tuple[str, str], Any] = {}
     for record in rows:
-        told = {name: _plain(getattr(record, name)) for name in _COLUMNS}
+        row = {name: _plain(getattr(record, name)) for name in _COLUMNS}
         views = record_views(record, [], schemas)
-        told |= {
+        row |= {
             "original_data": views["original"].value,
             "modified_data": views["edited"].value,
             "masked": sum(len(views[name].secrets) for name in ("original", "edited")),
-            # A reader of masked data cannot compare it with the digests.
+            # Masked data cannot be compared with the digests.
             "data_is_signed": canonical_text(record) == record.canonical,
             "canonical": record.canonical,
         }
-        yield _line(told)
+        yield _line(row)
     for receipt in receipts:
         columns = {name: _plain(getattr(receipt, name)) for name in _RECEIPT_COLUMNS}
         yield _line({"kind": RECEIPT, **columns})
 
 
 def _signed(lines: Iterable[str]) -> Iterator[str]:
-    """The lines, and one behind them with the digest of all bytes before it, signed."""
+    """Yield the lines, then a signed line with the digest of all previous bytes."""
     text = hashlib.sha256()
     for line in lines:
         text.update(line.encode())
@@ -182,15 +181,15 @@ def _signed(lines: Iterable[str]) -> Iterator[str]:
 
 def _csv(header: Header, rows: Iterable[HumanReviewRecord]) -> Iterator[str]:
     writer = csv.writer(_Echo(), lineterminator="\r\n")
-    told = header.as_json()
-    yield writer.writerow([f"# {name}={_cell(_word(told[name]))}" for name in told])
+    fields = header.as_json()
+    yield writer.writerow([f"# {name}={_cell(_header_text(fields[name]))}" for name in fields])
     yield writer.writerow(_COLUMNS)
     for record in rows:
         yield writer.writerow([_cell(_plain(getattr(record, name))) for name in _COLUMNS])
 
 
 class _Echo:
-    """A file that gives back what is written."""
+    """A file whose write() returns the text."""
 
     def write(self, text: str) -> str:
         return text
@@ -204,12 +203,12 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def _word(value: Any) -> str:
+def _header_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
 
 
 def _cell(value: Any) -> Any:
-    """Text that no spreadsheet runs."""
+    """Escape text that a spreadsheet would run as a formula."""
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"
     return value

@@ -1,4 +1,4 @@
-"""Reading the audit log: every decision the user may know of, filtered."""
+"""Read the audit log: visible records and their filters."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _TEXTS = (
     "execution", "node", "tool", "reason", "reviewer", "decision", "phase", "workflow", "q",
     "edited", "bulk", "expired",
 )  # fmt: skip
-#: The `source` of records that answered many holds at once.
+#: The `source` of records of bulk decisions.
 BULK: Final = "bulk"
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Conditions on records; None or "" asks nothing.  `until` is exclusive."""
+    """Conditions on records; None or "" means no condition.  `until` is exclusive."""
 
     execution: int | None = None
     node: str = ""
@@ -53,13 +53,13 @@ class Filters:
 
 
 def records(user: User) -> RecordSet:
-    """The records of executions the user may see, newest first."""
+    """Return the records of executions visible to the user, newest first."""
     rows: RecordSet = HumanReviewRecord.objects.order_by("-id")
     return cast("RecordSet", filter_visible(rows, user))
 
 
 def filtered(rows: QuerySet[HumanReviewRecord], filters: Filters) -> QuerySet[HumanReviewRecord]:
-    """The rows that fit every condition."""
+    """Return the rows that match every condition."""
     exact = {
         "execution_id": filters.execution,
         "node_id": filters.node,
@@ -84,7 +84,7 @@ def filtered(rows: QuerySet[HumanReviewRecord], filters: Filters) -> QuerySet[Hu
 
 
 def parse_filters(query: Mapping[str, str]) -> Filters:
-    """Filters from a query string; what cannot be read is left out and named in `errors`.
+    """Parse filters from a query string; invalid values are dropped and reported in `errors`.
 
     Keys: execution, node, tool, reason, expired, reviewer, decision, phase, workflow, q (full
     text), edited, bulk, from, to.  `from` and `to` are dates (UTC, both inclusive) or moments
@@ -143,7 +143,7 @@ def _moment(
         day = parse_date(text)
         if day is not None:
             return _start_of(day) + timedelta(days=days)
-        # A "+" in a query string that nobody escaped arrives as a space.
+        # An unescaped "+" in a query string arrives as a space.
         moment = parse_datetime(text.replace(" ", "+") if "T" in text else text)
     except (ValueError, OverflowError):
         moment = None
@@ -158,18 +158,18 @@ def _start_of(day: date) -> datetime:
 
 
 def receipts_of(record: HumanReviewRecord) -> QuerySet[ExecutionReceipt]:
-    """The receipts of what ran after this decision, the first try first."""
+    """Return the execution receipts of this decision, oldest attempt first."""
     return ExecutionReceipt.objects.filter(decision_hash=record.hash).order_by("sequence")
 
 
 def with_executed_digest(rows: QuerySet[HumanReviewRecord]) -> QuerySet[HumanReviewRecord]:
-    """The rows, each with `executed_digest`: that of its newest receipt, or None."""
+    """Annotate the rows with `executed_digest` of their newest receipt, or None."""
     newest = ExecutionReceipt.objects.filter(decision_hash=OuterRef("hash")).order_by("-sequence")
     return rows.annotate(executed_digest=Subquery(newest.values("digest")[:1]))
 
 
 def executed(record: HumanReviewRecord) -> list[Any]:
-    """[what then ran or was passed on], or [] when nothing was (yet)."""
+    """Return a list with the payload that ran or was passed on, or [] if there is none (yet)."""
     if record.decision != Decision.APPROVE or not record.node_id:
         return []
     if was_withdrawn(record) or is_early_vote(record):
@@ -193,11 +193,11 @@ def executed(record: HumanReviewRecord) -> list[Any]:
 
 
 def is_early_vote(record: HumanReviewRecord) -> bool:
-    """Whether others of a quorum decided after this one."""
+    """Return whether other members of a quorum decided after this record."""
     rows = HumanReviewRecord.objects.standing().filter(hold_id=record.hold_id, pk__gt=record.pk)
     return rows.exists()
 
 
 def was_withdrawn(record: HumanReviewRecord) -> bool:
-    """Whether a later record says that this decision was withdrawn."""
+    """Return whether a later record withdraws this decision."""
     return HumanReviewRecord.objects.filter(withdraws=record).exists()

@@ -1,4 +1,4 @@
-"""Lists of entries that are kept for good: denied attempts, spared reviews, masked values shown."""
+"""Audit lists: denied attempts, skipped reviews and revealed values share one page."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from reviews import conf
 from reviews.queue import selectors
 
 M = TypeVar("M", bound=Model)
-#: The template of all of them.
+#: The template of every audit list.
 TEMPLATE = "reviews/audit/list.html"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row: its sentence, what is stressed in it, what is quoted below ("" for nothing)."""
+    """A row: a sentence, the part of it in bold, and an optional quote below."""
 
     sentence: str
     subject: str
@@ -31,7 +31,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class AuditListText:
-    """What a list is called, what its entries are, and what stands there without any."""
+    """The heading and introduction of a list, and the text of its empty state."""
 
     heading: str
     lead: str
@@ -40,24 +40,24 @@ class AuditListText:
 
 
 def audit_list_context(
-    said: AuditListText,
+    text: AuditListText,
     rows: QuerySet[M],
     entry: Callable[[M], Entry],
     *,
     address: str,
     cursor: str,
-    asked: Mapping[str, str] | None = None,
+    filters: Mapping[str, str] | None = None,
     chips: Iterable[tuple[str, str]] = (),
 ) -> dict[str, Any]:
-    """The context of TEMPLATE, of a page of rows; raises selectors.BadCursor.
+    """Return the context of TEMPLATE for one page of rows; raises selectors.BadCursor.
 
-    `cursor` is the page's, "" for the first. `asked` are the filters that the addresses repeat, and
-    `chips` the same as (name, value) in words.
+    `cursor` is "" for the first page.  `filters` are repeated in the page links, and `chips` show
+    them as (label, value).
     """
     page = selectors.page(rows, cursor=cursor, size=conf.page_size())
-    query = dict(asked or {})
+    query = dict(filters or {})
     return {
-        "said": said,
+        "text": text,
         "rows": tuple(map(entry, page.rows)),
         "chips": tuple(chips),
         "address": address,

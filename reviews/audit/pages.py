@@ -48,7 +48,7 @@ _KEYS = (
     "q", "execution", "node", "tool", "reason", "decision", "reviewer", "phase", "workflow",
     "edited", "bulk", "expired", "from", "to",
 )  # fmt: skip
-#: Filters that links bring and that have no control of their own.
+#: Filters that only links set; the form has no control for them.
 _ALSO = (
     ("execution", N_("run")),
     ("node", N_("task")),
@@ -57,39 +57,39 @@ _ALSO = (
     ("expired", N_("timed out")),
 )
 _MAX_PEOPLE = 500
-#: Rows that are counted one by one: what a filter finds may lie far apart among a million.
+#: Matching rows are counted up to this number: a selective filter would scan the whole table.
 _COUNTED = 200
 
 
 def history_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
-    """The context of the history page; raises selectors.BadCursor."""
-    asked = {key: (query.get(key) or "").strip() for key in _KEYS}
+    """Return the context of the history page; raises selectors.BadCursor."""
+    values = {key: (query.get(key) or "").strip() for key in _KEYS}
     filters = parse_filters(query)
     rows = filtered(records(user), filters)
     cursor = query.get("cursor", "")
     page = selectors.page(rows.select_related("withdraws"), cursor=cursor, size=conf.page_size())
-    kept = {key: value for key, value in asked.items() if value}
+    active = {key: value for key, value in values.items() if value}
     count = count_up_to(rows, _COUNTED)
     return {
-        "filters": asked,
-        "selects": _selects(asked),
-        "also": tuple((name, _(label), asked[name]) for name, label in _ALSO if asked[name]),
-        "exports": _exports(kept, count),
+        "filters": values,
+        "selects": _selects(values),
+        "also": tuple((name, _(label), values[name]) for name, label in _ALSO if values[name]),
+        "exports": _exports(active, count),
         "verifier_url": static("reviews/verify_history.py"),
         "audit_key": public_key(),
         "audit_key_url": reverse("reviews:audit_key"),
-        "filtered": bool(kept),
+        "filtered": bool(active),
         "filter_errors": tuple(f"{each.path} {each.message}" for each in filters.errors),
         "count_text": _count_text(count),
         "rows": tuple(_row(each) for each in page.rows),
-        "next_url": history_url({**kept, "cursor": page.next}) if page.next else "",
-        "previous_url": history_url(kept) if cursor else "",
+        "next_url": history_url({**active, "cursor": page.next}) if page.next else "",
+        "previous_url": history_url(active) if cursor else "",
         "page_words": "",
     }
 
 
 def history_url(query: Mapping[str, str]) -> str:
-    """The history's address."""
+    """Return the URL of the history with a query string."""
     base = reverse("reviews:history")
     return f"{base}?{urlencode(query)}" if query else base
 
@@ -100,13 +100,13 @@ def _count_text(count: int) -> str:
     return counted(count, "decision")
 
 
-def _exports(kept: Mapping[str, str], count: int) -> tuple[dict[str, str], ...]:
-    """A link per format that repeats the filter, and says how many rows come."""
+def _exports(active: Mapping[str, str], count: int) -> tuple[dict[str, str], ...]:
+    """Return a link per format, with the active filters and the number of rows."""
     names = {"csv": "CSV", "jsonl": "JSON Lines"}
     address = reverse("reviews:export_history")
     return tuple(
         {
-            "url": f"{address}?{urlencode({**kept, 'as': kind})}",
+            "url": f"{address}?{urlencode({**active, 'as': kind})}",
             "label": _("Export %(number)s as %(format)s")
             % {"number": at_least(count, _COUNTED), "format": name},
         }
@@ -116,12 +116,12 @@ def _exports(kept: Mapping[str, str], count: int) -> tuple[dict[str, str], ...]:
 
 
 def _people() -> list[str]:
-    """Names to choose from: everybody with an account, and time.  Never read from the records."""
+    """Return the names of all accounts and `system`; the audit table is too large to scan."""
     names = get_user_model().objects.order_by("username").values_list("username", flat=True)
     return ["system", *names[:_MAX_PEOPLE]]
 
 
-def _selects(asked: Mapping[str, str]) -> tuple[dict[str, Any], ...]:
+def _selects(values: Mapping[str, str]) -> tuple[dict[str, Any], ...]:
     titles = Workflow.objects.order_by("title").values_list("title", flat=True)
     phases = [(each.value, components_labels.phase_text(each, past=True)) for each in TriggerPhase]
     choices = {
@@ -133,7 +133,7 @@ def _selects(asked: Mapping[str, str]) -> tuple[dict[str, Any], ...]:
         "bulk": (_("Single or bulk"), [("false", _("single")), ("true", _("bulk"))]),
     }
     return tuple(
-        {"name": name, "label": label, "value": asked[name], "options": tuple(options)}
+        {"name": name, "label": label, "value": values[name], "options": tuple(options)}
         for name, (label, options) in choices.items()
     )
 
@@ -154,7 +154,10 @@ def _row(record: HumanReviewRecord) -> dict[str, Any]:
 
 
 def record_context(user: User, record: HumanReviewRecord) -> dict[str, Any]:
-    """One decision; `record.execution` and the hold with its execution are loaded."""
+    """Return the context of one record.
+
+    `record.execution` and the hold with its execution must be loaded.
+    """
     ran = executed(record)
     views = record_views(record, ran)
     return {
@@ -175,7 +178,7 @@ def record_context(user: User, record: HumanReviewRecord) -> dict[str, Any]:
 
 
 def _links(record: HumanReviewRecord) -> tuple[dict[str, str], ...]:
-    """From a record to the one it takes back, and from that one to it."""
+    """Return links between a withdrawn decision and its withdrawal."""
     links = []
     if record.withdraws_id is not None:
         links.append((_("Withdrawn decision"), record.withdraws_id))
@@ -233,10 +236,10 @@ def _pretty(value: Any) -> str:
 
 
 def _receipt(record: HumanReviewRecord, values: list[Any]) -> dict[str, Any]:
-    """The digests side by side, and whether the record still is what was signed."""
+    """Return the digests and the verdict of the integrity check."""
     receipts = list(receipts_of(record))
     words_, status = _verdict(record, receipts, digest(values[0]) if values else "")
-    # Each once: the tries of a task run with the same inputs unless something is wrong.
+    # Deduplicated: all attempts of a task run with the same inputs unless data was altered.
     ran = dict.fromkeys(receipt.digest for receipt in receipts)
     lines = (
         (_("Shown"), record.shown_digest),
@@ -255,7 +258,7 @@ def _receipt(record: HumanReviewRecord, values: list[Any]) -> dict[str, Any]:
 def _verdict(
     record: HumanReviewRecord, receipts: list[ExecutionReceipt], stored: str
 ) -> tuple[str, str]:
-    """Words and status; `stored` is the digest of what the task's row says now, or ""."""
+    """Return the verdict and its status; `stored` is the digest of the task's data, or ""."""
     whole = record_hash(record.previous_hash, record.canonical) == record.hash
     if not whole or canonical_text(record) != record.canonical:
         return _("this record was altered after it was signed"), "FAILED"
@@ -282,21 +285,20 @@ _TRIED = {
 
 
 def denied_context(user: User, *, cursor: str) -> dict[str, Any]:
-    """The context of kept.TEMPLATE; raises selectors.BadCursor."""
-    said = AuditListText(
+    """Return the context of the list of denied attempts; raises selectors.BadCursor."""
+    text = AuditListText(
         heading=_("Denied attempts"),
         lead=_(
-            "Who tried to decide something that was not theirs to decide. These entries are kept"
-            " for good."
+            "Attempts to decide a review without permission. These entries are kept permanently."
         ),
         nothing=_("No denied attempts"),
         nothing_more=_(
-            "When somebody tries to decide a review that they may not decide, it is noted here with"
-            " the reason."
+            "When somebody tries to decide a review without permission, the attempt is listed"
+            " here with the reason."
         ),
     )
     address = reverse("reviews:denied")
-    return audit_list_context(said, denied_attempts(user), _entry, address=address, cursor=cursor)
+    return audit_list_context(text, denied_attempts(user), _entry, address=address, cursor=cursor)
 
 
 def _entry(attempt: DeniedAttempt) -> Entry:
@@ -304,9 +306,9 @@ def _entry(attempt: DeniedAttempt) -> Entry:
         "", attempt.hold.reason
     )
     title = components_labels.run_title(attempt.execution.title, attempt.execution_id)
-    told = {"actor": attempt.actor, "subject": subject, "run": title}
+    params = {"actor": attempt.actor, "subject": subject, "run": title}
     return Entry(
-        sentence=_(_TRIED[attempt.wanted]) % told,
+        sentence=_(_TRIED[attempt.wanted]) % params,
         subject=subject,
         quote=attempt.reason,
         at=attempt.at,

@@ -1,4 +1,4 @@
-"""Writing the audit log: one record per decision, chained by hash to the one before."""
+"""Write the audit log: one record per decision, chained by hash to the previous one."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .signing import sign
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-#: Key of the advisory lock that makes the chain one chain.  Taken last, after the execution's row.
+#: Key of the advisory lock that serializes the chain.  Taken last, after the execution's row.
 CHAIN_LOCK = 0x486F6C64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionEntry:
-    """What was decided: `modified` is the whole payload as edited, `version` the one reached."""
+    """A decision to record: `modified` is the whole edited payload, `version` the new version."""
 
     decision: str
     actor: str
@@ -41,7 +41,7 @@ class DecisionEntry:
 def write_record(hold: Hold, verdict: DecisionEntry) -> HumanReviewRecord:
     """Append a record to the chain, in the caller's transaction.
 
-    `hold` is as it was shown, its execution and workflow loaded.
+    `hold` is the hold as shown to the reviewer, with its execution and workflow loaded.
     """
     head = _head()
     decided = verdict.modified if verdict.edited else hold.payload
@@ -80,7 +80,7 @@ def write_record(hold: Hold, verdict: DecisionEntry) -> HumanReviewRecord:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The end of the chain, and the database's time."""
+    """The end of the chain and the database time."""
 
     hash: str
     sequence: int
@@ -97,9 +97,9 @@ SELECT clock_timestamp(), hash, canonical::json ->> 'sequence'
 
 
 def _head() -> _Head:
-    """The end of the chain, held by the chain's lock until the transaction ends."""
+    """Lock the chain until the transaction ends and return its end."""
     with connection.cursor() as cursor:
-        # Two statements in one message: the second one's snapshot has to be newer than the lock.
+        # Two statements in one message: the snapshot of the second must be newer than the lock.
         cursor.execute(_LOCK_AND_LOOK, [CHAIN_LOCK])
         cursor.nextset()
         moment, newest, sequence = cursor.fetchone()
@@ -107,7 +107,7 @@ def _head() -> _Head:
 
 
 def canonical_text(record: HumanReviewRecord) -> str:
-    """The canonical text made anew from the columns, which must be the text that was hashed."""
+    """Rebuild the canonical text from the columns; it must equal the hashed text."""
     decided = record.modified_data if record.is_edited else record.original_data
     signed = digests(record.original_data, decided)
     stored = record_content(record, json.loads(record.canonical).get("sequence", 0))
@@ -115,13 +115,10 @@ def canonical_text(record: HumanReviewRecord) -> str:
 
 
 def record_content(record: HumanReviewRecord, sequence: int) -> dict[str, Any]:
-    """What is hashed: everything that was decided, payloads by their digest.
-
-    `withdraws` is there in a record that takes another one back, and in no other.
-    """
-    taken_back = {} if record.withdraws_id is None else {"withdraws": record.withdraws_id}
+    """Return the hashed fields, payloads as digests; only a withdrawal has `withdraws`."""
+    withdrawal = {} if record.withdraws_id is None else {"withdraws": record.withdraws_id}
     return {
-        **taken_back,
+        **withdrawal,
         "actor": record.actor,
         "change_count": record.change_count,
         "comment": record.comment,

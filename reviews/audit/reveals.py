@@ -1,4 +1,4 @@
-"""Showing a masked value to somebody who may see it, and keeping that they did."""
+"""Reveal masked values to people with permission, and record each reveal."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 #: The data of a task, as TaskView names it.
 SIDES = ("inputs", "output")
 COLUMNS = ("original", "edited", "executed")
-REVEAL_DENIED = N_("Only who may decide here, and auditors, can have a masked value shown.")
+REVEAL_DENIED = N_("Only reviewers who can decide here and auditors can reveal masked values.")
 
 
 class MaskedValueNotFound(Exception):
-    """There is no such masked value for this person: it is not there, or not theirs to see."""
+    """The masked value does not exist, or its run is not visible to the person."""
 
 
 class Token(Protocol):
-    """What a bearer token is asked here."""
+    """The attributes of a bearer token that a reveal checks."""
 
     @property
     def scopes(self) -> Collection[str]: ...
@@ -51,9 +51,9 @@ class Token(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A masked value that pages show: where it stands, and who decides on it.
+    """The location of masked values on a page.
 
-    `hold` is None for what a task ran with or gave: there every hold of the run counts.
+    `hold` is None for the inputs or output of a task: then all holds of the run grant access.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Place:
 def reveal(
     *, place: str, number: int, user: User, source: str, token: Token | None = None
 ) -> Secret:
-    """The value behind a mark of `place`, kept as shown to `user` before it is given.
+    """Record the reveal of a value at `place` to `user`, then return the value.
 
     Raises MaskedValueNotFound, or NotAllowed with the reason.
     """
@@ -92,7 +92,7 @@ def reveal(
 
 
 def may_reveal(user: User, execution: Execution, hold: Hold | None = None) -> bool:
-    """Whether the person is an auditor, or in a group that decides this hold or one of the run."""
+    """Return whether the user is an auditor or can decide the hold (or any hold of the run)."""
     groups = group_names(user)
     if not user.is_active:
         return False
@@ -105,7 +105,7 @@ def may_reveal(user: User, execution: Execution, hold: Hold | None = None) -> bo
 
 
 def reveals(user: User) -> QuerySet[SecretReveal]:
-    """What was shown of executions the user may see, newest first."""
+    """Return the reveals of executions visible to the user, newest first."""
     rows = SecretReveal.objects.filter(execution__in=visible_to(user))
     return rows.select_related("execution", "hold").order_by("-id")
 
@@ -114,27 +114,27 @@ def reveals(user: User) -> QuerySet[SecretReveal]:
 
 
 def hold_place(hold: Hold) -> str:
-    """The name of a hold's payload."""
+    """Return the place name of a hold's payload."""
     return f"hold:{hold.id}"
 
 
 def task_place(execution_id: int, task_id: str, side: str) -> str:
-    """The name of what a task ran with (`inputs`) or gave (`output`)."""
+    """Return the place name of a task's `inputs` or `output`."""
     return f"task:{execution_id}:{task_id}:{side}"
 
 
 def execution_place(execution_id: int, part: str) -> str:
-    """The name of a run's own `inputs` or `context`."""
+    """Return the place name of a run's `inputs` or `context`."""
     return f"execution:{execution_id}:{part}"
 
 
 def record_place(record_id: int, column: str) -> str:
-    """The name of a column of a record; see COLUMNS."""
+    """Return the place name of a column of a record; see COLUMNS."""
     return f"record:{record_id}:{column}"
 
 
 def find_place(user: User, name: str) -> Place:
-    """The place of that name, if the user may see its run; raises MaskedValueNotFound."""
+    """Return the place with this name; raises MaskedValueNotFound if its run is not visible."""
     kind, _, rest = name.replace("\0", "").partition(":")
     finders = {
         "hold": _in_hold,

@@ -1,4 +1,4 @@
-"""Signatures over the audit log: Ed25519, with a key that is kept outside the database.
+"""Ed25519 signatures of the audit log, with a key stored outside the database.
 
 The private key is derived from the secret HOLDPOINT_AUDIT_KEY.  A signature is the text
 `KEY ID:BASE64`; a public key is the base64 of its 32 bytes, and its id the first 16 hex digits of
@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from reviews import conf
 
-#: What a signature is over; one made for one purpose is worth nothing for another.
+#: The purpose is part of the signed text, so a signature is valid for one purpose only.
 Purpose = Literal["record", "head", "export"]
 
 
 def sign(purpose: Purpose, text: str) -> str:
-    """The signature over a text, or "" where no key is configured."""
+    """Return the signature of a text, or "" if no key is configured."""
     secret = conf.audit_key()
     if not secret:
         return ""
@@ -30,7 +30,7 @@ def sign(purpose: Purpose, text: str) -> str:
 
 
 def public_key() -> str:
-    """The public key in use, or "" where no key is configured."""
+    """Return the current public key, or "" if no key is configured."""
     secret = conf.audit_key()
     if not secret:
         return ""
@@ -38,12 +38,12 @@ def public_key() -> str:
 
 
 def public_keys() -> tuple[str, ...]:
-    """The public key in use and those that were in use before."""
+    """Return the current public key and the retired ones."""
     return tuple(dict.fromkeys(key for key in (public_key(), *conf.audit_retired_keys()) if key))
 
 
 def key_id(key: str) -> str:
-    """The id of a public key, as it stands in signatures."""
+    """Return the id of a public key, as used in signatures."""
     return hashlib.sha256(base64.b64decode(key)).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""Checks the audit log where it is kept: chains, signatures, heads, and what ran."""
+"""Verify the audit log in the database: chains, signatures, heads and executed data."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _BATCH = 1000
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """What was checked, the heads of both chains, and a line for each problem.
+    """The number of checked rows, the heads of both chains, and one line per problem.
 
-    `signed` counts the records whose signature was checked, None where there is no key to check by;
-    `unsigned_heads` the heads from before there was a key, which are not compared.
+    `signed` counts verified signatures, None without a key; `unsigned_heads` counts heads from
+    before the key was configured, which are not compared.
     """
 
     records: int
@@ -43,7 +43,7 @@ class AuditReport:
 
 
 class CannotCheck(Exception):
-    """Heads were given that cannot be checked; the text says why."""
+    """The given heads cannot be checked; the message gives the reason."""
 
 
 def verify_audit(
@@ -53,31 +53,39 @@ def verify_audit(
     heads: Collection[str] | None = None,
     max_age: timedelta = timedelta(minutes=10),
 ) -> AuditReport:
-    """Check every record and receipt, and signatures by the public `keys`.
+    """Check every record and receipt.
 
-    `published` are record hashes known from elsewhere; `heads` the lines of signed heads, of which
-    the newest may be `max_age` old.  Raises CannotCheck when heads are asked for in vain.
+    Args:
+        published: record hashes known from elsewhere.
+        keys: public keys for the signatures.
+        heads: lines of signed heads.
+        max_age: the maximum age of the newest head.
+
+    Raises:
+        CannotCheck: the heads cannot be checked.
     """
     signatures = _Signatures(keys, heads)
-    # The end first: what is added while this walks is not compared with the heads.
+    # Read the ends first: rows added during the check are not compared with the heads.
     now, last_receipt, last_record = _ends()
     rows = HumanReviewRecord.objects.filter(pk__lte=last_record).order_by("id")
-    kept = ExecutionReceipt.objects.filter(sequence__lte=last_receipt).order_by("sequence")
+    stored_receipts = ExecutionReceipt.objects.filter(sequence__lte=last_receipt).order_by(
+        "sequence"
+    )
     records = verify_chain(
         signatures.of_records(rows.iterator(chunk_size=_BATCH)),
         text_of=canonical_text,
         published=published,
     )
     receipts = verify_chain(
-        signatures.of_receipts(kept.iterator(chunk_size=_BATCH)),
+        signatures.of_receipts(stored_receipts.iterator(chunk_size=_BATCH)),
         text_of=receipt_text,
         noun="receipt",
     )
     problems = [
         *(f"{each.kind}: {each.message}" for each in (*records.problems, *receipts.problems)),
         *signatures.end(now, max_age),
-        *_other_than_approved(),
-        *_other_than_stored(),
+        *_unapproved_receipts(),
+        *_changed_task_data(),
     ]
     return AuditReport(
         records=records.checked,
@@ -91,7 +99,7 @@ def verify_audit(
 
 
 def _ends() -> tuple[datetime, int, int]:
-    """The database's time, the newest receipt's number and the newest record's id."""
+    """Return the database time, the newest receipt's sequence and the newest record's id."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT clock_timestamp(),"
@@ -103,7 +111,7 @@ def _ends() -> tuple[datetime, int, int]:
 
 
 class _Signatures:
-    """Checks signatures and heads along the way, as the standalone verifier does: by its code."""
+    """Checks signatures and heads with the code of the standalone verifier."""
 
     def __init__(self, keys: Collection[str], heads: Collection[str] | None) -> None:
         standalone = _standalone()
@@ -143,7 +151,7 @@ class _Signatures:
         return self._problems
 
     def _check_unsigned(self) -> None:
-        """Where no record is signed, a signed head has to show that all are older than the key."""
+        """If no record is signed, a signed head must prove that all are older than the key."""
         nothing = f"unsigned: {self._standalone.NONE_SIGNED}"
         if self._heads is None:
             self._problems.append(f"{nothing}: {self._standalone.GIVE_HEADS}")
@@ -177,7 +185,7 @@ class _Signatures:
 
 @lru_cache(maxsize=1)
 def _standalone() -> ModuleType:
-    """The verifier that auditors download, as a module."""
+    """Import the verifier that auditors download."""
     path = Path(__file__).parents[1] / "static/reviews/verify_history.py"
     spec = spec_from_file_location("holdpoint_verify_history", path)
     if spec is None or spec.loader is None:
@@ -188,7 +196,7 @@ def _standalone() -> ModuleType:
 
 
 def receipt_text(receipt: ExecutionReceipt) -> str:
-    """The canonical text made anew from the columns, which must be the text that was hashed."""
+    """Rebuild the canonical text from the columns; it must equal the hashed text."""
     return record_text(
         {
             "attempt": receipt.attempt,
@@ -204,8 +212,8 @@ def receipt_text(receipt: ExecutionReceipt) -> str:
     )
 
 
-def _other_than_approved() -> Iterator[str]:
-    """Receipts whose decision is gone, is about something else, or approved something else."""
+def _unapproved_receipts() -> Iterator[str]:
+    """Report receipts whose decision is missing or approved other data."""
     decision = HumanReviewRecord.objects.filter(
         hash=OuterRef("decision_hash"),
         hold_id=OuterRef("hold_id"),
@@ -226,8 +234,8 @@ def _other_than_approved() -> Iterator[str]:
             yield f"altered: receipt {row}: what ran is not what record {record} approved"
 
 
-def _other_than_stored() -> Iterator[str]:
-    """Receipts of tasks whose stored inputs or output are not what ran any more."""
+def _changed_task_data() -> Iterator[str]:
+    """Report receipts that differ from the stored inputs or output of their task."""
     attempts = TaskAttempt.objects.filter(
         execution_id=OuterRef("execution_id"),
         task_id=OuterRef("task_id"),

@@ -24,7 +24,7 @@ from workflows.common.number_parsing import parse_natural_number
 @login_required
 @require_safe
 def history(request: HttpRequest) -> HttpResponse:
-    """Decisions, newest first; the filters stand in the address."""
+    """List decisions, newest first; the query string holds the filters."""
     with cursor_or_404():
         context = history_context(current_user(request), request.GET)
     return page(request, "reviews/audit/history.html", context, section="history")
@@ -33,7 +33,7 @@ def history(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_safe
 def record(request: HttpRequest, record_id: int) -> HttpResponse:
-    """One decision: what was shown, what was made of it, what then ran."""
+    """Show one record: the original, edited and executed data."""
     rows = records(current_user(request)).select_related("execution", "hold")
     found = rows.filter(pk=record_id).first()
     if found is None:
@@ -51,7 +51,10 @@ _NOT_FILTERS = frozenset({"as", "cursor"})
 @login_required
 @require_safe
 def export(request: HttpRequest) -> HttpResponseBase:
-    """Every decision that fits the filters; `as` is csv or jsonl.  400 names a bad filter."""
+    """Download the decisions that match the filters; `as` is csv or jsonl.
+
+    Responds with 400 and the error messages for an invalid filter.
+    """
     kind = request.GET.get("as", "jsonl")
     filters = parse_filters(request.GET)
     problems = [f"{each.path} {each.message}" for each in filters.errors]
@@ -59,15 +62,15 @@ def export(request: HttpRequest) -> HttpResponseBase:
         problems.append(f"as must be one of {', '.join(FORMATS)}")
     if problems:
         return HttpResponse("\n".join(problems), status=400, content_type="text/plain")
-    asked = {
+    active = {
         name: str(value)
         for name, value in request.GET.items()
         if value and name not in _NOT_FILTERS
     }
     user = current_user(request)
-    made = create_export(filtered(records(user), filters), filters=asked, user=user)
-    answer = StreamingHttpResponse(made.lines(kind), content_type=FORMATS[kind])
-    name = f"history-{made.header.exported_at:%Y-%m-%d-%H%M}.{kind}"
+    result = create_export(filtered(records(user), filters), filters=active, user=user)
+    answer = StreamingHttpResponse(result.lines(kind), content_type=FORMATS[kind])
+    name = f"history-{result.header.exported_at:%Y-%m-%d-%H%M}.{kind}"
     answer["Content-Disposition"] = f'attachment; filename="{name}"'
     answer["Cache-Control"] = "no-store"
     return answer
@@ -76,7 +79,7 @@ def export(request: HttpRequest) -> HttpResponseBase:
 @login_required
 @require_safe
 def audit_key(request: HttpRequest) -> HttpResponse:
-    """The public keys of the audit log as a file, one a line; empty where nothing is signed."""
+    """Download the public keys of the audit log, one per line; empty without a signing key."""
     lines = "".join(f"{key}\n" for key in public_keys())
     answer = HttpResponse(lines, content_type="text/plain")
     answer["Content-Disposition"] = 'attachment; filename="audit-key.txt"'
@@ -86,7 +89,7 @@ def audit_key(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_safe
 def denied(request: HttpRequest) -> HttpResponse:
-    """Who tried to decide what was not theirs."""
+    """List denied attempts to decide a review."""
     with cursor_or_404():
         context = denied_context(current_user(request), cursor=request.GET.get("cursor", ""))
     return page(request, TEMPLATE, context, section="history")
@@ -98,7 +101,7 @@ def denied(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_POST
 def show(request: HttpRequest) -> HttpResponse:
-    """The value behind one mark: in place of its button, or as a page without scripts."""
+    """Reveal one masked value: as a fragment for htmx, else as a page."""
     number = parse_natural_number(request.POST.get("number", ""))
     if number is None:
         raise Http404
@@ -127,7 +130,7 @@ def _answer(request: HttpRequest, context: dict[str, Any], status: int) -> HttpR
 @login_required
 @require_safe
 def reveals(request: HttpRequest) -> HttpResponse:
-    """Who had which masked value shown."""
+    """List revealed values."""
     with cursor_or_404():
         context = reveals_context(current_user(request), cursor=request.GET.get("cursor", ""))
     return page(request, TEMPLATE, context, section="history")

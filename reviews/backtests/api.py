@@ -45,11 +45,11 @@ _RULES = serializers.ListField(
     help_text="Each: name, tools, tasks, phase, skip_when, sample. In this order.",
 )
 _LARGEST = 2**31 - 1
-_NOT_YOURS = "Auditors, operators and admins read and make backtests."
+_NOT_ALLOWED = "Auditors, operators and admins can read and create backtests."
 
 
 class BacktestRowSerializer(PlainSerializer):
-    """A backtest in a list.  `looked` of `total` reviews are done."""
+    """A backtest in a list.  `looked` of `total` reviews have been evaluated."""
 
     id = serializers.CharField()
     workflow = serializers.CharField(source="workflow.name")
@@ -66,7 +66,7 @@ class BacktestRowSerializer(PlainSerializer):
 
 
 class BacktestSerializer(BacktestRowSerializer):
-    """A backtest with its report, and the report's digest; both empty before it is DONE."""
+    """A backtest with its report and the report's digest; both are empty until it is DONE."""
 
     report = serializers.SerializerMethodField()
     digest = serializers.CharField()
@@ -77,7 +77,7 @@ class BacktestSerializer(BacktestRowSerializer):
 
 
 class DraftSerializer(StrictSerializer):
-    """Rules to hold against the reviews of a workflow that were decided from `since` to `until`."""
+    """Rules to test against the reviews of a workflow decided from `since` to `until`."""
 
     workflow = serializers.CharField(max_length=100)
     rules = _RULES
@@ -86,13 +86,13 @@ class DraftSerializer(StrictSerializer):
 
 
 class OfWorkflowSerializer(PlainSerializer):
-    """Filter of the list."""
+    """Filters of the list."""
 
     workflow = serializers.CharField(required=False, max_length=100)
 
 
 class RulesSerializer(PlainSerializer):
-    """Rules as they were published, by whom, with which report."""
+    """Published rules with their author and report."""
 
     version = serializers.IntegerField(source="number")
     rules = serializers.ListField(child=serializers.DictField())
@@ -128,12 +128,12 @@ class PublishSerializer(StrictSerializer):
             message = "give exactly one of backtest, republish and rules"
             raise serializers.ValidationError({(given or ["backtest"])[-1]: [message]})
         if given != ["backtest"] and "version" not in attrs:
-            raise serializers.ValidationError({"version": ["name the version in force"]})
+            raise serializers.ValidationError({"version": ["give the active version"]})
         return attrs
 
 
 class BacktestsView(ListAPIView[Backtest]):
-    """Backtests, and making one."""
+    """List and create backtests."""
 
     permission_classes = (HasRole, HasScope("decide"))
     orderings = {"-created_at": ("-id",), "created_at": ("id",)}
@@ -152,41 +152,41 @@ class BacktestsView(ListAPIView[Backtest]):
         responses={200: BacktestRowSerializer(many=True), **problems(403, 404, 422)},
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        require(access.may_backtest(request.user), _NOT_YOURS)
+        require(access.may_backtest(request.user), _NOT_ALLOWED)
         return super().get(request, *args, **kwargs)
 
     @extend_schema(
         operation_id="backtests_create",
-        summary="Hold rules against past reviews",
-        description="A worker takes it up; read it again until its status is DONE or FAILED.",
+        summary="Test rules against past reviews",
+        description="A worker runs the backtest. Poll it until its status is DONE or FAILED.",
         parameters=[IDEMPOTENCY_KEY],
         request=DraftSerializer,
         responses={201: BacktestSerializer, **problems(403, 409, *BODY)},
     )
     def post(self, request: Request) -> Response:
-        require(access.may_backtest(request.user), _NOT_YOURS)
+        require(access.may_backtest(request.user), _NOT_ALLOWED)
         return idempotent(request, lambda: self._create(request))
 
     def _create(self, request: Request) -> StoredResponse:
-        asked = DraftSerializer(data=object_body(request.data))
-        asked.is_valid(raise_exception=True)
-        wanted = dict(asked.validated_data)
-        name = wanted.pop("workflow")
+        serializer = DraftSerializer(data=object_body(request.data))
+        serializer.is_valid(raise_exception=True)
+        data = dict(serializer.validated_data)
+        name = data.pop("workflow")
         workflow = access.workflows_for(request.user).filter(name=name).first()
         if workflow is None:
             problem = Problem("workflow", "unknown_workflow", f"there is no workflow {name!r}")
             raise InvalidRequest((problem,))
         with transaction.atomic():
-            made = services.start(user=caller(request), workflow=workflow, **wanted)
-        made.refresh_from_db()
-        location = reverse("api-backtest", kwargs={"backtest_id": str(made.pk)})
+            created = services.start(user=caller(request), workflow=workflow, **data)
+        created.refresh_from_db()
+        location = reverse("api-backtest", kwargs={"backtest_id": str(created.pk)})
         return StoredResponse(
-            status=201, text=json_text(BacktestSerializer(made).data), location=location
+            status=201, text=json_text(BacktestSerializer(created).data), location=location
         )
 
 
 class BacktestView(APIView):
-    """One backtest."""
+    """Read a backtest."""
 
     permission_classes = (HasRole, HasScope("decide"))
 
@@ -202,7 +202,7 @@ class BacktestView(APIView):
 
 
 class RulesView(ListAPIView[RuleVersion]):
-    """The review rules of a workflow: every version, and publishing one."""
+    """List and publish the review rules of a workflow."""
 
     permission_classes = (HasRole, HasScope("decide"))
     orderings = {"-version": ("-id",), "version": ("id",)}
@@ -232,32 +232,32 @@ class RulesView(ListAPIView[RuleVersion]):
     )
     def post(self, request: Request, workflow_name: str) -> Response:
         workflow = _workflow(request, workflow_name)
-        require(access.may_publish_rules(request.user), "Operators and admins publish rules.")
+        require(access.may_publish_rules(request.user), "Operators and admins can publish rules.")
         return idempotent(request, lambda: self._publish(request, workflow))
 
     def _publish(self, request: Request, workflow: Workflow) -> StoredResponse:
-        asked = PublishSerializer(data=object_body(request.data))
-        asked.is_valid(raise_exception=True)
-        made = _published(request, workflow, asked.validated_data)
-        made.refresh_from_db()
-        return StoredResponse(status=201, text=json_text(RulesSerializer(made).data))
+        serializer = PublishSerializer(data=object_body(request.data))
+        serializer.is_valid(raise_exception=True)
+        created = _published(request, workflow, serializer.validated_data)
+        created.refresh_from_db()
+        return StoredResponse(status=201, text=json_text(RulesSerializer(created).data))
 
 
-def _published(request: Request, workflow: Workflow, wanted: dict[str, Any]) -> RuleVersion:
-    user, comment = caller(request), wanted["comment"]
-    if "backtest" in wanted:
+def _published(request: Request, workflow: Workflow, data: dict[str, Any]) -> RuleVersion:
+    user, comment = caller(request), data["comment"]
+    if "backtest" in data:
         found = services.visible(user).filter(workflow=workflow)
-        backtest = found.filter(pk=parse_natural_number(wanted["backtest"]) or 0).first()
+        backtest = found.filter(pk=parse_natural_number(data["backtest"]) or 0).first()
         if backtest is None:
             problem = Problem("backtest", "unknown_backtest", "there is none of this workflow")
             raise InvalidRequest((problem,))
         return services.publish(user=user, backtest=backtest, source="rest", comment=comment)
-    if "republish" in wanted:
+    if "republish" in data:
         return review_rules_publish.republish(
             actor=user,
             workflow=workflow,
-            number=wanted["republish"],
-            expected=wanted["version"],
+            number=data["republish"],
+            expected=data["version"],
             source="rest",
             comment=comment,
         )
@@ -265,7 +265,7 @@ def _published(request: Request, workflow: Workflow, wanted: dict[str, Any]) -> 
         actor=user,
         workflow=workflow,
         rules=[],
-        expected=wanted["version"],
+        expected=data["version"],
         source="rest",
         comment=comment,
     )

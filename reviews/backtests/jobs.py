@@ -1,7 +1,7 @@
-"""Working a backtest off, a few hundred records at a time, on the queue for what can wait.
+"""Run backtests in batches of records, on the low-priority queue.
 
-A step is put down with one guarded UPDATE: whoever lost the claim meanwhile changes nothing, and
-whoever goes on after a crash begins where the last step ended.
+Each batch is saved with one guarded UPDATE: a worker that has lost its claim changes nothing, and
+the next worker continues after the last saved batch.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from . import past_reviews, totals
 
 logger = logging.getLogger(__name__)
 
-JOB: Final = "reviews.backtests.jobs.work"
-#: Reviews that one backtest looks at, the newest ones; a report says when there are more.
-MOST: Final = 50_000
+JOB: Final = "reviews.backtests.jobs.run_backtest"
+#: The maximum number of reviews of one backtest, newest first; the report notes a cut.
+MAX_REVIEWS: Final = 50_000
 BATCH: Final = 200
-#: Seconds after which others get a turn, and after which a claim counts as lost.
+#: Seconds after which a job yields to others, and after which a claim expires.
 SLICE_SECONDS: Final = 2.0
 LEASE_SECONDS: Final = 60
 _UNFINISHED = (Backtest.Status.QUEUED, Backtest.Status.RUNNING)
 
 
-def send(backtest_id: int) -> None:
-    """Have a worker take it up, once the present transaction is committed."""
+def enqueue(backtest_id: int) -> None:
+    """Enqueue the job when the current transaction commits."""
     transaction.on_commit(partial(dispatch.enqueue, JOB, backtest_id, queue=dispatch.LOW))
 
 
-def resend() -> int:
-    """Send again for what no worker is at, when the queue is empty; how many."""
-    free = Backtest.objects.filter(_free()).order_by("pk")
+def enqueue_unclaimed() -> int:
+    """Enqueue unclaimed backtests if the queue is empty; return their number."""
+    free = Backtest.objects.filter(_claimable()).order_by("pk")
     found = list(free.values_list("pk", flat=True)[:20])
     if not found or dispatch.queue_length(dispatch.LOW):
         return 0
@@ -53,16 +53,16 @@ def resend() -> int:
     return len(found)
 
 
-def work(backtest_id: int) -> None:
-    """The job: some steps, then back to the end of the queue."""
+def run_backtest(backtest_id: int) -> None:
+    """Process batches for a time slice, then enqueue the job again if there are more."""
     if advance(backtest_id, seconds=SLICE_SECONDS):
         dispatch.enqueue(JOB, backtest_id, queue=dispatch.LOW)
 
 
 def advance(backtest_id: int, *, seconds: float = float("inf")) -> bool:
-    """Move a backtest on for so long; True when there is more to do.
+    """Process batches of a backtest for `seconds`; return whether there are more.
 
-    Does nothing when another worker is at it, or it is over.
+    Does nothing if another worker has claimed the backtest, or it has ended.
     """
     backtest = _claim(backtest_id)
     if backtest is None:
@@ -71,13 +71,13 @@ def advance(backtest_id: int, *, seconds: float = float("inf")) -> bool:
     try:
         while _step(backtest):
             if time.monotonic() > end:
-                return bool(Backtest.objects.filter(_mine(backtest)).update(lease_until=None))
+                return bool(Backtest.objects.filter(_claimed(backtest)).update(lease_until=None))
     except (OperationalError, InterfaceError):
-        # The database's trouble is not the backtest's: the sweeper sends again.
+        # A database failure does not fail the backtest: the sweeper enqueues it again.
         raise
     except Exception as error:
-        logger.exception("backtest %s could not be worked out", backtest_id)
-        Backtest.objects.filter(_mine(backtest)).update(
+        logger.exception("backtest %s failed", backtest_id)
+        Backtest.objects.filter(_claimed(backtest)).update(
             status=Backtest.Status.FAILED,
             error=f"{type(error).__name__}: {error}"[:500],
             finished_at=Now(),
@@ -86,13 +86,13 @@ def advance(backtest_id: int, *, seconds: float = float("inf")) -> bool:
     return False
 
 
-def _free() -> Q:
+def _claimable() -> Q:
     lapsed = Q(lease_until__isnull=True) | Q(lease_until__lt=Now())
     return lapsed & Q(status__in=_UNFINISHED)
 
 
 def _claim(backtest_id: int) -> Backtest | None:
-    taken = Backtest.objects.filter(_free(), pk=backtest_id).update(
+    taken = Backtest.objects.filter(_claimable(), pk=backtest_id).update(
         status=Backtest.Status.RUNNING, fence=F("fence") + 1, lease_until=_lease()
     )
     return Backtest.objects.get(pk=backtest_id) if taken else None
@@ -102,30 +102,30 @@ def _lease() -> Any:
     return Now() + timedelta(seconds=LEASE_SECONDS)
 
 
-def _mine(backtest: Backtest) -> Q:
-    """The row, as long as this claim is the last one."""
+def _claimed(backtest: Backtest) -> Q:
+    """Select the row while this worker's claim is the latest."""
     return Q(pk=backtest.pk, fence=backtest.fence, status=Backtest.Status.RUNNING)
 
 
 def _step(backtest: Backtest) -> bool:
-    """One batch, put down; False when there is no more, or somebody else has it now."""
+    """Process and save one batch; return False if it was the last or the claim is lost."""
     if not backtest.report:
         _begin(backtest)
-    sums = backtest.report
-    room = min(BATCH, MOST - backtest.looked)
+    report = backtest.report
+    room = min(BATCH, MAX_REVIEWS - backtest.looked)
     rules = ReviewRules.model_validate({"rules": backtest.rules, "version": _version(backtest)})
     seen = 0
     for each in past_reviews.batch(backtest, cursor=backtest.cursor, limit=room):
-        _add(sums, each, rules)
+        _add(report, each, rules)
         backtest.cursor = each.past.record
         seen += 1
     backtest.looked += seen
-    if seen < room or backtest.looked >= MOST:
+    if seen < room or backtest.looked >= MAX_REVIEWS:
         _finish(backtest)
         return False
     return bool(
-        Backtest.objects.filter(_mine(backtest)).update(
-            report=sums,
+        Backtest.objects.filter(_claimed(backtest)).update(
+            report=report,
             cursor=backtest.cursor,
             looked=backtest.looked,
             newest=backtest.newest,
@@ -136,26 +136,26 @@ def _step(backtest: Backtest) -> bool:
 
 
 def _version(backtest: Backtest) -> int:
-    """The number that the rules would be published under."""
+    """Return the version number that the rules would be published under."""
     return backtest.base_version + 1
 
 
 def _begin(backtest: Backtest) -> None:
     backtest.newest = past_reviews.newest_record()
-    backtest.total = past_reviews.count(backtest, most=MOST + 1)
+    backtest.total = past_reviews.count(backtest, most=MAX_REVIEWS + 1)
     backtest.report = totals.empty()
 
 
-def _add(sums: totals.Sums, each: past_reviews.Reviewed, rules: ReviewRules) -> None:
+def _add(report: totals.Totals, each: past_reviews.ReviewCase, rules: ReviewRules) -> None:
     if each.unknown:
-        totals.add_unknown(sums, each.past, each.unknown)
+        totals.add_unknown(report, each.past, each.unknown)
         return
     verdict = evaluate_rules(each.task, each.phase, rules, each.document, run=each.run)
-    totals.add(sums, each.past, verdict)
+    totals.add(report, each.past, verdict)
 
 
 def _finish(backtest: Backtest) -> None:
-    """Put the whole report down, with its digest; from here on the row never changes."""
+    """Save the final report with its digest; the row does not change after that."""
     report = {
         **backtest.report,
         "workflow": backtest.workflow_id,
@@ -165,24 +165,24 @@ def _finish(backtest: Backtest) -> None:
         "until": backtest.until.isoformat() if backtest.until else None,
         "newest_record": backtest.newest,
         "oldest_record": backtest.cursor or None,
-        "is_cut": backtest.total > MOST,
-        "spared_already": _spared_already(backtest),
+        "is_cut": backtest.total > MAX_REVIEWS,
+        "spared_already": _already_skipped(backtest),
     }
-    Backtest.objects.filter(_mine(backtest)).update(
+    Backtest.objects.filter(_claimed(backtest)).update(
         report=report,
         digest=digest(report),
         status=Backtest.Status.DONE,
         cursor=backtest.cursor,
         looked=backtest.looked,
         newest=backtest.newest,
-        total=min(backtest.total, MOST),
+        total=min(backtest.total, MAX_REVIEWS),
         finished_at=Now(),
         lease_until=None,
     )
 
 
-def _spared_already(backtest: Backtest) -> int:
-    """Reviews of the same days that rules had spared already: nobody knows how they were."""
+def _already_skipped(backtest: Backtest) -> int:
+    """Count reviews of the period that active rules skipped: they have no decision to compare."""
     rows = ExecutionEvent.objects.filter(
         kind="review_spared", execution__workflow=backtest.workflow_id
     )

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 
-#: Past reviews that a draft is tried on while it is written, and how many are looked through.
+#: Past reviews shown as examples of a draft, and the number of reviews searched for them.
 EXAMPLES: Final = 5
 _LOOKED_THROUGH: Final = 100
 _LONGEST: Final = 1200
@@ -47,7 +47,7 @@ _MOST_LISTED: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What the form says: the whole list of rules, and the days of the history."""
+    """The parsed form: the whole list of rules, and the range of the history."""
 
     rules: list[Mapping[str, Any]]
     rule: dict[str, Any]
@@ -57,12 +57,12 @@ class Draft:
 
 
 def workflow_of(user: User, text: str) -> Workflow | None:
-    """The workflow whose number was chosen."""
+    """Return the visible workflow with this id."""
     return workflows_for(user).filter(pk=parse_natural_number(text) or 0).first()
 
 
 def read_draft(workflow: Workflow, form: QueryDict) -> Draft:
-    """The form's rules: those of today that were kept, and the one that is drafted."""
+    """Parse the form: the active rules that were kept, and the draft."""
     problems: list[Problem] = []
     rule: dict[str, Any] = {"name": form.get("name", "").strip()}
     for key, field in (("tools", "tool"), ("tasks", "task")):
@@ -125,7 +125,7 @@ def draft_context(
     *,
     is_new: bool = True,
 ) -> dict[str, Any]:
-    """The form for a workflow, or the choice of one, and the backtests there are."""
+    """Return the context of the draft page: workflow choice, form and backtests."""
     rules = active_rules.current_rules(workflow) if workflow else ReviewRules()
     kept = {rule.name for rule in rules.rules} if is_new else set(form.getlist("keep"))
     return {
@@ -152,7 +152,7 @@ def _reports(user: User, workflow: Workflow | None) -> list[Backtest]:
 
 
 def _choices(workflow: Workflow) -> dict[str, list[str]]:
-    """Tasks that ask for review, and their tools."""
+    """Return the tasks with a review and their tools."""
     plan = workflow.plan if isinstance(workflow.plan, dict) else {}
     asking = [
         task
@@ -189,11 +189,11 @@ def _rules(backtest: Backtest) -> tuple[Any, ...]:
     return ReviewRules.model_validate({"rules": backtest.rules}).rules
 
 
-# --- while it is written --------------------------------------------------------------------------
+# --- draft check ----------------------------------------------------------------------------------
 
 
 def check_context(workflow: Workflow, draft: Draft) -> dict[str, Any]:
-    """What is wrong with the draft, else what it says to the newest reviews that it is for."""
+    """Return the problems of the draft, or its effect on the newest matching reviews."""
     if "skip_when" not in draft.rule and draft.rule.get("sample") is None:
         return {"problems": draft.problems, "examples": (), "is_blank": True}
     try:
@@ -204,7 +204,7 @@ def check_context(workflow: Workflow, draft: Draft) -> dict[str, Any]:
 
 
 def _named(rule: dict[str, Any]) -> dict[str, Any]:
-    """A draft is tried before it has a name."""
+    """Give the draft a name, because it is evaluated before the person enters one."""
     return {**rule, "name": rule.get("name") or "draft"}
 
 
@@ -236,7 +236,7 @@ def _examples(workflow: Workflow, rules: ReviewRules) -> list[dict[str, Any]]:
 # --- report ---------------------------------------------------------------------------------------
 
 
-#: Parts of a bar, in the order of what matters.
+#: Parts of a bar, most relevant first.
 _WORDS: Final = {
     "rejected": N_("skipped, was rejected"),
     "edited": N_("skipped, was edited"),
@@ -246,7 +246,7 @@ _WORDS: Final = {
 
 
 def report_context(user: User, backtest: Backtest) -> dict[str, Any]:
-    """The context of the page; while it is worked out, how far it is."""
+    """Return the context of a backtest: the report, or its progress."""
     in_force = active_rules.versions(backtest.workflow).first()
     context: dict[str, Any] = {
         "b": backtest,
@@ -259,7 +259,7 @@ def report_context(user: User, backtest: Backtest) -> dict[str, Any]:
     }
     if context["is_done"]:
         context |= _done(backtest)
-        context["publish"] = _publishing(user, backtest, in_force)
+        context["publish"] = _publish_context(user, backtest, in_force)
     return context
 
 
@@ -290,7 +290,7 @@ def _done(backtest: Backtest) -> dict[str, Any]:
         "figures": _figures(report, found),
         "tables": (_by_tool(report), *_by_rule(report)),
         "caveats": _caveats(report, found),
-        "kept": _kept(report),
+        "kept": _still_reviewed(report),
         "errors": [
             {"url": reverse("reviews:record", args=(each["record"],)), **each}
             for each in report["errors"][:10]
@@ -299,7 +299,7 @@ def _done(backtest: Backtest) -> dict[str, Any]:
 
 
 def sentence(found: Headline) -> str:
-    """What the whole report comes to."""
+    """Summarize the report in one sentence."""
     if not found.reviews:
         return _("There are no past reviews to test these rules against.")
     first = ngettext(
@@ -362,8 +362,8 @@ def _figures(report: dict[str, Any], found: Headline) -> tuple[dict[str, str], .
 
 
 def _by_tool(report: dict[str, Any]) -> Table:
-    """What would have been spared of each tool's reviews, the most first."""
-    keys = (*((kind, _(said)) for kind, said in _WORDS.items()), ("kept", _("still reviewed")))
+    """Return skipped reviews per tool, most first."""
+    keys = (*((kind, _(label)) for kind, label in _WORDS.items()), ("kept", _("still reviewed")))
     counts = {name: _counted(each) for name, each in report["tools"].items()}
     most = max((sum(each.values()) for each in counts.values()), default=1)
 
@@ -389,7 +389,7 @@ def _by_tool(report: dict[str, Any]) -> Table:
 
 
 def _counted(tool: dict[str, Any]) -> dict[str, int]:
-    """What is spared by what people did, and `kept`: what is reviewed all the same."""
+    """Return skipped reviews by outcome, and the reviews that stay required as `kept`."""
     return {kind: tool["spared"][kind] for kind in _WORDS} | {"kept": sum(tool["kept"].values())}
 
 
@@ -397,7 +397,7 @@ def _tool_row(
     name: str, counts: dict[str, int], keys: tuple[tuple[str, str], ...], most: int
 ) -> Row:
     total, kept = sum(counts.values()), counts["kept"]
-    parts = [(kind, said, counts[kind], "") for kind, said in keys]
+    parts = [(kind, label, counts[kind], "") for kind, label in keys]
     return Row(
         links=((name, ""),),
         parts=shares(parts, of=total, most=most),
@@ -406,7 +406,7 @@ def _tool_row(
 
 
 def _by_rule(report: dict[str, Any]) -> tuple[Table, ...]:
-    """The same by the rule that spares; nothing where there is one rule."""
+    """Return skipped reviews per rule, or nothing if there is only one rule."""
     if len(report["by_rule"]) < 2:
         return ()
     kinds = ("approved", "edited", "rejected", "expired")
@@ -427,8 +427,8 @@ def _by_rule(report: dict[str, Any]) -> tuple[Table, ...]:
     )
 
 
-def _kept(report: dict[str, Any]) -> list[tuple[str, int]]:
-    """Why the others would still be reviewed."""
+def _still_reviewed(report: dict[str, Any]) -> list[tuple[str, int]]:
+    """Return the reasons why reviews stay required, with their counts."""
     words = {
         "no_rule": _("no rule matches, or its condition is false"),
         "sampled_in": _("selected by the sample rate"),
@@ -441,7 +441,7 @@ def _kept(report: dict[str, Any]) -> list[tuple[str, int]]:
 
 
 def _caveats(report: dict[str, Any], found: Headline) -> list[str]:
-    """What this report cannot say."""
+    """Return the limitations of the report."""
     unknown = {
         "no_plan": _(
             "%(count)s reviews count as still reviewed: the task is no longer in the plan."
@@ -451,13 +451,13 @@ def _caveats(report: dict[str, Any], found: Headline) -> list[str]:
         ),
         "no_payload": _("%(count)s reviews count as still reviewed: the payload was not stored."),
     }
-    told = [
+    caveats = [
         words % {"count": count}
         for code, words in unknown.items()
         if (count := report["unknown"].get(code))
     ]
     if report["spared_already"]:
-        told.append(
+        caveats.append(
             _(
                 "%(count)s reviews in this period were already skipped by rules. They are not"
                 " part of this backtest, so the remaining reviews may not be representative of"
@@ -466,28 +466,30 @@ def _caveats(report: dict[str, Any], found: Headline) -> list[str]:
             % {"count": report["spared_already"]}
         )
     if report["is_cut"]:
-        told.append(
+        caveats.append(
             _("A backtest is limited: it evaluated the newest %(count)s reviews.")
             % {"count": grouped(found.reviews)}
         )
     if found.expired:
-        told.append(
+        caveats.append(
             _("%(count)s of the skipped reviews had timed out; nobody decided them.")
             % {"count": found.expired}
         )
-    told.append(_("An approval without changes does not prove that the payload was correct."))
-    return told
+    caveats.append(_("An approval without changes does not prove that the payload was correct."))
+    return caveats
 
 
 # --- publishing -----------------------------------------------------------------------------------
 
 
-def _publishing(user: User, backtest: Backtest, in_force: RuleVersion | None) -> dict[str, Any]:
-    """Whether these rules can be put in force, and what that changes."""
+def _publish_context(
+    user: User, backtest: Backtest, in_force: RuleVersion | None
+) -> dict[str, Any]:
+    """Return whether the rules can be published, and their changes."""
     number = in_force.number if in_force else 0
     reason = ""
     if not may_publish_rules(user):
-        reason = _("Operators and admins publish rules.")
+        reason = _("Operators and admins can publish rules.")
     elif number != backtest.base_version:
         reason = _(
             "Version %(now)s was published since these rules were drafted on version %(then)s."
@@ -512,7 +514,7 @@ _MOST = 200
 
 
 def rules_context(user: User, workflow: Workflow) -> dict[str, Any]:
-    """Versions, newest first, each with what it changed."""
+    """Return the versions of the rules, newest first, each with its changes."""
     found = list(active_rules.versions(workflow)[: _MOST + 1])
     older = [*found[1:], None][: len(found)]
     reads_reports = may_backtest(user)
@@ -547,7 +549,7 @@ def rules_context(user: User, workflow: Workflow) -> dict[str, Any]:
 
 
 def rules_summary(user: User, workflow: Workflow) -> dict[str, Any]:
-    """What the workflow's own page says of them."""
+    """Return the active rules for the page of a workflow."""
     rules = active_rules.current_rules(workflow)
     return {
         "version": rules.version,
@@ -566,22 +568,22 @@ _BEFORE = TriggerPhase.BEFORE_EXECUTION
 
 
 def rule_sentence(rule: ReviewRule) -> str:
-    """`small: reviews of draft are skipped when … ; 20 % of them are seen all the same`."""
+    """Return `small: skip the review of draft when …, but review 20% of these`."""
     what = ", ".join((*rule.tasks, *rule.tools)) or _("all tasks")
     if rule.phase is not None:
         what += " " + (_("before it runs") if rule.phase is _BEFORE else _("after it ran"))
-    said = {"name": rule.name, "what": what, "when": rule.skip_when or ""}
+    params = {"name": rule.name, "what": what, "when": rule.skip_when or ""}
     share = "" if rule.sample is None else percent(rule.sample)
     if rule.skip_when is None:
         return _("%(name)s: review %(share)s of %(what)s") % {
-            **said,
+            **params,
             "share": share,
         }
     if rule.sample is None:
-        return _("%(name)s: skip the review of %(what)s when %(when)s") % said
+        return _("%(name)s: skip the review of %(what)s when %(when)s") % params
     return _(
         "%(name)s: skip the review of %(what)s when %(when)s, but review %(share)s of these"
-    ) % {**said, "share": share}
+    ) % {**params, "share": share}
 
 
 def percent(share: float) -> str:
@@ -593,7 +595,7 @@ def percent(share: float) -> str:
 def difference(
     old: Iterable[dict[str, Any]], new: Iterable[dict[str, Any]]
 ) -> list[dict[str, str]]:
-    """The rules that came, went, changed and stayed, each as a sentence with what it did."""
+    """Return added, changed, unchanged and removed rules, each as a sentence."""
     before = {each["name"]: ReviewRule.model_validate(each) for each in old}
     after = {each["name"]: ReviewRule.model_validate(each) for each in new}
     rows = []
@@ -605,8 +607,8 @@ def difference(
             rows.append({"kind": "changed", "words": rule_sentence(rule), "was": was})
         else:
             rows.append({"kind": "same", "words": rule_sentence(rule), "was": ""})
-    gone = [rule for name, rule in before.items() if name not in after]
+    removed = [rule for name, rule in before.items() if name not in after]
     return [
         *rows,
-        *({"kind": "removed", "words": rule_sentence(rule), "was": ""} for rule in gone),
+        *({"kind": "removed", "words": rule_sentence(rule), "was": ""} for rule in removed),
     ]

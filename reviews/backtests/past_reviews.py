@@ -1,4 +1,4 @@
-"""Past reviews as rules see them: what was shown, what the task was, what became of it."""
+"""Past reviews with the data that rules evaluate: task, payload and outcome."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from reviews.models import Backtest
 from workflows.engine.dag import TaskSpec
 from workflows.engine.policy import TriggerPhase
 
-from .totals import Past, outcome_of
+from .totals import PastReview, outcome_of
 
-#: The last say on a hold is the review; the approvals of a quorum before it are no reviews of
-#: their own.
+#: Only the last decision on a hold counts as the review, not the earlier approvals of a quorum.
 _RECORDS: Final = """
   FROM reviews_humanreviewrecord r
   JOIN workflows_execution e ON e.id = r.execution_id
@@ -53,10 +52,10 @@ SELECT p.*, plans.task, a.id IS NOT NULL, a.inputs,
 
 
 @dataclass(frozen=True, slots=True)
-class Reviewed:
-    """A past review with what a rule is held against; `unknown` says why it cannot be."""
+class ReviewCase:
+    """A past review and the data that rules evaluate; `unknown` is a code if data is missing."""
 
-    past: Past
+    past: PastReview
     phase: TriggerPhase
     run: str
     task: Any
@@ -65,21 +64,21 @@ class Reviewed:
 
 
 def newest_record() -> int:
-    """The number of the newest record there is."""
+    """Return the id of the newest record."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT coalesce(max(id), 0) FROM reviews_humanreviewrecord")
         return int(cursor.fetchone()[0])
 
 
 def count(backtest: Backtest, *, most: int) -> int:
-    """How many reviews there are to look at; never more than `most`."""
+    """Count the reviews of a backtest, up to `most`."""
     with connection.cursor() as cursor:
         cursor.execute(_COUNT, {**_range(backtest), "limit": most})
         return int(cursor.fetchone()[0])
 
 
-def batch(backtest: Backtest, *, cursor: int, limit: int) -> Iterator[Reviewed]:
-    """The next reviews before record `cursor` (0: from the newest on), newest first."""
+def batch(backtest: Backtest, *, cursor: int, limit: int) -> Iterator[ReviewCase]:
+    """Return the next reviews before record `cursor` (0 starts at the newest), newest first."""
     with connection.cursor() as database:
         database.execute(_BATCH, {**_range(backtest), "cursor": cursor, "limit": limit})
         rows = database.fetchall()
@@ -95,13 +94,13 @@ def _range(backtest: Backtest) -> dict[str, Any]:
     }
 
 
-def _reviewed(row: tuple[Any, ...]) -> Reviewed:
+def _reviewed(row: tuple[Any, ...]) -> ReviewCase:
     number, execution, node, target, phase, decision, edited, by_person, actor, changes, waited = (
         row[:11]
     )
     original, origin = row[11:13]
     written, has_attempt, inputs, desk = row[16:]
-    past = Past(
+    past = PastReview(
         record=number,
         execution=execution,
         node=node,
@@ -117,15 +116,15 @@ def _reviewed(row: tuple[Any, ...]) -> Reviewed:
     shown = None if original is None else json.loads(original)
     before = phase == TriggerPhase.BEFORE_EXECUTION
     if task is None:
-        return Reviewed(past, TriggerPhase(phase), run, None, {}, "no_plan")
+        return ReviewCase(past, TriggerPhase(phase), run, None, {}, "no_plan")
     if before and shown is None:
-        return Reviewed(past, TriggerPhase(phase), run, task, {}, "no_payload")
+        return ReviewCase(past, TriggerPhase(phase), run, task, {}, "no_payload")
     if before:
-        return Reviewed(past, TriggerPhase(phase), run, task, {"inputs": shown})
+        return ReviewCase(past, TriggerPhase(phase), run, task, {"inputs": shown})
     if not has_attempt or inputs is None:
-        return Reviewed(past, TriggerPhase(phase), run, task, {}, "no_inputs")
+        return ReviewCase(past, TriggerPhase(phase), run, task, {}, "no_inputs")
     document = {"inputs": json.loads(inputs), "output": shown}
-    return Reviewed(past, TriggerPhase(phase), run, task, document)
+    return ReviewCase(past, TriggerPhase(phase), run, task, document)
 
 
 @lru_cache(maxsize=1)
@@ -134,7 +133,7 @@ def _adapter() -> TypeAdapter[Any]:
 
 
 def _task(written: str | None) -> Any:
-    """The task as the plan had it; None when it is gone or reads as no task of today's."""
+    """Parse the task of the plan; None if it is missing or no longer valid."""
     if written is None:
         return None
     try:

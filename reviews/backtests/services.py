@@ -1,4 +1,4 @@
-"""Backtests: rules held against the reviews of a workflow, and publishing them with the report."""
+"""Start backtests of review rules, and publish rules with their report."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ from . import jobs
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-#: Backtests of one person that may be under way at a time.
+#: The maximum number of running backtests per person.
 AT_ONCE: Final = 3
 
 
 def visible(user: User) -> QuerySet[Backtest]:
-    """The backtests this person may read, newest first: they tell of every review of a workflow."""
+    """Return the backtests visible to the user, newest first.
+
+    A backtest covers all reviews of a workflow, so it needs more than visibility of single runs.
+    """
     if not may_backtest(user):
         return Backtest.objects.none()
     rows = Backtest.objects.filter(workflow__in=workflows_for(user))
@@ -43,42 +46,46 @@ def start(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> Backtest:
-    """Hold `rules` (a list as it would be published) against the reviews from `since` to `until`.
+    """Start a backtest of `rules` against the reviews from `since` to `until`.
 
-    A worker takes it up after the commit.  Raises PermissionDenied, InvalidRequest with paths, or
-    Refused when this person has too many under way.
+    The job is enqueued after the commit.
+
+    Raises:
+        PermissionDenied: the user cannot run backtests.
+        InvalidRequest: the rules or the range are invalid.
+        Refused: the user has too many running backtests.
     """
     if not may_backtest(user):
         raise PermissionDenied(
             "Auditors, operators and admins can test rules against past reviews."
         )
-    _, kept = review_rules_publish.checked_rules(workflow, rules)
-    if not kept:
+    _, checked = review_rules_publish.checked_rules(workflow, rules)
+    if not checked:
         raise InvalidRequest((Problem("rules", "empty", "give at least one rule"),))
     if since and until and since >= until:
         raise InvalidRequest((Problem("to", "empty_range", "must be later than from"),))
-    open_ones = Backtest.objects.filter(author=user, status__in=("QUEUED", "RUNNING")).count()
-    if open_ones >= AT_ONCE:
-        raise Refused("busy", f"{open_ones} of your backtests are running; wait until one ends.")
+    running = Backtest.objects.filter(author=user, status__in=("QUEUED", "RUNNING")).count()
+    if running >= AT_ONCE:
+        raise Refused("busy", f"{running} of your backtests are running; wait until one ends.")
     backtest = Backtest.objects.create(
         workflow=workflow,
-        rules=kept,
-        rules_digest=review_rules_publish.rules_digest(kept),
+        rules=checked,
+        rules_digest=review_rules_publish.rules_digest(checked),
         base_version=active_rules.current_rules(workflow).version,
         since=since,
         until=until,
         author=user,
         author_name=user.get_username(),
     )
-    jobs.send(backtest.pk)
+    jobs.enqueue(backtest.pk)
     return backtest
 
 
 def publish(*, user: User, backtest: Backtest, source: str, comment: str = "") -> RuleVersion:
-    """Put the rules of a finished backtest in force, its report attached.
+    """Publish the rules of a finished backtest with its report.
 
-    Raises PermissionDenied, InvalidRequest, Refused when it is not finished, or
-    publishing.RulesChanged when other rules were published since they were drafted.
+    Raises PermissionDenied, InvalidRequest, Refused if the backtest is not finished, or
+    RulesChanged if other rules were published since the draft.
     """
     if backtest.status != Backtest.Status.DONE:
         raise Refused("not_done", "This backtest has no report yet.")
@@ -98,7 +105,7 @@ def publish(*, user: User, backtest: Backtest, source: str, comment: str = "") -
 def with_rule(
     rules: Sequence[Mapping[str, Any]], draft: Mapping[str, Any]
 ) -> list[Mapping[str, Any]]:
-    """`rules` with the draft in the place of the one that has its name, else behind them all."""
+    """Return `rules` with the draft in place of the rule with its name, else appended."""
     if any(each["name"] == draft.get("name") for each in rules):
         return [draft if each["name"] == draft.get("name") else each for each in rules]
     return [*rules, draft]

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 KIND = "review_spared"
 
 
-def spared(user: User) -> QuerySet[ExecutionEvent]:
-    """The spared reviews of executions the user may see, newest first."""
+def skipped_reviews(user: User) -> QuerySet[ExecutionEvent]:
+    """Return the skipped reviews of executions visible to the user, newest first."""
     rows = ExecutionEvent.objects.filter(kind=KIND, execution__in=visible_to(user))
     return rows.select_related("execution").order_by("-id")
 
@@ -33,30 +33,30 @@ _LONGEST = 200
 
 
 def skipped_reviews_context(user: User, *, cursor: str, workflow: str, rule: str) -> dict[str, Any]:
-    """The context of kept.TEMPLATE; raises selectors.BadCursor."""
-    rows = spared(user)
-    asked = {
+    """Return the context of the list of skipped reviews; raises selectors.BadCursor."""
+    rows = skipped_reviews(user)
+    filters = {
         name: value.replace("\0", "")[:_LONGEST]
         for name, value in (("workflow", workflow), ("rule", rule))
         if value
     }
-    if "workflow" in asked:
-        rows = rows.filter(execution__title=asked["workflow"])
-    if "rule" in asked:
-        rows = rows.filter(payload__rule=asked["rule"])
+    if "workflow" in filters:
+        rows = rows.filter(execution__title=filters["workflow"])
+    if "rule" in filters:
+        rows = rows.filter(payload__rule=filters["rule"])
     names = {"workflow": _("Workflow"), "rule": _("Rule")}
     return audit_list_context(
-        _words(),
+        _list_text(),
         rows,
         _entry,
         address=reverse("reviews:spared"),
         cursor=cursor,
-        asked=asked,
-        chips=((names[name], value) for name, value in asked.items()),
+        filters=filters,
+        chips=((names[name], value) for name, value in filters.items()),
     )
 
 
-def _words() -> AuditListText:
+def _list_text() -> AuditListText:
     return AuditListText(
         heading=_("Skipped reviews"),
         lead=_(
@@ -76,9 +76,9 @@ def _entry(event: ExecutionEvent) -> Entry:
     title = components_labels.run_title(event.execution.title, event.execution_id)
     when = components_labels.phase_text(event.payload.get("phase") or "", past=True)
     run = reverse("reviews:run", args=(event.execution_id,))
-    told = {"task": task, "run": title, "when": when}
+    params = {"task": task, "run": title, "when": when}
     return Entry(
-        sentence=_("%(task)s in %(run)s was not reviewed %(when)s") % told,
+        sentence=_("%(task)s in %(run)s was not reviewed %(when)s") % params,
         subject=task,
         quote=event.payload["why"],
         at=event.created_at,

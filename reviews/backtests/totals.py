@@ -1,6 +1,6 @@
-"""Adding up what rules would have done to past reviews.  Pure.
+"""Totals of a backtest: the effect of rules on past reviews.  Pure.
 
-Sums are plain JSON, so that a worker can put them down between two steps and go on.
+Totals are plain JSON, so that a worker can save them after each batch.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ from workflows.engine.review_rules import Verdict
 
 Outcome = Literal["approved", "edited", "rejected", "expired"]
 OUTCOMES: Final[tuple[Outcome, ...]] = ("approved", "edited", "rejected", "expired")
-#: Reviews of each kind that a report names one by one, the newest ones.
+#: The maximum number of reviews of each kind that a report lists, newest first.
 LISTED: Final = 100
-#: Tools that are counted by themselves.
+#: The maximum number of tools with their own totals; the others are added up under OTHER.
 TOOLS: Final = 50
 OTHER: Final = "other tools"
 
-Sums = dict[str, Any]
+Totals = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """A review as it went.  `waited` is seconds from opening to deciding, `desk` those since it was
-    claimed (None when nobody claimed it)."""
+class PastReview:
+    """A past review.
+
+    `waited` is seconds from opened to decided, `desk` from claimed to decided (None if unclaimed).
+    """
 
     record: int
     execution: int
@@ -39,7 +41,7 @@ class Past:
 
 
 def outcome_of(*, decision: str, edited: bool, by_person: bool) -> Outcome:
-    """What became of a review; what time decided says nothing about the work."""
+    """Return the outcome of a review; a timeout is "expired" whatever its decision."""
     if not by_person:
         return "expired"
     if decision == "REJECT":
@@ -47,8 +49,8 @@ def outcome_of(*, decision: str, edited: bool, by_person: bool) -> Outcome:
     return "edited" if edited else "approved"
 
 
-def empty() -> Sums:
-    """Nothing looked at yet."""
+def empty() -> Totals:
+    """Return totals without reviews."""
     return {
         "reviews": 0,
         "codes": {},
@@ -65,45 +67,45 @@ def empty() -> Sums:
     }
 
 
-def add_unknown(sums: Sums, past: Past, why: str) -> None:
-    """A review that cannot be held against the rules; it counts as one that stays."""
-    _count(sums["unknown"], why)
-    _keep(sums, past)
+def add_unknown(totals: Totals, past: PastReview, why: str) -> None:
+    """Add a review that the rules cannot evaluate; it counts as still reviewed."""
+    _count(totals["unknown"], why)
+    _add_still_reviewed(totals, past)
 
 
-def add(sums: Sums, past: Past, verdict: Verdict) -> None:
-    """A review that the rules have a verdict on."""
-    _count(sums["codes"], verdict.code)
-    if verdict.code == "error" and len(sums["errors"]) < LISTED:
-        sums["errors"].append({"record": past.record, "why": verdict.why})
+def add(totals: Totals, past: PastReview, verdict: Verdict) -> None:
+    """Add a review with the verdict of the rules."""
+    _count(totals["codes"], verdict.code)
+    if verdict.code == "error" and len(totals["errors"]) < LISTED:
+        totals["errors"].append({"record": past.record, "why": verdict.why})
     if not verdict.spared:
-        _keep(sums, past)
+        _add_still_reviewed(totals, past)
         return
-    sums["reviews"] += 1
-    sums["spared"][past.outcome] += 1
-    _of_tool(sums, past.target)["spared"][past.outcome] += 1
-    by_rule = sums["by_rule"].setdefault(verdict.rule, dict.fromkeys(OUTCOMES, 0))
+    totals["reviews"] += 1
+    totals["spared"][past.outcome] += 1
+    _of_tool(totals, past.target)["spared"][past.outcome] += 1
+    by_rule = totals["by_rule"].setdefault(verdict.rule, dict.fromkeys(OUTCOMES, 0))
     by_rule[past.outcome] += 1
     if past.outcome != "expired":
-        sums["waited_seconds"] = round(sums["waited_seconds"] + past.waited, 3)
+        totals["waited_seconds"] = round(totals["waited_seconds"] + past.waited, 3)
         if past.desk is not None:
-            sums["desk_seconds"] = round(sums["desk_seconds"] + past.desk, 3)
-            sums["desk_known"] += 1
-    _list(sums, past, verdict)
+            totals["desk_seconds"] = round(totals["desk_seconds"] + past.desk, 3)
+            totals["desk_known"] += 1
+    _list(totals, past, verdict)
 
 
-def _keep(sums: Sums, past: Past) -> None:
-    sums["reviews"] += 1
-    sums["kept"][past.outcome] += 1
-    _of_tool(sums, past.target)["kept"][past.outcome] += 1
+def _add_still_reviewed(totals: Totals, past: PastReview) -> None:
+    totals["reviews"] += 1
+    totals["kept"][past.outcome] += 1
+    _of_tool(totals, past.target)["kept"][past.outcome] += 1
 
 
 def _count(counts: dict[str, int], name: str) -> None:
     counts[name] = counts.get(name, 0) + 1
 
 
-def _of_tool(sums: Sums, target: str) -> dict[str, dict[str, int]]:
-    tools: dict[str, Any] = sums["tools"]
+def _of_tool(totals: Totals, target: str) -> dict[str, dict[str, int]]:
+    tools: dict[str, Any] = totals["tools"]
     name = target if target in tools or len(tools) < TOOLS else OTHER
     found: dict[str, dict[str, int]] = tools.setdefault(
         name, {"spared": dict.fromkeys(OUTCOMES, 0), "kept": dict.fromkeys(OUTCOMES, 0)}
@@ -111,9 +113,9 @@ def _of_tool(sums: Sums, target: str) -> dict[str, dict[str, int]]:
     return found
 
 
-def _list(sums: Sums, past: Past, verdict: Verdict) -> None:
-    """The ones that matter: where a person would have been missed."""
-    rows = sums["listed"].get(past.outcome)
+def _list(totals: Totals, past: PastReview, verdict: Verdict) -> None:
+    """List a skipped review that a person had edited or rejected."""
+    rows = totals["listed"].get(past.outcome)
     if rows is not None and len(rows) < LISTED:
         rows.append(
             {
@@ -130,7 +132,7 @@ def _list(sums: Sums, past: Past, verdict: Verdict) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """What a reader wants to know first."""
+    """The key figures of a report."""
 
     reviews: int
     spared: int
@@ -142,19 +144,19 @@ class Headline:
 
     @property
     def missed(self) -> int:
-        """Spared reviews in which a person made a difference."""
+        """Skipped reviews that a person had edited or rejected."""
         return self.edited + self.rejected
 
 
-def headline(sums: Mapping[str, Any]) -> Headline:
-    """The figures on top of a report."""
-    spared = sums["spared"]
+def headline(totals: Mapping[str, Any]) -> Headline:
+    """Return the key figures of a report."""
+    spared = totals["spared"]
     return Headline(
-        reviews=sums["reviews"],
+        reviews=totals["reviews"],
         spared=sum(spared.values()),
         unchanged=spared["approved"],
         edited=spared["edited"],
         rejected=spared["rejected"],
         expired=spared["expired"],
-        unknown=sum(sums["unknown"].values()),
+        unknown=sum(totals["unknown"].values()),
     )

@@ -1,4 +1,4 @@
-"""Drafting rules, holding them against past reviews, publishing them; what rules spared."""
+"""Pages of backtests, published rules and skipped reviews."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _allowed(request: HttpRequest) -> None:
 
 @login_required
 def backtest(request: HttpRequest) -> HttpResponse:
-    """The form of `?workflow=`, and the backtests there are; a POST starts one."""
+    """Show the draft form of `?workflow=` and the list of backtests; POST starts a backtest."""
     _allowed(request)
     user = current_user(request)
     form = request.POST if request.method == "POST" else request.GET
@@ -81,7 +81,7 @@ def _started(request: HttpRequest, workflow: Workflow) -> Backtest | tuple[Probl
 @login_required
 @require_POST
 def check(request: HttpRequest) -> HttpResponse:
-    """What is wrong with the draft, or what it says to the newest reviews."""
+    """Return the problems of the draft, or its effect on the newest reviews."""
     _allowed(request)
     workflow = workflow_of(current_user(request), request.POST.get("workflow", ""))
     if workflow is None:
@@ -97,7 +97,7 @@ def _report(request: HttpRequest, backtest_id: int) -> Backtest:
 @login_required
 @require_safe
 def report(request: HttpRequest, backtest_id: int) -> HttpResponse:
-    """One backtest."""
+    """Show a backtest."""
     context = report_context(current_user(request), _report(request, backtest_id))
     return page(request, "reviews/backtests/report.html", context, section="insights")
 
@@ -105,7 +105,7 @@ def report(request: HttpRequest, backtest_id: int) -> HttpResponse:
 @login_required
 @require_safe
 def progress(request: HttpRequest, backtest_id: int) -> HttpResponse:
-    """How far it is; once it is over, the whole page is to be loaded again."""
+    """Return the progress; reload the page when the backtest has ended."""
     found = _report(request, backtest_id)
     context = report_context(current_user(request), found)
     answer = fragment(request, "reviews/backtests/_progress.html", context)
@@ -117,11 +117,11 @@ def progress(request: HttpRequest, backtest_id: int) -> HttpResponse:
 @login_required
 @require_POST
 def publish(request: HttpRequest, backtest_id: int) -> HttpResponse:
-    """Put the rules of a report in force."""
+    """Publish the rules of a backtest."""
     found = _report(request, backtest_id)
     here = reverse("reviews:backtest_report", args=(backtest_id,))
     try:
-        made = services.publish(
+        published = services.publish(
             user=current_user(request),
             backtest=found,
             source="web",
@@ -130,32 +130,32 @@ def publish(request: HttpRequest, backtest_id: int) -> HttpResponse:
     except (InvalidRequest, Refused, review_rules_publish.RulesChanged) as refusal:
         messages.error(request, str(refusal))
         return SeeOther(here)
-    messages.success(request, _in_force(made.number))
+    messages.success(request, _published_message(published.number))
     return SeeOther(reverse("reviews:workflow_rules", args=(found.workflow_id,)))
 
 
-def _in_force(number: int) -> str:
+def _published_message(number: int) -> str:
     return _("Rules v%(number)s are active for runs that start from now on.") % {"number": number}
 
 
 @login_required
 def rules(request: HttpRequest, workflow_id: int) -> HttpResponse:
-    """Every version of a workflow's rules; a POST brings one back, or takes all rules away."""
+    """List the versions of a workflow's rules; POST publishes one again, or removes all rules."""
     user = current_user(request)
     workflow = get_object_or_404(workflows_for(user), pk=workflow_id)
     if request.method == "POST":
         try:
-            made = _again(request, workflow)
+            published = _republish(request, workflow)
         except (InvalidRequest, review_rules_publish.RulesChanged) as refusal:
             messages.error(request, str(refusal))
         else:
-            messages.success(request, _in_force(made.number))
+            messages.success(request, _published_message(published.number))
         return SeeOther(reverse("reviews:workflow_rules", args=(workflow.pk,)))
     context = rules_context(user, workflow)
     return page(request, "reviews/backtests/rules.html", context, section="workflows")
 
 
-def _again(request: HttpRequest, workflow: Workflow) -> RuleVersion:
+def _republish(request: HttpRequest, workflow: Workflow) -> RuleVersion:
     wanted, seen = request.POST.get("number", ""), request.POST.get("seen", "")
     found = (parse_natural_number(each, digits=8) for each in (wanted, seen))
     numbers = [-1 if number is None else number for number in found]
@@ -182,7 +182,7 @@ def _again(request: HttpRequest, workflow: Workflow) -> RuleVersion:
 @login_required
 @require_safe
 def spared(request: HttpRequest) -> HttpResponse:
-    """The reviews that rules spared; `?workflow=` and `?rule=` narrow it."""
+    """List skipped reviews, filtered by `?workflow=` and `?rule=`."""
     with cursor_or_404():
         context = skipped_reviews_context(
             current_user(request),

@@ -1,12 +1,11 @@
-"""The picture of a plan: layers of tasks become boxes and curves with fixed coordinates.
+"""Layout of a plan as a diagram: layers of tasks become boxes and curves.
 
-Pure: from values to values.  `layout()` gives a `Picture` of numbers and words that the template
-`reviews/components/_dag.html` prints as SVG; classes give the colours, so no inline style is
-needed.
+Pure.  `layout()` returns a `Picture` that the template `reviews/components/_dag.html` renders as
+SVG; CSS classes give the colours, so no inline style is needed.
 
-Layers run from left to right.  An edge that passes over a layer gets a lane of its own there, so
-that it never runs behind a box, and each layer is ordered by the mean place of its neighbours to
-keep crossings few.
+Layers run from left to right.  An edge that skips a layer gets its own lane there, so that it never
+passes behind a box, and each layer is ordered by the mean position of its neighbours (barycenter
+heuristic) to reduce crossings.
 """
 
 from __future__ import annotations
@@ -27,23 +26,23 @@ GAP_X: Final = 44
 GAP_Y: Final = 16
 MARGIN: Final = 8
 HEAD: Final = 28
-#: A layer with more tasks than this shows the ones that matter and sums up the rest.
+#: A longer layer shows its most relevant tasks and one summary box.
 MAX_ROWS: Final = 8
 LABEL_LENGTH: Final = 16
 SWEEPS: Final = 4
 
 _SETTLED: Final = ("SUCCEEDED", "FAILED", "SKIPPED", "REJECTED")
-#: Which tasks stay visible in a long layer: the smaller, the more they matter.
+#: Priority of tasks in a long layer; smaller values stay visible.
 _WEIGHT: Final[Mapping[str, int]] = {"FAILED": 1, "REJECTED": 1, "RUNNING": 2, "PENDING": 3}
 
 
 @dataclass(frozen=True, slots=True)
 class DagTask:
-    """One task as it is drawn.
+    """One task to draw.
 
-    `status` is a task status word, or empty in a plan that does not run; `depends_on` holds ids of
-    earlier tasks; `note` is a short time such as `1.2 s`; `held` rings the box; `speculated` dashes
-    it; `href` makes it a link.
+    `status` is a task status, or empty in a plan that is not running; `depends_on` holds ids of
+    earlier tasks; `note` is a short text such as `1.2 s`; `held` draws a ring around the box;
+    `speculated` dashes it; `href` makes it a link.
     """
 
     id: str
@@ -57,7 +56,7 @@ class DagTask:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A box: its top left corner in px, what it says, and its state."""
+    """A box: its top left corner in px, text and state."""
 
     id: str
     x: float
@@ -80,7 +79,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A curve from one box to another; `done` when its source has settled well."""
+    """A curve from one box to another; `done` if its source succeeded."""
 
     source: str
     target: str
@@ -90,7 +89,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class LayerHead:
-    """The words above a column: `Layer 2`, `7 of 12`."""
+    """The heading of a column: `Layer 2`, `7 of 12`."""
 
     x: float
     title: str
@@ -100,7 +99,7 @@ class LayerHead:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """All that is drawn, on `width` by `height` px, and a sentence that says the same."""
+    """The diagram, `width` by `height` px, and a text alternative."""
 
     width: float
     height: float
@@ -112,7 +111,7 @@ class Picture:
 
 @dataclass(slots=True)
 class _Slot:
-    """A place in a column: a task's box, or the lane of an edge that passes by."""
+    """A position in a column: a task's box, or the lane of a passing edge."""
 
     key: str
     layer: int
@@ -134,9 +133,10 @@ class _Slot:
 def layout(
     layers: Sequence[Sequence[DagTask]], *, current: int | None = None, max_rows: int = MAX_ROWS
 ) -> Picture:
-    """Place the tasks of `layers`, whose tasks need earlier layers alone, and draw their edges.
+    """Lay out the tasks of `layers` and their edges.
 
-    `current` is the index of the layer to mark.  Dependencies on unknown ids are left out.
+    Tasks depend only on earlier layers; dependencies on unknown ids are ignored.  `current` is the
+    index of the layer to mark.
     """
     shown = [_shorten(layer, max_rows) for layer in layers]
     aliases = {name: key for column in shown for key, _, names in column for name in names}
@@ -165,7 +165,7 @@ def _slot(layer: int, key: str, task: DagTask, names: tuple[str, ...]) -> _Slot:
 
 
 def _shorten(layer: Sequence[DagTask], max_rows: int) -> list[tuple[str, DagTask, tuple[str, ...]]]:
-    """(key, task to draw, ids it stands for); a long layer ends in a box that sums up the rest."""
+    """Return (key, task, represented ids) per box; a long layer ends with a summary box."""
     if len(layer) <= max_rows:
         return [(task.id, task, (task.id,)) for task in layer]
     matters = sorted(range(len(layer)), key=lambda i: (_weight(layer[i]), i))
@@ -192,7 +192,7 @@ def _routes(
     slots: dict[str, _Slot],
     columns: list[list[_Slot]],
 ) -> list[list[str]]:
-    """For each edge the slots it runs through, with a lane made in every layer it passes."""
+    """Return the slots of each edge, with a new lane in every layer that it skips."""
     wanted = {
         (aliases[name], aliases[task.id]): None
         for layer in layers
@@ -217,7 +217,7 @@ def _routes(
 
 
 def _order(columns: list[list[_Slot]], slots: Mapping[str, _Slot]) -> None:
-    """Sort each column by the mean place of its neighbours, sweeping forth and back."""
+    """Sort each column by the mean position of its neighbours, in alternating sweeps."""
     place = {slot.key: float(i) for column in columns for i, slot in enumerate(column)}
     for sweep in range(SWEEPS):
         forth = sweep % 2 == 0
@@ -240,7 +240,7 @@ def _mean(keys: Iterable[str], place: Mapping[str, float], own: str) -> float:
 
 
 def _stack(columns: list[list[_Slot]]) -> float:
-    """Give every slot its top, each column centred; return the picture's height."""
+    """Set the top of every slot, with centred columns; return the height of the picture."""
     sums = [
         sum(slot.height for slot in column) + GAP_Y * max(0, len(column) - 1) for column in columns
     ]
@@ -313,21 +313,21 @@ def _head(index: int, layer: Sequence[DagTask], current: int | None) -> LayerHea
 
 
 def _describe(layers: Sequence[Sequence[DagTask]]) -> str:
-    """The picture as one sentence, for those who do not see it."""
+    """Return a text alternative of the diagram."""
     total = sum(len(layer) for layer in layers)
     if not total:
         return _("An empty plan.")
     waiting = [task.id for layer in layers for task in layer if task.held]
-    told = {
+    params = {
         "tasks": counted(total, "task"),
         "layers": counted(len(layers), "layer"),
         "names": ", ".join(waiting),
     }
     if waiting:
-        return _("%(tasks)s in %(layers)s; %(names)s waiting for review.") % told
-    return _("%(tasks)s in %(layers)s.") % told
+        return _("%(tasks)s in %(layers)s; %(names)s waiting for review.") % params
+    return _("%(tasks)s in %(layers)s.") % params
 
 
 def with_links(layers: Sequence[Sequence[DagTask]], prefix: str) -> list[list[DagTask]]:
-    """The same layers, each task linking to `prefix` followed by its id, such as `#task-`."""
+    """Return the layers with each task linked to `prefix` plus its id, such as `#task-a`."""
     return [[replace(task, href=f"{prefix}{task.id}") for task in layer] for layer in layers]

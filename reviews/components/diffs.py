@@ -1,4 +1,4 @@
-"""What differs between two JSON values, place by place."""
+"""Structural diff of two JSON values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LONG_TEXT: Final = 60
 
 
 class Missing(Enum):
-    """Stands for a value that is not there, which is not the same as null."""
+    """Marks an absent value, which differs from null."""
 
     MISSING = "missing"
 
@@ -56,7 +56,7 @@ class Change:
 
     @property
     def dotted(self) -> str:
-        """The path for people: `items[3].name`."""
+        """The readable path: `items[3].name`."""
         return path_text(self.path)
 
     @property
@@ -66,7 +66,7 @@ class Change:
 
     @property
     def is_long_text(self) -> bool:
-        """True when the change is best shown as texts side by side."""
+        """Whether the change is best shown as a side-by-side text diff."""
         texts = (self.before, self.after)
         return all(isinstance(text, str) for text in texts) and any(
             len(text) > _LONG_TEXT or "\n" in text for text in texts
@@ -74,14 +74,14 @@ class Change:
 
     @property
     def rows(self) -> tuple[TextRow, ...]:
-        """The two texts side by side, equal parts folded; () when the change is not of texts."""
+        """The side-by-side text diff with equal parts folded; () if the values are not texts."""
         if not isinstance(self.before, str) or not isinstance(self.after, str):
             return ()
         return folded(text_segments(self.before, self.after))
 
 
 def same(left: JSON, right: JSON) -> bool:
-    """Equal as JSON: 1 and 1.0 are equal, 1 and true are not; MISSING equals only itself."""
+    """Compare as JSON: 1 and 1.0 are equal, 1 and true are not; MISSING equals only itself."""
     if left is right:
         return True
     if left is MISSING or right is MISSING:
@@ -90,12 +90,12 @@ def same(left: JSON, right: JSON) -> bool:
 
 
 def diff(before: JSON, after: JSON) -> tuple[Change, ...]:
-    """Every difference, in the order of `before`, what is new last; () when they are the same."""
+    """Return all changes in the order of `before`, additions last; () for equal values."""
     return tuple(_diff((), before, after))
 
 
 def apply(before: JSON, changes: Iterable[Change]) -> JSON:
-    """`before` with the changes of a `diff` made; a new value, `apply(a, diff(a, b))` equals b."""
+    """Return a copy of `before` with the changes applied; `apply(a, diff(a, b))` equals b."""
     listed = list(changes)
     whole = [deepcopy(before)]
     for change in listed:
@@ -131,7 +131,7 @@ def _diff_objects(path: Path, before: dict[str, Any], after: dict[str, Any]) -> 
 
 
 def _diff_arrays(path: Path, before: list[Any], after: list[Any]) -> Iterator[Change]:
-    """Items are paired from both ends; what is left over in the middle came or went."""
+    """Pair items from both ends; the unpaired items in the middle were added or removed."""
     old, new = list(map(canonical, before)), list(map(canonical, after))
     shortest = min(len(old), len(new))
     start = next((n for n in range(shortest) if old[n] != new[n]), shortest)

@@ -1,20 +1,20 @@
-"""Code as lines of markup with CSS classes, made on the server; the code is hostile text."""
+"""Highlight untrusted code as lines of HTML with CSS classes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from pygments.lexer import Lexer
 from pygments.lexers.javascript import JavascriptLexer, TypeScriptLexer
 from pygments.lexers.python import PythonLexer
-from pygments.token import STANDARD_TYPES, _TokenType
+from pygments.token import STANDARD_TYPES
 
 from reviews.templatetags.desk import visible
 
-#: Beyond this a lexer's time is not worth its colours.
+#: Longer code is not highlighted, to bound the lexer's time.
 _MAX_CHARACTERS: Final = 60_000
 _MAX_LINE: Final = 2_000
 
@@ -34,11 +34,11 @@ class Line:
 
 
 def lines_of(code: str, language: str) -> list[Line]:
-    """The lines of `code`, invisible characters spelled out, tokens in spans with classes.
+    """Return the lines of `code` with tokens in spans and invisible characters escaped.
 
-    What is long or in no known language comes without spans.
+    Long code and unknown languages have no spans.
     """
-    # Only what ends a line for the sandbox ends one here: the numbers have to agree.
+    # Split only at line ends of the sandbox, so that line numbers agree.
     plain = [visible(line) for line in code.replace("\r\n", "\n").split("\n")]
     if plain and not plain[-1]:
         plain.pop()
@@ -60,8 +60,8 @@ def _coloured(plain: list[str], language: str) -> list[SafeString]:
     return [_row(parts) for parts in rows] if len(rows) == len(plain) else []
 
 
-def _class_of(token: _TokenType) -> str:
-    kind: _TokenType | None = token
+def _class_of(token: Any) -> str:
+    kind = token
     while kind is not None and kind not in STANDARD_TYPES:
         kind = kind.parent
     return STANDARD_TYPES.get(kind, "") if kind is not None else ""

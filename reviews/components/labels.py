@@ -1,4 +1,4 @@
-"""Short phrases that several pages share."""
+"""Labels and short phrases shared by pages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BEFORE = TriggerPhase.BEFORE_EXECUTION.value
 _AFTER = TriggerPhase.AFTER_EXECUTION.value
 _URGENT = 0.2
 
-#: What becomes of a hold that nobody decides.
+#: The effect of a timeout.
 _TIMEOUTS = {
     "reject": N_("it will be rejected"),
     "approve": N_("it will be approved unchanged"),
@@ -37,47 +37,47 @@ _TIMEOUTS = {
 
 
 def on_timeout(hold: Hold) -> str:
-    """What becomes of the hold when nobody decides, for the end of a sentence."""
+    """Return the effect of a timeout, for the end of a sentence."""
     known = _TIMEOUTS.get(hold.on_timeout)
     return _(known) if known else ""
 
 
 def progress_text(execution: Execution) -> str:
     """`layer 2 of 4`."""
-    told = {"layer": max(execution.layer + 1, 0), "layers": execution.total_layers}
-    return _("layer %(layer)s of %(layers)s") % told
+    params = {"layer": max(execution.layer + 1, 0), "layers": execution.total_layers}
+    return _("layer %(layer)s of %(layers)s") % params
 
 
 def allowed_text(permissions: PermissionSet) -> str:
-    """What a permission set allows, a sentence per entry."""
+    """Return the entries of a permission set as sentences."""
     return " ".join(each for each in permissions.sentences())
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with one value, in the language of the page."""
+    """A validation error of one value."""
 
     path: str
     message: str
 
 
 def faults(errors: Iterable[Any]) -> tuple[Fault, ...]:
-    """Errors with `path` and `message`, said in the language of the page."""
+    """Convert errors with `path` and `message`."""
     return tuple(Fault(each.path, each.message) for each in errors)
 
 
 def run_title(title: str, execution_id: int) -> str:
-    """`Release notes, run 4182`; characters that turn or hide text are spelled out."""
+    """Return `Release notes, run 4182`, with invisible characters escaped."""
     return _("%(title)s, run %(number)s") % {"title": visible(title), "number": execution_id}
 
 
 def hold_kind(hold: Hold) -> str:
-    """The phase of a node review, else the reason, as `headline` takes it."""
+    """Return the phase of a node review, else the reason, as `headline` expects it."""
     return hold.phase or hold.reason
 
 
 def subject(hold: Hold) -> str:
-    """The part of a hold's sentence that stands out."""
+    """Return the part of a hold's sentence in bold."""
     if hold.phase == _BEFORE:
         return hold.target.rpartition(".")[2] or hold.task_id
     return hold.task_id
@@ -97,8 +97,8 @@ def phase_text(phase: str, *, past: bool = False) -> str:
 
 def step_text(hold: Hold) -> str:
     """`step 3 of 4`."""
-    told = {"step": hold.layer + 1, "steps": hold.execution.total_layers}
-    return _("step %(step)s of %(steps)s") % told
+    params = {"step": hold.layer + 1, "steps": hold.execution.total_layers}
+    return _("step %(step)s of %(steps)s") % params
 
 
 def group_text(groups: Collection[str]) -> str:
@@ -108,12 +108,12 @@ def group_text(groups: Collection[str]) -> str:
         return ""
     if len(names) == 1:
         return _("the %(name)s group") % {"name": names[0]}
-    told = {"names": ", ".join(names[:-1]), "last": names[-1]}
-    return _("the groups %(names)s and %(last)s") % told
+    params = {"names": ", ".join(names[:-1]), "last": names[-1]}
+    return _("the groups %(names)s and %(last)s") % params
 
 
 def is_urgent(hold: Hold) -> bool:
-    """Whether less than a fifth of the hold's time is left."""
+    """Return whether less than a fifth of the hold's time is left."""
     if hold.expires_at is None:
         return False
     total = hold.expires_at - hold.opened_at
@@ -121,7 +121,7 @@ def is_urgent(hold: Hold) -> bool:
 
 
 def claimed_by(hold: Hold) -> str:
-    """Who has claimed the hold and still holds the claim; "" for nobody."""
+    """Return the name of the current claimant, or ""."""
     claim = getattr(hold, "claim", None)
     if claim is None or claim.expires_at <= timezone.now():
         return ""
@@ -129,7 +129,7 @@ def claimed_by(hold: Hold) -> str:
 
 
 def viewers_text(names: Collection[str]) -> str:
-    """`reviewer2 looks at this`, `ann, bob and 2 more look at this`; "" for nobody."""
+    """Return `reviewer2 is viewing`, `ann, bob and 2 more are viewing`, or ""."""
     some, rest = sorted(names)[:2], len(names) - 2
     if not some:
         return ""
@@ -144,20 +144,20 @@ def viewers_text(names: Collection[str]) -> str:
 
 
 def risk(hold: Hold) -> tuple[str, str]:
-    """low, medium or high, and the words for it."""
+    """Return low, medium or high, and its label."""
     level = risk_of(hold)
     if hold.reason == HoldReason.ESCALATION:
-        return level, _("asks for more permission")
+        return level, _("requests permission")
     return level, "" if level == "low" else _("can modify data")
 
 
 def about(task_id: str, reason: str) -> str:
-    """What a hold is about, for the middle of a sentence."""
+    """Return the subject of a hold, for the middle of a sentence."""
     return task_id or reason_text(reason)
 
 
 def reason_text(reason: str) -> str:
-    """Why a hold opened, as a noun; a reason that is not known as it is."""
+    """Return the reason of a hold as a noun; unknown reasons unchanged."""
     known = _REASONS.get(reason)
     return _(known) if known else reason.replace("_", " ")
 
@@ -178,7 +178,7 @@ _REASONS = {
 def record_sentence(record: HumanReviewRecord, *, short: bool = False) -> str:
     """`reviewer approved write_file in Release notes with 2 changes, after 3 min`."""
     is_approved = record.decision == "APPROVE"
-    told = {
+    params = {
         "name": record.actor,
         "what": record_subject(record),
         "run": record.workflow_title,
@@ -186,26 +186,26 @@ def record_sentence(record: HumanReviewRecord, *, short: bool = False) -> str:
         "time": lasting_text(record.waited_seconds),
     }
     if record.decision == Decision.WITHDRAW:
-        return _taken_back(record, told, short=short)
+        return _withdrawal_sentence(record, params, short=short)
     if record.reviewer_id is None:
-        return _(_IN_NO_TIME[is_approved, short]) % told
-    text = _(_BY_SOMEBODY[is_approved, record.is_edited, short]) % told
+        return _(_TIMED_OUT[is_approved, short]) % params
+    text = _(_DECIDED[is_approved, record.is_edited, short]) % params
     if record.decision == Decision.REQUEST_CHANGES:
-        text = _(_SENT_BACK[short]) % told
+        text = _(_SENT_BACK[short]) % params
     if short or record.waited_seconds < 1:
         return text
-    return _("%(sentence)s, after %(time)s") % {"sentence": text, "time": told["time"]}
+    return _("%(sentence)s, after %(time)s") % {"sentence": text, "time": params["time"]}
 
 
-#: (approved, short) → the sentence about what time decided.
-_IN_NO_TIME = {
+#: (approved, short) → the sentence about a timeout.
+_TIMED_OUT = {
     (True, True): N_("%(what)s timed out and was approved"),
     (True, False): N_("%(what)s in %(run)s timed out and was approved"),
     (False, True): N_("%(what)s timed out and was rejected"),
     (False, False): N_("%(what)s in %(run)s timed out and was rejected"),
 }
-#: (approved, edited, short) → the sentence about what a person decided.
-_BY_SOMEBODY = {
+#: (approved, edited, short) → the sentence about a person's decision.
+_DECIDED = {
     (True, False, True): N_("%(name)s approved %(what)s"),
     (True, False, False): N_("%(name)s approved %(what)s in %(run)s"),
     (True, True, True): N_("%(name)s approved %(what)s with %(changes)s"),
@@ -222,8 +222,8 @@ _SENT_BACK = {
     True: N_("%(name)s requested changes to %(what)s"),
     False: N_("%(name)s requested changes to %(what)s in %(run)s"),
 }
-#: (what was taken back, short) → the sentence that says so.
-_TAKEN_BACK = {
+#: (withdrawn decision, short) → the sentence about a withdrawal.
+_WITHDRAWALS = {
     ("APPROVE", True): N_("%(name)s withdrew the approval of %(what)s"),
     ("APPROVE", False): N_("%(name)s withdrew the approval of %(what)s in %(run)s"),
     ("REJECT", True): N_("%(name)s withdrew the rejection of %(what)s"),
@@ -235,29 +235,29 @@ _TAKEN_BACK = {
 }
 
 
-def _taken_back(record: HumanReviewRecord, told: dict[str, Any], *, short: bool) -> str:
-    """`ann took back the approval of write_file in Release notes`."""
-    gone = record.withdraws
-    was = gone.decision if gone else "APPROVE"
-    text = _(_TAKEN_BACK[was, short]) % told
-    if gone is None or gone.actor == record.actor:
+def _withdrawal_sentence(record: HumanReviewRecord, params: dict[str, Any], *, short: bool) -> str:
+    """Return `ann withdrew the approval of write_file in Release notes`."""
+    withdrawn = record.withdraws
+    was = withdrawn.decision if withdrawn else "APPROVE"
+    text = _(_WITHDRAWALS[was, short]) % params
+    if withdrawn is None or withdrawn.actor == record.actor:
         return text
-    return _("%(sentence)s by %(name)s") % {"sentence": text, "name": gone.actor}
+    return _("%(sentence)s by %(name)s") % {"sentence": text, "name": withdrawn.actor}
 
 
 def record_subject(record: HumanReviewRecord) -> str:
-    """What was decided about: a tool before it ran, a task after, else the kind of hold."""
+    """Return the subject of a record: tool before execution, task after, else the reason."""
     if record.trigger_phase == _BEFORE:
         return record.target.rpartition(".")[2] or record.node_id
     return about(record.node_id, record.reason)
 
 
 def record_outcome(record: HumanReviewRecord) -> str:
-    """What the record's decision is, or EXPIRED for what time decided."""
+    """Return the decision of a record, or EXPIRED for a timeout."""
     by_person = record.reviewer_id or record.decision == Decision.WITHDRAW
     return record.decision if by_person else "EXPIRED"
 
 
 def span_text(start: datetime, end: datetime) -> str:
-    """How long it took, in one unit."""
+    """Return the duration in one unit."""
     return lasting_text((end - start).total_seconds())

@@ -1,4 +1,4 @@
-"""Counts and numbers in words, in the language of the page."""
+"""Format counts and numbers in the language of the page."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from django.utils.formats import date_format, number_format
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-#: Rows that are counted one by one; of more a page says no more than that.
+#: Rows are counted up to this number; pages show `1,000+` beyond it.
 COUNTED: Final = 1_000
-#: Noun -> its sentence for a number. A noun is listed to be counted: languages bend it each in
-#: their own way.
+#: Noun -> its translatable plural forms.
 NOUNS: Final[Mapping[str, Callable[[int], str]]] = {
     "change": lambda n: ngettext("%(n)s change", "%(n)s changes", n),
     "decision": lambda n: ngettext("%(n)s decision", "%(n)s decisions", n),
@@ -41,15 +40,15 @@ def counted(number: int, noun: str) -> str:
 
 
 def count_up_to(rows: QuerySet[Any, Any], most: int = COUNTED) -> int:
-    """The number of rows, `most` + 1 standing for more: a page never counts a million.
+    """Return the number of rows; `most` + 1 means more.
 
-    Rows with an order are walked in it, as the list of them is.
+    Ordered rows are scanned in their order, so the query uses the same index as the list.
     """
     return rows[: most + 1].count()
 
 
 def each_up_to(lists: Mapping[str, QuerySet[Any, Any]], most: int = COUNTED) -> dict[str, int]:
-    """What `count_up_to` says of each of several lists of narrow rows, in one statement."""
+    """Apply `count_up_to` to several lists of narrow rows in one statement."""
     parts: list[str] = []
     values: list[Any] = []
     for rows in lists.values():

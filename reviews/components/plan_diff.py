@@ -1,4 +1,4 @@
-"""What one plan has that another has not: a picture with a mark on each task, and a list."""
+"""Diff of two plans: a diagram with marked tasks, and a list."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _LONGEST_NOTE = 11
 
 @dataclass(frozen=True, slots=True)
 class PlanDiff:
-    """`before` with `change` made to it.
+    """A plan `before` and a `change` of it.
 
-    `layers` are those of the plan with the whole change; `gone` are tasks of it that a reviewer
+    `layers` are those of the changed plan; `dropped` are tasks of the change that a reviewer
     dropped; `why` says for added tasks what speaks for them; `done` are ids of tasks that have run.
     `view` is what was masked before: tasks are masked by its rules, and with its numbers.
     """
@@ -38,12 +38,12 @@ class PlanDiff:
     layers: Layers
     change: Change
     why: Mapping[str, Any] = field(default_factory=dict)
-    gone: Collection[str] = ()
+    dropped: Collection[str] = ()
     done: Collection[str] = ()
 
 
 def diff_context(shown: PlanDiff, links: str = "#change-") -> dict[str, Any]:
-    """`p` of the templates: the picture, each difference as an entry, what they may do."""
+    """Return `p` of the templates: the diagram, the changes and the needed permissions."""
     change = shown.change
     return {
         "picture": diff_picture(shown, links),
@@ -51,7 +51,7 @@ def diff_context(shown: PlanDiff, links: str = "#change-") -> dict[str, Any]:
         "changed": tuple(_changed(task, shown) for task in change.changed),
         "removed": tuple({"id": name} for name in change.removed),
         "kept": _kept(shown),
-        "permissions": tuple(_permissions((*change.added, *change.changed), shown.gone)),
+        "permissions": tuple(_permissions((*change.added, *change.changed), shown.dropped)),
     }
 
 
@@ -63,7 +63,7 @@ def _kept(shown: PlanDiff) -> int:
 
 
 def diff_picture(shown: PlanDiff, links: str) -> Picture:
-    """Both plans in one picture; a removed task stands where it stood."""
+    """Return both plans in one diagram; removed tasks keep their layer."""
     specs = {**shown.before.by_id, **_by_id(shown.change.added), **_by_id(shown.change.changed)}
     layers = [list(layer) for layer in shown.layers]
     for index, layer in enumerate(shown.old_layers):
@@ -81,13 +81,13 @@ def _by_id(tasks: Iterable[Spec]) -> dict[str, Spec]:
 
 
 def _marks(shown: PlanDiff) -> dict[str, str]:
-    """Task → what becomes of it; those without a mark are kept."""
+    """Return task id → mark; tasks without a mark are kept."""
     change = shown.change
     return {
         **{task.id: "ADDED" for task in change.added},
         **{task.id: "CHANGED" for task in change.changed},
         **dict.fromkeys(change.removed, "REMOVED"),
-        **dict.fromkeys(shown.gone, "DROPPED"),
+        **dict.fromkeys(shown.dropped, "DROPPED"),
     }
 
 
@@ -99,7 +99,7 @@ def _node(task: Spec, marks: Mapping[str, str], shown: PlanDiff, links: str) -> 
 
 
 def short(target: str, longest: int) -> str:
-    """A tool's own name, cut where it is too long for a box."""
+    """Return a tool's own name, truncated to fit a box."""
     name = target.rpartition(".")[2]
     return name if len(name) <= longest else f"{name[: longest - 1]}…"
 
@@ -108,7 +108,7 @@ def short(target: str, longest: int) -> str:
 
 
 def _added(task: Spec, shown: PlanDiff) -> dict[str, Any]:
-    told = shown.why.get(task.id) or {}
+    reason = shown.why.get(task.id) or {}
     follows = dropped_with(shown.change, [task.id]) - {task.id}
     return {
         "id": task.id,
@@ -116,11 +116,11 @@ def _added(task: Spec, shown: PlanDiff) -> dict[str, Any]:
         "permission": task.permission_set or "",
         "beyond": is_critical(task),
         "after": ", ".join(sorted(task.needs)),
-        "confidence": told.get("confidence"),
-        "reasons": ", ".join(str(each) for each in told.get("reasons", ())),
+        "confidence": reason.get("confidence"),
+        "reasons": ", ".join(str(each) for each in reason.get("reasons", ())),
         "values_json": json.dumps(_hidden(dict(task.values), shown), indent=2, ensure_ascii=False),
         "code": _hidden(getattr(task, "code", ""), shown),
-        "dropped": task.id in shown.gone,
+        "dropped": task.id in shown.dropped,
         "follows": ", ".join(sorted(follows)),
     }
 
@@ -130,7 +130,7 @@ def _changed(task: Spec, shown: PlanDiff) -> dict[str, Any]:
     return {
         "id": task.id,
         "changes": _differences(old, task, shown) if old else (),
-        "dropped": task.id in shown.gone,
+        "dropped": task.id in shown.dropped,
     }
 
 
@@ -144,17 +144,17 @@ def _hidden(value: Any, shown: PlanDiff) -> Any:
     return masked(value, shown.view.rules, after=shown.view).value
 
 
-def _permissions(tasks: Iterable[Spec], gone: Collection[str]) -> Iterable[dict[str, Any]]:
-    """The permission sets that the tasks need, with those that need them."""
+def _permissions(tasks: Iterable[Spec], dropped: Collection[str]) -> Iterable[dict[str, Any]]:
+    """Yield the permission sets that the tasks need, each with its tasks."""
     needed: dict[str, list[str]] = {}
     for task in tasks:
-        if task.id not in gone:
+        if task.id not in dropped:
             needed.setdefault(task.permission_set or "", []).append(task.id)
     for name, ids in sorted(needed.items()):
         known = NAMED.get(name)
         yield {
-            "name": name or _("not known"),
+            "name": name or _("unknown"),
             "tasks": ", ".join(ids),
-            "words": labels.allowed_text(known) if known else _("Nobody knows what it allows."),
+            "words": labels.allowed_text(known) if known else _("Its permissions are unknown."),
             "beyond": known is None or known.is_beyond_reading,
         }

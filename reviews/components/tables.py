@@ -1,4 +1,4 @@
-"""Tables of counts as the pages show them, with a bar in each row where there is one to draw."""
+"""Tables of counts, with an optional bar in each row."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from reviews.insights.charts import Part
 
-#: What a cell holds: words, or a count.
+#: The value of a cell: a text or a count.
 Cell = str | int
 
 

@@ -1,4 +1,8 @@
-"""Two texts side by side: which lines and which words differ."""
+"""Side-by-side diff of two texts, by lines and by words.
+
+Uses Myers' algorithm with a bound on the work: `difflib` does not find the shortest edit script,
+and takes quadratic time for texts with many equal lines.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-#: One stretch: `before[i1:i2]` became `after[j1:j2]`; equal stretches have equal items.
+#: (is equal, i1, i2, j1, j2): `before[i1:i2]` became `after[j1:j2]`.
 Stretch = tuple[bool, int, int, int, int]
 
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
@@ -17,7 +21,7 @@ _MAX_WORD_DIFFS = 300
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A run of characters within a line; `kind` is same, removed or added."""
+    """Consecutive characters of a line; `kind` is same, removed or added."""
 
     kind: str
     text: str
@@ -40,9 +44,9 @@ class TextRow:
 
 
 def text_segments(before: str, after: str) -> tuple[TextRow, ...]:
-    """All rows of both texts, lines paired, and within changed pairs the words that differ.
+    """Return all rows of both texts, with paired lines and word diffs of changed pairs.
 
-    Work is bounded: texts that have little in common are shown as one replaced block.
+    Work is bounded: texts with little in common become one replaced block.
     """
     old, new = before.split("\n"), after.split("\n")
     rows: list[TextRow] = []
@@ -69,7 +73,7 @@ def text_segments(before: str, after: str) -> tuple[TextRow, ...]:
 
 
 def folded(rows: Sequence[TextRow], context: int = 3) -> tuple[TextRow, ...]:
-    """The same rows with long equal runs replaced by a fold, `context` rows kept round changes."""
+    """Replace long runs of equal rows by a fold, with `context` rows around changes."""
     near = bytearray(len(rows))
     for index, row in enumerate(rows):
         if row.kind != "same":
@@ -88,7 +92,7 @@ def folded(rows: Sequence[TextRow], context: int = 3) -> tuple[TextRow, ...]:
 
 
 def stretches(before: Sequence[str], after: Sequence[str]) -> Iterator[Stretch]:
-    """Equal and different stretches in order, which cover both sequences."""
+    """Yield equal and different stretches in order; together they cover both sequences."""
     start = 0
     shortest = min(len(before), len(after))
     while start < shortest and before[start] == after[start]:
@@ -121,7 +125,7 @@ def _grouped(pairs: list[tuple[int, int]], before: int, after: int) -> Iterator[
 
 
 def _matches(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int]]:
-    """Myers' shortest edit script as matching pairs; none when it takes too many edits."""
+    """Return the matching pairs of Myers' shortest edit script; [] beyond the bound."""
     if not before or not after:
         return []
     furthest = {1: 0}

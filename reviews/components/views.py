@@ -1,4 +1,4 @@
-"""What every page needs: the person, the frame's context, 404 for what is not visible."""
+"""Helpers of all views: the current user, rendering, and 404 for invisible objects."""
 
 from __future__ import annotations
 
@@ -22,34 +22,33 @@ from workflows.models import Execution, Hold
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-#: Characters of a search text that are looked at.
+#: The maximum length of a search text.
 _LONGEST_QUERY = 200
 
 
 class SeeOther(HttpResponseRedirect):
-    """The answer to a POST that was done: look there, by GET."""
+    """Redirect after a successful POST (303)."""
 
     status_code = 303
 
 
 def current_user(request: HttpRequest) -> User:
-    """The user of a request that has passed `login_required`.
+    """Return the user of a request that has passed `login_required`.
 
-    Who only looks brings the names of their groups along, for all that one page asks them for;
-    before something is done, they are read anew.
+    For GET and HEAD the user carries cached group names; other methods read them from the database.
     """
     user = cast("User", request.user)
     return cast("User", cache_groups(user)) if request.method in ("GET", "HEAD") else user
 
 
 def warn(request: HttpRequest, warnings: Iterable[str]) -> None:
-    """Show warnings of a use case on the next page."""
+    """Show warnings of a service on the next page."""
     for each in warnings:
         messages.warning(request, each)
 
 
 def is_htmx(request: HttpRequest) -> bool:
-    """Whether a fragment is asked for."""
+    """Return whether htmx requests a fragment."""
     return request.headers.get("HX-Request") == "true"
 
 
@@ -61,7 +60,7 @@ def page(
     section: str,
     status: int = 200,
 ) -> HttpResponse:
-    """A whole page in the frame; its rail count is read unless `context` has it."""
+    """Render a whole page; queries `waiting_count` of the navigation unless `context` has it."""
     user = current_user(request)
     frame = {"section": section, "roles": tuple(sorted(group_names(user))), **context}
     if "waiting_count" not in frame:
@@ -75,25 +74,25 @@ def page(
 def fragment(
     request: HttpRequest, template: str, context: dict[str, Any], *, status: int = 200
 ) -> HttpResponse:
-    """A part of a page."""
+    """Render a part of a page."""
     return _vary(render(request, template, context, status=status))
 
 
 def _vary(response: HttpResponse) -> HttpResponse:
-    # One address gives a page or a fragment: caches and the back button must tell them apart.
+    # One URL serves a page or a fragment: caches and the back button must distinguish them.
     patch_vary_headers(response, ["HX-Request"])
     response["Cache-Control"] = "no-store"
     return response
 
 
 def search_text(request: HttpRequest, name: str) -> str:
-    """A query parameter as a search text that the database can take."""
+    """Return a query parameter as a search text without NUL, limited in length."""
     return request.GET.get(name, "").replace("\0", "").strip()[:_LONGEST_QUERY]
 
 
 @contextmanager
 def cursor_or_404() -> Iterator[None]:
-    """Around reading a page of a list: a cursor that is none of the list's is Http404."""
+    """Turn BadCursor into Http404."""
     try:
         yield
     except selectors.BadCursor:
@@ -101,7 +100,7 @@ def cursor_or_404() -> Iterator[None]:
 
 
 def visible_execution(request: HttpRequest, execution_id: int) -> Execution:
-    """An execution the person may see, with workflow and creator; Http404 otherwise."""
+    """Return a visible execution with workflow and creator, or raise Http404."""
     rows = visible_to(current_user(request)).select_related("workflow", "created_by")
     found = rows.filter(pk=execution_id).first()
     if found is None:
@@ -110,7 +109,7 @@ def visible_execution(request: HttpRequest, execution_id: int) -> Execution:
 
 
 def hold_or_404(request: HttpRequest, execution_id: int, hold_id: str) -> Hold:
-    """A hold of that execution which the person may see; Http404 otherwise."""
+    """Return a visible hold of the execution, or raise Http404."""
     try:
         hold = visible_hold(current_user(request), hold_id.replace("\0", ""))
     except HoldNotFound:

@@ -122,7 +122,7 @@ def _diff(hold: Hold, view: Masked, change: Change, gone: frozenset[str]) -> Pla
         layers=_layers(before, change, begun),
         change=change,
         why={name: each["why"] for name, each in payload["added"].items()},
-        gone=gone,
+        dropped=gone,
         done=settled_ids(execution, before.layers[:begun]),
     )
 

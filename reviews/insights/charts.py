@@ -1,4 +1,4 @@
-"""Charts as numbers: lines over days and shares per row, drawn by templates as SVG.
+"""Geometry of charts: lines over days and bars per row, which templates draw as SVG.
 
 Pure.  Axes begin at zero; colour comes from classes, so no inline style is needed.
 """
@@ -19,7 +19,7 @@ LEFT: Final = 64
 RIGHT: Final = 28
 TOP: Final = 12
 BOTTOM: Final = 28
-#: Steps that people count in, times a power of ten.
+#: Tick steps, times a power of ten.
 _STEPS: Final = (1, 2, 5, 10)
 _TIMES: Final = (1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800, 86400, 172800)
 _MOST_LABELS: Final = 7
@@ -27,7 +27,7 @@ _MOST_LABELS: Final = 7
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of a line: where it is, what it says, and what it leads to ("" for nothing)."""
+    """One value of a line: position, text and link ("" for none)."""
 
     x: float
     y: float
@@ -37,7 +37,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of one meaning; `path` has a gap where there is no value."""
+    """A line; `path` has a gap for each missing value."""
 
     name: str
     kind: str
@@ -68,14 +68,14 @@ class LineChart:
 
     @property
     def legend(self) -> tuple[tuple[str, str], ...]:
-        """What each line means, as (kind, words); nothing has to be told about a single one."""
+        """The legend as (kind, text); empty for a single line."""
         keys = tuple((line.kind, line.name) for line in self.lines)
         return keys if len(keys) > 1 else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """The values of one line, None where there is none, and where each leads."""
+    """The values of one line (None for missing), and their links."""
 
     name: str
     kind: str
@@ -90,7 +90,7 @@ def line_chart(
     words: Callable[[float], str],
     is_time: bool = False,
 ) -> LineChart:
-    """A chart of `series` over `labels`; `words` says a value, in seconds with `is_time`."""
+    """Lay out a chart of `series` over `labels`; `words` formats a value, seconds if `is_time`."""
     highest = max(
         (value for each in series for value in each.values if value is not None), default=0
     )
@@ -110,7 +110,7 @@ def line_chart(
 
 
 def _ticks(highest: float, *, is_time: bool) -> list[float]:
-    """Four steps at most, from zero to at least `highest`."""
+    """Return at most four steps from zero to at least `highest`."""
     if highest <= 0:
         return [0, 1]
     step = _time_step(highest / 4) if is_time else _step(highest / 4)
@@ -177,17 +177,17 @@ class Part:
 
 
 def shares(parts: Sequence[tuple[str, str, int, str]], *, of: int, most: int) -> tuple[Part, ...]:
-    """A bar's parts from (kind, name, count, href); `most` is the count of the longest bar.
+    """Lay out the parts of a bar from (kind, name, count, href).
 
-    A part that is not empty is at least 2 px wide; `of` is this bar's whole.
+    `of` is the total of this bar, `most` that of the longest bar.  Parts are at least 2 px wide.
     """
     made, x = [], 0.0
     for kind, name, count, href in parts:
         if not count:
             continue
         width = max(2.0, round(BAR * count / max(most, 1), 1))
-        told = {"name": name, "count": count, "all": of, "share": percent(count / of)}
-        words = _("%(name)s: %(count)s of %(all)s (%(share)s)") % told
+        params = {"name": name, "count": count, "all": of, "share": percent(count / of)}
+        words = _("%(name)s: %(count)s of %(all)s (%(share)s)") % params
         made.append(Part(x, width, kind, words, href))
         x = round(x + width, 1)
     return tuple(made)

@@ -1,4 +1,4 @@
-"""The insights page: five figures, three charts, and the same numbers in tables."""
+"""Context of the insights page: five figures, two charts, and tables."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _HEADINGS = {
 
 
 def insights_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
-    """The context of the page; `days` and `workflow` of the address narrow it."""
+    """Return the context of the page, filtered by `days` and `workflow` of the query string."""
     days = _days(query.get("days", ""))
     titles = _titles(user)
     workflow = query.get("workflow", "")
@@ -67,20 +67,23 @@ def insights_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
         "periods": tuple((n, _days_text(n), _url(n, scope.workflow)) for n in PERIODS),
         "workflow": scope.workflow,
         "workflows": titles,
-        "is_empty": not now.total and not statistics.waiting(scope).count,
+        "is_empty": not now.total and not statistics.open_holds(scope).count,
         "figures": _figures(scope, now, before),
         "charts": _charts(scope),
         "tables": _tables(scope),
         "history_url": _history(scope),
-        "spared": _spared(scope),
+        "spared": _skipped(scope),
         "backtest_url": reverse("reviews:backtest") if may_backtest(user) else "",
     }
 
 
-def _spared(scope: Scope) -> dict[str, Any]:
-    """How many reviews rules spared in these days, and where they are listed."""
+def _skipped(scope: Scope) -> dict[str, Any]:
+    """Return the number of skipped reviews and the URL of their list."""
     query = f"?{urlencode({'workflow': scope.workflow})}" if scope.workflow else ""
-    return {"count": statistics.spared(scope), "url": f"{reverse('reviews:spared')}{query}"}
+    return {
+        "count": statistics.skipped_review_count(scope),
+        "url": f"{reverse('reviews:spared')}{query}",
+    }
 
 
 def _days_text(days: int) -> str:
@@ -106,7 +109,7 @@ def _url(days: int, workflow: str) -> str:
 
 
 def _history(scope: Scope, **more: str) -> str:
-    """The history with what a number counts."""
+    """Return the URL of the history with the decisions behind a number."""
     query = {"from": scope.period.first.isoformat(), "to": scope.period.last.isoformat()}
     if scope.workflow:
         query["workflow"] = scope.workflow
@@ -117,7 +120,7 @@ def _history(scope: Scope, **more: str) -> str:
 
 
 def _figures(scope: Scope, now: Tally, before: Tally) -> tuple[dict[str, Any], ...]:
-    waiting = statistics.waiting(scope)
+    waiting = statistics.open_holds(scope)
     claimed, _tries = statistics.claim_times(scope)
     oldest = (
         duration_text((datetime.now(UTC) - waiting.oldest).total_seconds())
@@ -172,8 +175,8 @@ def _change(now: int, before: int) -> str:
         )
         return text % {"n": before}
     sign = "+" if change > 0 else ""
-    told = {"change": f"{sign}{percent(change)}", "before": grouped(before)}
-    return _("%(change)s compared with %(before)s") % told
+    params = {"change": f"{sign}{percent(change)}", "before": grouped(before)}
+    return _("%(change)s compared with %(before)s") % params
 
 
 def _span(seconds: float | None) -> str:
@@ -181,7 +184,7 @@ def _span(seconds: float | None) -> str:
 
 
 def _exact(seconds: float) -> str:
-    """As an axis says it: `1 h 30 min`, `20 s`, without parts that are nothing."""
+    """Format seconds for an axis: `1 h 30 min`, `20 s`, without zero parts."""
     return elapsed_text(seconds).replace(" 0 min", "").replace(" 0 s", "")
 
 
@@ -220,7 +223,7 @@ def _charts(scope: Scope) -> dict[str, Any]:
 
 
 def _by_day(days: Iterable[tuple[str, str, int, Tally | None]]) -> Table:
-    """The numbers of both charts: each day's name, address, open reviews, and what was decided."""
+    """Return the numbers of both charts as a table, one row per day."""
     return Table(
         key="by-day",
         heading=_("Numbers per day"),
@@ -254,7 +257,7 @@ def _day_url(scope: Scope, day: date) -> str:
 
 
 def _tables(scope: Scope) -> tuple[Table, ...]:
-    """What became of the reviews, by what they were about; the first says what its colours mean."""
+    """Return a table of outcomes per group; only the first has a legend."""
     keys = tuple((kind, _(name)) for kind, name, _query in _KINDS)
     return tuple(
         Table(
@@ -286,12 +289,12 @@ def _rows(scope: Scope, group: str) -> tuple[Row, ...]:
 
 def _row(scope: Scope, group: str, name: str, tally: Tally, most: int) -> Row:
     parts = [
-        (kind, _(said), getattr(tally, kind), _history(scope, **{group: name}, **query))
-        for kind, said, query in _KINDS
+        (kind, _(label), getattr(tally, kind), _history(scope, **{group: name}, **query))
+        for kind, label, query in _KINDS
     ]
-    said = components_labels.reason_text(name) if group == "reason" else name
+    label = components_labels.reason_text(name) if group == "reason" else name
     return Row(
-        links=((said, _history(scope, **{group: name})),),
+        links=((label, _history(scope, **{group: name})),),
         parts=shares(parts, of=tally.total, most=most),
         cells=(
             tally.total,

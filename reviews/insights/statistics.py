@@ -1,6 +1,6 @@
-"""How reviewing goes: counts, rates and times over a period, of what a user may see.
+"""Review statistics: counts, rates and times of a period, limited to runs visible to a user.
 
-Seconds everywhere.  Median and 90th percentile are PostgreSQL's `percentile_cont`.
+Times are seconds.  Median and 90th percentile are PostgreSQL's `percentile_cont`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from django.db.models import Aggregate, Count, FloatField, Min, Q, QuerySet
 from django.db.models.functions import TruncDate
 
 from reviews.audit.history import records
-from reviews.backtests.skipped_reviews import spared as spared_reviews
+from reviews.backtests.skipped_reviews import skipped_reviews
 from reviews.models import ClaimStart, HumanReviewRecord
 from workflows.executions.access import filter_visible
 from workflows.models import Hold
@@ -64,7 +64,7 @@ class Period:
 
     @property
     def before(self) -> Period:
-        """As many days, right before."""
+        """The previous period of the same length."""
         return Period(self.first - timedelta(days=self.length), self.first - timedelta(days=1))
 
     @property
@@ -78,7 +78,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What became of `total` reviews; `median` and `p90` are None when no person decided."""
+    """Outcomes of `total` reviews; `median` and `p90` are None if no person decided."""
 
     total: int
     approved: int
@@ -114,32 +114,32 @@ def _times() -> dict[str, Percentile]:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose view, of which period, and of one workflow's title alone when it is named."""
+    """A user's view of a period, optionally limited to one workflow title."""
 
     user: User
     period: Period
     workflow: str = ""
 
     def records(self) -> QuerySet[HumanReviewRecord]:
-        """The decisions of the period; what was taken back is none."""
+        """Return the decisions of the period, without withdrawn ones."""
         rows = records(self.user).standing().order_by()
         if self.workflow:
             rows = rows.filter(workflow_title=self.workflow)
         return rows.filter(reviewed_at__gte=self.period.start, reviewed_at__lt=self.period.end)
 
     def holds(self) -> QuerySet[Hold]:
-        """Every hold for people, whenever it opened."""
+        """Return all holds for people, regardless of the period."""
         rows = filter_visible(Hold.objects.filter(decider="human"), self.user)
         return rows.filter(execution__title=self.workflow) if self.workflow else rows
 
 
 def tally(scope: Scope) -> Tally:
-    """All decisions of the period together."""
+    """Return the tally of the whole period."""
     return Tally(**scope.records().aggregate(**_TALLY, **_times()))
 
 
 def tally_by(scope: Scope, group: str) -> list[tuple[str, Tally]]:
-    """The busiest twenty tools, workflows, reasons or reviewers; those without a name left out."""
+    """Return the tallies of the twenty most frequent non-empty values of a group."""
     column = GROUPS[group]
     rows = scope.records().exclude(**{column: ""}).values(column)
     found = rows.annotate(**_TALLY, **_times()).order_by("-total", column)[:_MOST_ROWS]
@@ -147,19 +147,19 @@ def tally_by(scope: Scope, group: str) -> list[tuple[str, Tally]]:
 
 
 def tally_by_day(scope: Scope) -> dict[date, Tally]:
-    """The days on which something was decided."""
+    """Return the tallies of days with decisions."""
     rows = scope.records().annotate(day=TruncDate("reviewed_at", tzinfo=UTC)).values("day")
     found = cast("Iterable[dict[str, Any]]", rows.annotate(**_TALLY, **_times()))
     return {row.pop("day"): Tally(**row) for row in found}
 
 
 def open_by_day(scope: Scope) -> list[int]:
-    """How many holds were open at the end of each day of the period."""
+    """Return the number of open holds at the end of each day."""
     period, holds = scope.period, scope.holds()
     settled_later = Q(status=Hold.Status.OPEN) | Q(decided_at__gte=period.start)
     count = holds.filter(settled_later, opened_at__lt=period.start).count()
     opened = _per_day(holds, "opened_at", period)
-    # What is closed with its run has an end too, or counts for nothing.
+    # A hold closed with its run has `decided_at`, or is not counted at all.
     ended = _per_day(holds.exclude(status=Hold.Status.OPEN), "decided_at", period)
     counts = []
     for day in period.days:
@@ -176,30 +176,30 @@ def _per_day(holds: QuerySet[Hold], column: str, period: Period) -> dict[date, i
     return dict(rows.annotate(number=Count("pk")).values_list("day", "number"))
 
 
-def spared(scope: Scope) -> int:
-    """Reviews of the period that rules did not ask for."""
-    rows = spared_reviews(scope.user).order_by()
+def skipped_review_count(scope: Scope) -> int:
+    """Return the number of reviews of the period that rules skipped."""
+    rows = skipped_reviews(scope.user).order_by()
     if scope.workflow:
         rows = rows.filter(execution__title=scope.workflow)
     return rows.filter(created_at__gte=scope.period.start, created_at__lt=scope.period.end).count()
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """What is open right now: how many, and since when the oldest."""
+class OpenHolds:
+    """The number of open holds and the time of the oldest."""
 
     count: int
     oldest: datetime | None
 
 
-def waiting(scope: Scope) -> Waiting:
-    """The open holds, whatever the period."""
+def open_holds(scope: Scope) -> OpenHolds:
+    """Return the open holds, regardless of the period."""
     open_now = scope.holds().filter(status=Hold.Status.OPEN)
-    return Waiting(**open_now.aggregate(count=Count("pk"), oldest=Min("opened_at")))
+    return OpenHolds(**open_now.aggregate(count=Count("pk"), oldest=Min("opened_at")))
 
 
 def claim_times(scope: Scope) -> tuple[float | None, float | None]:
-    """Median and 90th percentile of the time until somebody first claimed a hold."""
+    """Return median and 90th percentile of the time until the first claim of a hold."""
     rows = ClaimStart.objects.filter(
         hold__in=scope.holds(),
         claimed_at__gte=scope.period.start,

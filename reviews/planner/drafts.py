@@ -1,4 +1,4 @@
-"""A plan while a person writes it: what the page's form says, kept from one answer to the next."""
+"""The draft of a plan: parsed from the form on each request, and edited."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from django.http import QueryDict
 
 MAX_INTENT = 4000
-#: What a new plan stops for unless its author says otherwise: whatever does more than read.
+#: Default policy of a new plan: approval of layers that can modify data.
 CAREFUL: dict[str, Any] = {
     "hil": {"enabled": True, "approval_required": "critical_only", "timeout_seconds": 86_400}
 }
@@ -28,7 +28,7 @@ _NOTHING: dict[str, Any] = {"tasks": []}
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Everything the page knows.  Texts are as they were typed; `problems` have paths of fields."""
+    """The state of the form.  Texts are unparsed; `problems` have paths of fields."""
 
     intent: str = ""
     title: str = ""
@@ -52,7 +52,7 @@ class Draft:
 
 
 def schemas_of(plan: dict[str, Any]) -> dict[int, Any]:
-    """The input schema of each task by place; a tool that is not there has none."""
+    """Return the input schema of each task by index; unknown tools have none."""
     tasks = [task for task in plan.get("tasks", ()) if isinstance(task, dict)]
     tools = tools_by_name(str(task.get("tool")) for task in tasks if task.get("type") == "tool")
     stored = capabilities.load(
@@ -75,12 +75,12 @@ def pretty(value: Any) -> str:
 
 
 def posted_draft(data: QueryDict) -> Draft:
-    """The draft that a form says; whatever cannot be read is named and kept as it was typed."""
+    """Parse the form; invalid texts are kept and reported as problems."""
     problems: list[Problem] = []
     base = _object(data.get("plan", ""), "plan", [], _NOTHING)
     draft = Draft(
-        intent=_words(data.get("intent", ""), MAX_INTENT),
-        title=_words(data.get("title", ""), 200),
+        intent=_clean_text(data.get("intent", ""), MAX_INTENT),
+        title=_clean_text(data.get("title", ""), 200),
         workflow=data.get("workflow", ""),
         inputs=_object(data.get("inputs_text", ""), "inputs", problems, {}),
         inputs_text=_typed(data, "inputs_text"),
@@ -100,7 +100,7 @@ def _numbers(found: dict[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
 
 
-def _words(text: str, longest: int) -> str:
+def _clean_text(text: str, longest: int) -> str:
     return text.replace("\0", "").replace("\r\n", "\n").strip()[:longest]
 
 
@@ -116,7 +116,7 @@ def _object(
     try:
         value = parse(text)
     except BoundedJSONError as error:
-        problems.append(Problem(path, "malformed", f"this is no JSON: {error}"))
+        problems.append(Problem(path, "malformed", f"invalid JSON: {error}"))
         return dict(otherwise)
     if not isinstance(value, dict):
         problems.append(Problem(path, "not_an_object", "must be a JSON object, as in {}"))
@@ -125,7 +125,7 @@ def _object(
 
 
 def _plan(data: QueryDict, base: dict[str, Any], problems: list[Problem]) -> dict[str, Any]:
-    """The plan by its fields, or by its JSON where that was edited."""
+    """Parse the plan from its fields, or from its JSON if that was edited."""
     if not _has_tasks(base):
         base = dict(_NOTHING)
     by_fields, wrong = posted_plan(base, schemas_of(base), data)
@@ -135,8 +135,8 @@ def _plan(data: QueryDict, base: dict[str, Any], problems: list[Problem]) -> dic
         return by_fields
     if by_fields != base:
         message = (
-            "both the fields and the JSON were changed, so the JSON was taken; "
-            "what you changed in the fields has to be changed again"
+            "both the fields and the JSON were changed; the JSON is used, "
+            "so repeat the changes of the fields"
         )
         problems.append(Problem("plan", "two_edits", message))
     found = _object(typed, "plan", problems, by_fields)
@@ -152,7 +152,7 @@ def _has_tasks(plan: dict[str, Any]) -> bool:
 
 
 def _policy(data: QueryDict, problems: list[Problem]) -> dict[str, Any]:
-    """The policy by its switches, or by its JSON where that was edited."""
+    """Parse the policy from its switches, or from its JSON if that was edited."""
     base = _object(data.get("policy", ""), "policy", [], CAREFUL)
     typed = _typed(data, "policy_text")
     if typed and typed != pretty(base):
@@ -174,7 +174,7 @@ def _policy(data: QueryDict, problems: list[Problem]) -> dict[str, Any]:
 
 
 def layers_signed(policy: dict[str, Any]) -> str:
-    """`hil` as one word: always, critical_only or "" for never."""
+    """Return `hil` as always, critical_only or "" for never."""
     hil = policy.get("hil")
     if not isinstance(hil, dict) or not hil.get("enabled"):
         return ""
@@ -188,7 +188,7 @@ def is_switched_on(policy: dict[str, Any], name: str) -> bool:
 
 
 def _named_inputs(data: QueryDict, draft: Draft, problems: list[Problem]) -> dict[str, Any]:
-    """The inputs with what was typed into the fields of those that the plan asks for."""
+    """Return the inputs with the values of the fields of missing inputs."""
     inputs = dict(draft.inputs)
     for name, about in asked_inputs(draft.plan, schemas_of(draft.plan)).items():
         text = data.get(f"in.{name}", "").replace("\r\n", "\n")
@@ -202,18 +202,18 @@ def _named_inputs(data: QueryDict, draft: Draft, problems: list[Problem]) -> dic
 
 
 def missing_inputs(draft: Draft) -> dict[str, dict[str, Any]]:
-    """Inputs that the plan reads and nobody has given."""
+    """Return the inputs that the plan reads and the draft lacks."""
     asked = asked_inputs(draft.plan, schemas_of(draft.plan))
     return {name: about for name, about in asked.items() if name not in draft.inputs}
 
 
-# --- changing it ----------------------------------------------------------------------------------
+# --- edits ----------------------------------------------------------------------------------------
 
 
 def suggested(draft: Draft) -> Draft:
-    """The draft with the plan that known tools make of its intent; without one it stays."""
+    """Return the draft with a suggested plan for its intent; unchanged without a plan."""
     if not draft.intent:
-        problem = Problem("intent", "required", "say in a few words what is to be done")
+        problem = Problem("intent", "required", "describe the task in a few words")
         return replace(draft, problems=(*draft.problems, problem))
     found = suggest(draft.intent, draft.inputs)
     draft = replace(
@@ -229,14 +229,14 @@ def suggested(draft: Draft) -> Draft:
 
 
 def removed(draft: Draft, at: int) -> Draft:
-    """The draft without one task; what read from it says so."""
-    plan, told = without_task(draft.plan, at)
-    words = tuple(f"{each} has lost its source; fill it in again." for each in told)
-    return replace(draft, plan=plan, plan_text="", warnings=(*draft.warnings, *words))
+    """Return the draft without one task, with a warning per lost argument source."""
+    plan, lost = without_task(draft.plan, at)
+    warnings = tuple(f"{each} has lost its source; enter a value." for each in lost)
+    return replace(draft, plan=plan, plan_text="", warnings=(*draft.warnings, *warnings))
 
 
 def added(draft: Draft, name: str) -> Draft:
-    """The draft with one more task that calls this tool of the catalogue."""
+    """Return the draft with another task that calls this tool."""
     tool = tools_by_name([name]).get(name)
     if tool is None or not tool.enabled:
         problem = Problem("add_tool", "unknown_tool", f"there is no tool {name!r} to be added")

@@ -1,6 +1,4 @@
-"""A plan as the fields of a page, and what posted fields make of it.
-
-A field's key is the task's place in the plan, so that a page without scripts can say everything:
+"""Form fields of a plan, and the plan parsed from posted fields.
 `t2.needs`, `t2.a1.source`, `t2.a1.select`, `t2.a1.text`.
 """
 
@@ -25,7 +23,7 @@ _LONG = 60
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument of a task: a value, or where its value comes from (`source`, `select`)."""
+    """One argument of a task: a value, or a reference (`source`, `select`)."""
 
     key: str
     name: str
@@ -35,7 +33,7 @@ class Argument:
     source: str
     select: str
     text: str
-    #: What stands in an empty field: the tool's own value, if it has one.
+    #: The placeholder of an empty field: the tool's default.
     without: str
 
     @property
@@ -46,7 +44,7 @@ class Argument:
 
 
 def values_name(task: Mapping[str, Any]) -> str:
-    """Where a task keeps its arguments."""
+    """Return the key of a task's arguments."""
     return "arguments" if task.get("type") == "tool" else "inputs"
 
 
@@ -56,7 +54,7 @@ def values_of(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def arguments_of(task: Mapping[str, Any], schema: Any, key: str) -> list[Argument]:
-    """The arguments that the schema knows, then those that only the task has."""
+    """Return the arguments of the schema, then arguments that only the task has."""
     schema = schema if isinstance(schema, dict) else {}
     parts = schema.get("properties")
     known = parts if isinstance(parts, dict) else {}
@@ -111,16 +109,16 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-# --- what was posted ------------------------------------------------------------------------------
+# --- posted fields --------------------------------------------------------------------------------
 
 
 def posted_plan(
     plan: Mapping[str, Any], schemas: Mapping[int, Any], posted: QueryDict
 ) -> tuple[dict[str, Any], list[FieldError]]:
-    """The plan with what the fields say laid over it; tasks without fields stay as they are.
+    """Return the plan with the posted fields applied; tasks without fields do not change.
 
-    `schemas` are the input schemas of its tasks by place.  What cannot be read stays as it was and
-    is named, by the key of its field.
+    `schemas` are the input schemas of tasks by index.  Invalid values are reported by the key of
+    their field and do not change the plan.
     """
     tasks, errors = [], []
     for at, task in enumerate(plan.get("tasks", ())):
@@ -140,7 +138,7 @@ def _posted_task(
     values, errors = values_of(task), []
     for each in arguments_of(task, schema, key):
         try:
-            _lay(each, values, posted)
+            _apply_argument(each, values, posted)
         except ValueError as error:
             errors.append(FieldError(f"{each.key}.text", f"{each.name}: {error}"))
     changed = {**task, values_name(task): values}
@@ -152,7 +150,7 @@ def _posted_task(
 
 
 def review_phase(task: Mapping[str, Any]) -> str:
-    """When a person looks at the task: BEFORE_EXECUTION, AFTER_EXECUTION or ""."""
+    """Return the review phase of the task: BEFORE_EXECUTION, AFTER_EXECUTION or ""."""
     review = task.get("human_review")
     if not isinstance(review, dict) or not review.get("enabled", True):
         return ""
@@ -166,8 +164,8 @@ def _set(task: dict[str, Any], name: str, value: Any) -> None:
         task.pop(name, None)
 
 
-def _lay(argument: Argument, values: dict[str, Any], posted: QueryDict) -> None:
-    """Lay one argument's fields over the values; raises ValueError for a text that is no value."""
+def _apply_argument(argument: Argument, values: dict[str, Any], posted: QueryDict) -> None:
+    """Apply the fields of one argument to the values; raises ValueError for invalid text."""
     if f"{argument.key}.text" not in posted:
         return
     source = posted.get(f"{argument.key}.source", "")
@@ -185,10 +183,7 @@ def _lay(argument: Argument, values: dict[str, Any], posted: QueryDict) -> None:
 
 
 def read_value(text: str, types: Iterable[str]) -> Any:
-    """A typed text as a value of one of these JSON types; a text where nothing is said.
-
-    Raises ValueError.
-    """
+    """Parse a text as one of these JSON types, as a string without types; raises ValueError."""
     wanted = set(types)
     if wanted == {"string"}:
         return text
@@ -200,32 +195,29 @@ def read_value(text: str, types: Iterable[str]) -> Any:
         raise ValueError(f"must be JSON ({' or '.join(sorted(wanted))}): {error}") from None
 
 
-# --- changes of the whole -------------------------------------------------------------------------
+# --- edits ----------------------------------------------------------------------------------------
 
 
 def without_task(plan: Mapping[str, Any], at: int) -> tuple[dict[str, Any], list[str]]:
-    """The plan without one task; nobody waits for it or reads it any more.
-
-    The second value says in words which arguments lost their source.
-    """
+    """Return the plan without a task and references to it, and the arguments that read it."""
     tasks = list(plan.get("tasks", ()))
     if not 0 <= at < len(tasks):
         return dict(plan), []
-    gone = tasks.pop(at).get("id")
-    told = []
+    removed = tasks.pop(at).get("id")
+    lost = []
     for place, task in enumerate(tasks):
-        kept = {k: v for k, v in values_of(task).items() if gone not in references({"v": v})}
-        told += [f"{task.get('id')}.{name}" for name in values_of(task) if name not in kept]
+        kept = {k: v for k, v in values_of(task).items() if removed not in references({"v": v})}
+        lost += [f"{task.get('id')}.{name}" for name in values_of(task) if name not in kept]
         changed = {**task, values_name(task): kept}
         needs = task.get("depends_on")
         if isinstance(needs, list):
-            _set(changed, "depends_on", [name for name in needs if name != gone])
+            _set(changed, "depends_on", [name for name in needs if name != removed])
         tasks[place] = changed
-    return {**plan, "tasks": tasks}, told
+    return {**plan, "tasks": tasks}, lost
 
 
 def asked_inputs(plan: Mapping[str, Any], schemas: Mapping[int, Any]) -> dict[str, dict[str, Any]]:
-    """The run's inputs that a plan reads by name → {"tool", "types"} of the first reader."""
+    """Return the run inputs that a plan reads: name → {"task", "types"} of the first reader."""
     found: dict[str, dict[str, Any]] = {}
     for at, task in enumerate(plan.get("tasks", ())):
         for each in arguments_of(task, schemas.get(at), f"t{at}"):

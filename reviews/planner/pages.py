@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 _MAX_NAMES = 1000
-#: Tasks with fields of their own; a longer plan is edited as JSON from there on.
+#: The maximum number of tasks with form fields; later tasks are edited as JSON.
 _MAX_WITH_FIELDS = 40
 _NEAREST = 6
 
@@ -71,12 +71,12 @@ _SIGNED = (
 
 
 def may_save(user: User) -> bool:
-    """Who keeps workflows: admins, as over REST."""
+    """Return whether the user can save workflows: admins only, as in the REST API."""
     return ADMIN in roles_of(user)
 
 
 def planner_context(user: User, draft: Draft, checked: tuple[Problem, ...]) -> dict[str, Any]:
-    """`p` of the template; `checked` are the faults that the plan's check found."""
+    """Return `p` of the template; `checked` are the problems found by validation."""
     missing = missing_inputs(draft)
     workflow = _workflow(draft)
     return {
@@ -126,7 +126,7 @@ def _workflow(draft: Draft) -> dict[str, str] | None:
 
 
 def _picture(draft: Draft) -> Picture | None:
-    """The plan as it is drawn; None while it is none."""
+    """Return the diagram of the plan; None while the plan is invalid."""
     try:
         return plan_picture(parse_plan(draft.plan))
     except PlanInvalid:
@@ -139,7 +139,7 @@ def _names() -> list[str]:
 
 
 def _nearest(draft: Draft) -> list[dict[str, Any]]:
-    """Tools that came near the intent and are not in the plan, with what they do."""
+    """Return similar tools that are not in the plan, with their descriptions."""
     used = {str(task.get("tool")) for task in draft.tasks}
     names = [name for name in draft.similar if name not in used][:_NEAREST]
     known = tools_by_name(names)
@@ -154,7 +154,7 @@ def _nearest(draft: Draft) -> list[dict[str, Any]]:
 
 
 def _next(draft: Draft) -> list[dict[str, Any]]:
-    """Tools that only read and followed the plan's in earlier runs, the likeliest first."""
+    """Return read-only tools that followed the plan's tools in past runs, most likely first."""
     return [
         {
             "name": each.tool,
@@ -194,7 +194,7 @@ def _task(
         or task.get("capability")
         or _("%(language)s code") % {"language": task.get("language")}
     )
-    told = draft.why.get(name)
+    reason = draft.why.get(name)
     prefix = f"plan.tasks[{at}]"
     faults = [each for each in (*draft.problems, *checked) if _is_about(each.path, prefix, key)]
     known = about.get(target)
@@ -205,7 +205,7 @@ def _task(
         "target": target,
         "description": known.description.split("\n")[0][:200] if known else "",
         "permission": known.permission_set if known else str(task.get("permission_set") or ""),
-        "why": _why(told, target),
+        "why": _why(reason, target),
         "arguments": arguments_of(task, schema, key),
         "sources": [each for each in ids if each != name],
         "needs": [
@@ -229,13 +229,13 @@ def _task(
     }
 
 
-def _why(told: Any, target: str) -> dict[str, Any] | None:
-    """What speaks for a task, unless it calls another tool by now."""
-    if not isinstance(told, dict) or told.get("tool") != target:
+def _why(reason: Any, target: str) -> dict[str, Any] | None:
+    """Return why a task was suggested, unless it calls another tool now."""
+    if not isinstance(reason, dict) or reason.get("tool") != target:
         return None
-    reasons = told.get("reasons")
+    reasons = reason.get("reasons")
     return {
-        "confidence": told.get("confidence"),
+        "confidence": reason.get("confidence"),
         "words": ", ".join(str(each) for each in reasons) if isinstance(reasons, list) else "",
     }
 
@@ -252,7 +252,7 @@ _LONGEST_NOTE = 18
 
 
 def workflows_context(user: User) -> dict[str, Any]:
-    """Every enabled workflow, with how often the user saw it run."""
+    """Return the enabled workflows with the number of runs visible to the user."""
     rows = Workflow.objects.filter(enabled=True).annotate(runs=_runs(user))
     return {
         "rows": tuple(_row(each) for each in rows.order_by("title")[:_LIMIT]),
@@ -266,7 +266,7 @@ def workflows_context(user: User) -> dict[str, Any]:
 
 
 def _runs(user: User) -> Func:
-    """How many runs of a workflow the user may see; COUNTED + 1 stands for more."""
+    """Count the visible runs of a workflow; COUNTED + 1 means more."""
     seen = visible_to(user).filter(workflow=OuterRef("pk")).order_by("-id")
     ones = ArraySubquery(seen.annotate(one=Value(1)).values("one")[: COUNTED + 1])
     return Func(ones, function="cardinality", output_field=IntegerField())
@@ -295,7 +295,7 @@ def _row(workflow: Any) -> dict[str, Any]:
 
 
 def plan_of(workflow: Workflow) -> Plan | None:
-    """The plan, or None when it is not valid (an admin saved it before a rule changed)."""
+    """Return the plan, or None if it is no longer valid under the current validation."""
     try:
         return parse_plan(workflow.plan)
     except PlanInvalid:
@@ -303,7 +303,7 @@ def plan_of(workflow: Workflow) -> Plan | None:
 
 
 def workflow_context(user: User, workflow: Workflow) -> dict[str, Any]:
-    """One definition: its picture, its tasks, its decision points, its JSON."""
+    """Return a workflow with its diagram, tasks, review points and JSON."""
     plan = plan_of(workflow)
     admin_url = ""
     if _may_edit(user):
@@ -323,7 +323,7 @@ def workflow_context(user: User, workflow: Workflow) -> dict[str, Any]:
 
 
 def plan_picture(plan: Plan) -> Picture:
-    """The plan as it is drawn before it runs: no states, the tool as the note."""
+    """Return the diagram of a plan without states; the tool is the note."""
     layers = [[_node(plan.by_id[name]) for name in layer] for layer in plan.layers()]
     return layout(with_links(layers, "#task-"))
 
@@ -362,7 +362,7 @@ def _holds(plan: Plan, workflow: Workflow) -> Iterator[str]:
         yield _("After each layer: an agent decides whether to continue.")
 
 
-#: Where a review stands, with one person or several.
+#: (before execution, more than one person) → the sentence about a review.
 _CHECKS = {
     (True, False): N_("Before %(task)s: %(who)s checks its arguments."),
     (True, True): N_("Before %(task)s: %(who)s (%(n)s people) checks its arguments."),
@@ -379,12 +379,12 @@ _ENDS = {
 
 def _review_text(task_id: str, review: ReviewPolicy) -> str:
     before = review.trigger_phase is TriggerPhase.BEFORE_EXECUTION
-    told = {
+    params = {
         "task": task_id,
         "who": components_labels.group_text(review.groups),
         "n": review.quorum,
     }
-    text = _(_CHECKS[before, review.quorum > 1]) % told
+    text = _(_CHECKS[before, review.quorum > 1]) % params
     if review.on_timeout == "keep_waiting" or review.timeout_seconds is None:
         end = _("There is no timeout.")
     else:
@@ -397,7 +397,7 @@ def _review_text(task_id: str, review: ReviewPolicy) -> str:
 
 
 def tool_context(user: User, tool: Tool) -> dict[str, Any]:
-    """`tool` of the template."""
+    """Return `tool` of the template."""
     may_look = user.is_staff and user.has_perm("graphrag.view_tool")
     return {
         "around": around(tool, _address),
@@ -412,7 +412,7 @@ def _address(tool: Tool) -> str:
 
 
 def tool_url(name: str) -> str:
-    """The page of a tool; "" for a name that no address can carry."""
+    """Return the URL of a tool; "" if its name cannot be part of a URL."""
     try:
         return reverse("reviews:tool", args=(name,))
     except NoReverseMatch:
@@ -431,7 +431,7 @@ def _marks(tool: Tool) -> list[str]:
 
 
 def learned_context(execution: Execution) -> dict[str, Any]:
-    """What the graph took from a run, or why it took nothing."""
+    """Return what the tool graph learned from a run, or the reason for nothing."""
     taught = taught_by(str(execution.pk))
     return {
         "title": components_labels.run_title(execution.title, execution.pk),
@@ -463,7 +463,7 @@ def _sentence(taught: Taught) -> str:
 
 
 def _pairs(taught: Taught) -> Table:
-    """Which tool came after which, and in how many runs so far."""
+    """Return pairs of consecutive tools with the number of runs."""
     return Table(
         key="edges-title",
         heading=_("Tools used in sequence"),
@@ -482,7 +482,7 @@ def _pairs(taught: Taught) -> Table:
 
 
 def _ranks(taught: Taught) -> Table:
-    """How central the tools became."""
+    """Return the changed PageRank of the tools."""
     return Table(
         key="ranks-title",
         heading=_("Updated tool ranks"),

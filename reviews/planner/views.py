@@ -58,12 +58,12 @@ _UNTITLED = "A plan from words"
 
 
 class PlannerView(LoginRequiredMixin, View):
-    """An intent becomes a plan, the plan becomes a run or a workflow."""
+    """Plan from a task description, then start the plan or save it as a workflow."""
 
     http_method_names = ["get", "head", "post"]
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """An empty page, or with `?workflow=` the plan of a workflow."""
+        """Show an empty form, or the plan of `?workflow=`."""
         _check(request)
         number = request.GET.get("workflow", "")
         draft = _of_workflow(_workflow(request, number)) if number else Draft()
@@ -134,7 +134,7 @@ def _check(request: HttpRequest) -> None:
 
 
 def _workflow(request: HttpRequest, number: str) -> Workflow:
-    """The workflow to be edited; Http404 for those who may not."""
+    """Return the workflow to edit, or raise Http404 without permission."""
     found = Workflow.objects.filter(pk=parse_natural_number(number) or 0).first()
     if found is None or not may_save(current_user(request)):
         raise Http404
@@ -154,7 +154,7 @@ def _of_workflow(workflow: Workflow) -> Draft:
 
 
 def _faults(draft: Draft, user: User) -> tuple[Problem, ...]:
-    """What keeps the plan from starting, as the same check as everywhere finds it."""
+    """Return the validation problems of the plan and policy."""
     found: list[Problem] = []
     if draft.tasks:
         checks: tuple[Callable[[], object], ...] = (
@@ -187,25 +187,25 @@ def _saved(request: HttpRequest, draft: Draft) -> Workflow:
     name = slugify(title)[:100]
     if not name:
         raise InvalidRequest((Problem("title", "required", "use at least one letter or digit"),))
-    asked = drafts.missing_inputs(draft)
+    missing = drafts.missing_inputs(draft)
     fields |= {
         "name": name,
         "description": draft.intent,
         "default_inputs": draft.inputs,
-        "inputs_schema": _schema(asked),
+        "inputs_schema": _schema(missing),
     }
     return save_workflow(actor=current_user(request), fields=fields)
 
 
-def _schema(asked: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What a run of the workflow has to be given: inputs that the plan reads and nobody gave."""
-    if not asked:
+def _schema(missing: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return the inputs schema: required inputs that the plan reads and the draft lacks."""
+    if not missing:
         return {}
     parts = {
         name: {"type": list(types)} if (types := about["types"]) else {}
-        for name, about in asked.items()
+        for name, about in missing.items()
     }
-    return {"type": "object", "properties": parts, "required": sorted(asked)}
+    return {"type": "object", "properties": parts, "required": sorted(missing)}
 
 
 # --- workflows ------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def _schema(asked: dict[str, dict[str, Any]]) -> dict[str, Any]:
 @login_required
 @require_safe
 def workflows(request: HttpRequest) -> HttpResponse:
-    """What can be run."""
+    """List enabled workflows."""
     context = workflows_context(current_user(request))
     return page(request, "reviews/planner/workflows.html", context, section="workflows")
 
@@ -222,7 +222,7 @@ def workflows(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_safe
 def workflow(request: HttpRequest, workflow_id: int) -> HttpResponse:
-    """One definition, with the form that starts it."""
+    """Show a workflow with its start form."""
     found = get_object_or_404(Workflow, pk=workflow_id, enabled=True)
     user = current_user(request)
     context = {

@@ -22,13 +22,13 @@ from workflows.engine.dag import Plan
 from workflows.executions.selectors import TaskView, revision_of, tasks_of
 from workflows.models import Execution
 
-#: Characters of a value that are compared place by place; longer ones are equal or they are not.
+#: Longer values (in characters) are only checked for equality.
 LONGEST = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What differs between two values; `is_long` when only that they differ is known."""
+    """The changes between two values; `is_long` if they are too long for a diff."""
 
     changes: tuple[Change, ...] = ()
     is_long: bool = False
@@ -40,7 +40,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One task in both runs; None where a run's plan does not have it."""
+    """One task in both runs; None if the plan of a run does not contain it."""
 
     id: str
     left: TaskView | None
@@ -50,7 +50,7 @@ class Pair:
 
     @property
     def differs(self) -> bool:
-        """Other data, another end, or in one run only; how long it took is no difference."""
+        """Whether data, status or presence differ; durations are ignored."""
         if self.left is None or self.right is None:
             return True
         return self.inputs.any or self.output.any or self.left.status != self.right.status
@@ -58,7 +58,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class PlanDifference:
-    """Ids of tasks that came, went, or are specified otherwise, with what differs in them."""
+    """Ids of added and removed tasks, and changed tasks with their differences."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
@@ -70,7 +70,7 @@ class PlanDifference:
 
 
 def difference(left: Any, right: Any) -> Difference:
-    """The difference of two JSON values."""
+    """Return the difference of two JSON values."""
     if left == right and _text(left) == _text(right):
         return Difference()
     if len(_text(left)) > LONGEST or len(_text(right)) > LONGEST:
@@ -82,19 +82,19 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-#: (id of a task, `inputs` or `output`, what it is on the left, on the right) → what differs.
+#: (task id, `inputs` or `output`, left value, right value) → difference.
 Compare = Callable[[str, str, Any, Any], Difference]
 
 
-def as_it_is(_task: str, _side: str, left: Any, right: Any) -> Difference:
-    """A task's data with nothing hidden."""
+def unmasked(_task: str, _side: str, left: Any, right: Any) -> Difference:
+    """Compare a task's data without masking."""
     return difference(left, right)
 
 
 def pairs(
-    left: Sequence[TaskView], right: Sequence[TaskView], compare: Compare = as_it_is
+    left: Sequence[TaskView], right: Sequence[TaskView], compare: Compare = unmasked
 ) -> list[Pair]:
-    """Every task of both: in the order of the left run, then those of the right one alone."""
+    """Pair the tasks of both runs: the left run's order, then tasks only in the right run."""
     mine, theirs = {task.id: task for task in left}, {task.id: task for task in right}
     names = [*mine, *(name for name in theirs if name not in mine)]
     return [_pair(name, mine.get(name), theirs.get(name), compare) for name in names]
@@ -115,13 +115,13 @@ def _pair(name: str, left: TaskView | None, right: TaskView | None, compare: Com
 def plan_difference(
     left: Plan, right: Plan, compare: Callable[[Any, Any], Difference] = difference
 ) -> PlanDifference:
-    """How the right plan differs from the left one; `compare` tells of a task as it is written."""
+    """Compare two plans; `compare` returns the difference of a task's specification."""
     mine, theirs = _specs(left), _specs(right)
     both = [(name, compare(mine[name], theirs[name])) for name in mine if name in theirs]
     return PlanDifference(
         added=_missing(theirs, mine),
         removed=_missing(mine, theirs),
-        changed=tuple((name, found) for name, found in both if found.any),
+        changed=tuple((name, each) for name, each in both if each.any),
     )
 
 
@@ -139,12 +139,12 @@ def _specs(plan: Plan) -> dict[str, Any]:
 # --- page -----------------------------------------------------------------------------------------
 
 
-#: Tasks of a run whose data is read.
+#: The maximum number of compared tasks.
 _MAX_TASKS = 400
 
 
 def compare_context(left: Execution, right: Execution) -> dict[str, Any]:
-    """`compare` of the template; workflow and creator of both are loaded."""
+    """Return `compare` of the template; workflow and creator of both runs must be loaded."""
     mine, theirs = tasks_of(left)[:_MAX_TASKS], tasks_of(right)[:_MAX_TASKS]
     shown = _Shown(left, right, mine, theirs)
     rows = tuple(_row(pair, left, right) for pair in pairs(mine, theirs, shown.of_task))
@@ -161,9 +161,9 @@ def compare_context(left: Execution, right: Execution) -> dict[str, Any]:
 
 
 class _Shown:
-    """Differences as people see them: equal secrets have equal marks.
+    """Differences of masked values: equal secrets have equal marks.
 
-    A value is secret on both sides when the policy of either run lists it.
+    A value is masked on both sides if the policy of either run lists it.
     """
 
     def __init__(
@@ -178,16 +178,16 @@ class _Shown:
         return {place: replace(each, paths=self._whole.paths) for place, each in rules.items()}
 
     def of_task(self, task: str, side: str, mine: Any, theirs: Any) -> Difference:
-        """The difference of what a task ran with, or gave."""
+        """Return the difference of a task's inputs or output."""
         return _difference_of(mine, theirs, self._left[task, side], self._right[task, side])
 
     def of_inputs(self, left: Execution, right: Execution) -> Difference:
-        """The difference of what the runs were started with."""
+        """Return the difference of the inputs of the runs."""
         mine, theirs = (replace(self._whole, schema=inputs_schema(run)) for run in (left, right))
         return _difference_of(left.inputs, right.inputs, mine, theirs)
 
     def of_whole(self, mine: Any, theirs: Any) -> Difference:
-        """The difference of two values that have no schema here."""
+        """Return the difference of two values without a schema."""
         return _difference_of(mine, theirs, self._whole, self._whole)
 
 

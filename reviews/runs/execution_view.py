@@ -1,7 +1,7 @@
-"""An execution as `/api/v1/executions/` shows it: secrets behind marks, or revealed and recorded.
+"""Mask the body of an execution for `/api/v1/executions/`, or reveal and record its secrets.
 
-Named in settings (`HOLDPOINT["execution_view"]`, `["context_view"]`), because the API of executions
-stands below this app.
+Configured in settings (`HOLDPOINT["execution_view"]`, `["context_view"]`), because the API of
+executions is in an app below this one.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from workflows.models import Execution, Hold
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-#: A part of the body: the object that holds it, its key, what is shown of it, and its place.
+#: A payload in the body: the containing object, its key, the masked value and its place.
 _Part = tuple[dict[str, Any], str, Masked, str]
 _SIDES = (("inputs", "inputs"), ("output", "output"), ("original_output", "output"))
 
 
 def shown_execution(*, execution: Execution, body: dict[str, Any]) -> dict[str, Any]:
-    """`body`, the execution with its true values, with secrets behind marks.
+    """Return `body` with its secrets masked.
 
-    `masked` lists the marks as `POST reviews/reveal/` takes them.  `execution.task_views` and
-    `execution.all_holds` are what the body was made of.
+    `masked` lists the marks as `POST reviews/reveal/` accepts them.  `execution.task_views` and
+    `execution.all_holds` must be the objects that the body was built from.
     """
     marks = []
     for holder, key, view, place in _parts(execution, body):
@@ -59,10 +59,10 @@ def shown_execution(*, execution: Execution, body: dict[str, Any]) -> dict[str, 
 def revealed_execution(
     *, execution: Execution, body: dict[str, Any], user: User, token: Token | None
 ) -> dict[str, Any]:
-    """`body` with its true values; each secret in it is recorded as shown to `user` before.
+    """Return `body` unmasked, and record each secret in it as revealed to `user`.
 
-    Secrets in errors and logs have no place to be recorded under, and stay masked.
-    Raises NotAllowed for who may not have masked values shown.
+    Secrets in errors and logs have no place to record, and stay masked.
+    Raises NotAllowed if the user cannot reveal masked values.
     """
     with transaction.atomic():
         person = fresh_user(user)
@@ -87,12 +87,12 @@ def revealed_execution(
 
 
 def shown_context(*, execution: Execution, context: Any) -> Any:
-    """A checkpoint's context with secrets behind marks."""
+    """Return a checkpoint's context with its secrets masked."""
     return masked(context, secret_rules(execution, None)).value
 
 
 def _mask_texts(body: dict[str, Any]) -> None:
-    """Put dots over the secrets of errors and logs, which nobody can have revealed."""
+    """Mask secrets in errors and logs, which cannot be revealed."""
     body["error"] = mask_secrets(body["error"])
     for task in body["tasks"]:
         for holder in (task, *task["tries"]):
@@ -101,7 +101,7 @@ def _mask_texts(body: dict[str, Any]) -> None:
 
 
 def _parts(execution: Execution, body: dict[str, Any]) -> Iterator[_Part]:
-    """Every payload of the body."""
+    """Yield every payload of the body."""
     of_inputs = secret_rules(execution, inputs_schema(execution))
     of_context = secret_rules(execution, None)
     for key, rules in (("inputs", of_inputs), ("context", of_context)):
@@ -121,7 +121,7 @@ def _parts(execution: Execution, body: dict[str, Any]) -> Iterator[_Part]:
 
 
 def _hold_rules(hold: Hold, known: Mapping[tuple[str, str], Rules]) -> Rules | None:
-    """Those of the task's inputs or output, which is what a node review shows."""
+    """Return the rules of the task's inputs or output, which a node review shows."""
     if hold.reason != HoldReason.NODE_REVIEW:
         return None
     before = hold.phase == TriggerPhase.BEFORE_EXECUTION

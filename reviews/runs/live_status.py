@@ -1,4 +1,4 @@
-"""What a run does at this moment: which tasks run, since when, and what waits for the boundary."""
+"""Live status of a run: running tasks with start times, and queued commands."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from django.utils.translation import gettext_noop as N_
 from workflows.executions.selectors import TaskView
 from workflows.models import Execution, ExecutionEvent, QueuedCommand
 
-#: After each of these the tasks that are clear to run begin.
+#: Events after which ready tasks start.
 _BEGINNINGS = frozenset({"execution_started", "layer_started", "hold_decided"})
 _MAX_QUEUED = 50
 _MAX_WORDS = 1500
-#: What commands are called where they wait.
+#: Labels of queued commands.
 _COMMANDS = {
     "abort": N_("abort"),
     "continue": N_("continue"),
@@ -34,9 +34,9 @@ _COMMANDS = {
 def with_live_status(
     tasks: Sequence[TaskView], events: Sequence[ExecutionEvent], now: datetime
 ) -> tuple[list[TaskView], dict[str, datetime]]:
-    """The tasks, and since when each of the running ones runs, read off the newest events.
+    """Return the tasks and the start time of each running one, derived from the newest events.
 
-    A task that waits for its next try counts as pending.
+    A task that waits for its next attempt counts as pending.
     """
     running = {task.id for task in tasks if task.status == "RUNNING"}
     since = _since(running, events) if running else {}
@@ -58,7 +58,7 @@ def _since(running: set[str], events: Sequence[ExecutionEvent]) -> dict[str, dat
 
 
 def queued(execution: Execution) -> tuple[dict[str, Any], ...]:
-    """Commands that wait for the worker: sentence, effect, actor and time, oldest first."""
+    """Return the queued commands of a run, oldest first: sentence, effect, actor and time."""
     rows = QueuedCommand.objects.filter(execution=execution, taken_at__isnull=True).order_by("id")
     return tuple(_queued(row) for row in rows[:_MAX_QUEUED])
 

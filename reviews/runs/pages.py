@@ -34,7 +34,7 @@ from reviews.queue import selectors
 from reviews.queue.pages import demo_url
 from reviews.runs.live_status import queued, with_live_status
 from reviews.runs.panels import SpeculationStatus, overrides_context, speculation_panel
-from reviews.runs.timeline import Group, Hidden, timeline
+from reviews.runs.timeline import Group, HiddenRules, timeline
 from reviews.templatetags.desk import look_of, seconds_text
 from workflows.common.full_text import full_text_filter
 from workflows.common.number_parsing import parse_natural_number
@@ -131,12 +131,12 @@ def _row(run: Execution, holds: list[Hold]) -> dict[str, Any]:
 def _summary(run: Execution, holds: list[Hold]) -> str:
     if holds:
         first = holds[0]
-        told = {
+        params = {
             "who": components_labels.group_text(first.groups) or _("an agent"),
             "task": first.task_id,
         }
         text = _("waits for %(who)s at %(task)s") if first.task_id else _("waits for %(who)s")
-        waits, more = text % told, len(holds) - 1
+        waits, more = text % params, len(holds) - 1
         if not more:
             return waits
         text = ngettext("%(waits)s and %(n)s more", "%(waits)s and %(n)s more", more)
@@ -165,7 +165,7 @@ def starter(
     rejected: dict[str, str] | None = None,
     blocked_reason: str = "",
 ) -> dict[str, Any]:
-    """The form that starts a workflow; with `errors` it is shown again."""
+    """Return the context of the form that starts a workflow; `errors` show it again."""
     before = initial_inputs(workflow)
     return {
         "key": f"w{workflow.pk}",
@@ -185,7 +185,7 @@ def starter(
 
 
 def initial_inputs(workflow: Workflow) -> dict[str, Any]:
-    """The inputs a run starts with when nobody changes them: defaults of schema and workflow."""
+    """Return the default inputs of a run: defaults of the schema and the workflow."""
     schema = workflow.inputs_schema if isinstance(workflow.inputs_schema, dict) else {}
     parts = schema.get("properties", {})
     known = {
@@ -199,14 +199,14 @@ def initial_inputs(workflow: Workflow) -> dict[str, Any]:
 # --- run ------------------------------------------------------------------------------------------
 
 
-#: Events that one page shows; the newest ones of a longer run.
+#: The maximum number of events on a page, newest first.
 _MAX_EVENTS = 1000
 _MAX_TASKS_WITH_DATA = 400
 _SETTLED = ("SUCCEEDED", "FAILED", "SKIPPED", "REJECTED")
 
 
 def run_context(user: User, execution: Execution) -> dict[str, Any]:
-    """`run` of the templates; workflow and creator are loaded."""
+    """Return `run` of the templates; workflow and creator must be loaded."""
     events = _newest_events(execution)
     tasks, since = with_live_status(tasks_of(execution), events, timezone.now())
     workflow = execution.workflow
@@ -215,7 +215,7 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
     forks = fork_urls(execution) if may else {}
     shown = tasks[:_MAX_TASKS_WITH_DATA]
     views = task_views(execution, shown)
-    hidden = Hidden(
+    hidden = HiddenRules(
         secret_rules(execution, None), {place: view.rules for place, view in views.items()}
     )
     reveal = may_reveal(user, execution)
@@ -316,12 +316,12 @@ def _node(task: TaskView, ahead: SpeculationStatus | None) -> DagTask:
 
 
 def _is_ahead(task: TaskView, ahead: SpeculationStatus | None) -> bool:
-    """Whether its result is known and waits for a decision."""
+    """Return whether a speculative result of the task is stored."""
     return task.status == "PENDING" and ahead is not None and task.id in ahead.ready
 
 
 def _took(task: TaskView) -> str:
-    """`1.2 s`; "" for what took no time worth telling."""
+    """Return the duration as `1.2 s`; "" below 50 ms."""
     return seconds_text(task.duration_ms / 1000) if task.duration_ms >= 50 else ""
 
 
@@ -343,7 +343,7 @@ def _task(
 def _data(
     execution: Execution, task: TaskView, views: Mapping[tuple[str, str], Masked], *, may: bool
 ) -> dict[str, Any]:
-    """What it ran with and gave, secrets masked, with what reveals them."""
+    """Return the masked inputs and output of a task, with their reveal forms."""
     found: dict[str, Any] = {}
     for side in SIDES:
         view = views[task.id, side]
@@ -358,12 +358,12 @@ def _attempts(task: TaskView) -> list[str]:
     lines = []
     for row in task.attempts:
         error = mask_secrets(row.error)
-        told = {"number": row.attempt, "outcome": look_of(row.status).word, "error": error}
-        told["time"] = seconds_text(row.duration_ms / 1000)
+        params = {"number": row.attempt, "outcome": look_of(row.status).word, "error": error}
+        params["time"] = seconds_text(row.duration_ms / 1000)
         text = _("attempt %(number)s: %(outcome)s")
         if row.duration_ms >= 50:
             text = _("attempt %(number)s: %(outcome)s in %(time)s")
-        parts = [text % told]
+        parts = [text % params]
         if row.is_edited:
             parts.append(_("output edited by a reviewer"))
         lines.append(f"{', '.join(parts)}: {error}" if error else ", ".join(parts))
@@ -374,7 +374,7 @@ def _pretty(value: Any) -> str:
     return "" if value is None else json.dumps(value, indent=2, ensure_ascii=False)
 
 
-# --- the story ------------------------------------------------------------------------------------
+# --- activity -------------------------------------------------------------------------------------
 
 
 def _newest_events(execution: Execution) -> list[ExecutionEvent]:
@@ -386,7 +386,7 @@ def _groups(
     tasks: list[TaskView],
     forks: dict[int, str],
     links: dict[int, tuple[str, str]],
-    hidden: Hidden,
+    hidden: HiddenRules,
 ) -> tuple[Group, ...]:
     total = Counter(task.layer for task in tasks)
     done = Counter(task.layer for task in tasks if task.status in _SETTLED)
@@ -398,7 +398,7 @@ def _groups(
 
 
 def _agent_waits_to_be_asked(execution: Execution) -> bool:
-    """Whether an agent decides in the run, and not after each layer anyway."""
+    """Return whether an agent decides in the run, but not after each layer."""
     ail = execution.policy.get("ail") or {}
     return bool(ail.get("enabled")) and ail.get("decision_points") != "per_layer"
 
@@ -416,7 +416,7 @@ def _steering(user: User, execution: Execution, *, may: bool) -> dict[str, Any]:
     }
     return {
         **offers,
-        # What a page offers, as one word: its actions are replaced when that changes.
+        # The offered actions as one word: the page replaces its actions when it changes.
         "offers": "-".join(name.removeprefix("can_") for name, is_so in offers.items() if is_so),
         "actions_reason": reason if live else "",
         "command_url": reverse("reviews:run_command", args=(execution.pk,)),
@@ -430,7 +430,7 @@ _MAX_FORKS = 20
 
 
 def lineage(user: User, execution: Execution) -> dict[str, Any]:
-    """`parent` (None without one) and `forks` of a run, as far as `user` may see them."""
+    """Return `parent` (or None) and `forks` of a run that are visible to `user`."""
     seen = visible_to(user)
     parent = None
     if execution.parent_id is not None:
@@ -467,7 +467,7 @@ def _addresses(parent: int, fork: int, *, is_seen: bool, to_fork: bool = False) 
 
 
 def fork_urls(execution: Execution) -> dict[int, str]:
-    """Where a new run can begin: layer → address, for kept checkpoints with work behind them."""
+    """Return layer → fork URL for stored checkpoints with later layers."""
     found = Checkpoint.objects.filter(execution=execution).defer("context", "state")
     return {
         each.layer: reverse("reviews:fork", args=(execution.pk, each.layer))
@@ -484,7 +484,7 @@ _MAX_NAMES = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """What a person wants to change: the whole inputs, and texts where JSON is edited."""
+    """The edited inputs of a fork, and the raw text of JSON fields."""
 
     inputs: Any
     inputs_text: str
@@ -495,7 +495,7 @@ class Draft:
 
 
 def unchanged(execution: Execution, checkpoint: Checkpoint, mode: str) -> Draft:
-    """Inputs and context as they were; `mode` is form or json."""
+    """Return a draft with the original inputs and context; `mode` is form or json."""
     return Draft(
         inputs=execution.inputs,
         inputs_text=pretty(execution.inputs),
@@ -505,7 +505,7 @@ def unchanged(execution: Execution, checkpoint: Checkpoint, mode: str) -> Draft:
 
 
 def fork_context(execution: Execution, checkpoint: Checkpoint, draft: Draft) -> dict[str, Any]:
-    """`fork` of the template; the workflow is loaded."""
+    """Return `fork` of the template; the workflow must be loaded."""
     url = reverse("reviews:fork", args=(execution.pk, checkpoint.layer))
     revision = load_revision(execution.pk, checkpoint.revision)
     has_form = bool(inputs_schema(execution))
@@ -524,7 +524,7 @@ def fork_context(execution: Execution, checkpoint: Checkpoint, draft: Draft) -> 
         "inputs_json": draft.inputs_text,
         "context_json": draft.context_text,
         "errors": components_labels.faults(draft.errors),
-        **_what_happens(execution, checkpoint, revision),
+        **_effects(execution, checkpoint, revision),
     }
 
 
@@ -540,17 +540,15 @@ def _fields(execution: Execution, draft: Draft) -> tuple[Any, ...]:
     )
 
 
-def _what_happens(
-    execution: Execution, checkpoint: Checkpoint, revision: Revision
-) -> dict[str, Any]:
+def _effects(execution: Execution, checkpoint: Checkpoint, revision: Revision) -> dict[str, Any]:
     taken = [task for task in tasks_of(execution) if task.layer <= checkpoint.layer]
     anew = [name for layer in revision.layers[checkpoint.layer + 1 :] for name in layer]
-    said = [each for each in messages_of(execution) if each["seq"] <= checkpoint.version]
+    messages = [each for each in messages_of(execution) if each["seq"] <= checkpoint.version]
     return {
         "taken": tuple(_taken(task) for task in taken),
         "anew": _names(anew),
         "reviews": tuple(_reviews(execution, revision, anew)),
-        "messages": len(said),
+        "messages": len(messages),
         "revision_text": ""
         if checkpoint.revision == execution.revision
         else _("The fork uses the plan of that checkpoint, without later changes."),
@@ -571,7 +569,7 @@ def _names(names: list[str]) -> str:
 
 
 def _reviews(execution: Execution, revision: Revision, names: list[str]) -> Iterator[str]:
-    """The decision points behind the checkpoint."""
+    """Yield the review points after the checkpoint."""
     for name in names:
         review = revision.plan.by_id[name].human_review
         if review is not None and review.enabled:
@@ -581,7 +579,7 @@ def _reviews(execution: Execution, revision: Revision, names: list[str]) -> Iter
 
 
 def pretty(value: Any) -> str:
-    """A value as indented JSON."""
+    """Return a value as indented JSON."""
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
@@ -596,28 +594,28 @@ _CAUSES = {
 
 
 def revision_context(execution: Execution, number: int) -> dict[str, Any]:
-    """`c` of the template; raises PlanRevision.DoesNotExist when no change led to that revision."""
+    """Return `c` of the template; raises PlanRevision.DoesNotExist for an unknown revision."""
     event = ExecutionEvent.objects.filter(
         execution=execution, kind="plan_revised", payload__revision=number
     ).first()
     if event is None:
         raise PlanRevision.DoesNotExist
     before, after = load_revision(execution.pk, number - 1), load_revision(execution.pk, number)
-    told = event.payload
+    payload = event.payload
     shown = PlanDiff(
         view=masked(None, secret_rules(execution, None)),
         before=before.plan,
         old_layers=before.layers,
         layers=after.layers,
         change=change_between(before.plan, after.plan),
-        why=told.get("why") or {},
+        why=payload.get("why") or {},
         done=_done(execution, before.layers, after.layers),
     )
-    hold = Hold.objects.filter(pk=told.get("hold_id") or "").first()
+    hold = Hold.objects.filter(pk=payload.get("hold_id") or "").first()
     asked_by = _asked_by(hold, event)
     return {
-        "title": _(_CAUSES.get(told["cause"], N_("The plan was changed"))),
-        "requirement": mask_secrets(told.get("requirement", "")),
+        "title": _(_CAUSES.get(payload["cause"], N_("The plan was changed"))),
+        "requirement": mask_secrets(payload.get("requirement", "")),
         "number": number,
         "by": asked_by.removeprefix("agent:"),
         "by_agent": asked_by.startswith("agent:"),
@@ -631,7 +629,7 @@ def revision_context(execution: Execution, number: int) -> dict[str, Any]:
 
 
 def _asked_by(hold: Hold | None, event: ExecutionEvent) -> str:
-    """Who wanted the change: of a reviewed one, not who approved it."""
+    """Return who requested the change, which is not who approved it."""
     payload = hold.payload if hold is not None else None
     return str(payload["asked_by"]) if isinstance(payload, dict) else event.actor
 
@@ -639,13 +637,13 @@ def _asked_by(hold: Hold | None, event: ExecutionEvent) -> str:
 def _done(
     execution: Execution, old: tuple[tuple[str, ...], ...], new: tuple[tuple[str, ...], ...]
 ) -> frozenset[str]:
-    """What had surely run by then: the layers that both plans begin with."""
+    """Return the tasks settled before the change: the common first layers of both plans."""
     same = [left for left, right in zip(old, new, strict=False) if left == right]
     return settled_ids(execution, same)
 
 
 def plan_links(execution: Execution, events: list[ExecutionEvent]) -> dict[int, tuple[str, str]]:
-    """Where the timeline leads on: seq → address and words."""
+    """Return links of the timeline: event seq → (URL, text)."""
     found = {}
     for event in events:
         if event.kind == "plan_revised":

@@ -29,13 +29,13 @@ from workflows.executions.selectors import (
 from workflows.models import Execution, Hold
 from workflows.speculation.policy import Stopped
 
-#: For so long after a hold opened a page looks again by itself: work ahead says nothing when done.
+#: Period after a hold opened in which the page polls: speculation sends no change notification.
 _LOOKS_AGAIN = timedelta(seconds=15)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeculationStatus:
-    """The block of the run page.  `ready` are ids of tasks with a result that waits."""
+    """The speculation block of the run page.  `ready` are ids of tasks with a stored result."""
 
     sentence: str
     facts: tuple[str, ...]
@@ -47,7 +47,7 @@ class SpeculationStatus:
 
 
 def speculation_panel(execution: Execution, *, may: bool) -> SpeculationStatus | None:
-    """None for a run whose policy does without, and that has none."""
+    """Return the speculation block, or None if the policy disables speculation."""
     enabled = Policy.model_validate(execution.policy).speculation.enabled
     if not enabled:
         return None
@@ -113,12 +113,12 @@ def _facts(counts: SpeculationCounts) -> tuple[str, ...]:
         return ()
     used = ngettext("%(n)s used", "%(n)s used", counts.hits)
     dropped = ngettext("%(n)s discarded", "%(n)s discarded", counts.misses)
-    told = [used % {"n": counts.hits}, dropped % {"n": counts.misses}]
+    facts = [used % {"n": counts.hits}, dropped % {"n": counts.misses}]
     if counts.saved_seconds >= 0.05:
-        told.append(_("%(time)s saved") % {"time": seconds_text(counts.saved_seconds)})
+        facts.append(_("%(time)s saved") % {"time": seconds_text(counts.saved_seconds)})
     if counts.wasted_seconds >= 0.05:
-        told.append(_("%(time)s wasted") % {"time": seconds_text(counts.wasted_seconds)})
-    return tuple(told)
+        facts.append(_("%(time)s wasted") % {"time": seconds_text(counts.wasted_seconds)})
+    return tuple(facts)
 
 
 def _stopped_text(stopped: Stopped) -> str:
@@ -129,7 +129,7 @@ def _stopped_text(stopped: Stopped) -> str:
 
 
 def behind(hold: Hold) -> str:
-    """The quiet line of the decision page; "" when nothing is known ahead."""
+    """Return the speculation line of the decision page; "" without stored results."""
     if hold.status != Hold.Status.OPEN:
         return ""
     ready = [each for each in speculative_results_behind(hold) if each.state == "READY"]
@@ -140,7 +140,7 @@ def behind(hold: Hold) -> str:
 
 
 def overrides_context(execution: Execution) -> tuple[dict[str, Any], ...]:
-    """The overrides of a run, those that loosen something first; secrets are masked."""
+    """Return the masked policy overrides of a run, loosening ones first."""
     rows = sorted(shown_overrides(execution), key=lambda each: not each["loosens"])
     return tuple(
         {
@@ -155,5 +155,5 @@ def overrides_context(execution: Execution) -> tuple[dict[str, Any], ...]:
 
 
 def floor_json() -> str:
-    """What plans without a workflow may not loosen, as indented JSON."""
+    """Return the policy floor of plans without a workflow, as indented JSON."""
     return json.dumps(conf.policy_floor(), indent=2, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""What happened, one sentence per event, grouped by layer."""
+"""The timeline of a run: one sentence per event, grouped by layer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Payload = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Group:
-    """The events of one layer: `done` of its `total` tasks have settled."""
+    """The events of one layer; `done` of its `total` tasks are settled."""
 
     title: str
     done: int = 0
@@ -35,7 +35,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A sentence, the name in it that stands out, its colour, and whether it names its actor."""
+    """A sentence, its subject in bold, its colour, and whether it names its actor."""
 
     text: str
     subject: str = ""
@@ -44,17 +44,17 @@ class _Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
-    """What is secret: in everything of the run, and by (task id, side) in a task's data."""
+class HiddenRules:
+    """Masking rules of the whole run, and of the data of tasks by (task id, side)."""
 
     rules: Rules = NO_RULES
     of_tasks: Mapping[tuple[str, str], Rules] = field(default_factory=dict)
 
 
-#: Nothing is secret but what its name or look says.
-NOTHING_LISTED = Hidden()
-#: Characters of a message that stand in the timeline, and that can be unfolded.
-_MAX_SAID, _MAX_READ = 1500, 200_000
+#: No explicit rules: only values with a secret name or pattern are masked.
+NO_HIDDEN_RULES = HiddenRules()
+#: Maximum characters of a message in the timeline, and in its details.
+_MAX_SUMMARY, _MAX_DETAILS = 1500, 200_000
 _ROLES = {
     "user": N_("person"),
     "assistant": N_("agent"),
@@ -69,12 +69,15 @@ def timeline(
     counts: Mapping[int, tuple[int, int]],
     forks: Mapping[int, str] | None = None,
     links: Mapping[int, tuple[str, str]] | None = None,
-    hidden: Hidden = NOTHING_LISTED,
+    hidden: HiddenRules = NO_HIDDEN_RULES,
 ) -> list[Group]:
-    """Groups in order; `counts` gives (settled, all) tasks per layer.
+    """Return the groups in order.
 
-    `forks` is where a new run can go on from: layer of a checkpoint → address.  `links` are pages
-    that tell more of an event: its seq → address and words.  `hidden` says what is secret.
+    Args:
+        counts: layer → (settled, total) tasks.
+        forks: layer of a checkpoint → fork URL.
+        links: event seq → (URL, text) of a page with details.
+        hidden: masking rules.
     """
     groups = [Group(_("Start"))]
     for event in events:
@@ -91,8 +94,8 @@ def timeline(
     return [group for group in groups if group.entries]
 
 
-def entry(event: ExecutionEvent, hidden: Hidden = NOTHING_LISTED) -> dict[str, Any]:
-    """One event as a line of the timeline."""
+def entry(event: ExecutionEvent, hidden: HiddenRules = NO_HIDDEN_RULES) -> dict[str, Any]:
+    """Return one event as a line of the timeline."""
     if event.kind == "message_added":
         return _message(event)
     line = _LINES.get(event.kind, _other)(event.payload, event.actor)
@@ -106,12 +109,12 @@ def entry(event: ExecutionEvent, hidden: Hidden = NOTHING_LISTED) -> dict[str, A
         "subject": line.subject,
         "at": event.created_at,
         "actor": actor,
-        "json": json.dumps(_told(event, hidden), indent=2, ensure_ascii=False),
+        "json": json.dumps(_masked_payload(event, hidden), indent=2, ensure_ascii=False),
     }
 
 
-def _told(event: ExecutionEvent, hidden: Hidden) -> Any:
-    """What was noted, secrets masked; an edit is of a task's data and has its schema."""
+def _masked_payload(event: ExecutionEvent, hidden: HiddenRules) -> Any:
+    """Return the masked payload; edits are masked with the rules of the task's data."""
     noted = {"kind": event.kind, "seq": event.seq, "source": event.source, **event.payload}
     view = masked({**noted, "edits": None} if "edits" in noted else noted, hidden.rules)
     if noted.get("edits") is None:
@@ -123,19 +126,19 @@ def _told(event: ExecutionEvent, hidden: Hidden) -> Any:
 
 def _message(event: ExecutionEvent) -> dict[str, Any]:
     role, content = str(event.payload.get("role", "")), _content(event)
-    is_long = len(content) > _MAX_SAID
+    is_long = len(content) > _MAX_SUMMARY
     author = event.payload.get("author") or event.actor
     return {
         "seq": event.seq,
         "kind": "message",
         "meaning": "quiet",
         "shape": "“",
-        "sentence": f"{content[:_MAX_SAID]} …" if is_long else content,
+        "sentence": f"{content[:_MAX_SUMMARY]} …" if is_long else content,
         "subject": "",
         "at": event.created_at,
         "actor": str(author).removeprefix("agent:"),
         "role": _(_ROLES[role]) if role in _ROLES else role,
-        "json": content[:_MAX_READ] if is_long else "",
+        "json": content[:_MAX_DETAILS] if is_long else "",
     }
 
 
@@ -149,11 +152,11 @@ def _forked(payload: Payload, actor: str) -> _Line:
 
 
 def _started(payload: Payload, actor: str) -> _Line:
-    told = {
+    params = {
         "tasks": counted(payload["total_tasks"], "task"),
         "layers": counted(payload["total_layers"], "layer"),
     }
-    return _Line(_("run started: %(tasks)s in %(layers)s") % told)
+    return _Line(_("run started: %(tasks)s in %(layers)s") % params)
 
 
 def _layer(payload: Payload, actor: str) -> _Line:
@@ -175,8 +178,8 @@ def _succeeded(payload: Payload, actor: str) -> _Line:
     duration = payload.get("duration_ms", 0)
     if duration < 50:
         return _Line(_("%(task)s done") % {"task": name}, name, "good")
-    told = {"task": name, "time": seconds_text(duration / 1000)}
-    return _Line(_("%(task)s done in %(time)s") % told, name, "good")
+    params = {"task": name, "time": seconds_text(duration / 1000)}
+    return _Line(_("%(task)s done in %(time)s") % params, name, "good")
 
 
 def _errored(payload: Payload, actor: str) -> _Line:
@@ -227,7 +230,7 @@ def _opened(payload: Payload, actor: str) -> _Line:
     return _Line(text % {"name": name, "phase": phase}, name, "waiting")
 
 
-def _spared(payload: Payload, actor: str) -> _Line:
+def _review_skipped(payload: Payload, actor: str) -> _Line:
     name = payload["task_id"]
     when = components_labels.phase_text(payload.get("phase") or "", past=True)
     return _Line(
@@ -240,8 +243,8 @@ def _spared(payload: Payload, actor: str) -> _Line:
 def _voted(payload: Payload, actor: str) -> _Line:
     name = payload.get("task_id") or _("it")
     text = _("%(who)s approved %(name)s; more approvals are needed")
-    told = {"who": payload["voter"], "name": name}
-    return _Line(text % told, name, "good", names_actor=True)
+    params = {"who": payload["voter"], "name": name}
+    return _Line(text % params, name, "good", names_actor=True)
 
 
 #: (approved, edited, with a comment) -> the sentence.
@@ -262,12 +265,12 @@ _LOOKS = {"APPROVE": "good", "REJECT": "bad", "REQUEST_CHANGES": "waiting"}
 
 def _answered(payload: Payload, actor: str) -> _Line:
     line = _decided(payload, actor)
-    told = {"sentence": line.text, "time": duration_text(payload["undo_seconds"])}
-    return replace(line, text=_("%(sentence)s; can be undone for %(time)s") % told)
+    params = {"sentence": line.text, "time": duration_text(payload["undo_seconds"])}
+    return replace(line, text=_("%(sentence)s; can be undone for %(time)s") % params)
 
 
-#: (a decision, not a vote; by whoever gave it) -> the sentence.
-_TAKEN_BACK = {
+#: (a decision, not a vote; withdrawn by its author) -> the sentence.
+_WITHDRAWN = {
     (True, True): N_("%(who)s withdrew the decision on %(name)s; it is open again"),
     (False, True): N_("%(who)s withdrew the approval of %(name)s; it is open again"),
     (True, False): N_("%(actor)s withdrew the decision of %(who)s on %(name)s; it is open again"),
@@ -279,9 +282,9 @@ def _withdrawn(payload: Payload, actor: str) -> _Line:
     who = payload["voter"]
     name = payload.get("task_id") or _("it")
     is_decision = payload["what"] == "decision"
-    text = _(_TAKEN_BACK[is_decision, actor == who])
-    told = {"who": who, "name": name, "actor": actor}
-    return _Line(text % told, name, "waiting", names_actor=True)
+    text = _(_WITHDRAWN[is_decision, actor == who])
+    params = {"who": who, "name": name, "actor": actor}
+    return _Line(text % params, name, "waiting", names_actor=True)
 
 
 def _decided(payload: Payload, actor: str) -> _Line:
@@ -291,17 +294,17 @@ def _decided(payload: Payload, actor: str) -> _Line:
         return _Line(text % {"name": name}, name)
     approved = payload["decision"] == "APPROVE"
     look = _LOOKS[payload["decision"]]
-    told = {"who": actor, "name": name, "comment": payload.get("comment")}
+    params = {"who": actor, "name": name, "comment": payload.get("comment")}
     if payload["decision"] == "REQUEST_CHANGES":
         text = _("%(who)s requested changes to %(name)s: “%(comment)s”")
-        return _Line(text % told, name, look, names_actor=True)
+        return _Line(text % params, name, look, names_actor=True)
     if payload.get("by_timeout"):
         text = _("%(name)s timed out and was rejected")
         if approved:
             text = _("%(name)s timed out and was approved")
-        return _Line(text % told, name, look, names_actor=True)
+        return _Line(text % params, name, look, names_actor=True)
     text = _(_DECIDED[approved, bool(payload.get("edited")), bool(payload.get("comment"))])
-    return _Line(text % told, name, look, names_actor=True)
+    return _Line(text % params, name, look, names_actor=True)
 
 
 def _capability(payload: Payload, actor: str) -> _Line:
@@ -317,21 +320,21 @@ def _expired(payload: Payload, actor: str) -> _Line:
 
 def _extended(payload: Payload, actor: str) -> _Line:
     name = payload.get("task_id") or _("a decision")
-    told = {"name": name, "time": seconds_text(payload["seconds"])}
-    return _Line(_("%(name)s was extended by %(time)s") % told, name)
+    params = {"name": name, "time": seconds_text(payload["seconds"])}
+    return _Line(_("%(name)s was extended by %(time)s") % params, name)
 
 
 def _hold_escalated(payload: Payload, actor: str) -> _Line:
     name = payload.get("task_id") or _("it")
-    groups, told = components_labels.group_text(payload["groups"]), ", ".join(payload["told"])
-    if groups and told:
+    groups, names = components_labels.group_text(payload["groups"]), ", ".join(payload["told"])
+    if groups and names:
         text = _("%(name)s was escalated: %(groups)s can also decide, %(told)s is notified")
     elif groups:
         text = _("%(name)s was escalated: %(groups)s can also decide")
     else:
         text = _("%(name)s was escalated: %(told)s is notified")
     subject = payload.get("task_id") or ""
-    return _Line(text % {"name": name, "groups": groups, "told": told}, subject, "waiting")
+    return _Line(text % {"name": name, "groups": groups, "told": names}, subject, "waiting")
 
 
 def _closed(payload: Payload, actor: str) -> _Line:
@@ -341,7 +344,7 @@ def _closed(payload: Payload, actor: str) -> _Line:
     return _Line(text % {"layer": payload["layer"] + 1})
 
 
-def _skip_asked(payload: Payload, actor: str) -> _Line:
+def _skip_requested(payload: Payload, actor: str) -> _Line:
     return _Line(_("layer %(layer)s will be skipped") % {"layer": payload["layer"] + 1})
 
 
@@ -351,14 +354,14 @@ def _skipped(payload: Payload, actor: str) -> _Line:
 
 
 def _agent(payload: Payload, actor: str) -> _Line:
-    told = {key: payload.get(key) for key in ("agent", "decision", "reason")}
+    params = {key: payload.get(key) for key in ("agent", "decision", "reason")}
     text = _("agent %(agent)s decided %(decision)s")
     if payload.get("reason"):
         text = _("agent %(agent)s decided %(decision)s: %(reason)s")
-    return _Line(text % told, names_actor=True)
+    return _Line(text % params, names_actor=True)
 
 
-def _agent_asked(payload: Payload, actor: str) -> _Line:
+def _agent_requested(payload: Payload, actor: str) -> _Line:
     return _Line(_("the agent will be asked after this layer"))
 
 
@@ -380,22 +383,22 @@ def _revised(payload: Payload, actor: str) -> _Line:
         for key, text in _REVISED.items()
         if payload.get(key)
     ]
-    told = {"what": "; ".join(parts) or _("no tasks changed")}
+    params = {"what": "; ".join(parts) or _("no tasks changed")}
     text = _("the plan was changed: %(what)s")
     if payload.get("requirement"):
-        told["wish"] = payload["requirement"]
+        params["wish"] = payload["requirement"]
         text = _("the plan was changed for “%(wish)s”: %(what)s")
-    return _Line(text % told)
+    return _Line(text % params)
 
 
 def _proposed(payload: Payload, actor: str) -> _Line:
-    told = {
+    params = {
         "who": str(actor).removeprefix("agent:") or _("somebody"),
         "wish": payload["requirement"],
         "names": ", ".join(payload.get("added", ())) or _("no tasks"),
     }
     text = _("%(who)s proposes a new plan for “%(wish)s” that adds %(names)s")
-    return _Line(text % told, look="waiting", names_actor=True)
+    return _Line(text % params, look="waiting", names_actor=True)
 
 
 def _replan_failed(payload: Payload, actor: str) -> _Line:
@@ -409,8 +412,8 @@ def _context(payload: Payload, actor: str) -> _Line:
 
 
 def _refused(payload: Payload, actor: str) -> _Line:
-    told = {"command": payload["command"], "error": payload["error"]}
-    return _Line(_("%(command)s was refused: %(error)s") % told, look="bad")
+    params = {"command": payload["command"], "error": payload["error"]}
+    return _Line(_("%(command)s was refused: %(error)s") % params, look="bad")
 
 
 def _not_learned(payload: Payload, actor: str) -> _Line:
@@ -431,11 +434,11 @@ def _failed(payload: Payload, actor: str) -> _Line:
 
 
 def _aborted(payload: Payload, actor: str) -> _Line:
-    told = {"who": actor, "reason": payload["reason"]}
+    params = {"who": actor, "reason": payload["reason"]}
     text = _("the run was aborted: %(reason)s")
     if actor not in ("", "system"):
         text = _("%(who)s aborted the run: %(reason)s")
-    return _Line(text % told, look="bad", names_actor=True)
+    return _Line(text % params, look="bad", names_actor=True)
 
 
 def _other(payload: Payload, actor: str) -> _Line:
@@ -452,7 +455,7 @@ _LINES: dict[str, Callable[[Payload, str], _Line]] = {
     "speculation_hit": _hit,
     "speculation_miss": _missed,
     "hold_opened": _opened,
-    "review_spared": _spared,
+    "review_spared": _review_skipped,
     "hold_voted": _voted,
     "hold_answered": _answered,
     "hold_withdrawn": _withdrawn,
@@ -462,11 +465,11 @@ _LINES: dict[str, Callable[[Payload, str], _Line]] = {
     "hold_extended": _extended,
     "hold_escalated": _hold_escalated,
     "layer_closed": _closed,
-    "layer_skip_requested": _skip_asked,
+    "layer_skip_requested": _skip_requested,
     "layer_skipped": _skipped,
     "agent_decided": _agent,
     "agent_failed": _agent_failed,
-    "agent_requested": _agent_asked,
+    "agent_requested": _agent_requested,
     "plan_revised": _revised,
     "plan_proposed": _proposed,
     "replan_failed": _replan_failed,

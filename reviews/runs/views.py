@@ -63,7 +63,7 @@ from workflows.models import Checkpoint, Execution, PlanRevision, Workflow
 @login_required
 @require_safe
 def runs(request: HttpRequest) -> HttpResponse:
-    """The newest runs first."""
+    """List runs, newest first."""
     with cursor_or_404():
         context = runs_context(
             current_user(request),
@@ -79,11 +79,11 @@ def runs(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_safe
 def run(request: HttpRequest, execution_id: int) -> HttpResponse:
-    """One run; asked for by htmx, the part that changes."""
+    """Show a run; htmx gets only the part that changes."""
     execution = visible_execution(request, execution_id)
     context: dict[str, Any] = {"run": run_context(current_user(request), execution)}
     if is_htmx(request):
-        # The actions hold what somebody is typing: they are sent again only when others are due.
+        # The actions contain text being typed: they are sent again only if they change.
         context["new_actions"] = request.GET.get("offers", "") != context["run"]["offers"]
         return fragment(request, "reviews/runs/_news.html", context)
     return page(request, "reviews/runs/run.html", context, section="runs")
@@ -104,7 +104,7 @@ def _check_may_start(request: HttpRequest) -> None:
 @login_required
 @require_POST
 def start_demo(request: HttpRequest) -> HttpResponse:
-    """Start the demo's workflow on the repository that it is set up for."""
+    """Start the demo workflow on its repository."""
     _check_may_start(request)
     try:
         execution = begin_demo(actor=current_user(request))
@@ -147,7 +147,7 @@ def start(request: HttpRequest, workflow_id: int) -> HttpResponse:
 @login_required
 @require_POST
 def command(request: HttpRequest, execution_id: int) -> HttpResponse:
-    """A message, continue, replan or abort; what cannot be done is said on the run's page."""
+    """Submit a message, continue, replan or abort; errors appear on the page of the run."""
     execution = visible_execution(request, execution_id)
     _check_may_send(request, execution)
     try:
@@ -161,14 +161,14 @@ def command(request: HttpRequest, execution_id: int) -> HttpResponse:
         )
     except ValidationError as error:
         messages.error(
-            request, _("Nothing was sent: %(error)s.") % {"error": error.errors()[0]["msg"]}
+            request, _("The command was not sent: %(error)s.") % {"error": error.errors()[0]["msg"]}
         )
     except StaleVersion:
         messages.error(request, _("The run has changed. Check it, then submit again."))
     except Refused as refusal:
         messages.error(request, refusal.message)
     else:
-        # What was sent stands in the story, there or among what waits.
+        # Jump to the submitted command, in the timeline or the queue.
         place = "queued" if result.outcome == "queued" else f"e{result.version}"
         return SeeOther(f"{_run_url(execution)}#{place}")
     return SeeOther(_run_url(execution))
@@ -177,7 +177,7 @@ def command(request: HttpRequest, execution_id: int) -> HttpResponse:
 @login_required
 @require_POST
 def resume_speculation(request: HttpRequest, execution_id: int) -> HttpResponse:
-    """Let work ahead go on for the run's workflow after it stopped itself."""
+    """Resume speculation for the run's workflow after it stopped automatically."""
     execution = visible_execution(request, execution_id)
     if not may_operate(current_user(request), execution):
         raise PermissionDenied(
@@ -189,7 +189,7 @@ def resume_speculation(request: HttpRequest, execution_id: int) -> HttpResponse:
 
 
 def _check_may_send(request: HttpRequest, execution: Execution) -> None:
-    """Who may take part in runs may speak in those they see; steering one is for fewer."""
+    """Check permission: messages need the right to start runs, other commands to operate it."""
     user = current_user(request)
     if request.POST.get("kind") == "message" and "ask_agent" not in request.POST:
         if not may_start(user):
@@ -203,7 +203,7 @@ def _check_may_send(request: HttpRequest, execution: Execution) -> None:
 def _command(
     request: HttpRequest,
 ) -> tuple[Abort | AddMessage | Continue | Replan, int | None]:
-    """The posted command and the version it is meant for; raises ValidationError or Refused."""
+    """Parse the posted command and its version; raises ValidationError or Refused."""
     data = request.POST
     match data.get("kind"):
         case "message":
@@ -217,14 +217,14 @@ def _command(
         case "continue":
             sent = parse_natural_number(data.get("version", ""))
             return Continue(), -1 if sent is None else sent
-    raise Refused("unknown", "This page does not know that command.")
+    raise Refused("unknown", "Unknown command.")
 
 
 # --- fork and compare -----------------------------------------------------------------------------
 
 
 class ForkView(LoginRequiredMixin, View):
-    """Inputs and context to edit by GET, the new run by POST."""
+    """Show inputs and context to edit; POST starts the fork."""
 
     http_method_names = ["get", "head", "post"]
 
@@ -235,7 +235,7 @@ class ForkView(LoginRequiredMixin, View):
         return _show(request, execution, checkpoint, draft)
 
     def post(self, request: HttpRequest, execution_id: int, layer: int) -> HttpResponse:
-        """303 to the new run; 422 shows the page again, everything typed kept."""
+        """Redirect to the new run, or show the form again with the entered values (422)."""
         execution, checkpoint = _checkpoint(request, execution_id, layer)
         inputs, context = _inputs(request, execution), _object(request, "context")
         errors = (*inputs.errors, *context.errors)
@@ -304,7 +304,7 @@ def _inputs(request: HttpRequest, execution: Execution) -> FormValue:
 
 
 def _object(request: HttpRequest, name: str) -> FormValue:
-    """The JSON object of a text field; an error at `name` when it is none."""
+    """Parse the JSON object of a text field; reports an error at `name` otherwise."""
     text = request.POST.get(f"{name}_json", "").replace("\r\n", "\n").strip()
     found = posted_json(text or "{}")
     problem: Any = found.errors[0].message if found.errors else ""
@@ -316,7 +316,7 @@ def _object(request: HttpRequest, name: str) -> FormValue:
 @login_required
 @require_safe
 def compare(request: HttpRequest, left_id: int, right_id: int) -> HttpResponse:
-    """Two runs, task by task."""
+    """Compare two runs task by task."""
     left = visible_execution(request, left_id)
     right = visible_execution(request, right_id)
     context = {"compare": compare_context(left, right)}
@@ -329,7 +329,7 @@ def compare(request: HttpRequest, left_id: int, right_id: int) -> HttpResponse:
 @login_required
 @require_safe
 def plan_change(request: HttpRequest, execution_id: int, number: int) -> HttpResponse:
-    """What revision `number` changed, as a picture and as a list."""
+    """Show the changes of plan revision `number` as a diagram and a list."""
     execution = visible_execution(request, execution_id)
     try:
         context = {"c": revision_context(execution, number)}

@@ -1,7 +1,6 @@
-"""What the desk's templates need beyond Django's own tags: times, states, payload text.
+"""Template tags and filters for times, states and payload text.
 
-Everything here is pure and escapes what it is given: payloads come from agents and count as
-hostile text.
+All are pure and escape their arguments: payloads come from agents and are untrusted.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ register = template.Library()
 
 
 class StatusLook(NamedTuple):
-    """How one state is shown: never by colour alone, always with a shape and a word."""
+    """The display of a state: a colour, a shape and a word."""
 
     meaning: str  # waiting | good | bad | running | quiet: the colour's class
     shape: str
@@ -70,7 +69,7 @@ STATUS_LOOKS: Final[Mapping[str, StatusLook]] = {
 
 
 def look_of(status: str) -> StatusLook:
-    """The look of `status`, its word in the page's language; an unknown word as it is, in grey."""
+    """Return the display of `status`; an unknown status is shown unchanged, in grey."""
     known = STATUS_LOOKS.get(str(status).upper())
     if known is None:
         return StatusLook("quiet", "·", str(status).replace("_", " ").lower())
@@ -78,7 +77,7 @@ def look_of(status: str) -> StatusLook:
 
 
 def duration_text(seconds: float) -> str:
-    """Seconds as one rounded-down unit: `40 s`, `3 min`, `2 h`, `1 day`; below one second `now`."""
+    """Format seconds in one unit, rounded down: `40 s`, `3 min`, `1 day`; `now` below 1 s."""
     whole = int(abs(seconds))
     if whole >= 86_400:
         days = whole // 86_400
@@ -90,7 +89,7 @@ def duration_text(seconds: float) -> str:
 
 
 def lasting_text(seconds: float) -> str:
-    """How long something took: as `duration_text`, below one second `0.4 s` or `0 s`."""
+    """Format a duration as `duration_text` does; below one second `0.4 s` or `0 s`."""
     if seconds >= 1:
         return duration_text(seconds)
     return f"{decimal(seconds)} s" if seconds >= 0.05 else "0 s"
@@ -98,7 +97,7 @@ def lasting_text(seconds: float) -> str:
 
 @register.simple_tag
 def status_chip(status: str, *, plain: bool = False, word: str = "") -> SafeString:
-    """Shape and word of a state, as a chip or (`plain`) as text; `word` replaces the usual one."""
+    """Render a state as a chip or (`plain`) as text; `word` overrides its label."""
     look = look_of(status)
     return format_html(
         '<span class="status {} {}"><span class="shape" aria-hidden="true">{}</span>{}</span>',
@@ -116,7 +115,7 @@ def _exact(moment: datetime) -> str:
 
 @register.simple_tag
 def ago(moment: datetime | None) -> SafeString | str:
-    """A `time` element saying how long ago; the exact time on hover.  Kept fresh by clock.js."""
+    """Render the time since `moment`; the exact time is the tooltip, and clock.js updates it."""
     if moment is None:
         return ""
     seconds = (datetime.now(UTC) - moment).total_seconds()
@@ -131,7 +130,7 @@ def ago(moment: datetime | None) -> SafeString | str:
 
 @register.simple_tag
 def left(moment: datetime | None) -> SafeString | str:
-    """A `time` element saying how long until a deadline; `overdue` once it has passed."""
+    """Render the time until a deadline; `overdue` after it."""
     if moment is None:
         return ""
     seconds = (moment - datetime.now(UTC)).total_seconds()
@@ -144,7 +143,7 @@ def left(moment: datetime | None) -> SafeString | str:
 
 
 def elapsed_text(seconds: float) -> str:
-    """Seconds as a running clock says them: `12 s`, `1 min 20 s`, `2 h 5 min`."""
+    """Format seconds as a running clock: `12 s`, `1 min 20 s`, `2 h 5 min`."""
     whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole} s"
@@ -155,7 +154,7 @@ def elapsed_text(seconds: float) -> str:
 
 @register.simple_tag
 def elapsed(moment: datetime) -> SafeString:
-    """A `time` element saying for how long something runs; counted on by clock.js."""
+    """Render the elapsed time since `moment`; clock.js updates it."""
     return format_html(
         '<time datetime="{}" title="{}" data-clock="for">{}</time>',
         moment.isoformat(),
@@ -166,7 +165,7 @@ def elapsed(moment: datetime) -> SafeString:
 
 @register.simple_tag
 def clock(moment: datetime | None, *, seconds: bool = False) -> SafeString | str:
-    """A `time` element with the time of day, and the date as well when it is not today."""
+    """Render the time of day, with the date if it is not today."""
     if moment is None:
         return ""
     local = timezone.localtime(moment)
@@ -182,13 +181,13 @@ def clock(moment: datetime | None, *, seconds: bool = False) -> SafeString | str
 
 @register.filter
 def at_least(number: int) -> str:
-    """A number that was counted up to COUNTED, for a badge: `12`, `1,000+`."""
+    """Format a count limited by COUNTED for a badge: `12`, `1,000+`."""
     return short_count(number)
 
 
 @register.filter
 def seconds_text(seconds: float | None) -> str:
-    """A span in words: `0.4 s`, `12 s`, `3 min`; nothing for None."""
+    """Format seconds as `0.4 s`, `12 s`, `3 min`; "" for None."""
     if seconds is None:
         return ""
     return f"{decimal(seconds)} s" if 0 < seconds < 10 else duration_text(seconds)
@@ -196,7 +195,7 @@ def seconds_text(seconds: float | None) -> str:
 
 @register.filter
 def value_text(value: object) -> str:
-    """One side of a change: text as it is, the rest as JSON, `(nothing)` for no value."""
+    """Format one side of a change: text unchanged, other values as JSON, `(nothing)` if absent."""
     if isinstance(value, Enum):
         return _("(nothing)")
     if value == "":
@@ -206,22 +205,22 @@ def value_text(value: object) -> str:
 
 @register.filter
 def pretty_json(value: object) -> str:
-    """`value` as indented JSON, not escaped to ASCII; what is no JSON value is shown by str()."""
+    """Format `value` as indented JSON; values that are not JSON become strings."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
 @register.filter
 def rows_for(text: str) -> int:
-    """Height in rows of the textarea for `text`: 3 to 14."""
+    """Return the number of rows of the textarea for `text`: 3 to 14."""
     wrapped = sum(1 + len(line) // 80 for line in str(text).split("\n"))
     return max(3, min(14, wrapped + 1))
 
 
 @register.filter
 def dom_id(path: str, prefix: str = "") -> str:
-    """A path as an element id without spaces, another for each path and prefix.
+    """Return a unique element id for a path and prefix.
 
-    The name for a new list item stays readable in it, so that a script can number it.
+    The placeholder of a new list item stays at the end, so that a script can number it.
     """
     text = f"{prefix} {path}"
     tail = "-NEW" if "NEW" in text else ""
@@ -230,19 +229,19 @@ def dom_id(path: str, prefix: str = "") -> str:
 
 @register.filter
 def visible(text: object) -> str:
-    """`text` with its invisible and direction-changing characters spelled out as `[U+202E]`."""
-    told = str(text)
+    """Escape invisible and direction-changing characters of `text` as `[U+202E]`."""
+    value = str(text)
     hidden = {
         ord(char): f"[U+{ord(char):04X}]"
-        for char in set(told).difference("\n\t\r")
+        for char in set(value).difference("\n\t\r")
         if unicodedata.category(char) in ("Cf", "Cc", "Co", "Cs")
     }
-    return told.translate(hidden) if hidden else told
+    return value.translate(hidden) if hidden else value
 
 
 @register.filter
 def stress(sentence: str, subject: str) -> SafeString:
-    """`sentence`, escaped, with the first occurrence of `subject` in bold."""
+    """Escape `sentence` and set the first occurrence of `subject` in bold."""
     text, name = visible(sentence), visible(subject)
     if not name or name not in text:
         return conditional_escape(text)
@@ -252,7 +251,7 @@ def stress(sentence: str, subject: str) -> SafeString:
 
 @register.filter
 def counted(number: int, noun: str) -> str:
-    """`1 change`, `2 changes`: a count with its noun, one of NOUNS."""
+    """Format a count with its noun, one of NOUNS: `1 change`, `2 changes`."""
     return counted_text(number, noun)
 
 

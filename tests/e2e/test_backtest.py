@@ -58,8 +58,8 @@ def too_wide(page: Page) -> None:
     page.get_by_role("button", name="Test against past reviews").click()
     said = page.get_by_text("These rules would have skipped 3 of 3 reviews.")
     expect(said).to_be_visible(timeout=LATER)
-    expect(page.get_by_text("In 1 of them a person changed or rejected the work")).to_be_visible()
-    missed = page.get_by_role("region", name="although somebody rejected it")
+    expect(page.get_by_text("1 of them had been edited or rejected")).to_be_visible()
+    missed = page.get_by_role("region", name="but a reviewer rejected it")
     expect(missed.get_by_role("link")).to_have_count(1)
 
 
@@ -88,10 +88,10 @@ def test_a_rule_is_tried_published_and_spares_the_next_run(
     page.get_by_role("button", name="Test against past reviews").click()
     said = page.get_by_text("These rules would have skipped 2 of 3 reviews.")
     expect(said).to_be_visible(timeout=LATER)
-    expect(page.get_by_text("In none of them did a person change")).to_be_visible()
+    expect(page.get_by_text("Nobody edited or rejected any of them")).to_be_visible()
     page.get_by_label("Why", exact=True).fill("never changed a small one")
     page.get_by_role("button", name="Publish v1").click()
-    expect(page.get_by_text("Rules v1 are in force")).to_be_visible()
+    expect(page.get_by_text("Rules v1 are active")).to_be_visible()
     expect(page.get_by_text("never changed a small one")).to_be_visible()
 
     run = started(api, 3)

@@ -119,7 +119,7 @@ def test_a_review_escalates_to_another_group_whose_person_decides(
         expect(lawyer.get_by_text("integrator approved this")).to_be_visible(timeout=LATER)
         lawyer.context.close()
         page.goto(f"{product.address}/runs/{run}/")
-        expect(page.get_by_text("the legal group may decide too").first).to_be_visible()
+        expect(page.get_by_text("the legal group can also decide").first).to_be_visible()
 
 
 def count(page: Page) -> int:

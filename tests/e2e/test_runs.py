@@ -107,12 +107,12 @@ def test_a_run_is_aborted_and_goes_on_in_a_fork_with_other_inputs(
     wait_for_pause(api, fork, "draft", page)
 
     page.get_by_role("link", name=f"Compare with run {run}").click()
-    expect(page.get_by_text(f"Run {fork} went on from run {run} after layer 1.")).to_be_visible()
+    expect(page.get_by_text(f"Run {fork} was forked from run {run} after layer 1.")).to_be_visible()
     expect(page.get_by_label("Inputs differ")).to_contain_text("Other notes")
     drafted = page.locator(".compare-tasks > li", has_text="demo.draft_release_notes")
     expect(drafted).to_contain_text("# Other notes")
     log = page.locator(".compare-tasks > li", has_text="git.git_log")
-    expect(log).to_contain_text(f"taken over from run {run}")
+    expect(log).to_contain_text(f"reused from run {run}")
     assert violations == []
 
 

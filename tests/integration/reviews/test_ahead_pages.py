@@ -73,7 +73,7 @@ def test_the_run_page_draws_them_dashed_and_says_what_they_are_for(
 def test_the_decision_page_says_so_in_one_line(paused: Execution, reviewer: User) -> None:
     hold = only_hold(paused)
     page = html(reviewer, f"/review/{paused.pk}/{hold.pk}/")
-    line = "2 later tasks are already computed; they are used if you approve unchanged."
+    line = "2 later tasks are already computed; their results are used if you approve unchanged."
     assert line in page
     assert speculative_results_behind(hold) == (
         SpeculativeResult("left", "READY"),
@@ -88,7 +88,7 @@ def test_what_came_of_them_stands_on_the_run_page(paused: Execution, operator: U
     Speculation.objects.filter(task_id="right").update(wasted_ms=700)
     page = html(operator, f"/runs/{execution.pk}/")
     assert "1 of 2 results precomputed was used." in page
-    for fact in ("1 used", "1 dropped", "1.5 s saved", "0.7 s wasted"):
+    for fact in ("1 used", "1 discarded", "1.5 s saved", "0.7 s wasted"):
         assert f"<span>{fact}</span>" in page
     assert "speculated" not in page
     for sentence in (

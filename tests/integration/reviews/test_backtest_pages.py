@@ -45,12 +45,12 @@ def test_a_draft_becomes_a_report_and_the_rules_in_force(past: Past) -> None:
     assert answer.status_code == 303
     assert answer["Location"] == f"/insights/backtest/{made.pk}/"
     waiting = client.get(answer["Location"]).content.decode()
-    assert "It waits for a worker" in waiting
+    assert "Waiting for a worker" in waiting
     backtests_jobs.advance(made.pk)
     assert client.get(f"{answer['Location']}progress/")["HX-Refresh"] == "true"
     page = client.get(answer["Location"]).content.decode()
     assert "These rules would have skipped 2 of 2 reviews." in page
-    assert "In 1 of them a person changed or rejected the work." in page
+    assert "1 of them had been edited or rejected." in page
     assert f'href="/history/{rejected.pk}/"' in page
     answer = client.post(f"/insights/backtest/{made.pk}/publish/", {"comment": "for a week"})
     assert answer["Location"] == f"/workflows/{past.workflow.pk}/rules/"
@@ -68,13 +68,13 @@ def test_a_draft_is_checked_and_tried_while_it_is_written(past: Past, auditor: U
     client = browser(auditor)
     body = {"workflow": past.workflow.pk, "skip_when": "inputs.value.n == `1`"}
     page = client.post("/insights/backtest/check/", body).content.decode()
-    assert "spared" in page
+    assert "skipped" in page
     assert "was approved unchanged" in page
     assert "hunter2" not in page
     page = client.post("/insights/backtest/check/", {**body, "skip_when": "["}).content.decode()
     assert "rules[0].skip_when" in page
     page = client.post("/insights/backtest/check/", {**body, "phase": BEFORE}).content.decode()
-    assert "no past review" in page
+    assert "No past review" in page
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_auditors_draft_and_read_but_do_not_publish(past: Past, auditor: User) -
     made = done(auditor, past.workflow, SMALL)
     client = browser(auditor)
     page = client.get(f"/insights/backtest/{made.pk}/").content.decode()
-    assert "Operators and admins publish rules." in page
+    assert "Operators and admins can publish rules." in page
     assert client.post(f"/insights/backtest/{made.pk}/publish/").status_code == 403
     assert (
         client.post(

@@ -225,7 +225,7 @@ def test_it_goes_on_where_it_stopped_and_says_how_far_it_is(
 def test_a_backtest_looks_at_the_newest_and_says_that_there_are_more(
     past: Past, auditor: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backtests_jobs, "MOST", 3)
+    monkeypatch.setattr(backtests_jobs, "MAX_REVIEWS", 3)
     for value in (1, 2, 3, 30):
         past.decided(value)
     report = done(auditor, past.workflow, SMALL).report
@@ -275,10 +275,10 @@ def test_what_no_worker_is_at_is_sent_again(
     monkeypatch.setattr(dispatch, "enqueue", lambda job, pk, **more: sent.append(pk))
     made = backtests_services.start(user=auditor, workflow=past.workflow, rules=[SMALL])
     sent.clear()
-    assert backtests_jobs.resend() == 1
+    assert backtests_jobs.enqueue_unclaimed() == 1
     assert sent == [made.pk]
     backtests_jobs.advance(made.pk)
-    assert backtests_jobs.resend() == 0
+    assert backtests_jobs.enqueue_unclaimed() == 0
 
 
 def test_a_failure_is_told_and_ends_it(

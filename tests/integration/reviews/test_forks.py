@@ -214,10 +214,10 @@ def test_a_parent_that_is_not_visible_is_a_number(
 
 def test_two_runs_side_by_side(paused: Execution, fork: Execution, operator: User) -> None:
     page = html(operator, f"/runs/{paused.pk}/compare/{fork.pk}/")
-    assert f"Run {fork.pk} went on from run {paused.pk} after layer 1." in page
+    assert f"Run {fork.pk} was forked from run {paused.pk} after layer 1." in page
     assert "<del>hello</del>" in page
     assert "<ins>good day</ins>" in page
-    assert f"taken over from run {paused.pk}" in page
+    assert f"reused from run {paused.pk}" in page
     same = html(operator, f"/runs/{paused.pk}/compare/{paused.pk}/")
     assert "All 3 tasks have the same status and data" in same
 

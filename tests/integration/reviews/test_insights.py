@@ -91,7 +91,7 @@ def test_open_holds_are_counted_at_each_days_end(reviewed: None, auditor: User) 
     )
     assert insights_statistics.open_by_day(scope(auditor))[-4:] == [1, 1, 1, 1]
     assert insights_statistics.open_by_day(scope(auditor))[:3] == [0, 0, 0]
-    assert insights_statistics.waiting(scope(auditor)).count == 1
+    assert insights_statistics.open_holds(scope(auditor)).count == 1
 
 
 def test_the_first_claim_is_timed(start: Start, reviewer: User, reviewer2: User) -> None:
@@ -128,7 +128,7 @@ def test_nobody_counts_what_they_may_not_see(
     assert insights_statistics.tally(scope(stranger)).total == 0
     page = browser(stranger).get("/insights/")
     assert page.context["is_empty"]
-    assert "Nothing was reviewed" in page.content.decode()
+    assert "No reviews in this period" in page.content.decode()
 
 
 @pytest.mark.parametrize("query", ["days=abc", "days=-1", "workflow=%00", "workflow=nobodys"])

@@ -356,9 +356,9 @@ def test_steering_a_run(paused: Execution, operator: User, reviewer: User) -> No
     client.post(path, {"kind": "message", "text": "please hurry"})
     assert "please hurry" in client.get(f"/runs/{paused.pk}/").content.decode()
     refused = client.post(path, {"kind": "continue", "version": "1"}, follow=True)
-    assert "moved on" in refused.content.decode()
+    assert "The run has changed" in refused.content.decode()
     empty = client.post(path, {"kind": "message", "text": ""}, follow=True)
-    assert "Nothing was sent" in empty.content.decode()
+    assert "The command was not sent" in empty.content.decode()
     assert client.post(path, {"kind": "abort", "reason": "wrong repo"}).status_code == 303
     paused.refresh_from_db()
     assert (paused.status, paused.error) == ("ABORTED", "wrong repo")
@@ -384,7 +384,7 @@ def test_history_filters_and_the_record(paused: Execution, reviewer: User, audit
     assert "No decision matches" in none
     assert "must be one of" in client.get("/history/?decision=MAYBE").content.decode()
     record = client.get(f"/history/{result.record.pk}/").content.decode()
-    assert "what ran is what was approved" in record
+    assert "the executed data is the approved data" in record
     assert result.record.hash in record
     assert client.get("/history/999999/").status_code == 404
 

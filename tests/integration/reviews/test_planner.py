@@ -149,10 +149,10 @@ def test_a_task_is_added_wired_and_removed(suggested: Page) -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"plan_text": "{"}, "no JSON"),
+        ({"plan_text": "{"}, "invalid JSON"),
         ({"plan_text": "[]"}, "must be a JSON object"),
         ({"plan_text": '{"tasks": [1]}'}, "list of tasks"),
-        ({"inputs_text": "nope"}, "no JSON"),
+        ({"inputs_text": "nope"}, "invalid JSON"),
         ({"policy_text": '{"hil": 3}'}, "policy.hil"),
         ({"plan_text": '{"tasks": [{"id": "x", "type": "tool", "tool": "no.such"}]}'}, "no.such"),
     ],
@@ -185,10 +185,10 @@ def test_what_often_comes_next_is_offered_until_it_is_in_the_plan(suggested: Pag
         learn(execution_key=f"run {number}", layers=[{last}, {"builtin.parse_json"}], edges=[])
     offered = suggested.press("check")
     assert "Often next" in offered.html
-    assert f"followed {last} in 6 earlier runs" in offered.html
+    assert f"used after {last} in 6 earlier runs" in offered.html
     added = offered.press("add:builtin.parse_json")
     assert added.plan[-1]["tool"] == "builtin.parse_json"
-    assert f"followed {last}" not in added.html
+    assert f"used after {last}" not in added.html
 
 
 def test_an_empty_catalogue_says_what_to_do(operator: User) -> None:

@@ -100,7 +100,7 @@ def test_a_message_during_a_layer_waits_for_its_end(fresh: Execution, operator: 
         )
         page = html(operator, fresh)
         assert "abort: too slow" in page
-        assert "the tasks that run are being stopped" in page
+        assert "running tasks are being stopped" in page
     done = run_to_rest(fresh.pk)
     page = html(operator, done)
     assert done.status == "ABORTED"

@@ -54,7 +54,7 @@ def test_a_tool_has_a_page_with_what_came_before_and_after(start: Start, auditor
     assert "style=" not in html
     assert "Open in the admin" not in html
     fresh = read(auditor, "/tools/builtin.wait/")
-    assert "No completed run has used it beside another tool yet" in fresh
+    assert "No completed run has used this tool together with another one" in fresh
     read(auditor, "/tools/no.such_tool/", 404)
     assert Client().get("/tools/builtin.echo/").status_code == 302
 
@@ -93,7 +93,7 @@ def test_a_run_says_what_it_taught(start: Start, operator: User, reviewer: User)
     again = read(operator, f"/runs/{second.pk}/learned/")
     assert "1 pair seen again." in again
     assert "0.60" in again
-    assert "as before" in again  # one edge alone moves nothing the second time
+    assert "unchanged" in again  # one edge alone moves nothing the second time
     outcome = LearnedExecution.objects.get(execution_key=str(first.pk)).outcome
     assert outcome["edges"] == [["builtin.echo", "builtin.select", 1, 0.5]]
     before, after = next(rank[1:] for rank in outcome["ranks"] if rank[0] == "builtin.select")
@@ -107,7 +107,7 @@ def test_a_run_that_taught_nothing_says_why(start: Start, operator: User) -> Non
     assert "No tool followed another one in this run" in html
     held = start(echo("a", phase="BEFORE_EXECUTION"))
     html = read(operator, f"/runs/{held.pk}/learned/")
-    assert "this one has not" in html
+    assert "learns only from completed runs" in html
     assert "/learned/" not in read(operator, f"/runs/{held.pk}/")
     failed = two_steps(start)
     ExecutionEvent.objects.create(
