@@ -1,6 +1,4 @@
-"""The ASGI application: http by Django, `/mcp` by the MCP gateway, sockets by channels behind an
-origin check.
-"""
+"""The ASGI application: HTTP by Django, `/mcp` by the MCP gateway, WebSockets by Channels."""
 
 import os
 import sys
@@ -9,7 +7,7 @@ from typing import Any
 from django.conf import settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.base")
-if not settings.configured:  # a test or a command has settings, and a role, already
+if not settings.configured:  # tests and commands set the role themselves
     os.environ.setdefault("HOLDPOINT_ROLE", "web")
 
 from channels.auth import AuthMiddlewareStack
@@ -19,29 +17,29 @@ from django.urls import get_resolver
 
 django = get_asgi_application()  # before our own imports: it loads the apps
 
-from config.web.body_limits import bounded  # noqa: E402
-from config.web.request_thread import lending  # noqa: E402
+from config.web.body_limits import limit_body  # noqa: E402
+from config.web.request_thread import in_request_thread  # noqa: E402
 from config.web.socket_origins import BrowserOriginValidator  # noqa: E402
 from reviews.sockets.routing import websocket_urlpatterns  # noqa: E402
 from workflows.common import gc_freeze  # noqa: E402
 from workflows.common.parent_death import end_with_starter  # noqa: E402
 from workflows.mcp_gateway import http_app  # noqa: E402
 
-http = lending(django)
+http = in_request_thread(django)
 mcp = http_app()
 
 
-async def by_path(scope: Any, receive: Any, send: Any) -> None:
-    """`/mcp` has a token of its own to check, and neither sessions nor pages."""
+async def route_http(scope: Any, receive: Any, send: Any) -> None:
+    """Send `/mcp` to the gateway, which checks tokens itself, and other paths to Django."""
     app = mcp if scope["path"] in ("/mcp", "/mcp/") else http
     await app(scope, receive, send)
 
 
-# The origin is compared with scheme and port, and before anything reads the session: a page of
-# another site must not be able to open a socket with the visitor's cookies.
+# The origin is checked, with scheme and port, before the session is read: a page of another site
+# must not open a socket with the visitor's cookies.
 application = ProtocolTypeRouter(
     {
-        "http": bounded(by_path),
+        "http": limit_body(route_http),
         "websocket": BrowserOriginValidator(
             AuthMiddlewareStack(URLRouter(websocket_urlpatterns)), settings.ALLOWED_ORIGINS
         ),
@@ -49,11 +47,11 @@ application = ProtocolTypeRouter(
 )
 
 if "daphne.server" in sys.modules:
-    from config.web.daphne_limits import bound_daphne
+    from config.web.daphne_limits import install_limits
 
-    bound_daphne()
+    install_limits()
 
 if settings.HOLDPOINT_ROLE == "web":
     end_with_starter()
-    get_resolver().url_patterns  # noqa: B018 - every view is loaded now, not by the first visitor
+    get_resolver().url_patterns  # noqa: B018 - loads all views before the first request
     gc_freeze.freeze_loaded_objects()

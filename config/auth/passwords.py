@@ -1,4 +1,4 @@
-"""Signing in with a password, and doing without."""
+"""An authentication backend for installations without password sign-in."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from django.http import HttpRequest
 
 
 class NoPasswords(ModelBackend):
-    """Rights as ever, and no password opens anything: not here, and not in the admin."""
+    """ModelBackend's permissions without password sign-in."""
 
     def authenticate(self, request: HttpRequest | None, *_: Any, **__: Any) -> None:
-        """Nobody."""
+        """Authenticate no one."""
 
     async def aauthenticate(self, request: HttpRequest | None, *_: Any, **__: Any) -> None:
-        """Nobody."""
+        """Authenticate no one."""

@@ -10,23 +10,23 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 
 
 class SignInView(LoginView):
-    """Django's, which knows what there is to sign in with."""
+    """Django's login view, aware of the enabled sign-in methods."""
 
     redirect_authenticated_user = True
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """A password, where passwords are allowed."""
+        """Sign in with a password, if passwords are enabled."""
         if not settings.PASSWORD_LOGIN:
             return HttpResponseNotAllowed(["GET"])
         return super().post(request, *args, **kwargs)
 
     def get_template_names(self) -> list[str]:
-        """Without passwords there is nothing to fill in."""
+        """Choose the page with or without a password form."""
         name = "login" if settings.PASSWORD_LOGIN else "login_oidc"
         return [f"registration/{name}.html"]
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """`oidc_name`: what the provider is called, "" when there is none."""
+        """Add `passwords` and `oidc_name`, which is "" without a provider."""
         oidc = settings.OIDC
-        about = {"passwords": settings.PASSWORD_LOGIN, "oidc_name": oidc.name if oidc else ""}
-        return super().get_context_data(**kwargs, **about)
+        context = {"passwords": settings.PASSWORD_LOGIN, "oidc_name": oidc.name if oidc else ""}
+        return super().get_context_data(**kwargs, **context)

@@ -1,13 +1,13 @@
-"""Limits on failed sign-ins: three of them, stored by django-axes in PostgreSQL.
+"""Three limits on failed sign-ins, stored by django-axes in PostgreSQL.
 
 Failures within the window count against
-- an account from one address (`sign_in_failures`),
-- an address, for whatever accounts it tries (`sign_in_failures_per_address`),
-- an account, from wherever it is tried (`sign_in_failures_per_account`).  This limit spares
-  addresses from which the person signed in within the last 30 days, so that nobody can keep a
-  person out by failing in their name.
+- an account and an address together (`sign_in_failures`),
+- an address, for all accounts (`sign_in_failures_per_address`),
+- an account, from all addresses (`sign_in_failures_per_account`).  This limit does not apply to
+  addresses from which the person signed in within the last 30 days, so that an attacker cannot lock
+  them out.
 
-A sign-in beyond a limit is refused before the password is looked at, and does not prolong the lock.
+A sign-in beyond a limit is refused before the password is checked and does not extend the lock.
 """
 
 from __future__ import annotations
@@ -36,65 +36,65 @@ from workflows import conf
 from workflows.common.client_address import UNKNOWN
 from workflows.models import SignInAlert
 
-#: axes compares failures with one limit; ours differ, so it is given percent of the nearest one.
+#: axes compares failures with a single limit; it is given the percentage of the nearest of three.
 PERCENT: Final = 100
 _KNOWN_FOR: Final = timedelta(days=30)
 _ALERTS_PER_MAIL: Final = 50
-_FORGET_EVERY: Final = 3600.0
+_DELETE_INTERVAL: Final = 3600.0
 logger = logging.getLogger(__name__)
 Kind = SignInAlert.Kind
 
 
 def account_of(request: HttpRequest, credentials: Mapping[str, Any] | None = None) -> str:
-    """The account that a sign-in is for, as failures are counted: AXES_USERNAME_CALLABLE."""
-    given = credentials.get("username") if credentials else request.POST.get("username")
-    return str(given or "").strip().casefold()[:255]
+    """Return the normalized account name that failures count against (AXES_USERNAME_CALLABLE)."""
+    username = credentials.get("username") if credentials else request.POST.get("username")
+    return str(username or "").strip().casefold()[:255]
 
 
 def window() -> timedelta:
-    """How long a failure counts, and so how long a lock lasts at most."""
+    """Return how long a failure counts, which is the longest lock."""
     return timedelta(seconds=conf.sign_in_lock_seconds())
 
 
 def window_of(request: HttpRequest | None = None) -> timedelta:
-    """`window`, as axes asks for it: AXES_COOLOFF_TIME."""
+    """Return `window` to axes (AXES_COOLOFF_TIME)."""
     return window()
 
 
 class SignInHandler(AxesDatabaseHandler):
-    """axes' storage with the three limits above: AXES_HANDLER."""
+    """axes' database handler with the three limits above (AXES_HANDLER)."""
 
     def get_failures(self, request: Any, credentials: Any = None) -> int:
-        """How much of the nearest limit is used up, in percent."""
+        """Return how much of the nearest limit is used, in percent."""
         shares = [share for _, share, _ in self._used(request, credentials)]
         return math.floor(max(shares, default=0.0) * PERCENT)
 
     def user_login_failed(
         self, sender: Any, credentials: Any, request: Any = None, **kwargs: Any
     ) -> None:
-        """Count the failure; an alert when it is the one that reaches a limit."""
+        """Count the failure and create an alert if it reaches a limit."""
         refused = request is not None and getattr(request, "axes_locked_out", False)
         super().user_login_failed(sender, credentials, request, **kwargs)
         if request is not None and request.axes_locked_out and not refused:
             self._alert(request, credentials)
 
     def reset_user_attempts(self, request: Any, credentials: Any = None) -> int:
-        """After a sign-in, forget this account's failures from this address.
+        """Delete the account's failures from this address after a successful sign-in.
 
-        The other failures of the address stay: anybody with an account could reset them at will.
+        Other failures of the address stay: otherwise anyone with an account could reset them.
         """
-        mine = AccessAttempt.objects.filter(
+        attempts = AccessAttempt.objects.filter(
             username=account_of(request, credentials), ip_address=request.axes_ip_address
         )
-        return int(mine.delete()[0])
+        return int(attempts.delete()[0])
 
     def _used(self, request: Any, credentials: Any) -> list[tuple[Kind, float, QuerySet[Any]]]:
-        """Each limit that binds this sign-in: kind, share of it that is used, its attempts."""
+        """Return each limit of this sign-in: kind, used share, counted attempts."""
         account, address = account_of(request, credentials), request.axes_ip_address
         recent = AccessAttempt.objects.filter(attempt_time__gte=timezone.now() - window())
         limits = []
         if address == UNKNOWN:
-            # Everybody behind a proxy that sends no address would be locked out together.
+            # Everyone behind a proxy that sends no address would be locked together.
             logger.warning("a sign-in has no client address: the limit per address is not applied")
         else:
             limits.append(
@@ -105,20 +105,20 @@ class SignInHandler(AxesDatabaseHandler):
                 )
             )
         if account:
-            mine = recent.filter(username=account)
+            of_account = recent.filter(username=account)
             limits.append(
                 (
                     Kind.ACCOUNT_AND_ADDRESS,
                     conf.sign_in_failures(),
-                    mine.filter(ip_address=address),
+                    of_account.filter(ip_address=address),
                 )
             )
             if not _is_known(account, address):
-                limits.append((Kind.ACCOUNT, conf.sign_in_failures_per_account(), mine))
-        return [(kind, _failures(attempts) / most, attempts) for kind, most, attempts in limits]
+                limits.append((Kind.ACCOUNT, conf.sign_in_failures_per_account(), of_account))
+        return [(kind, _failures(attempts) / limit, attempts) for kind, limit, attempts in limits]
 
     def reached(self, request: Any, credentials: Any) -> tuple[Kind, datetime, int] | None:
-        """The limit that is reached, when its lock ends and how many failures there were."""
+        """Return the reached limit, the end of its lock and the number of failures, or None."""
         over = [each for each in self._used(request, credentials) if each[1] >= 1]
         if not over:
             return None
@@ -127,10 +127,10 @@ class SignInHandler(AxesDatabaseHandler):
         return kind, newest + window(), _failures(attempts)
 
     def _alert(self, request: Any, credentials: Any) -> None:
-        found = self.reached(request, credentials)
-        if found is None:
+        reached = self.reached(request, credentials)
+        if reached is None:
             return
-        kind, until, failures = found
+        kind, until, failures = reached
         SignInAlert.objects.create(
             kind=kind,
             account=account_of(request, credentials),
@@ -145,17 +145,17 @@ def _failures(attempts: QuerySet[Any]) -> int:
 
 
 def _is_known(account: str, address: str) -> bool:
-    """Whether this account signed in from this address lately."""
+    """Whether this account signed in from this address within the last 30 days."""
     since = timezone.now() - _KNOWN_FOR
     rows = AccessLog.objects.filter(ip_address=address, attempt_time__gte=since)
     return bool(rows.filter(username__iexact=account).exists())
 
 
 class SignInLimits(AxesStandaloneBackend):
-    """The first authentication backend: refuses a sign-in beyond a limit before any password."""
+    """The first authentication backend: refuses a sign-in beyond a limit before the password."""
 
     def authenticate(self, request: HttpRequest | None, *args: Any, **kwargs: Any) -> None:
-        """None, or PermissionDenied; code without a request (a shell) is not limited."""
+        """Raise PermissionDenied beyond a limit; calls without a request are not limited."""
         if request is not None:
             super().authenticate(request, *args, **kwargs)
 
@@ -166,7 +166,7 @@ def is_locked(request: HttpRequest, account: str = "") -> bool:
 
 
 def note_failure(request: HttpRequest, account: str = "") -> None:
-    """Count a failed sign-in, or a failed code, that did not go through `authenticate`."""
+    """Count a failed sign-in or code that did not go through `authenticate`."""
     user_login_failed.send(__name__, credentials={"username": account}, request=request)
 
 
@@ -175,23 +175,23 @@ def locked_page(
     original_response: HttpResponse | None = None,
     credentials: Mapping[str, Any] | None = None,
 ) -> HttpResponse:
-    """429: too many failures, when to try again, and who can unlock.  AXES_LOCKOUT_CALLABLE.
+    """Return the 429 page with the time to retry (AXES_LOCKOUT_CALLABLE).
 
-    It says the same whether or not there is such an account.
+    The page does not reveal whether the account exists.
     """
     handler = AxesProxyHandler.get_implementation()
-    found = handler.reached(request, credentials)
-    until = found[1] if found else timezone.now() + window()
+    reached = handler.reached(request, credentials)
+    until = reached[1] if reached else timezone.now() + window()
     seconds = max(1, math.ceil((until - timezone.now()).total_seconds()))
-    about = {"until": until, "minutes": math.ceil(seconds / 60)}
-    response = render(request, "registration/locked.html", about, status=429)
+    context = {"until": until, "minutes": math.ceil(seconds / 60)}
+    response = render(request, "registration/locked.html", context, status=429)
     response["Retry-After"] = str(seconds)
     response["Cache-Control"] = "no-store"
     return response
 
 
 def unlock(*, alerts: QuerySet[SignInAlert]) -> int:
-    """Forget the failures behind these alerts, so that their locks end; how many rows."""
+    """Delete the failures of these alerts, which ends their locks; return the number of rows."""
     count = 0
     for kind, account, address in alerts.values_list("kind", "account", "address"):
         rows = {
@@ -207,7 +207,7 @@ def unlock(*, alerts: QuerySet[SignInAlert]) -> int:
 
 
 def mail_alerts() -> int:
-    """Mail new alerts to ADMINS, many in one mail; the sweeper calls this.  How many."""
+    """Mail new alerts to ADMINS in one e-mail; return how many.  Called by the sweeper."""
     if not settings.ADMINS:
         return 0
     with transaction.atomic():
@@ -233,21 +233,20 @@ def mail_alerts() -> int:
 
 
 def forget_old() -> int:
-    """Remove successful sign-ins that no longer make an address known, and old failures.
+    """Delete sign-ins older than 30 days and failures outside the window.
 
-    Once an hour in a process: axes has no index on the time of an attempt, so each look reads both
-    tables whole.
+    At most once an hour per process: axes has no index on the time, so both tables are scanned.
     """
-    global _forget_at
-    if time.monotonic() < _forget_at:
+    global _next_delete_at
+    if time.monotonic() < _next_delete_at:
         return 0
     now = timezone.now()
     signed_in = AccessLog.objects.filter(attempt_time__lt=now - _KNOWN_FOR)
     failed = AccessAttempt.objects.filter(attempt_time__lt=now - window())
-    gone = int(signed_in.delete()[0]) + int(failed.delete()[0])
-    _forget_at = time.monotonic() + _FORGET_EVERY
-    return gone
+    deleted = int(signed_in.delete()[0]) + int(failed.delete()[0])
+    _next_delete_at = time.monotonic() + _DELETE_INTERVAL
+    return deleted
 
 
-#: When this process looks for old attempts next, by its monotonic clock.
-_forget_at = 0.0
+#: Monotonic time of the next deletion in this process.
+_next_delete_at = 0.0

@@ -1,8 +1,7 @@
-"""The API reference by Redoc, beside Swagger UI.
+"""The API reference with Redoc.
 
-Redoc makes its style sheets in the browser, as inline `<style>` elements, and searches in a worker
-from a blob.  So this one page allows both.  Scripts stay `'self'` here too, the page takes no input
-and shows nothing but our own schema: a style has nothing to reveal and nowhere to send it.
+Redoc creates inline `<style>` elements and searches in a worker from a blob, so this page allows
+both.  Scripts stay `'self'`, and the page takes no input and shows only the schema.
 """
 
 from csp.constants import SELF, UNSAFE_INLINE
@@ -16,7 +15,7 @@ from drf_spectacular.views import SpectacularRedocView
     name="dispatch",
 )
 class RedocView(SpectacularRedocView):
-    """Read only, for whoever is signed in."""
+    """Redoc for users who are signed in."""
 
     template_name = "redoc.html"
     url_name = "schema"

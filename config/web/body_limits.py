@@ -1,6 +1,6 @@
-"""How large a request body may be, by path, and the refusal of a larger one.
+"""Limits on the size of request bodies, by path.
 
-`bounded` wraps the ASGI application, so the limits hold for every method, every path and every
+`limit_body` wraps the ASGI application, so the limits hold for every method, every path and every
 caller, signed in or not.  `config.web.daphne_limits` applies the same limits earlier, because
 daphne stores a whole body before it calls the application.
 """
@@ -26,9 +26,9 @@ from workflows.engine.bounded_json import DEFAULT
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
-#: For every path that is not named below: sign-in, sign-out, language, health, static files.
+#: Limit for paths that are not listed below: sign-in, health checks, static files.
 SMALL: Final = 64 * 1024
-#: Paths on which people send plans, edits and JSON in forms.
+#: Pages with forms that submit plans, edits and JSON.
 _FORMS: Final = ("/review/", "/admin/")
 _SIGN_IN: Final = ("/admin/login/", "/admin/logout/")
 _MCP: Final = ("/mcp", "/mcp/")
@@ -37,7 +37,7 @@ logger = structlog.get_logger(__name__)
 
 
 def body_limit(path: str) -> int:
-    """The most bytes that the body of a request to `path` may have."""
+    """Return the largest body, in bytes, of a request to `path`."""
     if path in _MCP:
         return DEFAULT.max_bytes
     if path.startswith((ROOT, *_FORMS)) and not path.startswith(_SIGN_IN):
@@ -47,10 +47,10 @@ def body_limit(path: str) -> int:
 
 
 def refusal(scope: dict[str, Any]) -> HttpResponse | None:
-    """The answer to a request whose headers already say that its body is refused, or None.
+    """Return the response that refuses the body by its headers, or None to accept it.
 
     400 for a Content-Length that is not a number, 413 for one beyond the limit, and below /api/
-    411 for a body in chunks: the REST framework would take such a body for an empty one.
+    411 for a chunked body, which Django REST framework would read as empty.
     """
     path = scope["path"]
     headers = dict(scope["headers"])
@@ -61,13 +61,13 @@ def refusal(scope: dict[str, Any]) -> HttpResponse | None:
         if len(length) > 18 or int(length) > body_limit(path):
             return too_large(scope)
     elif b"transfer-encoding" in headers and path.startswith(ROOT):
-        detail = "Send the body with a Content-Length; chunks are not read."
+        detail = "Send the body with a Content-Length; chunked bodies are not accepted."
         return _refused(scope, 411, "length_required", detail)
     return None
 
 
 def too_large(scope: dict[str, Any]) -> HttpResponse:
-    """413, as a problem document for programs and as a page for people."""
+    """Return 413, as a problem document below /api/ and as a page elsewhere."""
     detail = f"The body is larger than {body_limit(scope['path'])} bytes."
     return _refused(scope, 413, "too_large", detail)
 
@@ -81,7 +81,7 @@ def _refused(scope: dict[str, Any], status: int, code: str, detail: str) -> Http
     elif path.startswith(ROOT):
         response = plain_problem(status=status, code=code, detail=detail)
     else:
-        # Made only for its cookies and its Accept-Language.
+        # Only for the language of its cookies and headers.
         request = ASGIRequest({"method": "GET", "query_string": b"", **scope}, BytesIO())
         with translation.override(translation.get_language_from_request(request)):
             page = render_to_string("413.html", {"limit": body_limit(path), "status": status})
@@ -95,8 +95,8 @@ def _refused(scope: dict[str, Any], status: int, code: str, detail: str) -> Http
     return response
 
 
-def bounded(application: Application) -> Application:
-    """`application`, which never receives more of a body than its path allows."""
+def limit_body(application: Application) -> Application:
+    """Wrap an ASGI application so that it receives no more of a body than its path allows."""
 
     async def limited(scope: Any, receive: Any, send: Any) -> None:
         refused = refusal(scope)
@@ -109,7 +109,7 @@ def bounded(application: Application) -> Application:
             nonlocal size
             message = await receive() if size <= limit else {}
             size += len(message.get("body", b""))
-            # To the application a client that sends too much is one that went away.
+            # The application sees a client that exceeds the limit as disconnected.
             return message if size <= limit else {"type": "http.disconnect"}
 
         async def unless_refused(message: Any) -> None:

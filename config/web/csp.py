@@ -1,4 +1,4 @@
-"""The Content-Security-Policy of every page: our own files, and nothing inline."""
+"""The Content-Security-Policy of all pages: own files only, nothing inline."""
 
 from typing import Any
 

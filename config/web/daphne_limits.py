@@ -1,10 +1,8 @@
-"""What daphne accepts: the limits of `config.web.body_limits`, and no root path from a client.
+"""Apply the limits of `config.web.body_limits` inside daphne, and ignore a client's root path.
 
-daphne stores a whole body before it calls us.
-
-daphne has no setting for the size of a body, so its request class is replaced by one that looks at
-the headers first and counts what arrives.  A request that is refused is answered at once; the rest
-of its body is dropped, not stored, and the connection is closed soon after.
+daphne stores a whole body before it calls the application and has no setting for its size, so its
+request class is replaced by one that checks the headers first and counts received bytes.  A refused
+request is answered at once; the rest of its body is dropped, and the connection is closed.
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ from twisted.web.http import HTTPChannel
 
 from config.web.body_limits import body_limit, refusal, too_large
 
-#: How long a client may go on sending what nobody stores.  A connection that is closed at once
-#: would be reset, and the client would lose the answer.
+#: Time to read and drop the rest of a refused body.  Closing at once would reset the connection
+#: before the client has read the response.
 DRAIN_SECONDS: Final = 2.0
 
 
@@ -45,10 +43,10 @@ class BoundedRequest(http_protocol.WebRequest):  # type: ignore[misc]
         super().__init__(channel, *args)
 
     def gotLength(self, length: int | None) -> None:
-        """All headers are there; the body is not."""
+        """Check the limits: the headers are complete, the body has not arrived."""
         super().gotLength(length)
-        # daphne takes the root path from this header, of any client: addresses in answers would
-        # begin with it, and paths would mean others than those that limits are set for.
+        # daphne takes the root path from this header, whoever sends it: URLs in responses would
+        # start with it, and the limits would be applied to other paths.
         self.requestHeaders.removeHeader(b"Daphne-Root-Path")
         self.scope = self._scope()
         self.limit = body_limit(self.scope["path"])
@@ -57,7 +55,7 @@ class BoundedRequest(http_protocol.WebRequest):  # type: ignore[misc]
             self._refuse(answer)
 
     def handleContentChunk(self, data: bytes) -> None:
-        """A part of the body, which is stored only while it is within the limit."""
+        """Store a part of the body while the body is within the limit."""
         self.received += len(data)
         if not self.refused and self.received > self.limit:
             self._refuse(too_large(self.scope))
@@ -65,16 +63,16 @@ class BoundedRequest(http_protocol.WebRequest):  # type: ignore[misc]
             super().handleContentChunk(data)
 
     def requestReceived(self, *args: Any) -> None:
-        """The body is complete; a refused one goes nowhere."""
+        """Pass a complete body to the application unless it was refused."""
         if self.refused:
             self.channel.loseConnection()
         else:
             super().requestReceived(*args)
 
     def _scope(self) -> dict[str, Any]:
-        """What `config.web.body_limits` looks at, as ASGI has it."""
-        words = self.request_line.split()
-        target = words[1] if len(words) > 1 else b""
+        """Return the part of the ASGI scope that `config.web.body_limits` reads."""
+        parts = self.request_line.split()
+        target = parts[1] if len(parts) > 1 else b""
         headers = [
             (name.lower(), value)
             for name, values in self.requestHeaders.getAllRawHeaders()
@@ -94,7 +92,7 @@ class BoundedRequest(http_protocol.WebRequest):  # type: ignore[misc]
         asyncio.get_running_loop().call_later(DRAIN_SECONDS, self.channel.loseConnection)
 
 
-def bound_daphne() -> None:
-    """Let every connection that daphne accepts from now on use the classes above."""
+def install_limits() -> None:
+    """Use the classes above for each new connection of daphne."""
     http_protocol.WebRequest = BoundedRequest
     http_protocol.HTTPFactory.protocol = RequestLineChannel

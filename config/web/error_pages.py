@@ -1,4 +1,4 @@
-"""Answers when no view was found or a view broke: problems below /api/, pages elsewhere."""
+"""Error handlers: problem documents below /api/, pages elsewhere."""
 
 import sys
 
@@ -13,7 +13,7 @@ from workflows.api.problems import ROOT, plain_problem
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """400: a host that is not ours, a query that is no text."""
+    """400: an unknown host, or a query string that cannot be decoded."""
     if request.path.startswith(ROOT):
         detail = "The request is malformed."
         return plain_problem(status=400, code="malformed", detail=detail)
@@ -21,7 +21,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """403 of a middleware; views below /api/ answer for themselves."""
+    """403 raised by middleware; API views return their own."""
     if request.path.startswith(ROOT):
         return plain_problem(status=403, code="forbidden", detail=str(exception) or "Forbidden")
     return defaults.permission_denied(request, exception)
@@ -30,20 +30,19 @@ def permission_denied(request: HttpRequest, exception: Exception) -> HttpRespons
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """404."""
     if request.path.startswith(ROOT):
-        return plain_problem(status=404, code="not_found", detail="There is nothing here.")
+        return plain_problem(
+            status=404, code="not_found", detail="No resource exists at this path."
+        )
     return defaults.page_not_found(request, exception)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """500: our own fault.  The request id is what a report should name.
-
-    503 when all that is wrong is that PostgreSQL cannot be asked just now.
-    """
+    """500 with the request id for reports; 503 when the database is unavailable."""
     if is_database_unavailable(sys.exception()):
         return unavailable(request)
     if request.path.startswith(ROOT):
         request_id = structlog.contextvars.get_contextvars().get("request_id", "")
-        detail = "Something went wrong here. It is in the log under this request id."
+        detail = "Internal error. The log contains the details under this request id."
         return plain_problem(
             status=500, code="internal_error", detail=detail, request_id=request_id
         )
@@ -52,12 +51,12 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 def unavailable(request: HttpRequest) -> HttpResponse:
     """503: the database is unavailable; the client may retry."""
-    # Replaces every lost connection at once.  While it hands them out, the pool would check one
-    # after the other, with a wait after each that doubles from a second.
+    # Replace all lost connections now.  Otherwise the pool checks one per attempt, with a wait
+    # after each that starts at a second and doubles.
     if pool := getattr(connection, "pool", None):
         pool.check()
     if request.path.startswith(ROOT):
-        detail = "The database cannot be asked at the moment. Send the request again."
+        detail = "The database is unavailable. Retry the request."
         response: HttpResponse = plain_problem(status=503, code="unavailable", detail=detail)
     else:
         response = HttpResponse(render_to_string("503.html"), status=503)

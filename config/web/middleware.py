@@ -1,4 +1,4 @@
-"""Small middleware every request passes."""
+"""Middleware for request ids, caching and trailing slashes."""
 
 import re
 import uuid
@@ -16,9 +16,9 @@ PERMISSIONS_POLICY = "camera=(), geolocation=(), microphone=(), payment=(), usb=
 
 
 class RequestContextMiddleware:
-    """Gives each request an id, in its log lines and in the answer, and the Permissions-Policy.
+    """Give each request an id for its log lines and its response, and set the Permissions-Policy.
 
-    An id that a proxy sent is kept when it is plain; anything else is replaced.
+    A proxy's X-Request-ID is used if it has the allowed form.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -35,10 +35,10 @@ class RequestContextMiddleware:
 
 
 class NoStoreMiddleware:
-    """Marks every answer below /api/ as one that no cache keeps: refusals, 304s and streams too.
+    """Set `Cache-Control: no-store` on all responses below /api/, errors and streams included.
 
-    Answers differ by caller, and a token's answer must not stay on a disk.  A client that keeps an
-    ETag itself still sends If-None-Match and still gets 304.
+    Responses differ by caller and must not be stored on disk.  Clients may still send an ETag in
+    If-None-Match and receive 304.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -52,15 +52,15 @@ class NoStoreMiddleware:
 
 
 class RequestKeepingRedirect(HttpResponsePermanentRedirect):
-    """308: the client sends the same request again, with its method and its body."""
+    """308: the client repeats the request with its method and body."""
 
     status_code = 308
 
 
 class SlashMiddleware(CommonMiddleware):
-    """Django's, except that an address without its final slash is answered 308.
+    """CommonMiddleware that redirects to the path with a trailing slash by 308.
 
-    Django's 301 has clients repeat a POST as a GET: nothing is done, and the answer looks fine.
+    After Django's 301 clients repeat a POST as a GET, which does nothing and looks successful.
     """
 
     response_redirect_class = RequestKeepingRedirect

@@ -1,4 +1,4 @@
-"""Origins (scheme, host, port) of our own pages, for the websocket check and the CSP."""
+"""Origins (scheme, host, port) of the product's pages, for the WebSocket check and the CSP."""
 
 from collections.abc import Iterable
 
@@ -11,10 +11,10 @@ def origins_of(
     scheme: str,
     port: int | None = None,
 ) -> list[str]:
-    """The origins whose pages may open a socket, without duplicates and in a stable order.
+    """Return the origins whose pages may open a socket, without duplicates and in a stable order.
 
-    `explicit` wins alone when it is given. Otherwise the site's own address counts, and every
-    allowed host (without wildcards) under `scheme` and `port`.
+    Only `explicit` origins if there are any; otherwise the site's address and each allowed host
+    without wildcards, with `scheme` and `port`.
     """
     chosen = [origin.rstrip("/") for origin in explicit]
     if not chosen:
@@ -27,9 +27,9 @@ def origins_of(
 
 
 def websocket_origins(origins: Iterable[str]) -> list[str]:
-    """`https://x` as `wss://x`, `http://x` as `ws://x`, for the CSP.
+    """Return the ws:// and wss:// forms of the origins, for the CSP.
 
-    The CSP has no form for an IPv6 literal; browsers complain about one on every page.
+    Origins with an IPv6 literal are left out because CSP has no syntax for them.
     """
     return [
         origin.replace("http", "ws", 1)

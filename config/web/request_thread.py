@@ -1,4 +1,4 @@
-"""A thread per request, which gives its database session back however the request ends."""
+"""Run each request in a thread of its own that returns its database connection to the pool."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from django.db import close_old_connections
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 
-def lending(application: Application) -> Application:
-    """`application` as before, and what its thread borrowed from the pool is returned at the end.
+def in_request_thread(application: Application) -> Application:
+    """Wrap an ASGI application so that its thread's connection always returns to the pool.
 
-    Django returns it with a signal, which is not sent when daphne has given a request up (the
-    client went away and the view was still at work).  Its thread would end with the session in its
-    hands, and the pool would count it as lent for ever.
+    Django returns connections on the `request_finished` signal.  daphne cancels a request whose
+    client has disconnected while its view still runs; the signal is not sent then, and the pool
+    would lose the connection.
     """
 
-    async def lent(scope: Any, receive: Any, send: Any) -> None:
+    async def wrapped(scope: Any, receive: Any, send: Any) -> None:
         thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="request")
         try:
             async with ThreadSensitiveContext(executor=thread):
                 await application(scope, receive, send)
         finally:
-            # Behind whatever it still does; nobody waits for that.
+            # Runs after the view if it is still at work; nothing waits for it.
             thread.submit(close_old_connections)
             thread.shutdown(wait=False)
 
-    return lent
+    return wrapped

@@ -1,4 +1,4 @@
-"""Who may open a socket, by where the request comes from."""
+"""The origin check of WebSockets."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ from channels.security.websocket import OriginValidator
 
 
 class BrowserOriginValidator(OriginValidator):  # type: ignore[misc]
-    """An origin is required of browsers; a program that brings its own token sends none.
+    """Require an allowed origin of browsers, but not of programs with a token.
 
-    A browser always sends Origin, and no page can add an Authorization header to a socket. So
-    a request without the one and with the other comes from a program, and the token decides.
+    Browsers always send Origin, and pages cannot add an Authorization header to a socket.  A
+    request with Authorization and without Origin comes from a program; its token is checked later.
     """
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> Any:

@@ -1,12 +1,12 @@
-"""Signing in through a provider of OpenID Connect, by django-allauth: the extra `oidc`.
+"""Sign-in through an OpenID Connect provider with django-allauth (extra `oidc`).
 
-Off unless HOLDPOINT_OIDC_ISSUER is set.  `options` alone is read then; nothing else here is
-imported, and nothing of allauth.
+Disabled unless HOLDPOINT_OIDC_ISSUER is set; until then only `options` is imported.
 
-    options     what the environment asks for, and Django's settings for it
+    options     environment variables and the Django settings derived from them
     tokens      the ID token: signature, issuer, audience, times, nonce
-    provider    allauth's OAuth 2 flow, stricter
-    admission   who is let in, under which name, in which groups
-    adapter     where allauth asks us
-    views       the two addresses
+    provider    allauth's OAuth 2 flow with additional checks
+    admission   accounts, user names and groups of admitted users
+    adapter     allauth's adapters
+    refusals    reasons and pages of refused sign-ins
+    views       start and callback
 """

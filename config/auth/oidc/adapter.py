@@ -1,4 +1,4 @@
-"""Where allauth asks us: which provider there is, who may come in, what is said when not."""
+"""allauth's adapters: the provider, admission, and refusals."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from .refusals import Refused, page
 
 
 class Accounts(DefaultAccountAdapter):
-    """Says nothing on its own."""
+    """Account adapter without messages."""
 
     def add_message(self, *_: Any, **__: Any) -> None:
-        """The queue is greeting enough."""
+        """Add no message."""
 
 
 class SignIns(DefaultSocialAccountAdapter):
-    """One provider, from the settings; rows of allauth's own configuration are not looked at."""
+    """Social account adapter with the one provider of the settings; SocialApp rows are ignored."""
 
     def list_apps(self, request: HttpRequest, provider: Any = None, client_id: Any = None) -> Any:
-        ours = options()
+        oidc = options()
         return [
             SocialApp(
                 provider=PROVIDER,
-                provider_id=ours.provider_id,
-                name=ours.name,
-                client_id=ours.client_id,
-                secret=ours.client_secret,
-                settings={"server_url": ours.issuer, "oauth_pkce_enabled": True},
+                provider_id=oidc.provider_id,
+                name=oidc.name,
+                client_id=oidc.client_id,
+                secret=oidc.client_secret,
+                settings={"server_url": oidc.issuer, "oauth_pkce_enabled": True},
             )
         ]
 
     def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:
-        """Let the person in, or raise ImmediateHttpResponse with the page that says why not."""
+        """Admit the user, or raise ImmediateHttpResponse with the refusal page."""
         try:
-            sent = str(sociallogin.claims.get("nonce") or "")
-            if not hmac.compare_digest(sent.encode(), sociallogin.state["nonce"].encode()):
+            nonce = str(sociallogin.claims.get("nonce") or "")
+            if not hmac.compare_digest(nonce.encode(), sociallogin.state["nonce"].encode()):
                 raise Refused("token", "the nonce is not the one of this sign-in")
             sociallogin.user = admit(sociallogin.account, sociallogin.claims)
         except Refused as refused:
@@ -66,5 +66,5 @@ class SignIns(DefaultSocialAccountAdapter):
             code = "cancelled"
         elif exception is None and "state" not in (extra_context or {}):
             code = "state"
-        said = request.GET.get("error_description") or request.GET.get("error") or ""
-        raise ImmediateHttpResponse(page(request, code, str(exception or said[:300])))
+        reason = request.GET.get("error_description") or request.GET.get("error") or ""
+        raise ImmediateHttpResponse(page(request, code, str(exception or reason[:300])))

@@ -1,4 +1,4 @@
-"""Of allauth's admin pages only the accounts stay: the rest comes from the environment."""
+"""Remove allauth's admin pages except accounts: the rest is configured by the environment."""
 
 from allauth.account.models import EmailAddress
 from allauth.socialaccount.models import SocialApp, SocialToken

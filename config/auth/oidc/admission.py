@@ -1,8 +1,8 @@
-"""Who is let in, under which name, in which groups.
+"""Admit a verified identity: its account, user name and groups.
 
-An account is known by issuer and `sub` alone.  An e-mail address or a name that somebody here has
-already opens nothing: whoever comes first with a `sub` gets a new account, unless an admin has
-linked it to one (`manage.py link_oidc`).
+An account is identified only by issuer and `sub`.  A matching e-mail address or name never gives
+access to an existing account: a new `sub` gets a new account unless an admin has linked it
+(`manage.py link_oidc`).
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 
 logger = structlog.get_logger(__name__)
 
-#: Words that stand for something else where people are named.
+#: Names with a special meaning in places that expect a user name.
 _RESERVED = frozenset({"system", "me"})
-_STRANGE = re.compile(r"[^\w.@+-]+")
-_LONGEST = 140
-_TRIES = 20
-#: Who may open the admin pages, as far as their role goes.
+_INVALID_CHARACTERS = re.compile(r"[^\w.@+-]+")
+_MAX_NAME_LENGTH = 140
+_MAX_NAME_ATTEMPTS = 20
+#: Roles that may open the admin site.
 _STAFF = frozenset({ADMIN, AUDITOR, OPERATOR})
 
 
 def admit(account: SocialAccount, claims: Mapping[str, Any]) -> User:
-    """The user of these verified claims, made at the first time, groups as they are now.
+    """Return the user of the verified claims with current groups; create them at first sign-in.
 
     Raises Refused.
     """
     email = _checked_email(claims)
     with transaction.atomic():
-        user = _known(account) or _made(account, claims)
+        user = _existing_user(account) or _create_user(account, claims)
         if not user.is_active:
-            raise Refused("inactive", f"{user.get_username()} is switched off")
+            raise Refused("inactive", f"{user.get_username()} is disabled")
         if email and user.email != email:
             user.email = email
             user.save(update_fields=["email"])
@@ -55,10 +55,10 @@ def admit(account: SocialAccount, claims: Mapping[str, Any]) -> User:
 
 
 def _checked_email(claims: Mapping[str, Any]) -> str:
-    """The address the issuer vouches for, "" for none."""
+    """Return the verified address, or ""; raises Refused if its domain is not allowed."""
     email = claims.get("email")
-    vouched = claims.get("email_verified") is True and isinstance(email, str) and "@" in email
-    address = str(email)[:254] if vouched else ""
+    verified = claims.get("email_verified") is True and isinstance(email, str) and "@" in email
+    address = str(email)[:254] if verified else ""
     domains = options().domains
     if domains and address.rpartition("@")[2].lower() not in domains:
         raise Refused("email", f"{email!r}, verified: {claims.get('email_verified')!r}")
@@ -68,15 +68,15 @@ def _checked_email(claims: Mapping[str, Any]) -> str:
 # --- accounts -------------------------------------------------------------------------------------
 
 
-def _known(account: SocialAccount) -> User | None:
-    """The account's user, locked, so that two sign-ins change the groups one after the other."""
+def _existing_user(account: SocialAccount) -> User | None:
+    """Return the account's user, locked to serialize group changes of concurrent sign-ins."""
     model = get_user_model()
     owners = SocialAccount.objects.filter(provider=account.provider, uid=account.uid)
     rows = model.objects.select_for_update().filter(pk__in=owners.values("user"))
     return rows.first()
 
 
-def _made(account: SocialAccount, claims: Mapping[str, Any]) -> User:
+def _create_user(account: SocialAccount, claims: Mapping[str, Any]) -> User:
     model = get_user_model()
     for name in _names(claims):
         if model.objects.filter(username__iexact=name).exists():
@@ -89,9 +89,9 @@ def _made(account: SocialAccount, claims: Mapping[str, Any]) -> User:
                 account.user = user
                 account.save()
         except IntegrityError:
-            # The name, or the account, was made just now by another request.
-            if (known := _known(account)) is not None:
-                return known
+            # Another request created the name or the account at the same time.
+            if (existing := _existing_user(account)) is not None:
+                return existing
             continue
         logger.info("account made at the first sign-in", user=name)
         return user
@@ -99,14 +99,14 @@ def _made(account: SocialAccount, claims: Mapping[str, Any]) -> User:
 
 
 def _names(claims: Mapping[str, Any]) -> Iterator[str]:
-    """Names to try: what the issuer calls them, then the same with numbers."""
+    """Yield candidate names: the issuer's name, then the name with numbers."""
     email = str(claims.get("email") or "").partition("@")[0]
-    wanted = str(claims.get("preferred_username") or email or claims["sub"])
-    name = _STRANGE.sub("-", wanted)[:_LONGEST].strip("-") or "user"
+    preferred = str(claims.get("preferred_username") or email or claims["sub"])
+    name = _INVALID_CHARACTERS.sub("-", preferred)[:_MAX_NAME_LENGTH].strip("-") or "user"
     if name.lower() not in _RESERVED:
         yield name
     for number in count(2):
-        if number > _TRIES:
+        if number > _MAX_NAME_ATTEMPTS:
             return
         yield f"{name}-{number}"
 
@@ -120,31 +120,35 @@ def _person(claims: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _set_groups(user: User, claims: Mapping[str, Any]) -> None:
-    """Groups in the mapping are given and taken by the claim; others are left alone."""
+    """Add and remove mapped groups according to the claim; other groups stay."""
     mapping = options().groups
     if not mapping:
         return
-    theirs = claimed_groups(claims, options().groups_claim)
-    wanted = {ours for name, ours in mapping if name in theirs}
+    issuer_groups = claimed_groups(claims, options().groups_claim)
+    wanted = {ours for name, ours in mapping if name in issuer_groups}
     managed = {ours for _, ours in mapping}
-    have = set(user.groups.values_list("name", flat=True))
-    gone, new = (have & managed) - wanted, wanted - have
-    user.groups.remove(*Group.objects.filter(name__in=gone))
-    user.groups.add(*(Group.objects.get_or_create(name=name)[0] for name in new))
-    if gone or new:
-        who = user.get_username()
-        logger.info("groups set by the issuer", user=who, gone=sorted(gone), new=sorted(new))
+    current = set(user.groups.values_list("name", flat=True))
+    removed, added = (current & managed) - wanted, wanted - current
+    user.groups.remove(*Group.objects.filter(name__in=removed))
+    user.groups.add(*(Group.objects.get_or_create(name=name)[0] for name in added))
+    if removed or added:
+        logger.info(
+            "groups set by the issuer",
+            user=user.get_username(),
+            removed=sorted(removed),
+            added=sorted(added),
+        )
     if managed & _STAFF and not user.is_superuser:
-        user.is_staff = bool(((have - gone) | new) & _STAFF)
+        user.is_staff = bool(((current - removed) | added) & _STAFF)
         user.save(update_fields=["is_staff"])
 
 
 def claimed_groups(claims: Mapping[str, Any], claim: str) -> frozenset[str]:
-    """Names in a claim: a list of them or one; `a.b` also finds `b` inside `a`."""
-    found: Any = claims.get(claim)
-    if found is None:
-        found = claims
+    """Return the names in a claim, a list or one string; `a.b` also matches `b` inside `a`."""
+    value: Any = claims.get(claim)
+    if value is None:
+        value = claims
         for part in claim.split("."):
-            found = found.get(part) if isinstance(found, Mapping) else None
-    names = [found] if isinstance(found, str) else found
+            value = value.get(part) if isinstance(value, Mapping) else None
+    names = [value] if isinstance(value, str) else value
     return frozenset(each for each in names or () if isinstance(each, str))

@@ -1,4 +1,4 @@
-"""The options in force, for what runs only when the sign-in is on."""
+"""Access to `settings.OIDC` for modules that run only when OpenID Connect is enabled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .options import Options
 
 
 def options() -> Options:
-    """`settings.OIDC`, which is there wherever this app is installed."""
-    found: Options | None = settings.OIDC
-    assert found is not None, "config.auth.oidc is installed without options"  # noqa: S101
-    return found
+    """Return `settings.OIDC`, which is set wherever this app is installed."""
+    current: Options | None = settings.OIDC
+    assert current is not None, "config.auth.oidc is installed without options"  # noqa: S101
+    return current

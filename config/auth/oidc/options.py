@@ -1,4 +1,4 @@
-"""What the environment asks for.  Imports nothing of allauth, which need not be installed."""
+"""Options of OpenID Connect sign-in.  Does not import allauth, which is optional."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _SCOPES = ("openid", "profile", "email")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """One issuer.
+    """Options of the issuer.
 
-    `groups` are (name in the claim, group here); `domains` are lower-case, none lets every
-    address in.
+    `groups` are (name in the claim, group name) pairs; `domains` are lower-case, and an empty tuple
+    allows all addresses.
     """
 
     issuer: str
@@ -36,14 +36,14 @@ class Options:
 
     @property
     def provider_id(self) -> str:
-        """Kept with each account: the same `sub` at another issuer is somebody else."""
+        """Stored with accounts: equal `sub` values of two issuers are different users."""
         return f"oidc-{hashlib.sha256(self.issuer.encode()).hexdigest()[:16]}"
 
 
 def from_environment(*, passwords: bool) -> Options | None:
-    """The options, None when signing in this way is off; raises ImproperlyConfigured.
+    """Return the options, or None when disabled; raises ImproperlyConfigured.
 
-    `passwords`: whether there is another way in, without which there has to be this one.
+    `passwords`: whether password sign-in is enabled; otherwise an issuer is required.
     """
     issuer = env_str("HOLDPOINT_OIDC_ISSUER", "")
     if not issuer and not passwords:
@@ -80,24 +80,24 @@ def _check_issuer(issuer: str) -> None:
 
 
 def _mapping(entries: list[str]) -> tuple[tuple[str, str], ...]:
-    """`theirs:ours` each; the last colon separates, so that their names may have some."""
-    found = []
+    """Parse `THEIRS:OURS` entries; the last colon separates, so issuer names may contain colons."""
+    pairs = []
     for entry in entries:
         theirs, _, ours = entry.rpartition(":")
         if not theirs or not ours:
             raise ImproperlyConfigured(f"HOLDPOINT_OIDC_GROUPS: {entry!r} is not THEIRS:OURS.")
-        found.append((theirs, ours))
-    return tuple(found)
+        pairs.append((theirs, ours))
+    return tuple(pairs)
 
 
 def add_to(settings: dict[str, Any], options: Options) -> None:
-    """Switch it on in the namespace of a settings module."""
+    """Enable OpenID Connect in the namespace of a settings module."""
     settings["INSTALLED_APPS"] += ["allauth", "allauth.account", "allauth.socialaccount"]
     settings["INSTALLED_APPS"] += ["config.auth.oidc"]
     settings["MIDDLEWARE"] += ["allauth.account.middleware.AccountMiddleware"]
     settings["SOCIALACCOUNT_ADAPTER"] = "config.auth.oidc.adapter.SignIns"
     settings["ACCOUNT_ADAPTER"] = "config.auth.oidc.adapter.Accounts"
-    # Nobody is found by their e-mail address, and none is kept by allauth.
+    # Users are never matched by e-mail address, and allauth stores none.
     settings["ACCOUNT_EMAIL_VERIFICATION"] = "none"
     settings["SOCIALACCOUNT_EMAIL_AUTHENTICATION"] = False
     settings["SOCIALACCOUNT_STORE_TOKENS"] = False

@@ -1,4 +1,4 @@
-"""allauth's flow with one issuer, stricter: PKCE, a nonce, and an ID token that is verified."""
+"""allauth's flow for one issuer, with PKCE, a nonce and a verified ID token."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from django.urls import reverse
 from .conf import options
 from .options import LOOPBACK, PROVIDER
 from .refusals import Refused
-from .tokens import verified
+from .tokens import verify_id_token
 
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 
 
 class Issuer(OpenIDConnectOAuth2Adapter):
-    """What is asked of the issuer."""
+    """allauth's OAuth 2 adapter with verified discovery document and ID token."""
 
     @property
     def openid_config(self) -> dict[str, Any]:
-        """The discovery document of the configured issuer; raises Refused for anything else."""
+        """Return the issuer's discovery document; raises Refused if it is invalid."""
         if not hasattr(self, "_checked_config"):
             base = options().issuer.rstrip("/")
             found = self._get_json(f"{base}/.well-known/openid-configuration")
@@ -38,31 +38,31 @@ class Issuer(OpenIDConnectOAuth2Adapter):
         return self._checked_config
 
     def complete_login(self, request: HttpRequest, app: Any, token: Any, **kwargs: Any) -> Any:
-        """A SocialLogin that carries the verified claims as `claims`."""
+        """Return a SocialLogin with the verified claims as `claims`."""
         id_token = kwargs["response"].get("id_token")
         if not isinstance(id_token, str):
             raise Refused("token", "the answer holds no ID token")
         config = self.openid_config
-        claims = verified(
+        claims = verify_id_token(
             id_token,
             keys=self._get_json(config["jwks_uri"]),
             issuer=config["issuer"],
             client_id=app.client_id,
         )
-        claims = {**self._more(claims, token.token), **claims}
+        claims = {**self._userinfo(claims, token.token), **claims}
         login = self.get_provider().sociallogin_from_response(request, claims)
         login.claims = claims
         return login
 
-    def _more(self, claims: dict[str, Any], access_token: str) -> dict[str, Any]:
-        """What the userinfo endpoint adds; it has to be about the same person."""
+    def _userinfo(self, claims: dict[str, Any], access_token: str) -> dict[str, Any]:
+        """Return the claims of the userinfo endpoint, whose `sub` must match."""
         address = self.openid_config.get("userinfo_endpoint")
         if not address:
             return {}
         _check_address("userinfo_endpoint", address)
         found = self._get_json(address, {"Authorization": f"Bearer {access_token}"})
         if found.get("sub") != claims["sub"]:
-            raise Refused("token", "the userinfo is of somebody else")
+            raise Refused("token", "the sub of the userinfo differs")
         return found
 
     def _get_json(self, url: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
@@ -87,18 +87,18 @@ def _check_address(name: str, url: Any) -> None:
 
 
 class Provider(OpenIDConnectProvider):
-    """The one provider that this installation signs in with."""
+    """The configured provider."""
 
     id = PROVIDER
     oauth2_adapter_class = Issuer
     pkce_enabled_default = True
 
     def redirect(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """To the issuer, with a nonce that the ID token has to bring back."""
+        """Redirect to the issuer with a nonce that the ID token must contain."""
         nonce = secrets.token_urlsafe(24)
         kwargs |= {"auth_params": {"nonce": nonce}, "nonce": nonce}
-        answer: HttpResponse = super().redirect(request, *args, **kwargs)
-        return answer
+        response: HttpResponse = super().redirect(request, *args, **kwargs)
+        return response
 
     def get_scope(self) -> list[str]:
         return list(options().scopes)
@@ -107,7 +107,7 @@ class Provider(OpenIDConnectProvider):
         return str(data["sub"])
 
     def extract_extra_data(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Kept with the account: nothing but where it is from."""
+        """Store only the issuer with the account."""
         return {"iss": data["iss"]}
 
     def extract_common_fields(self, data: dict[str, Any]) -> dict[str, Any]:

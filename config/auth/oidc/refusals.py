@@ -1,4 +1,4 @@
-"""Why somebody was not signed in, and what they can do about it."""
+"""Refused sign-ins: reasons for the log, explanations and advice for the page."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from .conf import options
 
 logger = structlog.get_logger(__name__)
 
-#: Code: what happened, what to do.
-_WORDS: dict[str, tuple[str | Promise, str | Promise]] = {
+#: Explanation and advice by code.
+_TEXTS: dict[str, tuple[str | Promise, str | Promise]] = {
     "state": (
-        _("This sign-in was begun in another window, or too long ago."),
-        _("Go back to the sign-in page and begin again."),
+        _("This sign-in was started in another window or too long ago."),
+        _("Go back to the sign-in page and try again."),
     ),
     "cancelled": (
-        _("The sign-in was stopped before it was finished."),
+        _("The sign-in was cancelled."),
         _("Go back to the sign-in page if you want to try again."),
     ),
     "provider": (
-        _("The sign-in service refused, or did not answer."),
-        _("Try again in a minute. If it stays so, tell your administrator the number below."),
+        _("The sign-in service refused the request or did not answer."),
+        _("Try again in a minute. If it fails again, send your administrator the number below."),
     ),
     "token": (
-        _("What the sign-in service sent cannot be trusted, so nobody was signed in."),
-        _("Try once more. If it happens again, tell your administrator the number below."),
+        _("The response of the sign-in service could not be verified."),
+        _("Try again. If it fails again, send your administrator the number below."),
     ),
     "email": (
-        _("The sign-in service did not confirm an e-mail address that is let in here."),
-        _("Sign in there with your work account, or ask your administrator to let yours in."),
+        _("The sign-in service did not confirm an allowed e-mail address."),
+        _("Sign in with your work account, or ask your administrator to allow your address."),
     ),
     "inactive": (
-        _("Your account here is switched off."),
-        _("Ask an admin to switch it on again."),
+        _("Your account is disabled."),
+        _("Ask an admin to enable it."),
     ),
 }
 _STATUS = {"provider": 502}
-#: Codes that an attacker could cause by guessing; the others are the issuer's or the person's.
+#: Codes that an attacker can cause; they count against the limit of the address.
 _COUNTED = ("state", "token", "email", "inactive")
 
 
 class Refused(OAuth2Error):
-    """Not signed in: `code` is one of the words' above, `why` is for the log alone."""
+    """The sign-in is refused with a code of `_TEXTS`; `why` is only for the log."""
 
     def __init__(self, code: str, why: str) -> None:
         super().__init__(why)
@@ -56,17 +56,16 @@ class Refused(OAuth2Error):
 
 
 def page(request: HttpRequest, code: str, why: str) -> HttpResponse:
-    """The page for a person; the reason goes into the log with the request's id."""
+    """Return the refusal page, and log the reason with the request id."""
     logger.warning("sign-in refused", code=code, why=why)
     if code in _COUNTED:
-        # Against the limit of the address: nobody is known yet.
         note_failure(request)
-    happened, advice = _WORDS[code]
-    about = {
-        "happened": happened,
+    explanation, advice = _TEXTS[code]
+    context = {
+        "happened": explanation,
         "advice": advice,
         "provider": options().name,
         "request_id": structlog.contextvars.get_contextvars().get("request_id", ""),
     }
     status = _STATUS.get(code, 403)
-    return render(request, "registration/oidc_refused.html", about, status=status)
+    return render(request, "registration/oidc_refused.html", context, status=status)

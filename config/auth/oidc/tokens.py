@@ -1,7 +1,7 @@
-"""The ID token: who signed it, who for, and when (OpenID Connect Core 1.0, section 3.1.3.7).
+"""Verify the ID token (OpenID Connect Core 1.0, section 3.1.3.7).
 
-allauth leaves the signature unread where the token came straight from the token endpoint.  That is
-allowed, and we do not rely on it.
+allauth does not check the signature of a token from the token endpoint, as the specification
+allows; this module checks it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import jwt
 
 from .refusals import Refused
 
-#: Asymmetric ones alone: `none`, and a client secret as the key, are refused.
+#: Asymmetric algorithms only: `none` and the client secret as a key are refused.
 ALGORITHMS = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 )  # fmt: skip
@@ -20,8 +20,8 @@ _LEEWAY_SECONDS = 60
 _REQUIRED = ["iss", "sub", "aud", "exp", "iat"]
 
 
-def verified(token: str, *, keys: Any, issuer: str, client_id: str) -> dict[str, Any]:
-    """The claims of an ID token; `keys` is the issuer's JWK set.  Raises Refused."""
+def verify_id_token(token: str, *, keys: Any, issuer: str, client_id: str) -> dict[str, Any]:
+    """Return the claims of a valid ID token; `keys` is the issuer's JWK set.  Raises Refused."""
     try:
         claims: dict[str, Any] = jwt.decode(
             token,
@@ -39,7 +39,7 @@ def verified(token: str, *, keys: Any, issuer: str, client_id: str) -> dict[str,
 
 
 def _check_party(claims: dict[str, Any], client_id: str) -> None:
-    """Of several audiences the one it was made for has to be named, and has to be us."""
+    """Check `azp`: required with several audiences, and must be this client."""
     audience = claims["aud"]
     party = claims.get("azp")
     if (isinstance(audience, list) and len(audience) > 1 and party is None) or (
@@ -49,17 +49,17 @@ def _check_party(claims: dict[str, Any], client_id: str) -> None:
 
 
 def _key(token: str, keys: Any) -> Any:
-    """The issuer's key that the token names; its only one when it names none."""
+    """Return the issuer's key with the token's `kid`, or its only key without a `kid`."""
     header = jwt.get_unverified_header(token)
     try:
         known = jwt.PyJWKSet.from_dict(keys).keys
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Refused("token", f"the issuer's keys cannot be read: {error!r}") from error
     wanted = header.get("kid")
-    fitting = [
+    matching = [
         each for each in known
         if each.public_key_use in (None, "sig") and wanted in (None, each.key_id)
     ]  # fmt: skip
-    if len(fitting) != 1:
-        raise Refused("token", f"{len(fitting)} keys of the issuer fit the key id {wanted!r}")
-    return fitting[0]
+    if len(matching) != 1:
+        raise Refused("token", f"{len(matching)} keys of the issuer match the key id {wanted!r}")
+    return matching[0]

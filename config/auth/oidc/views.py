@@ -1,4 +1,4 @@
-"""The two addresses of a sign-in: away to the issuer, and back."""
+"""Views of a sign-in: the redirect to the issuer and the callback."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ from .refusals import Refused, page
 @never_cache
 @require_POST
 def start(request: HttpRequest) -> HttpResponse:
-    """Begin a sign-in.
+    """Start a sign-in.
 
-    The way out is a page that goes on by itself: our content security policy lets a form lead to
-    this site alone, redirects included, and issuers redirect to yet others.
+    Returns a page that redirects by itself: the Content-Security-Policy allows forms to lead only
+    to this site, redirects included.
     """
     if is_locked(request):
         return locked_page(request)
-    wanted = request.POST.get("next", "")
-    safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, request.is_secure())
+    next_url = request.POST.get("next", "")
+    safe = url_has_allowed_host_and_scheme(next_url, {request.get_host()}, request.is_secure())
     provider = get_adapter(request).get_provider(request, PROVIDER)
     try:
-        answer = provider.redirect(request, AuthProcess.LOGIN, wanted if safe else None)
+        redirect = provider.redirect(request, AuthProcess.LOGIN, next_url if safe else None)
     except Refused as refused:
         return page(request, refused.code, str(refused))
     except (OAuth2Error, RequestException) as error:
         return page(request, "provider", str(error))
-    about = {"address": answer["Location"], "provider": options().name}
-    return render(request, "registration/oidc_away.html", about)
+    context = {"address": redirect["Location"], "provider": options().name}
+    return render(request, "registration/oidc_away.html", context)
 
 
 @never_cache
 @require_GET
 def callback(request: HttpRequest) -> HttpResponse:
-    """Come back from the issuer, with a code or an error."""
+    """Handle the issuer's redirect with a code or an error."""
     if is_locked(request):
         return locked_page(request)
     view = OAuth2CallbackView.adapter_view(Issuer(request, options().provider_id))
-    answer: HttpResponse
+    response: HttpResponse
     try:
-        answer = view(request)
+        response = view(request)
     except ImmediateHttpResponse as refused:
-        answer = refused.response
-    return answer
+        response = refused.response
+    return response

@@ -1,1 +1,1 @@
-"""Second factors (TOTP and recovery codes) through django-allauth, for decisions of high risk."""
+"""Second factors (TOTP and recovery codes) through django-allauth, for high-risk decisions."""

@@ -1,4 +1,4 @@
-"""Where allauth asks us about accounts and second factors."""
+"""allauth's adapters for accounts and second factors."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from workflows.common.secret_encryption import decrypt, encrypt
 
 
 class Accounts(DefaultAccountAdapter):
-    """Shows no messages of its own; the pages say what happened."""
+    """Account adapter without messages; the pages show the result."""
 
     def add_message(self, *_: Any, **__: Any) -> None:
-        """Nothing."""
+        """Add no message."""
 
     def get_reauthentication_methods(self, user: Any) -> list[dict[str, Any]]:
-        """A code once there is a second factor: a password does not remove the factor."""
+        """Allow only codes once a second factor exists, so that a password cannot remove it."""
         methods: list[dict[str, Any]] = super().get_reauthentication_methods(user)
         codes = [each for each in methods if each["id"] == "mfa_reauthenticate"]
         return codes or methods
 
 
 class SecondFactors(DefaultMFAAdapter):
-    """Secrets of authenticators are encrypted with SECRET_KEY, as webhook secrets are."""
+    """Encrypt authenticator secrets with SECRET_KEY, as webhook secrets are."""
 
     def encrypt(self, text: str) -> str:
         return encrypt(text)

@@ -1,4 +1,4 @@
-"""Codes of a second factor; a wrong one counts as a failed sign-in of the account."""
+"""Forms for second-factor codes; a wrong code counts as a failed sign-in."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from config.auth.sign_in_limits import is_locked, note_failure
 
 
 class _LimitedCode:
-    """For forms with a `code`: the limits of `config.auth.sign_in_limits` bind it."""
+    """Apply `config.auth.sign_in_limits` to a form with a `code`."""
 
     def clean_code(self) -> str:
-        """The code; raises ValidationError for a wrong one and beyond a limit."""
+        """Validate the code; raises ValidationError for a wrong one and beyond a limit."""
         request, account = context.request, self.user.get_username()  # type: ignore[attr-defined]
         if is_locked(request, account):
             request.axes_locked_out = True
@@ -29,8 +29,8 @@ class _LimitedCode:
 
 
 class ConfirmForm(_LimitedCode, ReauthenticateForm):
-    """A code entered by somebody who is signed in."""
+    """A code entered by a user who is signed in."""
 
 
 class SignInCodeForm(_LimitedCode, AuthenticateForm):
-    """A code asked for on the way in, after OpenID Connect."""
+    """A code entered during sign-in, after OpenID Connect."""

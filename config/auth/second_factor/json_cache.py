@@ -1,4 +1,4 @@
-"""Values of the cache as JSON: a pickle in Redis would be code execution in the web process."""
+"""JSON serializer of the cache: loading a pickle from Redis could execute code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class JSONSerializer:
-    """For Django's Redis cache; whole numbers stay bare, so that Redis can count them."""
+    """Serializer for Django's Redis cache; integers stay plain so that Redis can increment them."""
 
     def dumps(self, value: Any) -> Any:
         return value if type(value) is int else json.dumps(value).encode()

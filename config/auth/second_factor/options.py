@@ -1,4 +1,4 @@
-"""Switching second factors on in the settings; nothing here imports Django's apps."""
+"""Settings of second factors.  Does not import Django apps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MIDDLEWARE = "allauth.account.middleware.AccountMiddleware"
 
 
 def add_to(settings: dict[str, Any]) -> None:
-    """Switch it on in the namespace of a settings module; raises ImproperlyConfigured."""
+    """Enable second factors in the namespace of a settings module; raises ImproperlyConfigured."""
     missing = [name for name in ("allauth", "qrcode", "fido2") if not _installed(name)]
     if missing:
         raise ImproperlyConfigured(
@@ -29,12 +29,12 @@ def add_to(settings: dict[str, Any]) -> None:
     settings["MFA_SUPPORTED_TYPES"] = ["totp", "recovery_codes"]
     settings["MFA_RECOVERY_CODES_SHOW_ONCE"] = True
     settings["MFA_TOTP_ISSUER"] = "Holdpoint"
-    settings["MFA_TOTP_TOLERANCE"] = 1  # clocks of phones differ by seconds
+    settings["MFA_TOTP_TOLERANCE"] = 1  # periods of 30 s: phone clocks differ
     settings["MFA_FORMS"] = {
         "authenticate": "config.auth.second_factor.forms.SignInCodeForm",
         "reauthenticate": "config.auth.second_factor.forms.ConfirmForm",
     }
-    # A code counts once, in whichever web process it arrives: allauth remembers it in the cache.
+    # A code is valid once for all web processes: allauth stores used codes in the cache.
     settings["CACHES"] = {
         "default": {
             "BACKEND": "django.core.cache.backends.redis.RedisCache",

@@ -1,4 +1,4 @@
-"""Addresses of second factors: enrolling, confirming with a code, recovery codes."""
+"""URLs of second factors: enrolment, confirmation with a code, recovery codes."""
 
 from allauth.account.views import reauthenticate
 from django.urls import include, path

@@ -103,10 +103,10 @@ async def test_below_the_api_a_body_has_to_name_its_length() -> None:
     assert b"malformed" in body
 
 
-async def test_the_page_is_in_the_persons_language() -> None:
+async def test_the_page_names_its_language_whatever_the_client_accepts() -> None:
     headers = {"content-length": "999999999", "accept-language": "fr"}
     _, _, body, _ = await sent("POST", "/login/", [], headers)
-    assert b'lang="fr"' in body
+    assert b'lang="en"' in body
 
 
 # --- daphne ---------------------------------------------------------------------------------------

@@ -191,7 +191,7 @@ def test_old_attempts_are_looked_for_once_an_hour(
     anna: User, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
 ) -> None:
     """The sweeper asks each round; no index helps to find them."""
-    monkeypatch.setattr(sign_in_limits, "_forget_at", 0.0)
+    monkeypatch.setattr(sign_in_limits, "_next_delete_at", 0.0)
     moment = [1000.0]
     monkeypatch.setattr("config.auth.sign_in_limits.time.monotonic", lambda: moment[0])
     sign_in()

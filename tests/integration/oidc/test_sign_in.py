@@ -302,7 +302,7 @@ def test_an_account_that_was_switched_off_stays_out(site, clean) -> None:
     person = Person(site)
     answer = person.sign_in()
     assert answer.status_code == 403
-    assert "switched off" in answer.text
+    assert "disabled" in answer.text
     assert person.name() == ""
 
 
