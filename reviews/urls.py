@@ -38,7 +38,7 @@ urlpatterns = [
     ),
     path(
         "review/<int:execution_id>/<str:hold_id>/precedents/",
-        decisions_views.precedents,
+        decisions_views.similar_decisions,
         name="precedents",
     ),
     path(

@@ -50,7 +50,7 @@ def _quick_database() -> Iterator[None]:
         emptying.install(patch)
         sessions.install(patch)
         # Otherwise how many queries a list takes would depend on the time.
-        patch.setattr("reviews.queue.selectors.ASKED_AGAIN", 1e-9)
+        patch.setattr("reviews.queue.selectors.RECOUNT_SECONDS", 1e-9)
         yield
 
 

@@ -78,7 +78,7 @@ _OUTCOME_LABELS = {
 }
 
 
-def versions_context(
+def conflict_context(
     view: Masked, state: str, records: list[HumanReviewRecord], mine: Any
 ) -> dict[str, Any] | None:
     """rows of path, base, theirs, mine, outcome, words; None when there is nothing to compare.

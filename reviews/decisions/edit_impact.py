@@ -241,13 +241,13 @@ def _inside(value: Any, part: str | int) -> Any:
 def _readers_words(names: tuple[str, ...], *, output: bool) -> str:
     if output:
         if not names:
-            return _("no later task reads it")
-        return _("read by %(tasks)s") % {"tasks": _listed(names)}
+            return _("not used by later tasks")
+        return _("used by %(tasks)s") % {"tasks": _listed(names)}
     first, *later = names
     if not later:
-        return _("%(task)s runs with it") % {"task": first}
+        return _("used by %(task)s") % {"task": first}
     told = {"task": first, "tasks": _listed(later)}
-    return _("%(task)s runs with it; what it gives is read by %(tasks)s") % told
+    return _("used by %(task)s; its output is used by %(tasks)s") % told
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -266,11 +266,13 @@ def _ahead_words(hold: Hold, affected: frozenset[str]) -> str:
     if not behind:
         return ""
     if not gone:
-        return _("The results computed ahead stay: none of them reads what you changed.")
+        return _("All precomputed results are kept: none of them reads your changes.")
     lost = ngettext(
-        "%(count)d result computed ahead goes.", "%(count)d results computed ahead go.", gone
+        "%(count)d precomputed result discarded.",
+        "%(count)d precomputed results discarded.",
+        gone,
     ) % {"count": gone}
     rest = len(behind) - gone
     if not rest:
         return lost
-    return f"{lost} " + ngettext("%(count)d stays.", "%(count)d stay.", rest) % {"count": rest}
+    return f"{lost} " + ngettext("%(count)d kept.", "%(count)d kept.", rest) % {"count": rest}

@@ -1,4 +1,4 @@
-"""An escalation as its reviewer sees it: what is there, what is asked for, the code that asked."""
+"""Page context of an escalation: present and requested permissions, and the code."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ REJECT_PRESETS = (N_("Not needed"), N_("Asks for too much"), N_("Do it another w
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class GrantChoice:
     """The scope that a person chose in a form that is shown again."""
 
     scope: GrantScope = "task"
@@ -55,17 +55,17 @@ class Asked:
 
 
 #: For a form that nobody has sent yet.
-NARROWEST = Asked()
+NARROWEST = GrantChoice()
 
 
-def asked_by(scope: str, seconds: str) -> Asked:
+def parse_grant_choice(scope: str, seconds: str) -> GrantChoice:
     """What a posted form says; the narrowest unless it says something else."""
     known = next((each for each in get_args(GrantScope) if each == scope), NARROWEST.scope)
     length = next((float(each) for each, _words in TIMES if str(each) == seconds), None)
-    return Asked(known, length if known == "until" else None)
+    return GrantChoice(known, length if known == "until" else None)
 
 
-def escalation_context(hold: Hold, asked: Asked) -> dict[str, Any] | None:
+def escalation_context(hold: Hold, choice: GrantChoice) -> dict[str, Any] | None:
     """`d.escalation` of the templates; None for every other kind of hold."""
     payload = hold.payload
     if hold.reason != HoldReason.ESCALATION or not isinstance(payload, dict):
@@ -84,9 +84,9 @@ def escalation_context(hold: Hold, asked: Asked) -> dict[str, Any] | None:
         "line": line,
         **_code(code, payload.get("language") or "", line),
         "language": _LANGUAGES.get(payload.get("language") or "", ""),
-        "scopes": _scopes(hold, payload.get("capability") or "", asked),
+        "scopes": _scopes(hold, payload.get("capability") or "", choice),
         "times": tuple(
-            {"seconds": each, "words": _(text), "chosen": each == (asked.seconds or TIMES[0][0])}
+            {"seconds": each, "words": _(text), "chosen": each == (choice.seconds or TIMES[0][0])}
             for each, text in TIMES
         ),
         "grant": _grant(hold),
@@ -124,7 +124,7 @@ def _numbered(each: Line, marked: int | None) -> dict[str, Any]:
     return {"number": each.number, "markup": markup, "marked": each.number == marked}
 
 
-def _scopes(hold: Hold, capability: str, asked: Asked) -> tuple[dict[str, Any], ...]:
+def _scopes(hold: Hold, capability: str, choice: GrantChoice) -> tuple[dict[str, Any], ...]:
     """How far an approval may reach, the narrowest first."""
     workflow = hold.execution.workflow
     here = _("%(task)s, in this run") % {"task": hold.task_id}
@@ -136,7 +136,7 @@ def _scopes(hold: Hold, capability: str, asked: Asked) -> tuple[dict[str, Any], 
     if capability:
         named = _("The capability %(name)s") % {"name": capability}
         found.append(("capability", named, _("in whatever run it is used")))
-    chosen = asked.scope if asked.scope in {each[0] for each in found} else "task"
+    chosen = choice.scope if choice.scope in {each[0] for each in found} else "task"
     return tuple(
         {"value": value, "label": label, "detail": detail, "chosen": value == chosen}
         for value, label, detail in found

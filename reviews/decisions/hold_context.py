@@ -1,4 +1,4 @@
-"""What stands around a hold: the layers, what led here, what each answer will cause."""
+"""The run around a hold: layers, upstream results, activity, effects of each decision."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BAD = ("FAILED", "REJECTED")
 _MAX_NAMES = 2
 
 
-class Surroundings:
+class HoldContext:
     """Reads lazily: the tasks of the run once, its conversation once."""
 
     def __init__(self, hold: Hold, *, may_reveal: bool = False) -> None:
@@ -55,15 +55,17 @@ class Surroundings:
 
     # --- where the run stands -------------------------------------------------------------------
 
-    def beads(self) -> tuple[dict[str, str], ...]:
-        """One bead per layer: label, state (done, current, todo, failed), words."""
-        return tuple(self._bead(index, list(names)) for index, names in enumerate(self._layers))
+    def layer_steps(self) -> tuple[dict[str, str], ...]:
+        """One step per layer: label, state (done, current, todo, failed), words."""
+        return tuple(
+            self._layer_step(index, list(names)) for index, names in enumerate(self._layers)
+        )
 
     @property
     def _layers(self) -> tuple[tuple[str, ...], ...]:
         return revision_of(self.execution).layers
 
-    def _bead(self, index: int, names: list[str]) -> dict[str, str]:
+    def _layer_step(self, index: int, names: list[str]) -> dict[str, str]:
         here = self.hold.layer
         label = ", ".join(names) if len(names) <= _MAX_NAMES else counted(len(names), "task")
         failed = any(self.by_id[name].status in _BAD for name in names)
@@ -81,12 +83,12 @@ class Surroundings:
 
     # --- what led here --------------------------------------------------------------------------
 
-    def context(self) -> tuple[dict[str, Any], ...]:
+    def sections(self) -> tuple[dict[str, Any], ...]:
         """Parts with a title and items to unfold: upstream results, tries, conversation."""
         parts = (
-            (_("It ran with"), list(self._own_inputs())),
-            (_("What led here"), list(self._upstream())),
-            (_("Earlier tries"), list(self._tries())),
+            (_("Inputs"), list(self._own_inputs())),
+            (_("Upstream results"), list(self._upstream())),
+            (_("Earlier attempts"), list(self._tries())),
             (_("Conversation"), [_item(_said(each)) for each in messages_of(self.execution)]),
         )
         return tuple(
@@ -111,9 +113,9 @@ class Surroundings:
         for name in task.needs if task else ():
             source = self.by_id.get(name)
             if source is not None and source.status == "SUCCEEDED":
-                text = _("%(task)s gave: %(value)s")
+                text = _("%(task)s: %(value)s")
                 if source.is_edited:
-                    text = _("%(task)s gave after an edit: %(value)s")
+                    text = _("%(task)s (edited): %(value)s")
                 yield self._item(source, "output", text)
             elif source is not None:
                 error = mask_secrets(source.error)
@@ -123,8 +125,8 @@ class Surroundings:
         task = self.by_id.get(self.hold.task_id)
         for row in task.attempts if task else ():
             if row.error:
-                told = {"number": row.attempt, "error": one_line(mask_secrets(row.error))}
-                yield _item(_("try %(number)s: %(error)s") % told)
+                params = {"number": row.attempt, "error": one_line(mask_secrets(row.error))}
+                yield _item(_("attempt %(number)s: %(error)s") % params)
 
     def history(self, records: list[HumanReviewRecord]) -> tuple[dict[str, Any], ...]:
         """Earlier decisions of this run and its start, the latest first."""
@@ -208,10 +210,10 @@ def _item(summary: str, value: Any = None) -> dict[str, Any]:
     return {"summary": summary, "json": text, "open": False}
 
 
-def effects(around: Surroundings) -> dict[str, Any]:
+def effects(hold_context: HoldContext) -> dict[str, Any]:
     """What the buttons will cause, and their labels."""
-    hold = around.hold
-    skipped = around.skipped_count()
+    hold = hold_context.hold
+    skipped = hold_context.skipped_count()
     approve = approved(components_labels.hold_kind(hold), hold.target, hold.task_id)
     reject = rejected(_on_reject(hold), skipped)
     outcomes = [
@@ -219,14 +221,14 @@ def effects(around: Surroundings) -> dict[str, Any]:
         {"when": _("If you reject"), "then": reject},
     ]
     if hold.changes_left:
-        again = _("Runs %(task)s again with your words.") % {"task": hold.task_id}
+        again = _("Reruns %(task)s with your feedback.") % {"task": hold.task_id}
         outcomes.insert(1, {"when": _("If you request changes"), "then": again})
     if hold.expires_at is None:
-        outcomes.append({"when": _("If nobody decides"), "then": _("It keeps waiting.")})
+        outcomes.append({"when": _("If nobody decides"), "then": _("The review stays open.")})
     return {
         "outcomes": tuple(outcomes),
         "approve_label": _("Approve"),
-        "approve_effect": _then(around),
+        "approve_effect": _then(hold_context),
         "reject_label": _reject_label(hold, skipped),
         "reject_effect": reject,
     }
@@ -245,10 +247,10 @@ def _on_reject(hold: Hold) -> str:
     return _REJECTED.get(hold.reason, "abort")
 
 
-def _then(around: Surroundings) -> str:
-    if len(around.execution.state.get("holds", ())) > 1:
+def _then(hold_context: HoldContext) -> str:
+    if len(hold_context.execution.state.get("holds", ())) > 1:
         return _("The run goes on when the other reviews are decided.")
-    following = around.dependents()[:_MAX_NAMES]
+    following = hold_context.dependents()[:_MAX_NAMES]
     if not following:
         return _("The run goes on.")
     if len(following) == 1:

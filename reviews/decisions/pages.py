@@ -1,4 +1,4 @@
-"""The decision page: what will happen, why it stopped, the payload, what led there."""
+"""Context of the decision page."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
 from workflows.models import ExecutionEvent, Hold
 
-from .conflicts import versions_context
+from .conflicts import conflict_context
 from .edit_impact import impact_context, takes_edits
-from .escalation import NARROWEST, REJECT_PRESETS, Asked, escalation_context
-from .hold_context import Surroundings, effects
+from .escalation import NARROWEST, REJECT_PRESETS, GrantChoice, escalation_context
+from .hold_context import HoldContext, effects
 from .masked_values import masks_context
-from .plan_review import ALL_KEPT, Kept, plan_review_context
+from .plan_review import ALL_KEPT, KeptTasks, plan_review_context
 from .plan_review import REJECT_PRESETS as PLAN_PRESETS
-from .withdrawal import standing, undo_context
+from .withdrawal import withdrawal_context, without_withdrawn
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -63,12 +63,12 @@ _PRESETS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """A posted answer that was not accepted, or has to be confirmed: it is shown again.
+class FormState:
+    """A posted form that was not accepted, or has to be confirmed: it is shown again.
 
     `value` is the whole payload as the person made it; `text` the JSON text in JSON mode; `read`
     how many characters of a long payload they have before them. With `asks_for_more` nothing was
-    answered yet: the next part of such a payload is wanted. `unnamed` are the keys that the edit
+    submitted: the next part of such a payload is wanted. `unnamed` are the keys that the edit
     adds and the tool's schema does not name.
     """
 
@@ -81,48 +81,48 @@ class Answer:
     stale: bool = False
     confirm: bool = False
     unnamed: tuple[str, ...] = ()
-    asked: Asked = NARROWEST
-    kept: Kept = ALL_KEPT
+    grant_choice: GrantChoice = NARROWEST
+    kept: KeptTasks = ALL_KEPT
     read: int = 0
     asks_for_more: bool = False
 
 
-def decision_context(user: User, hold: Hold, answer: Answer | None = None) -> dict[str, Any]:
+def decision_context(user: User, hold: Hold, form: FormState | None = None) -> dict[str, Any]:
     """`d` of the templates; `hold.execution` is loaded."""
     right = right_now(user, hold)
-    said = HumanReviewRecord.objects.filter(execution_id=hold.execution_id)
-    records = list(said.select_related("withdraws").order_by("id"))
-    mine = standing([record for record in records if record.hold_id == hold.id])
+    run_records = HumanReviewRecord.objects.filter(execution_id=hold.execution_id)
+    records = list(run_records.select_related("withdraws").order_by("id"))
+    hold_records = without_withdrawn([record for record in records if record.hold_id == hold.id])
     schema = payload_schema(hold)
     view = shown_payload(hold, schema)
     shown = as_shown(hold, view)
-    state = state_of(hold, mine)
-    around = Surroundings(shown, may_reveal=may_reveal(user, hold.execution, hold))
-    answered = _answered(view, answer)
-    edited = answer if answer and not answer.asks_for_more else None
+    state = hold_state(hold, hold_records)
+    hold_context = HoldContext(shown, may_reveal=may_reveal(user, hold.execution, hold))
+    form_context = _form_context(view, form)
+    edited = form if form and not form.asks_for_more else None
     return {
         **_addresses(hold),
         **deadline_addresses(hold, right),
         **_heading(hold),
-        **_standing(hold, right, state, mine, user),
-        **_payload(shown, answer, schema),
-        "masks": masks_context(view, hold_place(hold), may=around.may_reveal),
-        "undo": undo_context(user, hold),
-        **rounds_context(hold, view),
+        **_standing(hold, right, state, hold_records, user),
+        **_payload(shown, form, schema),
+        "masks": masks_context(view, hold_place(hold), may=hold_context.may_reveal),
+        "undo": withdrawal_context(user, hold),
+        **revision_rounds_context(hold, view),
         "overrides": overrides_context(hold.execution),
-        "escalation": escalation_context(shown, answer.asked if answer else NARROWEST),
-        "plan_review": _plan_review(hold, view, mine, answer),
-        **effects(around),
+        "escalation": escalation_context(shown, form.grant_choice if form else NARROWEST),
+        "plan_review": _plan_review(hold, view, hold_records, form),
+        **effects(hold_context),
         "ahead": behind(hold),
-        **outcome(hold, state, mine, around, view),
-        "layers": around.beads(),
-        "context": around.context(),
-        "history": around.history(records),
+        **closed_hold_context(hold, state, hold_records, hold_context, view),
+        "layers": hold_context.layer_steps(),
+        "context": hold_context.sections(),
+        "history": hold_context.history(records),
         "reject_presets": tuple(_(each) for each in _presets(hold)),
         "next_review_url": _next_url(user, hold) if _is_settled(hold, state, user) else "",
-        **answered,
-        "impact": impact_context(hold, (each.path for each in answered["changes"])),
-        "versions": versions_context(view, state, mine, edited.value) if edited else None,
+        **form_context,
+        "impact": impact_context(hold, (each.path for each in form_context["changes"])),
+        "conflict": conflict_context(view, state, hold_records, edited.value) if edited else None,
     }
 
 
@@ -135,14 +135,14 @@ def _presets(hold: Hold) -> tuple[str, ...]:
 
 
 def _plan_review(
-    hold: Hold, view: Masked, mine: list[HumanReviewRecord], answer: Answer | None
+    hold: Hold, view: Masked, hold_records: list[HumanReviewRecord], form: FormState | None
 ) -> dict[str, Any] | None:
-    approved = [each for each in mine if each.decision == "APPROVE"]
+    approved = [each for each in hold_records if each.decision == "APPROVE"]
     decided = None
     if approved and hold.status == Hold.Status.APPROVED:
         record = approved[-1]
         decided = record.modified_data if record.is_edited else record.original_data
-    return plan_review_context(hold, view, answer.kept if answer else ALL_KEPT, decided)
+    return plan_review_context(hold, view, form.kept if form else ALL_KEPT, decided)
 
 
 def status_context(user: User, hold: Hold) -> dict[str, Any]:
@@ -181,16 +181,18 @@ def _heading(hold: Hold) -> dict[str, Any]:
 
 def _payload_title(hold: Hold) -> str:
     if hold.phase == TriggerPhase.BEFORE_EXECUTION:
-        return _("What it will run with")
+        return _("Inputs")
     if hold.phase == TriggerPhase.AFTER_EXECUTION:
-        return _("What it gave")
-    return _("What it asks for") if hold.reason == HoldReason.ESCALATION else _("What comes next")
+        return _("Output")
+    return (
+        _("Requested permission") if hold.reason == HoldReason.ESCALATION else _("What comes next")
+    )
 
 
 def _standing(
-    hold: Hold, right: Right, state: str, mine: list[HumanReviewRecord], user: User
+    hold: Hold, right: Right, state: str, hold_records: list[HumanReviewRecord], user: User
 ) -> dict[str, Any]:
-    approvals = [record for record in mine if record.decision == "APPROVE"]
+    approvals = [record for record in hold_records if record.decision == "APPROVE"]
     return {
         "version": hold.execution.version,
         "digest": digest(hold.payload),
@@ -210,7 +212,7 @@ def _is_settled(hold: Hold, state: str, user: User) -> bool:
 
 
 def _next_url(user: User, hold: Hold) -> str:
-    following = selectors.after(user, hold)
+    following = selectors.next_review(user, hold)
     if following is None:
         return ""
     return reverse("reviews:decision", args=(following.execution_id, following.id))
@@ -231,18 +233,18 @@ def pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def _payload(hold: Hold, answer: Answer | None, schema: Any) -> dict[str, Any]:
+def _payload(hold: Hold, form: FormState | None, schema: Any) -> dict[str, Any]:
     text = pretty(hold.payload)
-    part = _part(len(text), answer)
+    part = _part(len(text), form)
     raw_only = bool(part) or hold.reason != HoldReason.NODE_REVIEW
     fields: tuple[Any, ...] = ()
     if not raw_only:
         fields = payload_fields(
             schema,
-            answer.value if answer else hold.payload,
+            form.value if form else hold.payload,
             original=hold.payload,
-            rejected=answer.rejected if answer else None,
-            errors=answer.errors if answer else (),
+            rejected=form.rejected if form else None,
+            errors=form.errors if form else (),
         )
     return {
         "part": part,
@@ -250,20 +252,20 @@ def _payload(hold: Hold, answer: Answer | None, schema: Any) -> dict[str, Any]:
         "fields": fields,
         "mode": "json" if raw_only else "form",
         "original_json": text[: part["read"]] if part else text,
-        "errors": components_labels.faults(answer.errors) if answer else (),
+        "errors": components_labels.faults(form.errors) if form else (),
     }
 
 
-def _part(size: int, answer: Answer | None) -> dict[str, Any]:
+def _part(size: int, form: FormState | None) -> dict[str, Any]:
     """How far a long payload of `size` characters is shown; empty when it is not long.
 
     `on_from` is the share of it that was shown before the part that was just asked for.
     """
     if size <= LONGEST:
         return {}
-    wanted = max(LONGEST, answer.read if answer else 0)
+    wanted = max(LONGEST, form.read if form else 0)
     read = min(size, wanted)
-    asked = answer is not None and answer.asks_for_more
+    asked = form is not None and form.asks_for_more
     on_from = f"{min(1.0, (wanted - LONGEST) / read):.4f}" if asked else ""
     if read == size:
         told = _("All of its %(all)s characters are shown.") % {"all": grouped(size)}
@@ -284,9 +286,9 @@ def _approve_label(changes: int) -> str:
     return text % {"n": changes}
 
 
-def _answered(view: Masked, answer: Answer | None) -> dict[str, Any]:
+def _form_context(view: Masked, form: FormState | None) -> dict[str, Any]:
     """What the person had written, when the page is shown again."""
-    if answer is None:
+    if form is None:
         return {
             "edits_json": "",
             "edited": False,
@@ -297,18 +299,18 @@ def _answered(view: Masked, answer: Answer | None) -> dict[str, Any]:
             "stale": False,
             "theirs": (),
         }
-    changes = diff(view.value, edited_as_shown(view, answer.value))
-    more: dict[str, Any] = {"mode": answer.mode}
+    changes = diff(view.value, edited_as_shown(view, form.value))
+    more: dict[str, Any] = {"mode": form.mode}
     if changes:
         more["approve_label"] = _approve_label(len(changes))
     return {
-        "edits_json": answer.text,
-        "edited": not answer.asks_for_more,
-        "comment": answer.comment,
+        "edits_json": form.text,
+        "edited": not form.asks_for_more,
+        "comment": form.comment,
         "changes": changes,
-        "confirm": answer.confirm,
-        "unnamed": answer.unnamed,
-        "stale": answer.stale,
+        "confirm": form.confirm,
+        "unnamed": form.unnamed,
+        "stale": form.stale,
         # A hold's payload never changes: what moved on is the run around it.
         "theirs": (),
         **more,
@@ -322,7 +324,7 @@ _EXPIRED = {
 }
 
 
-def state_of(hold: Hold, records: list[HumanReviewRecord]) -> str:
+def hold_state(hold: Hold, records: list[HumanReviewRecord]) -> str:
     """open, decided, expired (time decided) or closed (its run ended)."""
     if hold.status == Hold.Status.OPEN:
         return "open"
@@ -331,11 +333,11 @@ def state_of(hold: Hold, records: list[HumanReviewRecord]) -> str:
     return "closed" if hold.status == Hold.Status.CLOSED else "decided"
 
 
-def outcome(
+def closed_hold_context(
     hold: Hold,
     state: str,
     records: list[HumanReviewRecord],
-    around: Surroundings,
+    hold_context: HoldContext,
     view: Masked,
 ) -> dict[str, Any]:
     """How it ended, and what the run did with it; empty values while the hold is open.
@@ -348,7 +350,7 @@ def outcome(
         "expired_words": _expired_words(hold) if state == "expired" else "",
         "closed_words": _closed_words(hold) if state == "closed" else "",
         "record_url": reverse("reviews:record", args=(record.pk,)) if record else "",
-        "next": around.what_followed() if state == "decided" and not hold.undo_until else (),
+        "next": hold_context.what_followed() if state == "decided" and not hold.undo_until else (),
     }
 
 
@@ -361,7 +363,7 @@ def _this(record: HumanReviewRecord) -> str:
     """`reviewer approved this with 2 changes`."""
     n, told = record.change_count, {"name": record.actor, "n": record.change_count}
     if record.decision == "REQUEST_CHANGES":
-        return _("%(name)s requested changes of this") % told
+        return _("%(name)s requested changes to this") % told
     if record.decision != "APPROVE":
         return _("%(name)s rejected this") % told
     if not record.is_edited:
@@ -402,7 +404,7 @@ def _closed_words(hold: Hold) -> str:
 PRESETS = (N_("Too long"), N_("Something is missing"), N_("Wrong tone"))
 
 
-def rounds_context(hold: Hold, view: Masked) -> dict[str, Any]:
+def revision_rounds_context(hold: Hold, view: Masked) -> dict[str, Any]:
     """`changes_*` of the page: whether changes can be asked for, and the earlier tries.
 
     `view` is the payload as people see it.  `changes_off` says why they cannot be, "" when they
@@ -421,16 +423,16 @@ def rounds_context(hold: Hold, view: Masked) -> dict[str, Any]:
 def _why_off(hold: Hold) -> str:
     asked = hold.round - 1
     if not asked:
-        return _("This task does not run again: its plan takes no requests for changes.")
+        return _("This task does not rerun: its plan accepts no requests for changes.")
     if asked == 1:
-        return _("Changes were requested once, and no more can be. Approve, edit or reject it.")
+        return _("Changes were requested once, the limit. Approve, edit or reject this output.")
     return _(
-        "Changes were requested %(count)s times, and no more can be. Approve, edit or reject it."
+        "Changes were requested %(count)s times, the limit. Approve, edit or reject this output."
     ) % {"count": asked}
 
 
 def _effect(hold: Hold) -> str:
-    text = _("Runs %(task)s again with your words, and asks for review of what it gives then.")
+    text = _("Reruns %(task)s with your feedback, then requests a review of the new output.")
     told = text % {"task": hold.task_id}
     if hold.changes_left == 1:
         return told + " " + _("This is the last time.")

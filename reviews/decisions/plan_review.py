@@ -26,7 +26,7 @@ REJECT_PRESETS = (N_("Not needed"), N_("Too much at once"), N_("Wrong tool"))
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptTasks:
     """What a posted form keeps: `gone` is what it drops, with everything that waits for it.
 
     `confirmed` is True when the person has seen exactly that.
@@ -43,7 +43,7 @@ class Kept:
 
 
 #: For a page that nobody has answered yet.
-ALL_KEPT = Kept()
+ALL_KEPT = KeptTasks()
 
 
 def is_plan_review(hold: Hold) -> bool:
@@ -55,7 +55,7 @@ def _payload(hold: Hold) -> dict[str, Any]:
     return dict(hold.payload or {})
 
 
-def kept_by(data: QueryDict, hold: Hold) -> Kept:
+def parse_kept_tasks(data: QueryDict, hold: Hold) -> KeptTasks:
     """What the form of a plan review says; everything is kept for every other hold."""
     if not is_plan_review(hold):
         return ALL_KEPT
@@ -68,11 +68,11 @@ def kept_by(data: QueryDict, hold: Hold) -> Kept:
         message = _("Nothing of the change is left. Keep at least one task, or reject the change.")
         errors = (FieldError("", message),)
     confirmed = frozenset(data.get("confirmed_drop", "").split()) == gone
-    return Kept(gone, confirmed, errors)
+    return KeptTasks(gone, confirmed, errors)
 
 
 def plan_review_context(
-    hold: Hold, view: Masked, kept: Kept, decided: Any
+    hold: Hold, view: Masked, kept: KeptTasks, decided: Any
 ) -> dict[str, Any] | None:
     """`d.plan_review` of the templates; None for every other kind of hold.
 

@@ -128,7 +128,7 @@ def decide(request: DecisionRequest) -> DecisionResult:
         errors; the hold stays open): each is written to the command log.
     """
     with (
-        refusals_logged(request.hold_id, "approval_response", request.user, request.source),
+        log_refusals(request.hold_id, "approval_response", request.user, request.source),
         denied_attempts_recorded(request.hold_id, request.user, request.decision, request.source),
     ):
         check_token(request.token)
@@ -154,7 +154,7 @@ def _decide_once_free(request: DecisionRequest) -> DecisionResult:
 
 
 @contextmanager
-def refusals_logged(hold_id: str, kind: str, user: User, source: str) -> Iterator[None]:
+def log_refusals(hold_id: str, kind: str, user: User, source: str) -> Iterator[None]:
     """Log what is refused inside, once the transaction it was refused in is rolled back."""
     try:
         yield
@@ -241,7 +241,7 @@ def _decide(request: DecisionRequest) -> DecisionResult:
         grant_seconds=request.grant_seconds,
         undo_seconds=request.undo_seconds,
     )
-    result = submitted(hold, command, person.get_username(), request.source, request.version)
+    result = submit_now(hold, command, person.get_username(), request.source, request.version)
     verdict = DecisionEntry(
         decision=request.decision,
         actor=person.get_username(),
@@ -315,7 +315,7 @@ def _recorded(
     )
 
 
-def submitted(
+def submit_now(
     hold: Hold, command: Any, actor: str, source: str, version: int | None
 ) -> CommandResult:
     """The command applied at rest, in the caller's transaction; raises Busy when a worker is on it.
@@ -455,7 +455,7 @@ def expire(hold_id: str) -> bool:
             hold = overdue.select_related("execution__workflow").filter(pk=hold_id).first()
             if hold is None:
                 return False
-            result = submitted(hold, ExpireHold(hold=hold.id), "system", "time", None)
+            result = submit_now(hold, ExpireHold(hold=hold.id), "system", "time", None)
             record_timeout(hold, result.version)
     except (StaleVersion, Refused, Busy) as error:
         logger.info("hold %s did not expire: %s", hold_id, error)

@@ -1,4 +1,4 @@
-"""What was decided before about the same tool, the most alike first."""
+"""Past decisions about the same tool, the most similar first."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _LEAST: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Precedent:
-    """A past decision; `alike` from 0 to 1.
+class SimilarDecision:
+    """A past decision; `score` from 0 to 1.
 
     `reuse` is [the present payload, masked, with that decision's edit], or [] when it edited
     nothing, or nothing that is new here.
     """
 
     record: HumanReviewRecord
-    alike: float
+    score: float
     reuse: list[Any]
 
 
-def precedents(user: User, hold: Hold) -> list[Precedent]:
+def similar_decisions(user: User, hold: Hold) -> list[SimilarDecision]:
     """The nearest decisions of people on the same tool and phase that the user may see."""
     if not hold.target:
         return []
@@ -58,13 +58,16 @@ def precedents(user: User, hold: Hold) -> list[Precedent]:
     )
     mine = features(hold.payload)
     found = [
-        (likeness(mine, features(record.original_data)), record)
+        (similarity(mine, features(record.original_data)), record)
         for record in rows.exclude(hold_id=hold.pk)[:_LOOKED_AT]
     ]
     near = [pair for pair in found if pair[0] >= _LEAST]
     near.sort(key=lambda pair: (pair[0], pair[1].pk), reverse=True)
     view = shown_payload(hold, payload_schema(hold))
-    return [Precedent(record, alike, _reuse(record, hold, view)) for alike, record in near[:_SHOWN]]
+    return [
+        SimilarDecision(record, score, _reuse(record, hold, view))
+        for score, record in near[:_SHOWN]
+    ]
 
 
 def _reuse(record: HumanReviewRecord, hold: Hold, view: Masked) -> list[Any]:
@@ -97,7 +100,7 @@ def features(value: Any) -> Counter[str]:
     return found
 
 
-def likeness(one: Mapping[str, int], other: Mapping[str, int]) -> float:
+def similarity(one: Mapping[str, int], other: Mapping[str, int]) -> float:
     """0 for nothing in common, 1 for the same."""
     shared = sum(count * other.get(name, 0) for name, count in one.items())
     lengths = sqrt(_square(one) * _square(other))
@@ -120,15 +123,15 @@ def _leaves(value: Any, place: str) -> Iterator[tuple[str, str]]:
             yield at, str(part)
 
 
-def precedents_context(user: User, hold: Hold) -> dict[str, Any]:
-    """precedents: sentence, subject, alike (words), at, url, comment, reuse (JSON text or "")."""
+def similar_decisions_context(user: User, hold: Hold) -> dict[str, Any]:
+    """similar_decisions: sentence, subject, match, at, url, comment, reuse (JSON text or "")."""
     may_edit = right_now(user, hold).approve
     return {
-        "precedents": tuple(
+        "similar_decisions": tuple(
             {
                 "sentence": components_labels.record_sentence(each.record, short=True),
                 "subject": components_labels.record_subject(each.record),
-                "alike": _("%(share)s alike") % {"share": percent(each.alike)},
+                "match": _("%(share)s match") % {"share": percent(each.score)},
                 "at": each.record.reviewed_at,
                 "url": reverse("reviews:record", args=(each.record.pk,)),
                 "comment": each.record.comment,
@@ -136,6 +139,6 @@ def precedents_context(user: User, hold: Hold) -> dict[str, Any]:
                 if each.reuse and may_edit
                 else "",
             }
-            for each in precedents(user, hold)
+            for each in similar_decisions(user, hold)
         )
     }

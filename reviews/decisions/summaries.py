@@ -20,8 +20,8 @@ _HEADLINES: Final = {
         N_("%(tool)s will run in “%(run)s”"),
     ),
     "after_execution": (
-        N_("%(task)s finished: approve its output"),
-        N_("%(task)s finished in “%(run)s”"),
+        N_("Review output of %(task)s"),
+        N_("Review output of %(task)s in “%(run)s”"),
     ),
     "layer_approval": (
         N_("The next layer waits for approval"),
@@ -40,8 +40,8 @@ _HEADLINES: Final = {
         N_("An agent has to decide in “%(run)s”"),
     ),
     "replan_review": (
-        N_("The plan is to be changed"),
-        N_("The plan in “%(run)s” is to be changed"),
+        N_("Review plan change"),
+        N_("Review plan change in “%(run)s”"),
     ),
 }
 _OTHER: Final = (
@@ -72,20 +72,20 @@ def approved(phase: str, tool: str, task_id: str) -> str:
         case "before_execution":
             return _("Runs %(tool)s as shown.") % told
         case "after_execution":
-            return _("Passes the output of %(task)s on as shown.") % told
+            return _("Continues with this output.") % told
         case "escalation":
-            return _("Runs %(task)s again with the permission it asked for.") % told
+            return _("Reruns %(task)s with the requested permission.") % told
         case "replan_review":
-            return _("Changes the plan as shown; what has begun stays as it is.")
-    return _("Lets the run go on.")
+            return _("Changes the plan as shown; tasks that have started stay as they are.")
+    return _("Continues the run.")
 
 
 def rejected(on_reject: str, skipped: int = 0) -> str:
     """What rejecting does; `skipped` tasks depend on this one."""
     if on_reject == "abort":
-        return _("Stops the run; nothing after this point is done.")
+        return _("Aborts the run.")
     if on_reject == "keep_plan":
-        return _("Keeps the plan as it is; the run goes on with it.")
+        return _("Continues the run with the present plan.")
     if on_reject == "fail":
         return _fails(skipped)
     if not skipped:

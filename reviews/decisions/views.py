@@ -25,19 +25,19 @@ from reviews.decisions.edits import (
     payload_schema,
     shown_payload,
 )
-from reviews.decisions.escalation import Asked, asked_by
+from reviews.decisions.escalation import GrantChoice, parse_grant_choice
 from reviews.decisions.pages import (
     LONGEST,
-    Answer,
+    FormState,
     as_shown,
     decision_context,
     pretty,
     status_context,
 )
 from reviews.decisions.payload_forms import posted_json, posted_value
-from reviews.decisions.plan_review import is_plan_review, kept_by
+from reviews.decisions.plan_review import is_plan_review, parse_kept_tasks
 from reviews.decisions.rights import NotAllowed
-from reviews.decisions.similar_decisions import precedents_context
+from reviews.decisions.similar_decisions import similar_decisions_context
 from reviews.models import ANSWERS, Decision
 from reviews.notifications import inbox
 from workflows.common.number_parsing import parse_natural_number
@@ -60,10 +60,10 @@ def decision_status(request: HttpRequest, execution_id: int, hold_id: str) -> Ht
 
 @login_required
 @require_safe
-def precedents(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
+def similar_decisions(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
     """What was decided before about the same tool; asked for once the page is there."""
     hold = hold_or_404(request, execution_id, hold_id)
-    context = precedents_context(current_user(request), hold)
+    context = similar_decisions_context(current_user(request), hold)
     return fragment(request, "reviews/decisions/_similar_decisions.html", context)
 
 
@@ -116,24 +116,26 @@ class DecisionView(LoginRequiredMixin, View):
         hold = hold_or_404(request, execution_id, hold_id)
         posted = _Posted(request, hold)
         if posted.wants_more:
-            return self._show(request, hold, posted.answer())
+            return self._show(request, hold, posted.form_state())
         if posted.errors:
-            return self._show(request, hold, posted.answer(posted.errors), status=422)
+            return self._show(request, hold, posted.form_state(posted.errors), status=422)
         if posted.wants_confirmation:
-            return self._show(request, hold, posted.answer(confirm=True))
+            return self._show(request, hold, posted.form_state(confirm=True))
         if posted.is_about_something_else:
-            return self._show(request, hold, posted.answer(stale=True), status=409)
+            return self._show(request, hold, posted.form_state(stale=True), status=409)
         try:
             services.decide(posted.decision_request())
         except ReviewInvalid as invalid:
-            return self._show(request, hold, posted.answer(_unprefixed(invalid)), status=422)
+            return self._show(request, hold, posted.form_state(_unprefixed(invalid)), status=422)
         except NotAllowed as denied:
             refused = denied.code == "step_up"
-            return self._show(request, hold, posted.answer(), status=403, step_up_refused=refused)
+            return self._show(
+                request, hold, posted.form_state(), status=403, step_up_refused=refused
+            )
         except Conflict:
             now = hold_or_404(request, execution_id, hold_id)
             stale = now.status == Hold.Status.OPEN
-            return self._show(request, now, posted.answer(stale=stale), status=409)
+            return self._show(request, now, posted.form_state(stale=stale), status=409)
         except services.HoldNotFound:
             raise Http404 from None
         return SeeOther(request.path)
@@ -142,12 +144,12 @@ class DecisionView(LoginRequiredMixin, View):
         self,
         request: HttpRequest,
         hold: Hold,
-        answer: Answer | None = None,
+        form: FormState | None = None,
         status: int = 200,
         *,
         step_up_refused: bool = False,
     ) -> HttpResponse:
-        d = decision_context(current_user(request), hold, answer)
+        d = decision_context(current_user(request), hold, form)
         if d["can_decide"] and services.needs_step_up(hold):
             d["step_up"] = _step_up(request, refused=step_up_refused)
         context = {"d": d}
@@ -186,10 +188,10 @@ class _Posted:
         self.wants_more = "more" in self._data
         self._shown = parse_natural_number(self._data.get("read", "")) or 0
         self.version, found = self._version()
-        self.kept = kept_by(self._data, hold)
+        self.kept = parse_kept_tasks(self._data, hold)
         self._value = self._read()
         self.change = NO_CHANGE
-        self.asked = self._asked()
+        self.grant_choice = self._grant_choice()
         self.errors = (*found, *self._value.errors, *self._decide())
         self.unnamed = self._unnamed()
 
@@ -199,8 +201,10 @@ class _Posted:
             return version, []
         return 0, [FieldError("version", "is missing; open the page again")]
 
-    def _asked(self) -> Asked:
-        return asked_by(self._data.get("grant_scope", ""), self._data.get("grant_seconds", ""))
+    def _grant_choice(self) -> GrantChoice:
+        return parse_grant_choice(
+            self._data.get("grant_scope", ""), self._data.get("grant_seconds", "")
+        )
 
     def _read(self) -> FormValue:
         """The payload as the person made it."""
@@ -263,18 +267,18 @@ class _Posted:
             edits=self.change.edits,
             set_output_null=self.change.set_output_null,
             comment=self.comment,
-            grant_scope=self.asked.scope,
-            grant_seconds=self.asked.seconds,
+            grant_scope=self.grant_choice.scope,
+            grant_seconds=self.grant_choice.seconds,
             undo_seconds=services.undo_seconds_for(self._hold),
             confirmed_at=step_up.confirmed_at(self._request),
         )
 
-    def answer(
+    def form_state(
         self, errors: tuple[FieldError, ...] = (), *, stale: bool = False, confirm: bool = False
-    ) -> Answer:
+    ) -> FormState:
         """What to show again; unreadable JSON keeps the payload as it was, and its text."""
         broken = self.mode == "json" and self._value.errors
-        return Answer(
+        return FormState(
             value=self._seen.payload if broken else self._value.value,
             text=self._data.get("edits_json", "") if self.mode == "json" else "",
             comment=self.comment,
@@ -284,7 +288,7 @@ class _Posted:
             stale=stale,
             confirm=confirm,
             unnamed=self.unnamed,
-            asked=self.asked,
+            grant_choice=self.grant_choice,
             kept=self.kept,
             read=self._shown + (LONGEST if self.wants_more else 0),
             asks_for_more=self.wants_more,

@@ -41,8 +41,8 @@ from .services import (
     Token,
     check_comment,
     check_token,
-    refusals_logged,
-    submitted,
+    log_refusals,
+    submit_now,
     visible_hold,
 )
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FINAL = [status.value for status in ExecutionStatus if not TRANSITIONS[status]]
-TOO_LATE = "This decision has taken effect; it cannot be taken back any more."
+TOO_LATE = "This decision has taken effect and can no longer be undone."
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Withdrawal:
 
 
 @dataclass(frozen=True, slots=True)
-class Undoable:
+class WithdrawalOffer:
     """What a person could take back now.  `why_not` is set when they said something and cannot."""
 
     what: str = ""
@@ -91,7 +91,7 @@ def withdraw(
     has gone on or there is nothing to take back; each is in the command log.
     """
     with (
-        refusals_logged(hold_id, "withdraw_answer", user, source),
+        log_refusals(hold_id, "withdraw_answer", user, source),
         denied_attempts_recorded(hold_id, user, Decision.WITHDRAW.value, source),
     ):
         check_token(token)
@@ -114,9 +114,9 @@ def _withdraw(hold_id: str, user: User, comment: str, source: str) -> Withdrawal
     person = fresh_user(user)
     _lock(visible_hold(person, hold_id).execution_id)
     hold = visible_hold(person, hold_id)
-    of = _whose(person, hold)
+    of = _decider_to_withdraw(person, hold)
     taken = HumanReviewRecord.objects.standing().filter(hold=hold, actor=of).latest("id")
-    result = submitted(
+    result = submit_now(
         hold, WithdrawAnswer(hold=hold.id, of=of), person.get_username(), source, None
     )
     record = _record(hold, taken, result, comment, person=person, source=source)
@@ -129,7 +129,7 @@ def _lock(execution_id: int) -> None:
     Execution.objects.select_for_update().only("pk").get(pk=execution_id)
 
 
-def _whose(person: User, hold: Hold) -> str:
+def _decider_to_withdraw(person: User, hold: Hold) -> str:
     """Whose answer this person may take back now; raises NotAllowed or Conflict."""
     name = person.get_username()
     if hold.status == Hold.Status.OPEN:
@@ -139,7 +139,7 @@ def _whose(person: User, hold: Hold) -> str:
         raise conflict(hold.id, "gone_on", TOO_LATE)
     elif name != hold.decided_by:
         if access.ADMIN not in access.roles_of(person):
-            message = f"{hold.decided_by} decided this, and only they or an admin take it back."
+            message = f"{hold.decided_by} decided this; only they or an admin can undo it."
             raise NotAllowed(message, "not_yours")
         return hold.decided_by
     right = right_now(person, hold)
@@ -148,15 +148,15 @@ def _whose(person: User, hold: Hold) -> str:
     return name
 
 
-def undoable(user: User, hold: Hold) -> Undoable:
+def withdrawal_offer(user: User, hold: Hold) -> WithdrawalOffer:
     """What a page offers; the answer itself is asked again when it is taken up."""
     name = user.get_username()
     if hold.status == Hold.Status.OPEN:
-        return Undoable("vote" if name in hold.approvals else "")
+        return WithdrawalOffer("vote" if name in hold.approvals else "")
     if hold.undo_until is not None:
         mine = name == hold.decided_by or access.ADMIN in access.roles_of(user)
-        return Undoable("decision" if mine else "")
-    return Undoable(why_not=TOO_LATE if name == hold.decided_by else "")
+        return WithdrawalOffer("decision" if mine else "")
+    return WithdrawalOffer(why_not=TOO_LATE if name == hold.decided_by else "")
 
 
 def _record(
@@ -210,8 +210,8 @@ def _ends_run(hold: Hold) -> bool:
 
 def settle_due(limit: int = 200) -> int:
     """Carry out what is due by the database's clock; how many answers it was."""
-    found = list(due().values_list("id", "execution_id")[:limit])
-    return sum(settle(hold_id, execution_id) for hold_id, execution_id in found)
+    rows = list(due().values_list("id", "execution_id")[:limit])
+    return sum(settle(hold_id, execution_id) for hold_id, execution_id in rows)
 
 
 def settle(hold_id: str, execution_id: int) -> bool:
@@ -234,35 +234,35 @@ def _carry_out(hold: Hold, given: HumanReviewRecord) -> None:
     """What does not fit the run any more is taken back, and says why: the hold is open again."""
     try:
         with transaction.atomic():
-            submitted(hold, SettleAnswer(hold=hold.id), given.actor, given.source, None)
+            submit_now(hold, SettleAnswer(hold=hold.id), given.actor, given.source, None)
     except Refused as refusal:
         back = WithdrawAnswer(hold=hold.id, of=given.actor)
-        result = submitted(hold, back, "system", "time", None)
+        result = submit_now(hold, back, "system", "time", None)
         _record(hold, given, result, refusal.message, person=None, source="time")
 
 
-def standing(records: Iterable[HumanReviewRecord]) -> list[HumanReviewRecord]:
+def without_withdrawn(records: Iterable[HumanReviewRecord]) -> list[HumanReviewRecord]:
     """The records of one hold without those that were taken back, and those that say so."""
-    found = list(records)
-    gone = {each.withdraws_id for each in found}
+    rows = list(records)
+    gone = {each.withdraws_id for each in rows}
     return [
-        each for each in found if each.pk not in gone and each.decision != Decision.WITHDRAW.value
+        each for each in rows if each.pk not in gone and each.decision != Decision.WITHDRAW.value
     ]
 
 
-def undo_context(user: User, hold: Hold) -> dict[str, Any] | None:
+def withdrawal_context(user: User, hold: Hold) -> dict[str, Any] | None:
     """`d.undo`: what can be taken back, where, for how long; None when there is nothing to say.
 
     `seconds` are left, 0 when the run waits for another review and so will not go on by itself.
     """
-    found = undoable(user, hold)
-    if not found.what and not found.why_not and hold.undo_until is None:
+    offer = withdrawal_offer(user, hold)
+    if not offer.what and not offer.why_not and hold.undo_until is None:
         return None
     waits = hold.undo_until is not None and due_later(hold)
     return {
-        "what": found.what,
-        "label": _("Take back my approval") if found.what == "vote" else _("Undo"),
-        "why_not": found.why_not,
+        "what": offer.what,
+        "label": _("Undo my approval") if offer.what == "vote" else _("Undo"),
+        "why_not": offer.why_not,
         "url": reverse("reviews:withdraw", args=(hold.execution_id, hold.id)),
         "until": hold.undo_until,
         "seconds": 0 if waits else _seconds_left(hold),

@@ -73,7 +73,7 @@ class HoldRowSerializer(serializers.ModelSerializer[Hold]):
 
 
 def hold_row(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What HoldRowSerializer makes of a hold, of `selectors.light_rows`: a fifth of the time."""
+    """What HoldRowSerializer makes of a hold, of `selectors.listing_rows`: a fifth of the time."""
     row = {name: values[name] for name in _AS_THEY_ARE}
     return {
         "hold_id": values["id"],
@@ -141,7 +141,7 @@ class BulkSerializer(StrictSerializer):
     """
 
     action = serializers.ChoiceField(choices=bulk.ACTIONS)
-    holds = serializers.ListField(child=ChosenSerializer(), min_length=1, max_length=bulk.MOST)
+    holds = serializers.ListField(child=ChosenSerializer(), min_length=1, max_length=bulk.MAX_HOLDS)
     comment = serializers.CharField(required=False, default="", allow_blank=True, max_length=4000)
     to = serializers.CharField(required=False, default="", allow_blank=True, max_length=150)
     undo_seconds = serializers.FloatField(
@@ -214,7 +214,7 @@ class PendingView(ListAPIView[Hold]):
         if filters.errors:
             raise ReviewInvalid(filters.errors)
         viewer = selectors.Viewer(caller(self.request))
-        return selectors.light_rows(selectors.queue(viewer, tab, filters))
+        return selectors.listing_rows(selectors.queue(viewer, tab, filters))
 
 
 class ClaimView(APIView):
@@ -341,13 +341,13 @@ class BulkView(APIView):
         asked = BulkSerializer(data=object_body(request.data))
         asked.is_valid(raise_exception=True)
         wanted = asked.validated_data
-        chosen = [bulk.Chosen(**each) for each in wanted["holds"]]
+        chosen = [bulk.SelectedHold(**each) for each in wanted["holds"]]
         task = bulk.Request(**{key: wanted[key] for key in wanted if key != "holds"})
         bulk.check(chosen, task)
         return idempotent_in_parts(request, lambda part: self._apply(request, chosen, task, part))
 
     def _apply(
-        self, request: Request, chosen: list[bulk.Chosen], task: bulk.Request, part: Part
+        self, request: Request, chosen: list[bulk.SelectedHold], task: bulk.Request, part: Part
     ) -> StoredResponse:
         outcomes = bulk.apply_to_all(
             chosen=chosen,
@@ -363,9 +363,9 @@ class BulkView(APIView):
 def _remembering(part: Part) -> bulk.Remember:
     """Each hold is a part; what is kept of it is its step, as JSON."""
 
-    def remember(chosen: bulk.Chosen, step: Callable[[], bulk.Step]) -> bulk.Step:
+    def remember(chosen: bulk.SelectedHold, step: Callable[[], bulk.BulkStep]) -> bulk.BulkStep:
         kept = json.loads(part(chosen.hold_id, lambda: json_text(asdict(step()))))
         moved = tuple(kept["moved"]) if kept["moved"] else None
-        return bulk.Step(bulk.Outcome(**kept["outcome"]), moved)
+        return bulk.BulkStep(bulk.Outcome(**kept["outcome"]), moved)
 
     return remember

@@ -34,11 +34,11 @@ ACTIONS: Final[tuple[Action, ...]] = (
     "claim", "release", "assign", "approve", "reject", "withdraw",
 )  # fmt: skip
 #: Holds of one call.
-MOST: Final = 100
+MAX_HOLDS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class SelectedHold:
     """One hold, and the version of its execution as the person saw it."""
 
     hold_id: str
@@ -62,7 +62,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BulkStep:
     """One hold's outcome, and where its execution stands if it was decided: (id, version)."""
 
     outcome: Outcome
@@ -70,7 +70,7 @@ class Step:
 
 
 #: Does a step, or remembers what came of it when this call was made before.
-Remember = Callable[[Chosen, Callable[[], Step]], Step]
+Remember = Callable[[SelectedHold, Callable[[], BulkStep]], BulkStep]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class Request:
 
 def apply_to_all(
     *,
-    chosen: Sequence[Chosen],
+    chosen: Sequence[SelectedHold],
     request: Request,
     user: User,
     token: Token | None = None,
@@ -104,19 +104,19 @@ def apply_to_all(
     return [bulk.apply(each) for each in chosen]
 
 
-def check(chosen: Sequence[Chosen], request: Request) -> None:
+def check(chosen: Sequence[SelectedHold], request: Request) -> None:
     """Raise ReviewInvalid when the call itself makes no sense."""
     errors = []
     if request.action not in ACTIONS:
         errors.append(FieldError("action", f"must be one of {', '.join(ACTIONS)}"))
-    if not 1 <= len(chosen) <= MOST:
-        errors.append(FieldError("holds", f"must name between 1 and {MOST} reviews"))
+    if not 1 <= len(chosen) <= MAX_HOLDS:
+        errors.append(FieldError("holds", f"must name between 1 and {MAX_HOLDS} reviews"))
     if len({each.hold_id for each in chosen}) != len(chosen):
         errors.append(FieldError("holds", "names one review twice"))
     if request.action == "assign" and not request.to:
         errors.append(FieldError("to", "must name a person"))
     if request.action == "reject" and not request.comment.strip():
-        errors.append(FieldError("comment", "must say why; it goes into every record"))
+        errors.append(FieldError("comment", "must give the reason; it is stored in every record"))
     if request.undo_seconds is not None and not 0 <= request.undo_seconds <= LONGEST_UNDO:
         errors.append(FieldError("undo_seconds", f"must be between 0 and {LONGEST_UNDO}"))
     if errors:
@@ -140,7 +140,7 @@ class _Bulk:
         # My own decision moves its run on; the next hold of that run was still seen by me.
         self._moved: dict[int, tuple[int, int]] = {}
 
-    def apply(self, chosen: Chosen) -> Outcome:
+    def apply(self, chosen: SelectedHold) -> Outcome:
         step = self._remember(chosen, lambda: self._step(chosen))
         if step.moved:
             execution, version = step.moved
@@ -148,20 +148,20 @@ class _Bulk:
             self._moved[execution] = (seen, version)
         return step.outcome
 
-    def _step(self, chosen: Chosen) -> Step:
+    def _step(self, chosen: SelectedHold) -> BulkStep:
         try:
             return self._do(chosen)
         except HoldNotFound:
-            return _left(chosen, "not_found", "Not found.")
+            return _not_done(chosen, "not_found", "Not found.")
         except NotAllowed as denied:
-            return _left(chosen, "not_allowed", denied.message)
+            return _not_done(chosen, "not_allowed", denied.message)
         except Conflict as late:
-            return _left(chosen, late.code, late.message)
+            return _not_done(chosen, late.code, late.message)
         except ReviewInvalid as invalid:
             first = invalid.errors[0]
-            return _left(chosen, "invalid", f"{first.path} {first.message}".strip())
+            return _not_done(chosen, "invalid", f"{first.path} {first.message}".strip())
 
-    def _do(self, chosen: Chosen) -> Step:
+    def _do(self, chosen: SelectedHold) -> BulkStep:
         who = {"hold_id": chosen.hold_id, "user": self._user, "token": self._token}
         match self._request.action:
             case "claim":
@@ -172,12 +172,12 @@ class _Bulk:
                 return _done(chosen, "Released." if gone else "You had not claimed it.")
             case "assign":
                 given = claims.assign(**who, to=self._request.to)  # type: ignore[arg-type]
-                return _done(chosen, f"Given to {given.user.get_username()}.")
+                return _done(chosen, f"Assigned to {given.user.get_username()}.")
             case "withdraw":
-                return self._take_back(chosen)
+                return self._withdraw(chosen)
         return self._decide(chosen)
 
-    def _take_back(self, chosen: Chosen) -> Step:
+    def _withdraw(self, chosen: SelectedHold) -> BulkStep:
         back = withdrawal.withdraw(
             hold_id=chosen.hold_id,
             user=self._user,
@@ -185,13 +185,15 @@ class _Bulk:
             source=BULK,
             token=self._token,
         )
-        return _done(chosen, "Taken back.", record_id=back.record.pk)
+        return _done(chosen, "Undone.", record_id=back.record.pk)
 
-    def _decide(self, chosen: Chosen) -> Step:
+    def _decide(self, chosen: SelectedHold) -> BulkStep:
         hold = visible_hold(self._user, chosen.hold_id)
         approves = self._request.action == "approve"
         if approves and risk_of(hold) == "high":
-            return _left(chosen, "high_risk", "High risk: open it and decide about it by itself.")
+            return _not_done(
+                chosen, "high_risk", "High risk: open this review and decide it on its own."
+            )
         rests = self._request.undo_seconds
         seen, now = self._moved.get(hold.execution_id, (chosen.version, chosen.version))
         result = services.decide(
@@ -217,18 +219,18 @@ class _Bulk:
             record_id=result.record.pk,
             undo_until=_iso(result.undo_until),
         )
-        return Step(outcome, (hold.execution_id, result.version))
+        return BulkStep(outcome, (hold.execution_id, result.version))
 
 
 def _iso(moment: datetime | None) -> str | None:
     return moment.isoformat().replace("+00:00", "Z") if moment else None
 
 
-def _done(chosen: Chosen, message: str, record_id: int | None = None) -> Step:
-    return Step(
+def _done(chosen: SelectedHold, message: str, record_id: int | None = None) -> BulkStep:
+    return BulkStep(
         Outcome(chosen.hold_id, done=True, code="done", message=message, record_id=record_id)
     )
 
 
-def _left(chosen: Chosen, code: str, message: str) -> Step:
-    return Step(Outcome(chosen.hold_id, done=False, code=code, message=message))
+def _not_done(chosen: SelectedHold, code: str, message: str) -> BulkStep:
+    return BulkStep(Outcome(chosen.hold_id, done=False, code=code, message=message))

@@ -11,7 +11,7 @@ from django.utils import timezone
 from reviews.decisions.conflicts import conflict
 from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import NotAllowed, fresh_user, right_now
-from reviews.decisions.services import Token, check_token, refusals_logged, visible_hold
+from reviews.decisions.services import Token, check_token, log_refusals, visible_hold
 from workflows.common.schemas import FieldError
 from workflows.engine.commands import ExtendHold
 from workflows.engine.decide import Refused
@@ -50,7 +50,7 @@ def extend(
     Raises HoldNotFound, NotAllowed, ReviewInvalid for seconds out of bounds, or Conflict when the
     hold is decided or has no deadline.
     """
-    with refusals_logged(hold_id, "extend_hold", user, source):
+    with log_refusals(hold_id, "extend_hold", user, source):
         check_token(token)
         person = fresh_user(user)
         hold = visible_hold(person, hold_id)

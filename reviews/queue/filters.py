@@ -86,7 +86,7 @@ def query_string(query: Mapping[str, str], *, tab: str) -> str:
     return urlencode(kept | parse_queue_filters(query).query())
 
 
-def narrowed(
+def apply_filters(
     rows: QuerySet[Hold], filters: QueueFilters, *, decided: bool = False
 ) -> QuerySet[Hold]:
     """The rows, all open or all decided, that fit every filter."""
@@ -103,7 +103,7 @@ def narrowed(
     return rows.filter(_matches(filters.q, decided=decided)) if filters.q else rows
 
 
-def ordered(rows: QuerySet[Hold], filters: QueueFilters) -> QuerySet[Hold]:
+def apply_order(rows: QuerySet[Hold], filters: QueueFilters) -> QuerySet[Hold]:
     """The rows in the order that was asked for, a total one."""
     column, largest_first = SORTS[filters.sort]
     if largest_first:

@@ -22,7 +22,7 @@ from reviews.queue.bulk import Outcome
 from reviews.queue.claims import candidates
 from reviews.queue.extensions import may_extend
 from reviews.queue.filters import PHASES, RISKS, SORTS, QueueFilters
-from reviews.queue.presence import lookers
+from reviews.queue.presence import viewers_of
 from reviews.queue.saved_views import canonical_query, views_for
 from workflows.executions.access import may_operate, may_start, visible_to
 from workflows.models import Hold, Workflow
@@ -47,23 +47,23 @@ _PHASE_LABELS = {
 }
 _REASON_LABELS = {
     "node_review": N_("a task asks for review"),
-    "layer_approval": N_("the next layer is signed"),
+    "layer_approval": N_("the next layer needs approval"),
     "escalation": N_("it needs more permission"),
     "replan_review": N_("the plan changes"),
 }
-_SORT_LABELS = {"newest": N_("newest first"), "oldest": N_("longest waiting first")}
+_SORT_LABELS = {"newest": N_("newest first"), "oldest": N_("oldest first")}
 _RISK_LABELS = {"high": N_("high"), "medium": N_("medium"), "low": N_("low")}
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ChangedRuns:
     """Runs that news came of, and the cursor at which the page that is shown ends ("" for none)."""
 
     runs: frozenset[int]
     until: str
 
     @classmethod
-    def of(cls, query: Mapping[str, str]) -> Changed | None:
+    def of(cls, query: Mapping[str, str]) -> ChangedRuns | None:
         """What `changed` and `until` of the address say; None for a whole page.
 
         Raises selectors.BadCursor for what no page of ours asks.
@@ -83,7 +83,7 @@ def rows_context(
     tab: str,
     filters: QueueFilters,
     cursor: str,
-    changed: Changed | None = None,
+    changed: ChangedRuns | None = None,
 ) -> dict[str, Any]:
     """The context of the queue's rows; raises selectors.BadCursor.
 
@@ -91,7 +91,7 @@ def rows_context(
     """
     tab = _known(tab)
     page = _page(viewer, tab, filters, cursor, changed)
-    looking = lookers((hold.id for hold in page.rows), but=viewer.user.pk) if page.rows else {}
+    looking = viewers_of((hold.id for hold in page.rows), but=viewer.user.pk) if page.rows else {}
     query = filters.query()
     return {
         "tab": tab,
@@ -144,7 +144,7 @@ def _page(
     tab: str,
     filters: QueueFilters,
     cursor: str,
-    changed: Changed | None,
+    changed: ChangedRuns | None,
 ) -> selectors.Page:
     runs = None if changed is None else changed.runs
     rows, size = selectors.queue(viewer, tab, filters, runs), conf.page_size()
@@ -152,7 +152,7 @@ def _page(
     order: dict[str, Any] = {"time": column, "ascending": not largest_first}
     if changed is None:
         return selectors.page(rows, cursor=cursor, size=size, **order)
-    found = selectors.among(rows, cursor=cursor, until=changed.until, **order)
+    found = selectors.rows_between(rows, cursor=cursor, until=changed.until, **order)
     return selectors.Page(list(found[:size]), "")
 
 
@@ -264,10 +264,10 @@ def _outcome(hold: Hold) -> str:
 _DONE: Mapping[str, Callable[[int], str]] = {
     "claim": lambda n: ngettext("%(n)s review claimed", "%(n)s reviews claimed", n),
     "release": lambda n: ngettext("%(n)s review released", "%(n)s reviews released", n),
-    "assign": lambda n: ngettext("%(n)s review given on", "%(n)s reviews given on", n),
+    "assign": lambda n: ngettext("%(n)s review assigned", "%(n)s reviews assigned", n),
     "approve": lambda n: ngettext("%(n)s review approved", "%(n)s reviews approved", n),
     "reject": lambda n: ngettext("%(n)s review rejected", "%(n)s reviews rejected", n),
-    "withdraw": lambda n: ngettext("%(n)s answer taken back", "%(n)s answers taken back", n),
+    "withdraw": lambda n: ngettext("%(n)s decision undone", "%(n)s decisions undone", n),
 }
 
 
@@ -286,7 +286,7 @@ def bulk_context(user: User, action: str, outcomes: Sequence[Outcome]) -> dict[s
         "errors": (),
         "done": done,
         "left": left,
-        "summary": _summary_with_left(summary, left) if left else f"{summary}.",
+        "summary": _with_not_done(summary, left) if left else f"{summary}.",
         "rows": tuple(_bulk_row(each, holds.get(each.hold_id)) for each in outcomes),
         "undo": _undo_all([holds[each.hold_id] for each in outcomes if _rests(each, holds)]),
     }
@@ -303,7 +303,7 @@ def _undo_all(resting: Sequence[Hold]) -> dict[str, Any] | None:
     first = min((hold.undo_until for hold in resting if hold.undo_until), default=None)
     if first is None:
         return None
-    label = ngettext("Undo %(n)s answer", "Undo %(n)s answers", len(resting))
+    label = ngettext("Undo %(n)s decision", "Undo %(n)s decisions", len(resting))
     return {
         "url": reverse("reviews:bulk"),
         "holds": tuple(f"{hold.id}@{hold.execution.version}" for hold in resting),
@@ -312,10 +312,8 @@ def _undo_all(resting: Sequence[Hold]) -> dict[str, Any] | None:
     }
 
 
-def _summary_with_left(summary: str, left: int) -> str:
-    text = ngettext(
-        "%(summary)s, %(n)s left as they were.", "%(summary)s, %(n)s left as they were.", left
-    )
+def _with_not_done(summary: str, left: int) -> str:
+    text = ngettext("%(summary)s, %(n)s unchanged.", "%(summary)s, %(n)s unchanged.", left)
     return text % {"summary": summary, "n": left}
 
 
@@ -326,7 +324,7 @@ def _bulk_row(outcome: Outcome, hold: Hold | None) -> dict[str, Any]:
         "message": outcome.message,
         "sentence": components_labels.row_sentence(hold)
         if hold
-        else _("A review that is not there any more"),
+        else _("A review that no longer exists"),
         "url": reverse("reviews:decision", args=(hold.execution_id, hold.id)) if hold else "",
     }
 
@@ -337,7 +335,7 @@ def claim_context(user: User, hold: Hold, right: Right) -> dict[str, Any]:
     by = components_labels.claimed_by(hold) if is_open else ""
     place = (hold.execution_id, hold.id)
     may_assign = is_open and (right.any or may_operate(user, hold.execution))
-    names = lookers([hold.id], but=user.pk).get(hold.id, []) if is_open else []
+    names = viewers_of([hold.id], but=user.pk).get(hold.id, []) if is_open else []
     claim = hold.claim if by else None
     giver = claim.assigned_by if claim else None
     return {

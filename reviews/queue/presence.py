@@ -32,7 +32,7 @@ RETURNING COALESCE((SELECT fresh FROM before), false)
 """
 
 
-def look(*, hold_id: str, user: User) -> None:
+def mark_viewing(*, hold_id: str, user: User) -> None:
     """Note that `user` has the hold open; others hear of it once.  Raises HoldNotFound."""
     hold = visible_hold(user, hold_id)
     if hold.status != Hold.Status.OPEN:
@@ -44,7 +44,7 @@ def look(*, hold_id: str, user: User) -> None:
         change_receiver.touched(hold.execution_id, hold.id)
 
 
-def leave(*, hold_id: str, user: User) -> None:
+def mark_left(*, hold_id: str, user: User) -> None:
     """Note that `user` has closed the hold.  Raises HoldNotFound."""
     hold = visible_hold(user, hold_id)
     gone, _ = ReviewPresence.objects.filter(hold=hold, user=user).delete()
@@ -52,7 +52,7 @@ def leave(*, hold_id: str, user: User) -> None:
         change_receiver.touched(hold.execution_id, hold.id)
 
 
-def lookers(hold_ids: Iterable[str], *, but: int) -> dict[str, list[str]]:
+def viewers_of(hold_ids: Iterable[str], *, but: int) -> dict[str, list[str]]:
     """Names of those who look at each of the holds, without the user `but`; one query."""
     rows = ReviewPresence.objects.filter(
         hold_id__in=list(hold_ids), seen_at__gt=Now() - timedelta(seconds=FRESH_SECONDS)

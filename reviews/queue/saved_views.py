@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 #: Views that one person may keep.
-MOST: Final = 50
+MAX_VIEWS: Final = 50
 
 
 class ViewNotFound(Exception):
@@ -40,8 +40,8 @@ def save_view(*, user: User, name: str, query: str, shared: bool) -> SavedView:
     name = name.strip()
     if not 1 <= len(name) <= 60 or not name.isprintable():
         raise ReviewInvalid([FieldError("name", "must have between 1 and 60 plain characters")])
-    if SavedView.objects.filter(owner=user).exclude(name=name).count() >= MOST:
-        raise ReviewInvalid([FieldError("name", f"is one too many: {MOST} views are kept")])
+    if SavedView.objects.filter(owner=user).exclude(name=name).count() >= MAX_VIEWS:
+        raise ReviewInvalid([FieldError("name", f"is one too many: {MAX_VIEWS} views are kept")])
     kept = canonical_query(query)
     try:
         with transaction.atomic():

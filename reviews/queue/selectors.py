@@ -23,7 +23,7 @@ from workflows.common.db_expressions import AnyOf
 from workflows.executions import access
 from workflows.models import Hold, Waiting
 
-from .filters import QueueFilters, narrowed, ordered
+from .filters import QueueFilters, apply_filters, apply_order
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -34,9 +34,9 @@ TABS = ("me", "groups", "claimed", "open", "decided")
 ADDRESSED = ("me", "groups")
 
 #: Holds of a group that are looked up first. With more, a page of them is soon met on the way.
-FEW = 300
+FEW_HOLDS = 300
 #: Seconds for which a process remembers whether a group's holds are so few.
-ASKED_AGAIN = 10.0
+RECOUNT_SECONDS = 10.0
 
 NO_FILTERS = QueueFilters()
 
@@ -62,9 +62,9 @@ class Viewer:
         return sorted(deciding_groups(self.groups, self.groups))
 
     @cached_property
-    def has_few(self) -> bool:
+    def few_holds(self) -> bool:
         """Whether few holds are open for this person's groups, as counted a moment ago."""
-        return are_few(tuple(self.deciding), int(time.monotonic() / ASKED_AGAIN))
+        return has_few_holds(tuple(self.deciding), int(time.monotonic() / RECOUNT_SECONDS))
 
     @cached_property
     def rows_of_groups(self) -> Q:
@@ -72,7 +72,7 @@ class Viewer:
 
         A small group's are looked up first; a large one's are met soon on the way.
         """
-        if self.has_few:
+        if self.few_holds:
             return Q(AnyOf("pk", _held_by(self.deciding)))
         return Q(groups__overlap=self.deciding)
 
@@ -89,10 +89,10 @@ class Viewer:
             )
         return mine.values("hold_id").distinct()
 
-    def tab(self, name: str, *, of_few: bool = False) -> Q:
-        """The condition on open holds that makes a tab; `of_few` of what is few already."""
+    def tab(self, name: str, *, prefiltered: bool = False) -> Q:
+        """The condition on open holds that makes a tab; `prefiltered` of what is few already."""
         if name in ADDRESSED:
-            mine = Q(groups__overlap=self.deciding) if of_few else self.rows_of_groups
+            mine = Q(groups__overlap=self.deciding) if prefiltered else self.rows_of_groups
         has_claim = Q(claim__user=self.user, claim__expires_at__gt=Now())
         match name:
             case "me":
@@ -127,9 +127,9 @@ def _held_by(groups: Collection[str]) -> QuerySet[Waiting, Any]:
 
 
 @lru_cache(maxsize=256)
-def are_few(groups: tuple[str, ...], _now: int) -> bool:
+def has_few_holds(groups: tuple[str, ...], _now: int) -> bool:
     """Counted once in a while: it decides how rows are found, not which."""
-    return count_up_to(_held_by(groups), FEW) <= FEW
+    return count_up_to(_held_by(groups), FEW_HOLDS) <= FEW_HOLDS
 
 
 def pending(user: User) -> QuerySet[Hold]:
@@ -137,7 +137,7 @@ def pending(user: User) -> QuerySet[Hold]:
     return access.filter_visible(_open(), user)
 
 
-def _addressed(user: User) -> QuerySet[Hold]:
+def _open_for_groups(user: User) -> QuerySet[Hold]:
     """Open holds for who asks for those of their groups alone.
 
     Whoever a hold is for may see its run, so that nobody has to ask again.
@@ -191,15 +191,15 @@ def queue(
 
     With `runs` those of these few executions alone.
     """
-    of_few = Q() if runs is None else Q(execution_id__in=runs)
+    prefiltered = Q() if runs is None else Q(execution_id__in=runs)
     if tab == "decided":
-        return narrowed(decided(viewer.user).filter(of_few), filters, decided=True)
-    holds = _addressed(viewer.user) if tab in ADDRESSED else pending(viewer.user)
-    holds = holds.filter(of_few, viewer.tab(tab, of_few=runs is not None))
-    return ordered(narrowed(holds, filters), filters)
+        return apply_filters(decided(viewer.user).filter(prefiltered), filters, decided=True)
+    holds = _open_for_groups(viewer.user) if tab in ADDRESSED else pending(viewer.user)
+    holds = holds.filter(prefiltered, viewer.tab(tab, prefiltered=runs is not None))
+    return apply_order(apply_filters(holds, filters), filters)
 
 
-def light_rows(holds: QuerySet[Hold]) -> QuerySet[Hold, dict[str, Any]]:
+def listing_rows(holds: QuerySet[Hold]) -> QuerySet[Hold, dict[str, Any]]:
     """Each hold as a dict with what a listing shows of it, its run, workflow and claim."""
     rows: QuerySet[Hold, dict[str, Any]] = holds.values(
         *("id", "execution_id", "task_id", "phase", "reason", "target", "layer", "why", "critical"),
@@ -218,7 +218,7 @@ def pending_of(user: User, execution_id: int) -> list[Hold]:
     return list(pending(user).filter(execution_id=execution_id).order_by("opened_seq"))
 
 
-def after(user: User, hold: Hold) -> Hold | None:
+def next_review(user: User, hold: Hold) -> Hold | None:
     """What needs this user once `hold` is decided: the next older hold, else the newest."""
     rest = queue(Viewer(user), "me").exclude(pk=hold.pk)
     older = Q(opened_at__lt=hold.opened_at) | Q(opened_at=hold.opened_at, pk__lt=hold.pk)
@@ -249,14 +249,14 @@ def page(
     `time, pk`.  Raises BadCursor.
     """
     if cursor:
-        rows = rows.filter(_beyond(cursor, time, "gt" if ascending else "lt"))
+        rows = rows.filter(_past_cursor(cursor, time, "gt" if ascending else "lt"))
     found = list(rows[: size + 1])
     more = len(found) > size
     found = found[:size]
     return Page(found, _cursor_of(found[-1], time) if more else "")
 
 
-def among(
+def rows_between(
     rows: QuerySet[M], *, cursor: str, until: str, time: str, ascending: bool = False
 ) -> QuerySet[M]:
     """Those of `rows` that stand on the page after `cursor` whose last row has the cursor `until`.
@@ -265,8 +265,8 @@ def among(
     """
     way = "gt" if ascending else "lt"
     if cursor:
-        rows = rows.filter(_beyond(cursor, time, way))
-    return rows.exclude(_beyond(until, time, way)) if until else rows
+        rows = rows.filter(_past_cursor(cursor, time, way))
+    return rows.exclude(_past_cursor(until, time, way)) if until else rows
 
 
 def _cursor_of(row: Model, time: str) -> str:
@@ -277,7 +277,7 @@ def _cursor_of(row: Model, time: str) -> str:
     return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
 
 
-def _beyond(cursor: str, time: str, way: str) -> Q:
+def _past_cursor(cursor: str, time: str, way: str) -> Q:
     try:
         key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, binascii.Error, RecursionError):

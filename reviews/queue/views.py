@@ -35,7 +35,7 @@ from reviews.queue import claims, presence, saved_views, selectors
 from reviews.queue.extensions import extend
 from reviews.queue.filters import parse_queue_filters
 from reviews.queue.pages import (
-    Changed,
+    ChangedRuns,
     bulk_context,
     controls_context,
     deadline_context,
@@ -65,7 +65,7 @@ def queue(request: HttpRequest) -> HttpResponse:
     changed = None
     with cursor_or_404():
         if target == "queue-list":
-            changed = Changed.of(request.GET)
+            changed = ChangedRuns.of(request.GET)
         cursor = request.GET.get("cursor", "")
         context = rows_context(viewer, tab=tab, filters=filters, cursor=cursor, changed=changed)
     context["open_hold"] = request.GET.get("hold", "")
@@ -123,11 +123,11 @@ def bulk(request: HttpRequest) -> HttpResponse:
     return fragment(request, "reviews/queue/_bulk_result.html", context)
 
 
-def _chosen(text: str) -> many.Chosen:
+def _chosen(text: str) -> many.SelectedHold:
     """`12-1@7` as a hold and a version; what is no number is a version nobody has seen."""
     hold_id, _, version = text.replace("\0", "").rpartition("@")
     known = parse_natural_number(version)
-    return many.Chosen(hold_id, -1 if known is None else known)
+    return many.SelectedHold(hold_id, -1 if known is None else known)
 
 
 @login_required
@@ -208,7 +208,7 @@ def _apply(request: HttpRequest, hold_id: str) -> tuple[str, int]:
 def looking(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
     """The page's word that it is open; `leave` when it closes.  No content."""
     hold = hold_or_404(request, execution_id, hold_id)
-    act = presence.leave if "leave" in request.POST else presence.look
+    act = presence.mark_left if "leave" in request.POST else presence.mark_viewing
     try:
         act(hold_id=hold.id, user=current_user(request))
     except services.HoldNotFound:

@@ -32,12 +32,12 @@ def test_a_secret_is_revealed_and_an_edit_says_what_it_reaches(
 
     # Beside the field and above the button: who reads what is being changed.
     page.get_by_label("City", exact=True).fill("Linz")
-    expect(page.locator("[data-impact]:visible")).to_have_text("read by letter", timeout=LATER)
-    expect(page.locator("[data-impact-list]")).to_contain_text("city read by letter")
+    expect(page.locator("[data-impact]:visible")).to_have_text("used by letter", timeout=LATER)
+    expect(page.locator("[data-impact-list]")).to_contain_text("city used by letter")
     secret = page.get_by_label("Password", exact=True)
     secret.fill("another-secret")
     expect(page.locator("[data-impact-list]")).to_contain_text(
-        "password read by login", timeout=LATER
+        "password used by login", timeout=LATER
     )
     # The diff masks both sides of what was masked.
     expect(page.locator("[data-changes]")).not_to_contain_text("another-secret")

@@ -69,7 +69,7 @@ def test_a_replan_of_a_planned_run_is_reviewed_in_part(
     sign_in(other, product, "reviewer")
     hold = api(f"executions/{run}/")[1]["holds"][-1]["id"]
     other.goto(f"{product.address}/review/{run}/{hold}/")
-    expect(other.get_by_role("heading", name="The plan is to be changed")).to_be_visible()
+    expect(other.get_by_role("heading", name="Review plan change")).to_be_visible()
     expect(other.locator("svg.dag .node.good")).to_have_count(2)
     other.get_by_label("Keep parse_xml").uncheck()
     other.get_by_role("button", name="Approve the change").click()

@@ -28,7 +28,7 @@ def test_a_draft_is_sent_back_and_comes_back_shorter(page: Page, product: Produc
     comment.fill("Shorter, and no contributors please.")
     send.click()
     expect(page.locator("#decision[data-state=decided]")).to_be_visible()
-    expect(page.get_by_text("reviewer requested changes of this")).to_be_visible()
+    expect(page.get_by_text("reviewer requested changes to this")).to_be_visible()
 
     found = until_open(api, run, f"{run}-2")
     assert found["paused_node_id"] == "draft"
@@ -38,9 +38,9 @@ def test_a_draft_is_sent_back_and_comes_back_shorter(page: Page, product: Produc
 
     page.goto(f"{product.address}/review/{run}/{run}-2/")
     earlier = page.locator(".round")
-    expect(earlier).to_contain_text("reviewer asked for changes")
+    expect(earlier).to_contain_text("reviewer requested changes")
     expect(earlier).to_contain_text("Shorter, and no contributors please.")
-    expect(earlier.get_by_role("link", name="The earlier try")).to_have_attribute(
+    expect(earlier.get_by_role("link", name="Earlier attempt")).to_have_attribute(
         "href", f"/review/{run}/{run}-1/"
     )
     expect(earlier.locator("del, td.removed").first).to_be_visible()

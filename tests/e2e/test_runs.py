@@ -126,7 +126,7 @@ def test_a_deadline_is_moved_while_the_review_is_read(
     page.goto(f"{product.address}/review/{run}/{run}-1/")
     expect(page.get_by_text("29 min left")).to_be_visible()
     page.get_by_label("Comment").fill("I need to ask somebody")
-    page.get_by_role("button", name="+1 h").click()
+    page.get_by_role("button", name="Extend by 1 hour").click()
     expect(page.get_by_text("1 h left")).to_be_visible()
     # The page goes on where it was, and the form follows the run's version.
     expect(page.get_by_label("Comment")).to_have_value("I need to ask somebody")

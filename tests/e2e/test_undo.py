@@ -109,8 +109,8 @@ def test_several_are_undone_at_once(page: Page, product: Product) -> None:
 
     # In the dialog that says what became of them,
     choose()
-    page.get_by_role("button", name="Undo 3 answers").click()
-    expect(page.locator("[data-bulk-summary]")).to_have_text("3 answers taken back.")
+    page.get_by_role("button", name="Undo 3 decisions").click()
+    expect(page.locator("[data-bulk-summary]")).to_have_text("3 decisions undone.")
     page.get_by_role("button", name="Done").click()
     gone(1)
     # and after it was closed, with one key.
@@ -119,7 +119,7 @@ def test_several_are_undone_at_once(page: Page, product: Product) -> None:
     gone(0)
     expect(page.locator("[data-undo-toast]")).to_be_visible()
     page.keyboard.press("u")
-    expect(page.get_by_text("3 answers taken back.")).to_be_visible()
+    expect(page.get_by_text("3 decisions undone.")).to_be_visible()
     gone(1)
 
 

@@ -301,7 +301,7 @@ def test_a_light_row_says_what_the_serializer_says(
     ]
     claims.claim(hold_id=only_hold(runs[0]).id, user=reviewer2)
     holds = selectors.pending(reviewer)
-    rows = [hold_row(each) for each in selectors.light_rows(holds)]
+    rows = [hold_row(each) for each in selectors.listing_rows(holds)]
     slow = [dict(HoldRowSerializer(each).data) for each in holds]
     assert json.loads(JSONRenderer().render(rows)) == json.loads(JSONRenderer().render(slow))
     assert len(rows) == 3

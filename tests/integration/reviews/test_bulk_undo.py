@@ -30,7 +30,7 @@ def test_what_was_decided_together_is_taken_back_together(
     answer = client.post("/review/bulk/", {"action": "approve", "hold": picked})
     undo = answer.context["undo"]
     assert [each.partition("@")[0] for each in undo["holds"]] == [hold.id for hold in holds[1:]]
-    assert (undo["label"], 0 < undo["seconds"] <= 600) == ("Undo 2 answers", True)
+    assert (undo["label"], 0 < undo["seconds"] <= 600) == ("Undo 2 decisions", True)
     assert two.holds.filter(status=Hold.Status.OPEN).count() == 0
 
     # Somebody else's answer is not one's own to take back, whatever the page sent.
@@ -40,8 +40,8 @@ def test_what_was_decided_together_is_taken_back_together(
     assert theirs.content.decode().count('data-done="no"') == 2
     back = client.post("/review/bulk/", {"action": "withdraw", "hold": [*undo["holds"], picked[0]]})
     text = back.content.decode()
-    assert "2 answers taken back, 1 left as they were." in text
-    assert "cannot be taken back any more" in text
+    assert "2 decisions undone, 1 unchanged." in text
+    assert "can no longer be undone" in text
     assert back.context["undo"] is None
     assert two.holds.filter(status=Hold.Status.OPEN).count() == 2
     records = HumanReviewRecord.objects.filter(execution=two)
@@ -68,7 +68,7 @@ def test_undo_of_many_over_rest(start: Start, reviewer: User) -> None:
         "/api/v1/reviews/bulk/", {"action": "withdraw", "holds": holds}, format="json"
     )
     (result,) = back.json()["results"]
-    assert (result["done"], result["message"], result["undo_until"]) == (True, "Taken back.", None)
+    assert (result["done"], result["message"], result["undo_until"]) == (True, "Undone.", None)
     record = HumanReviewRecord.objects.get(pk=result["record_id"])
     assert (record.decision, record.source) == ("WITHDRAW", "bulk")
     hold.refresh_from_db()

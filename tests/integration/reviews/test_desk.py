@@ -197,22 +197,22 @@ def test_who_looks_is_seen_by_others_and_forgotten(
     hold = waiting(start)
     url = f"/review/{hold.execution_id}/{hold.id}/"
     assert browser(reviewer2).post(f"{url}looking/").status_code == 204
-    assert presence.lookers([hold.id], but=reviewer.pk) == {hold.id: ["reviewer2"]}
-    assert presence.lookers([hold.id], but=reviewer2.pk) == {}
+    assert presence.viewers_of([hold.id], but=reviewer.pk) == {hold.id: ["reviewer2"]}
+    assert presence.viewers_of([hold.id], but=reviewer2.pk) == {}
     assert "reviewer2 is viewing" in browser(reviewer).get(url).content.decode()
     assert "reviewer2 is viewing" in browser(reviewer).get("/review/").content.decode()
     browser(reviewer2).post(f"{url}looking/", {"leave": "yes"})
-    assert presence.lookers([hold.id], but=reviewer.pk) == {}
+    assert presence.viewers_of([hold.id], but=reviewer.pk) == {}
 
 
 def test_presence_runs_out_by_the_databases_clock(
     start: Start, reviewer: User, reviewer2: User
 ) -> None:
     hold = waiting(start)
-    presence.look(hold_id=hold.id, user=reviewer2)
+    presence.mark_viewing(hold_id=hold.id, user=reviewer2)
     with connection.cursor() as cursor:
         cursor.execute("UPDATE reviews_reviewpresence SET seen_at = now() - interval '2 hours'")
-    assert presence.lookers([hold.id], but=reviewer.pk) == {}
+    assert presence.viewers_of([hold.id], but=reviewer.pk) == {}
     assert presence.forget_old() == 1
     assert not ReviewPresence.objects.exists()
 
@@ -240,7 +240,7 @@ async def test_claims_and_looks_reach_other_peoples_sockets(
         for each in (queue, page, outside):
             await joined(each)
         # Looking a second time is no news, so each step is heard of once.
-        steps = (presence.look, presence.look, claims.claim)
+        steps = (presence.mark_viewing, presence.mark_viewing, claims.claim)
         for step, told in zip(steps, (1, 0, 1), strict=True):
             await run(step)(hold_id=hold.id, user=reviewer2)
             for each in (queue, page):
@@ -290,8 +290,8 @@ def test_a_view_needs_a_plain_name(reviewer: User, name: str) -> None:
 # --- bulk -----------------------------------------------------------------------------------------
 
 
-def chosen(*holds: Hold) -> list[bulk.Chosen]:
-    return [bulk.Chosen(hold.id, hold.execution.version) for hold in holds]
+def chosen(*holds: Hold) -> list[bulk.SelectedHold]:
+    return [bulk.SelectedHold(hold.id, hold.execution.version) for hold in holds]
 
 
 def test_each_hold_gets_its_own_result_and_record(start: Start, reviewer: User) -> None:
@@ -306,7 +306,7 @@ def test_each_hold_gets_its_own_result_and_record(start: Start, reviewer: User) 
             source="web",
         )
     )
-    picked = [*chosen(fine, risky, done), bulk.Chosen("no-such", 1)]
+    picked = [*chosen(fine, risky, done), bulk.SelectedHold("no-such", 1)]
     request = bulk.Request(action="approve", comment="all alike")
     outcomes = bulk.apply_to_all(chosen=picked, request=request, user=reviewer)
     codes = ["done", "high_risk", "decided", "not_found"]
@@ -336,7 +336,7 @@ def test_two_holds_of_one_run_are_both_decided(start: Start, reviewer: User) -> 
 
 def test_a_run_that_moved_on_is_left_alone(start: Start, reviewer: User) -> None:
     hold = waiting(start)
-    stale = [bulk.Chosen(hold.id, hold.execution.version - 1)]
+    stale = [bulk.SelectedHold(hold.id, hold.execution.version - 1)]
     request = bulk.Request(action="approve")
     (outcome,) = bulk.apply_to_all(chosen=stale, request=request, user=reviewer)
     assert (outcome.done, outcome.code) == (False, "stale")
@@ -427,22 +427,22 @@ def test_an_edit_that_came_too_late_stands_beside_the_decision(
     for confirmed, status in (("", 200), ("yes", 409)):
         answer = browser(reviewer).post(url, {**fields, "confirmed": confirmed})
         assert answer.status_code == status
-        rows = {row["path"]: row for row in answer.context["d"]["versions"]["rows"]}
+        rows = {row["path"]: row for row in answer.context["d"]["conflict"]["rows"]}
         assert {path: row["outcome"] for path, row in rows.items()} == {
             "value.both": "conflict",
             "value.mine": "mine",
             "value.theirs": "theirs",
         }
         assert [cell["value"] for cell in rows["value.both"]["cells"]] == [1, 2, 3]
-        together = json.loads(answer.context["d"]["versions"]["together"])
+        together = json.loads(answer.context["d"]["conflict"]["together"])
         assert together == {"value": {"kept": 1, "both": 3, "mine": 3, "theirs": 2}}
         assert "Your text beside what was decided" in answer.content.decode()
     assert HumanReviewRecord.objects.count() == records
     unedited = browser(reviewer).post(url, {**fields, "edits_json": "", "confirmed": "yes"})
-    assert unedited.context["d"]["versions"] is None
+    assert unedited.context["d"]["conflict"] is None
 
 
-# --- precedents -----------------------------------------------------------------------------------
+# --- similar decisions ----------------------------------------------------------------------------
 
 
 def test_what_was_decided_before_is_near_and_its_edit_can_be_used(
@@ -465,7 +465,7 @@ def test_what_was_decided_before_is_near_and_its_edit_can_be_used(
     hold = only_hold(start(echo("a", {"path": "b.md", "mode": "w"}, phase=BEFORE)))
     url = f"/review/{hold.execution_id}/{hold.id}/precedents/"
     page = browser(reviewer).get(url)
-    near = page.context["precedents"]
+    near = page.context["similar_decisions"]
     assert "path" in near[0]["reuse"]
     assert json.loads(near[0]["reuse"]) == {"value": {"path": "b.md", "mode": "a"}}
     assert "Use this edit" in page.content.decode()

@@ -66,7 +66,7 @@ def test_without_a_deadline_there_is_nothing_to_move(start: Start, reviewer: Use
     with pytest.raises(Conflict) as refused:
         extend(hold, reviewer)
     assert refused.value.code == "no_deadline"
-    assert "+1 h" not in browser(reviewer).get(page_of(hold)).content.decode()
+    assert "Extend by 1 hour" not in browser(reviewer).get(page_of(hold)).content.decode()
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 59, 2_592_001, float("nan"), float("inf")])
@@ -80,7 +80,7 @@ def test_the_deadline_is_never_more_than_a_month_ahead(paused: Execution, review
     extend(hold, reviewer, extensions.LONGEST - HOUR)
     with pytest.raises(ReviewInvalid):
         extend(hold, reviewer, HOUR)
-    assert "+1 h" not in browser(reviewer).get(page_of(hold)).content.decode()
+    assert "Extend by 1 hour" not in browser(reviewer).get(page_of(hold)).content.decode()
 
 
 def test_a_decided_hold_keeps_its_time(paused: Execution, reviewer: User) -> None:
@@ -106,7 +106,7 @@ def test_only_who_may_decide_gives_time(
     for user in (auditor, operator):
         with pytest.raises(NotAllowed):
             extend(hold, user)
-        assert "+1 h" not in browser(user).get(page_of(hold)).content.decode()
+        assert "Extend by 1 hour" not in browser(user).get(page_of(hold)).content.decode()
         posted = browser(user).post(f"{page_of(hold)}extend/", {"seconds": "3600"})
         assert posted.status_code == 403
     with pytest.raises(services.HoldNotFound):
@@ -147,7 +147,7 @@ def test_over_rest_without_a_deadline_is_409(start: Start, reviewer: User) -> No
 def test_by_the_button_with_and_without_scripts(paused: Execution, reviewer: User) -> None:
     hold, client = only_hold(paused), browser(reviewer)
     path = f"{page_of(hold)}extend/"
-    assert "+1 h" in client.get(page_of(hold)).content.decode()
+    assert "Extend by 1 hour" in client.get(page_of(hold)).content.decode()
     plain = client.post(path, {"seconds": "3600"})
     assert (plain.status_code, plain.headers["Location"]) == (303, page_of(hold))
     part = client.post(path, {"seconds": "3600"}, headers=HTMX)

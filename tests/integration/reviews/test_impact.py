@@ -50,9 +50,9 @@ def words(told: dict[str, Any]) -> dict[str, str]:
 def test_each_field_says_who_reads_it(run: Hold, reviewer: User) -> None:
     told = ask(reviewer, run, "/title", "/body", "/tags/0", "/title")
     assert words(told) == {
-        "/title": "read by head, all",
-        "/body": "read by all",
-        "/tags/0": "read by all",
+        "/title": "used by head, all",
+        "/body": "used by all",
+        "/tags/0": "used by all",
     }
     assert [field["dotted"] for field in told["fields"]] == ["title", "body", "tags[0]"]
     assert ask(reviewer, run) == {"fields": [], "ahead": ""}
@@ -62,10 +62,10 @@ def test_each_field_says_who_reads_it(run: Hold, reviewer: User) -> None:
 
 def test_before_a_task_it_is_the_task_that_reads(start: Start, reviewer: User) -> None:
     hold = only_hold(start(echo("draft", VALUE, phase="BEFORE_EXECUTION")))
-    assert words(ask(reviewer, hold, "/value/title")) == {"/value/title": "draft runs with it"}
+    assert words(ask(reviewer, hold, "/value/title")) == {"/value/title": "used by draft"}
     later = [echo(f"t{number}", {"$from": "draft"}) for number in range(6)]
     more = only_hold(start(echo("draft", VALUE, phase="BEFORE_EXECUTION"), *later))
-    told = "draft runs with it; what it gives is read by t0, t1, t2, t3 and 2 more"
+    told = "used by draft; its output is used by t0, t1, t2, t3 and 2 more"
     assert words(ask(reviewer, more, "/value/title")) == {"/value/title": told}
 
 
@@ -73,8 +73,8 @@ def test_results_ahead_go_by_what_they_read(run: Hold, reviewer: User) -> None:
     django_rq.get_queue("default").empty()
     speculate(run.execution_id)
     one = ask(reviewer, run, "/body")["ahead"]
-    assert one == "1 result computed ahead goes. 2 stay."
-    assert ask(reviewer, run, "/title")["ahead"] == "3 results computed ahead go."
+    assert one == "1 precomputed result discarded. 2 kept."
+    assert ask(reviewer, run, "/title")["ahead"] == "3 precomputed results discarded."
 
 
 def test_the_step_that_confirms_says_so_without_scripts(run: Hold, reviewer: User) -> None:
@@ -91,7 +91,7 @@ def test_the_step_that_confirms_says_so_without_scripts(run: Hold, reviewer: Use
     )
     text = answer.content.decode()
     assert answer.status_code == 200
-    assert "read by head, all" in text
+    assert "used by head, all" in text
     assert answer.context["d"]["confirm"] is True
 
 

@@ -104,7 +104,7 @@ def test_the_queue_says_what_will_happen(paused: Execution, reviewer: User) -> N
     assert page_of(hold) in html
     assert 'data-waiting="1"' in html
     beside = browser(reviewer).get(f"/review/?hold={hold.id}").content.decode()
-    assert "What it will run with" in beside
+    assert "Inputs" in beside
     part = (
         browser(reviewer)
         .get("/review/", headers={**HTMX, "HX-Target": "queue-list"})
@@ -196,7 +196,7 @@ def test_broken_json_is_422_and_the_text_is_kept(start: Start, reviewer: User, t
     )
     assert answer.status_code == 422
     html = answer.content.decode()
-    assert "Nothing was sent" in html
+    assert "Nothing was submitted" in html
     assert "keep me" in html
     hold.refresh_from_db()
     assert hold.status == "OPEN"
@@ -256,7 +256,7 @@ def test_a_run_that_moved_on_is_409_and_the_hold_can_be_decided_again(
     answer = client.post(page_of(second), {**form, "decision": "APPROVE", "comment": "kept"})
     assert answer.status_code == 409
     html = answer.content.decode()
-    assert "The run moved on while you were deciding" in html
+    assert "The run has changed while you were deciding" in html
     again = client.post(page_of(second), {**form_of(html), "decision": "APPROVE"})
     assert again.status_code == 303
 

@@ -10,7 +10,7 @@ from django.test import Client
 
 from reviews.queue.claims import claim
 from reviews.queue.filters import QueueFilters
-from reviews.queue.selectors import TABS, Viewer, light_rows, queue
+from reviews.queue.selectors import TABS, Viewer, listing_rows, queue
 from tests.integration.reviews.conftest import MakeUser, Start, echo
 from workflows.executions import access
 from workflows.models import Execution, Hold
@@ -23,7 +23,7 @@ OLDEST = ("opened_at", "id")
 
 def listed(user: User, tab: str = "me", **filters: str) -> list[str]:
     """Ids of the holds that a tab lists, oldest first."""
-    rows = light_rows(queue(Viewer(user), tab, QueueFilters(**filters))).order_by(*OLDEST)
+    rows = listing_rows(queue(Viewer(user), tab, QueueFilters(**filters))).order_by(*OLDEST)
     return [row["id"] for row in rows]
 
 

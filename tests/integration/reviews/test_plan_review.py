@@ -278,7 +278,7 @@ def test_the_page_shows_the_picture_and_the_list(asked: Execution, reviewer: Use
     assert "keeps the plan as it is" in html.replace("Keeps", "keeps")
     assert html.count('class="node good') == 2  # the added ones in the picture
     assert "Approve the change" in html
-    assert "The plan is to be changed" in html
+    assert "Review plan change" in html
 
 
 def test_a_drop_is_shown_before_it_counts(asked: Execution, reviewer: User) -> None:

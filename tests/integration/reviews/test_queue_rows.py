@@ -104,16 +104,16 @@ def test_whether_a_group_has_few_reviews_is_remembered_for_a_while(
     def counts() -> int:
         with CaptureQueriesContext(connection) as seen:
             assert rows() == every
-        return sum(f"LIMIT {selectors.FEW + 1})" in query["sql"] for query in seen)
+        return sum(f"LIMIT {selectors.FEW_HOLDS + 1})" in query["sql"] for query in seen)
 
     for few in (2, 5):
-        monkeypatch.setattr(selectors, "FEW", few)
-        monkeypatch.setattr(selectors, "ASKED_AGAIN", 1e9)
-        selectors.are_few.cache_clear()
+        monkeypatch.setattr(selectors, "FEW_HOLDS", few)
+        monkeypatch.setattr(selectors, "RECOUNT_SECONDS", 1e9)
+        selectors.has_few_holds.cache_clear()
         assert [counts(), counts()] == [1, 0]
-        monkeypatch.setattr(selectors, "ASKED_AGAIN", 1e-9)
+        monkeypatch.setattr(selectors, "RECOUNT_SECONDS", 1e-9)
         assert [counts(), counts()] == [1, 1]
-    selectors.are_few.cache_clear()
+    selectors.has_few_holds.cache_clear()
 
 
 @pytest.mark.parametrize("changed", ["x", "1,", "1,x", "-1", "9" * 19, ",".join("1" * 26)])

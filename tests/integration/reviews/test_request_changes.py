@@ -299,13 +299,13 @@ def test_the_page_asks_shows_the_rounds_and_says_when_no_more(start: Start, revi
     body = {"version": execution.version, "decision": "REQUEST_CHANGES", "comment": " "}
     assert client.post(page, body).status_code == 422
     done = client.post(page, {**body, "comment": "shorter & <b>"}, follow=True)
-    assert "reviewer requested changes of this" in done.content.decode()
+    assert "reviewer requested changes to this" in done.content.decode()
     second = next_hold(execution)
     text = client.get(reverse("reviews:decision", args=(execution.pk, second.id))).content.decode()
-    assert "reviewer asked for changes" in text
+    assert "reviewer requested changes" in text
     assert "shorter &amp; &lt;b&gt;" in text
     assert page in text
-    assert "What the next try changed" in text
+    assert "Changes in the next attempt" in text
     assert "Changes were requested once, and no more can be" in text
     assert 'value="REQUEST_CHANGES"' not in text
     rows = client.get(reverse("reviews:history"), {"decision": "REQUEST_CHANGES"}).content.decode()

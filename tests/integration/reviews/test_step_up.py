@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 from reviews.decisions.rights import NotAllowed
 from reviews.decisions.services import DecisionRequest, decide, decide_command
 from reviews.models import HumanReviewRecord
-from reviews.queue.bulk import Chosen, Request, apply_to_all
+from reviews.queue.bulk import Request, SelectedHold, apply_to_all
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from workflows.engine.commands import ApprovalResponse
 from workflows.executions.validation import InvalidRequest
@@ -141,7 +141,7 @@ def test_commands_and_bulk_pass_the_confirmation_on(
         decide_command(**call)
     decide_command(**call, confirmed_at=ago(1))
     wanted = Request(action="approve")
-    chosen = [Chosen(other.id, other.execution.version)]
+    chosen = [SelectedHold(other.id, other.execution.version)]
     (left,) = apply_to_all(chosen=chosen, request=wanted, user=reviewer)
     assert (left.done, left.code) == (False, "not_allowed")
     (done,) = apply_to_all(chosen=chosen, request=wanted, user=reviewer, confirmed_at=ago(1))

@@ -184,7 +184,7 @@ def test_tabs(start: Start, reviewer: User, reviewer2: User, auditor: User) -> N
     counts = selectors.tab_counts(viewer)
     assert counts == {tab: len(rows) for tab, rows in listed.items() if tab != "decided"}
     assert selectors.waiting_count(reviewer) == 1
-    assert selectors.after(reviewer, own) == free
+    assert selectors.next_review(reviewer, own) == free
     watcher = selectors.Viewer(auditor)
     assert selectors.tab_counts(watcher) == {"me": 0, "groups": 0, "claimed": 0, "open": 5}
     found = selectors.queue(viewer, "open", QueueFilters(q="OWN"))

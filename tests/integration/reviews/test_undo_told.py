@@ -111,7 +111,7 @@ def test_rest(start: Start, reviewer: User) -> None:
     assert (now.status_code, now.json()["undo_until"]) == (200, None)
     gone = api.post(url, {}, format="json")
     assert gone.status_code == 409
-    assert "cannot be taken back any more" in gone.json()["detail"]
+    assert "can no longer be undone" in gone.json()["detail"]
     assert gone.json()["state"]["status"] == "RUNNING"
 
 

@@ -44,9 +44,9 @@ JSON = st.recursive(
             "builtin.echo",
             "draft",
             "Release notes",
-            "draft finished in “Release notes”",
+            "Review output of draft in “Release notes”",
         ),
-        ("AFTER_EXECUTION", "builtin.echo", "draft", "", "draft finished: approve its output"),
+        ("AFTER_EXECUTION", "builtin.echo", "draft", "", "Review output of draft"),
         ("layer_approval", "", "", "X", "The next layer in “X” waits for approval"),
         ("escalation", "", "fetch", "X", "fetch asks for more permission in “X”"),
         ("something_new", "", "", "", "A task waits for a decision"),
@@ -63,11 +63,11 @@ def test_effects_are_said_before_the_button_is_pressed() -> None:
     assert rejected("fail", 1) == (
         "Fails this task and skips 1 task that needs it; independent work goes on."
     )
-    assert rejected("abort", 3).startswith("Stops the run")
+    assert rejected("abort", 3).startswith("Aborts the run")
     assert approved("BEFORE_EXECUTION", "a.b", "t") == "Runs b as shown."
-    assert approved("AFTER_EXECUTION", "", "t") == "Passes the output of t on as shown."
+    assert approved("AFTER_EXECUTION", "", "t") == "Continues with this output."
     assert "permission" in approved("escalation", "", "t")
-    assert approved("layer_approval", "", "") == "Lets the run go on."
+    assert approved("layer_approval", "", "") == "Continues the run."
 
 
 @given(JSON, st.integers(10, 200))

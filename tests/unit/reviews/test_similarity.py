@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reviews.decisions.similar_decisions import features, likeness
+from reviews.decisions.similar_decisions import features, similarity
 
 payloads = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20),
@@ -21,15 +21,15 @@ payloads = st.recursive(
 @given(payloads, payloads)
 def test_it_is_bounded_symmetric_and_one_for_the_same(one: Any, other: Any) -> None:
     a, b = features(one), features(other)
-    assert 0 <= likeness(a, b) <= 1
-    assert likeness(a, b) == pytest.approx(likeness(b, a))
+    assert 0 <= similarity(a, b) <= 1
+    assert similarity(a, b) == pytest.approx(similarity(b, a))
     if a:
-        assert likeness(a, a) == pytest.approx(1)
+        assert similarity(a, a) == pytest.approx(1)
 
 
 def test_more_in_common_is_more_alike() -> None:
     here = features({"path": "docs/NOTES.md", "content": "release notes of may"})
     near = features({"path": "docs/NOTES.md", "content": "release notes of june"})
     far = features({"url": "https://example.com"})
-    assert likeness(here, near) > 0.8
-    assert likeness(here, far) == 0
+    assert similarity(here, near) > 0.8
+    assert similarity(here, far) == 0
