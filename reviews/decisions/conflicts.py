@@ -16,10 +16,10 @@ from workflows.models import Hold
 
 
 class Conflict(Exception):
-    """The answer came too late, or another one was first.
+    """The decision came too late, or another decision was first.
 
-    `state` is the present one: id, status and version of the execution, its open holds[], and of
-    the hold in question hold_id, hold_status, undo_until, decided[] (who decided what), claimed_by.
+    `state` is the present state: id, status and version of the execution, its open holds[], and
+    hold_id, hold_status, undo_until, decided[] (decisions) and claimed_by of the hold.
     """
 
     def __init__(self, code: str, message: str, state: dict[str, Any]) -> None:
@@ -30,7 +30,7 @@ class Conflict(Exception):
 
 
 def conflict(hold_id: str, code: str, message: str) -> Conflict:
-    """The conflict about a hold, with the state read now."""
+    """Build the conflict about a hold from its present state."""
     return Conflict(code, message, present_state(hold_id))
 
 
@@ -60,7 +60,7 @@ def present_state(hold_id: str) -> dict[str, Any]:
 
 
 def decided(record: HumanReviewRecord) -> dict[str, Any]:
-    """Who decided what, without the payload."""
+    """A record as JSON without the payload."""
     return {
         "decision": record.decision,
         "by": record.actor,

@@ -28,7 +28,7 @@ from .masking import Masked, NotRestorable, Rules, is_marked, masked, restored, 
 
 
 class ReviewInvalid(Exception):
-    """The answer to a hold is malformed; `errors` names each field.  The hold stays open."""
+    """The decision is invalid; `errors` names each field.  The hold stays open."""
 
     def __init__(self, errors: Iterable[FieldError]) -> None:
         self.errors = tuple(errors)
@@ -36,16 +36,15 @@ class ReviewInvalid(Exception):
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The same for the API's problem answers."""
+        """The errors for the problem responses of the API."""
         return tuple(Problem(each.path, "invalid", each.message) for each in self.errors)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an answer to a hold changes: nothing, unless one of the fields is set.
+    """The change that comes with an approval; empty unless a field is set.
 
-    Absent and null edits are the same, so null cannot stand for a new output: `set_output_null`
-    does.
+    Null edits mean no edits, so `set_output_null` is how an output becomes null.
     """
 
     edits: Any = None
@@ -61,9 +60,9 @@ NO_CHANGE = Change()
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A checked change: `sent` goes to the engine, `whole` is the payload as it will then be.
+    """A checked change: `sent` goes to the engine, `whole` is the payload after it.
 
-    `warnings` name what is allowed and may still be a mistake.
+    `warnings` name allowed edits that may be mistakes.
     """
 
     sent: Change
@@ -80,7 +79,7 @@ def payload_schema(hold: Hold) -> Any:
 
 
 def payload_schemas(holds: Sequence[Hold]) -> dict[str, Any]:
-    """The same for several holds, by their ids; as many queries for one run as for one hold."""
+    """Map hold ids to `payload_schema`; holds of one run cost as many queries as one hold."""
     tasks = {
         hold.pk: (hold, task_spec(hold.execution, hold.task_id))
         for hold in holds
@@ -117,7 +116,7 @@ def inputs_schema(execution: Execution) -> dict[str, Any]:
 
 
 def checked_edit(hold: Hold, change: Change, schema: Any) -> Edit | None:
-    """The payload as the change makes it, or None when it stays as it is.
+    """Return the checked edit, or None when the payload stays as it is.
 
     Edits of a BEFORE_EXECUTION hold are an object laid key by key over the inputs, those of an
     AFTER_EXECUTION hold the whole new output, those of a plan review `{"drop": [ids of added
@@ -173,7 +172,7 @@ def _null_refused(message: str) -> ReviewInvalid:
 
 
 def secret_rules(execution: Execution, schema: Any) -> Rules:
-    """What is secret in a value of the run that has this JSON Schema."""
+    """The masking rules for a value of the run with this JSON Schema."""
     return Rules(schema, tuple(execution.policy.get("secrets", ())))
 
 
@@ -183,9 +182,9 @@ def shown_payload(hold: Hold, schema: Any) -> Masked:
 
 
 def _with_true_values(hold: Hold, edits: Any, schema: Any) -> tuple[Any, Any]:
-    """The edits and what they make of the payload, marks of masked values replaced in both.
+    """Return the edits and the resulting payload, with marks replaced by the masked values.
 
-    An edit without a mark is what it says: whoever knows the values may send them.
+    An edit without marks is taken literally: a client that knows the values may send them.
     """
     whole = _laid_over(hold, edits, hold.payload)
     if not is_marked(json.dumps(edits, ensure_ascii=False)):
@@ -200,7 +199,7 @@ def _with_true_values(hold: Hold, edits: Any, schema: Any) -> tuple[Any, Any]:
 
 
 def _tool_errors(hold: Hold, whole: Any) -> tuple[FieldError, ...]:
-    """What the tool itself has against these arguments, where a schema cannot say it."""
+    """Errors of the tool's own argument check, which a schema cannot express."""
     if hold.phase != TriggerPhase.BEFORE_EXECUTION:
         return ()
     return argument_errors(hold.target, whole)

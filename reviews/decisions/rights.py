@@ -1,4 +1,4 @@
-"""Who may decide a hold, and the reason in words when somebody may not."""
+"""Check who may decide a hold, with the reason for a refusal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class NotAllowed(Exception):
-    """The person may see this and may not do it.  `message` says why, in words."""
+    """The user may see the hold but not do this; `message` is the reason for people."""
 
     def __init__(self, message: str, code: str = "not_allowed") -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class NotAllowed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """What a person may do with a hold; `reason` is set when one of the two is missing."""
+    """A user's rights on a hold; `reason` is set when one of them is missing."""
 
     approve: bool
     reject: bool
@@ -46,9 +46,9 @@ class Right:
 def right_of(
     user: User, hold: Hold, *, groups: Collection[str], shaped: Collection[str], four_eyes: bool
 ) -> Right:
-    """The right of an active user whose groups are `groups`.
+    """Return the rights of a user whose groups are `groups`.
 
-    `shaped` are the ways in which the user shaped what is asked; `hold.execution` is loaded.
+    `shaped` are the ways in which the user influenced the payload; `hold.execution` is loaded.
     """
     refusal = _refusal(user, hold, groups)
     if refusal is not None:
@@ -61,17 +61,17 @@ def right_of(
 
 
 def _refusal(user: User, hold: Hold, groups: Collection[str]) -> tuple[str, str] | None:
-    """A code and the words, or None."""
+    """A code and a reason, or None."""
     if not user.is_active:
-        return "inactive", "Your account is switched off."
+        return "inactive", "Your account is disabled."
     if hold.decider != "human":
         return "agent_decides", "An agent decides this. An operator can continue or abort the run."
     if access.AUDITOR in groups:
-        return "auditor", "Auditors read what was decided and decide nothing themselves."
+        return "auditor", "Auditors can read decisions but not make them."
     if not deciding_groups(hold.groups, groups):
         return "not_in_group", _outside(hold.groups)
     if hold.status == Hold.Status.OPEN and user.get_username() in hold.approvals:
-        return "already_voted", "You have approved this already; the quorum needs somebody else."
+        return "already_voted", "You have already approved this; the quorum needs another person."
     return None
 
 
@@ -87,7 +87,7 @@ def _outside(wanted: Collection[str]) -> str:
     return f"The group {names} decides this, and you are not in it."
 
 
-#: Ways of shaping a run, the plainest first, and what a person is told who did so.
+#: Ways of influencing a run, the most obvious first, with the message for that user.
 _WAYS = {
     Shaper.Way.START: "You started this run, so somebody else has to approve it.",
     Shaper.Way.REPLAN: "You asked for this change of the plan, so somebody else has to approve it.",
@@ -104,13 +104,13 @@ _WAYS = {
 
 
 def _own_work(user: User, hold: Hold, shaped: Collection[str]) -> str:
-    """Why the user would approve work of their own; "" when they would not."""
+    """The reason why an approval would break the four-eyes rule; "" when it would not."""
     ways = {*shaped, *([Shaper.Way.START] if hold.execution.created_by_id == user.pk else ())}
     return next((words for way, words in _WAYS.items() if way in ways), "")
 
 
 def _above_role(hold: Hold, groups: Collection[str]) -> str:
-    """Why an escalation asks for more than these groups may grant; "" when it does not."""
+    """The reason why these groups may not grant the permission; "" when they may."""
     if hold.reason != HoldReason.ESCALATION or not isinstance(hold.payload, dict):
         return ""
     deciding = frozenset(groups) - access.NON_DECIDING_ROLES
@@ -140,7 +140,7 @@ def _above_role(hold: Hold, groups: Collection[str]) -> str:
 
 
 def fresh_user(user: User) -> User:
-    """The person and their groups as the database knows them now; NotAllowed when there is none."""
+    """Reload the user and their groups; raises NotAllowed when the account is gone."""
     try:
         person: User = access.annotate_groups(get_user_model().objects.all()).get(pk=user.pk)
     except get_user_model().DoesNotExist:
@@ -150,22 +150,22 @@ def fresh_user(user: User) -> User:
 
 
 def group_names(user: User) -> frozenset[str]:
-    """The groups the user is in now.  A superuser is in those they were put in, no more."""
+    """The user's groups; being a superuser adds none."""
     return access.groups_of(user)
 
 
 def four_eyes(execution: Execution) -> bool:
-    """Whether those who shaped a run are barred from approving in it."""
+    """Whether people who influenced the run may not approve in it."""
     return bool(execution.policy.get("four_eyes", True))
 
 
 def shapers_of(hold: Hold) -> frozenset[str]:
-    """Names of everybody who shaped what a hold asks about; see Shaper.Way for how."""
+    """Names of the people who influenced a hold's payload, see Shaper.Way."""
     return shapers_of_each([hold])[hold.pk]
 
 
 def shapers_of_each(holds: Iterable[Hold]) -> dict[str, frozenset[str]]:
-    """The same for several holds, by their ids, in one query."""
+    """Map hold ids to `shapers_of` in one query."""
     asked = list(holds)
     found = defaultdict(list)
     rows = Shaper.objects.filter(execution_id__in={each.execution_id for each in asked})
@@ -180,10 +180,10 @@ def shapers_of_each(holds: Iterable[Hold]) -> dict[str, frozenset[str]]:
 
 
 def cannot_be_approved(holds: Iterable[Hold]) -> frozenset[str]:
-    """Ids of the open holds of people that too few people are left to approve; two queries.
+    """Ids of the open holds that too few people can still approve; two queries.
 
-    They are active members of a hold's groups who have not approved it yet and, with four eyes, did
-    not shape what it asks about; `execution` of each is loaded.
+    Active members of a hold's groups count who have not approved it yet and, with four eyes, did
+    not influence its payload; `execution` of each hold is loaded.
     """
     asked = [each for each in holds if each.status == Hold.Status.OPEN and each.decider == "human"]
     if not asked:
@@ -191,10 +191,10 @@ def cannot_be_approved(holds: Iterable[Hold]) -> frozenset[str]:
     shapers = shapers_of_each(asked)
     needs = {}
     for hold in asked:
-        gone = frozenset(hold.approvals)
+        excluded = frozenset(hold.approvals)
         if four_eyes(hold.execution):
-            gone |= shapers[hold.pk]
-        needs[hold.pk] = (deciding_groups(hold.groups, hold.groups), gone)
+            excluded |= shapers[hold.pk]
+        needs[hold.pk] = (deciding_groups(hold.groups, hold.groups), excluded)
     left = _people_left(set(needs.values()))
     return frozenset(
         hold.pk for hold in asked if left[needs[hold.pk]] < hold.quorum - len(hold.approvals)
@@ -205,28 +205,28 @@ Need = tuple[frozenset[str], frozenset[str]]
 
 
 def _people_left(needs: Collection[Need]) -> dict[Need, int]:
-    """How many active people of these groups, without these names, may decide; one query."""
+    """Count the active deciders per (groups, excluded names); one query."""
     numbered = {f"need_{number}": need for number, need in enumerate(needs)}
     every = frozenset[str]().union(*(groups for groups, _ in needs))
     people = get_user_model().objects.filter(is_active=True, groups__name__in=every)
     counts = people.exclude(groups__name=access.AUDITOR).aggregate(
         **{
             key: Count(
-                "pk", filter=Q(groups__name__in=groups) & ~Q(username__in=gone), distinct=True
+                "pk", filter=Q(groups__name__in=groups) & ~Q(username__in=excluded), distinct=True
             )
-            for key, (groups, gone) in numbered.items()
+            for key, (groups, excluded) in numbered.items()
         }
     )
     return {need: counts[key] for key, need in numbered.items()}
 
 
 def ways_of(user: User, hold: Hold) -> frozenset[str]:
-    """The ways in which the user shaped what a hold asks about."""
+    """The ways in which the user influenced a hold's payload."""
     return ways_of_each(user, [hold])[hold.pk]
 
 
 def ways_of_each(user: User, holds: Iterable[Hold]) -> dict[str, frozenset[str]]:
-    """The same for several holds, by their ids, in one query."""
+    """Map hold ids to `ways_of` in one query."""
     asked = list(holds)
     found = defaultdict(list)
     rows = Shaper.objects.filter(
@@ -256,7 +256,7 @@ def shaped_by(user: User, *, execution: str, opened_seq: str) -> Exists:
 
 
 def right_now(user: User, hold: Hold) -> Right:
-    """The right of `user` on `hold` by what the database says now (two queries)."""
+    """Return the present rights of `user` on `hold`; two queries."""
     return right_of(
         user,
         hold,

@@ -1,6 +1,7 @@
-"""What people do with holds, and what time does: decide, expire.
+"""Decide and expire holds.
 
-A decision and its record commit together.  REST, HTML and MCP are thin skins over these functions.
+A decision and its audit record commit together.  REST, pages, bulk actions and MCP call these
+functions.
 """
 
 from __future__ import annotations
@@ -42,16 +43,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_COMMENT = 10_000
-#: Seconds between tries while a worker is on the run for a moment although a hold is open.
+#: Seconds between attempts while a worker holds the run although a hold is open.
 BUSY_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8)
 
 
 class HoldNotFound(Exception):
-    """There is no such hold for this person: it does not exist, or they may not see its run."""
+    """The hold does not exist, or the user may not see its run."""
 
 
 class Token(Protocol):
-    """What a bearer token is asked here."""
+    """The part of an API token that decisions read."""
 
     @property
     def scopes(self) -> Collection[str]: ...
@@ -59,10 +60,10 @@ class Token(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DecisionResult:
-    """What a decision came to.
+    """The outcome of a decision.
 
-    `version` and `status` are those of the execution right after it; `complete` is False for one
-    approval of a quorum that needs more.
+    `version` and `status` are those of the execution after the decision; `complete` is False for
+    an approval while the quorum needs more.
     """
 
     record: HumanReviewRecord
@@ -73,9 +74,9 @@ class DecisionResult:
     version: int
     status: str
     complete: bool
-    #: Until when it can at least be taken back; None when it is carried out already.
+    #: The decision can be withdrawn until then; None when it has taken effect.
     undo_until: datetime | None = None
-    #: What the edit does that is allowed and may still be a mistake.
+    #: Allowed edits that may be mistakes.
     warnings: tuple[FieldError, ...] = ()
 
 
@@ -112,7 +113,7 @@ class DecisionRequest:
 
 
 class Busy(Exception):
-    """A worker holds the lease: a decision is not queued, since it could not be recorded."""
+    """A worker holds the lease; a decision is never queued because it could not be recorded."""
 
 
 # --- decisions ------------------------------------------------------------------------------------
@@ -155,7 +156,7 @@ def _decide_once_free(request: DecisionRequest) -> DecisionResult:
 
 @contextmanager
 def log_refusals(hold_id: str, kind: str, user: User, source: str) -> Iterator[None]:
-    """Log what is refused inside, once the transaction it was refused in is rolled back."""
+    """Log a refusal from the block after its transaction has been rolled back."""
     try:
         yield
     except (HoldNotFound, NotAllowed, Conflict, ReviewInvalid) as error:
@@ -260,14 +261,14 @@ def _decide(request: DecisionRequest) -> DecisionResult:
 
 
 def undo_seconds_for(hold: Hold) -> float:
-    """For how long a decision on a page about `hold` can be undone; `hold.execution` is loaded."""
+    """Seconds for which a decision made on a page can be undone; `hold.execution` is loaded."""
     own = hold.execution.policy.get("undo_seconds")
     return conf.undo_seconds() if own is None else float(own)
 
 
 def _check_right(person: User, hold: Hold, decision: str) -> None:
     right = right_now(person, hold)
-    # To ask for changes lets nothing pass, no more than a rejection does.
+    # A request for changes continues nothing, so the right to reject is enough.
     if right.approve if decision == Decision.APPROVE else right.reject:
         return
     if right.code == "already_voted":
@@ -276,13 +277,13 @@ def _check_right(person: User, hold: Hold, decision: str) -> None:
 
 
 def needs_step_up(hold: Hold) -> bool:
-    """Whether approving this hold takes a code of a second factor (HOLDPOINT_STEP_UP)."""
+    """Whether approving this hold needs a second-factor code (HOLDPOINT_STEP_UP)."""
     mode = workflow_conf.step_up()
     return mode == "all" or (mode == "high_risk" and risk_of(hold) == "high")
 
 
 def _check_confirmed(hold: Hold, request: DecisionRequest) -> None:
-    """Raise NotAllowed("step_up") for an approval that is not confirmed as the setting asks."""
+    """Raise NotAllowed("step_up") for an approval without the confirmation the setting requires."""
     if request.decision != Decision.APPROVE or not needs_step_up(hold):
         return
     if request.token is not None:
@@ -318,9 +319,9 @@ def _recorded(
 def submit_now(
     hold: Hold, command: Any, actor: str, source: str, version: int | None
 ) -> CommandResult:
-    """The command applied at rest, in the caller's transaction; raises Busy when a worker is on it.
+    """Apply a command now, in the caller's transaction.
 
-    Also raises StaleVersion and Refused.
+    Raises Busy while a worker holds the run, StaleVersion or Refused.
     """
     result = submit_command(
         execution_id=hold.execution_id,
@@ -387,15 +388,15 @@ def _is_unicode(text: str) -> bool:
 
 def _check_present(hold: Hold, version: int) -> None:
     if hold.status != Hold.Status.OPEN:
-        raise conflict(hold.id, "decided", "This hold is not open any more.")
+        raise conflict(hold.id, "decided", "This hold is no longer open.")
     if hold.execution.version != version:
         raise conflict(hold.id, "stale", "The run has moved on since you looked.")
 
 
 def _refused(hold_id: str, refusal: Refused) -> Conflict | ReviewInvalid:
     if refusal.code in ("no_edits", "bad_edits", "nothing_left"):
-        told = [FieldError(each.path, each.message) for each in refusal.problems]
-        return ReviewInvalid(told or [FieldError("edits", refusal.message)])
+        errors = [FieldError(each.path, each.message) for each in refusal.problems]
+        return ReviewInvalid(errors or [FieldError("edits", refusal.message)])
     if refusal.code in ("no_changes", "no_more_changes"):
         return ReviewInvalid([FieldError("decision", refusal.message)])
     if refusal.code == "bad_scope":
@@ -404,16 +405,16 @@ def _refused(hold_id: str, refusal: Refused) -> Conflict | ReviewInvalid:
 
 
 def _hold_to_decide(person: User, hold_id: str) -> Hold:
-    """The same without what no decision reads."""
-    found = Hold.objects.filter(pk=hold_id).select_related("execution")
-    hold = found.defer("execution__state", "execution__context", "execution__inputs").first()
+    """Return the hold without the large columns that no decision reads; raises HoldNotFound."""
+    holds = Hold.objects.filter(pk=hold_id).select_related("execution")
+    hold = holds.defer("execution__state", "execution__context", "execution__inputs").first()
     if hold is None or not can_see(person, hold.execution, hold.groups):
         raise HoldNotFound
     return hold
 
 
 def visible_hold(user: User, hold_id: str) -> Hold:
-    """A hold of an execution that `user` may see, execution and workflow loaded.
+    """Return a hold of an execution that `user` may see, with execution and workflow.
 
     Raises HoldNotFound.
     """
@@ -426,7 +427,7 @@ def visible_hold(user: User, hold_id: str) -> Hold:
 
 
 def hold_of_node(user: User, execution_id: int, node_id: str) -> str:
-    """Id of the open hold of a node, else of its latest; raises HoldNotFound."""
+    """Return the id of the node's open hold, or of its latest one; raises HoldNotFound."""
     holds = Hold.objects.filter(
         execution_id=execution_id, task_id=node_id, execution__in=visible_to(user)
     ).exclude(task_id="")
@@ -437,18 +438,18 @@ def hold_of_node(user: User, execution_id: int, node_id: str) -> str:
     return still_open[0] if still_open else rows[-1][0]
 
 
-# --- time -----------------------------------------------------------------------------------------
+# --- timeouts -------------------------------------------------------------------------------------
 
 
 def expire_due(limit: int = 200) -> int:
-    """Let time decide what is overdue by the database's clock; how many holds it decided."""
+    """Expire overdue holds by the database's clock; returns their number."""
     overdue = Hold.objects.filter(status=Hold.Status.OPEN, expires_at__lte=Now())
     ids = list(overdue.order_by("expires_at").values_list("id", flat=True)[:limit])
     return sum(expire(hold_id) for hold_id in ids)
 
 
 def expire(hold_id: str) -> bool:
-    """Apply a hold's `on_timeout` and record it; False when it is not overdue any more."""
+    """Apply a hold's `on_timeout` and record it; False when it is no longer overdue."""
     try:
         with transaction.atomic():
             overdue = Hold.objects.filter(status=Hold.Status.OPEN, expires_at__lte=Now())
@@ -464,7 +465,7 @@ def expire(hold_id: str) -> bool:
 
 
 def record_timeout(hold: Hold, version: int) -> HumanReviewRecord | None:
-    """Record what time decided for a person, in the caller's transaction; None for agents' holds.
+    """Record a timeout, in the caller's transaction; None for a hold that an agent decides.
 
     `version` is the execution's version right after the expiry.
     """

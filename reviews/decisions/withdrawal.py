@@ -1,9 +1,8 @@
-"""Taking a decision back while the run has not gone on with it, and carrying it out afterwards.
+"""Withdraw a decision before it takes effect, or apply it afterwards.
 
-A decision with a time to undo is recorded at once and rests: the run waits, and nothing of it has
-happened yet.  Either its person takes it back, which is a record of its own, or it is carried out
-once its time is over and nothing else of the run is open.  Both are one guarded statement of the
-journal, under the row lock of the run: one of them lands.
+A decision with an undo time is recorded at once, and the run waits.  Its author withdraws it, which
+writes a record of its own, or the sweeper applies it once the time is over and no other hold of the
+run is open.  Each is one guarded statement under the row lock of the run, so only one succeeds.
 """
 
 from __future__ import annotations
@@ -58,9 +57,9 @@ TOO_LATE = "This decision has taken effect and can no longer be undone."
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """What was taken back: a `decision`, or a `vote` of a quorum; the hold is open.
+    """A withdrawn `decision`, or a `vote` of a quorum; the hold is open again.
 
-    `record` says so, and names the record it takes back; `version` and `status` are the run's.
+    `record` references the withdrawn record; `version` and `status` are those of the run.
     """
 
     record: HumanReviewRecord
@@ -73,22 +72,22 @@ class Withdrawal:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawalOffer:
-    """What a person could take back now.  `why_not` is set when they said something and cannot."""
+    """What a user can withdraw now; `why_not` is set when their decision has taken effect."""
 
     what: str = ""
     why_not: str = ""
 
 
-# --- taking back ----------------------------------------------------------------------------------
+# --- withdraw ----------------------------------------------------------------------------------
 
 
 def withdraw(
     *, hold_id: str, user: User, comment: str = "", source: str, token: Token | None = None
 ) -> Withdrawal:
-    """Take back what `user` said to a hold; an admin may take back anybody's decision.
+    """Withdraw the decision of `user` on a hold; an admin may withdraw anybody's.
 
-    Raises HoldNotFound, NotAllowed, ReviewInvalid, or Conflict with the present state when the run
-    has gone on or there is nothing to take back; each is in the command log.
+    Raises HoldNotFound, NotAllowed, ReviewInvalid, or Conflict with the present state when the
+    decision has taken effect or there is none; each is written to the command log.
     """
     with (
         log_refusals(hold_id, "withdraw_answer", user, source),
@@ -125,12 +124,12 @@ def _withdraw(hold_id: str, user: User, comment: str, source: str) -> Withdrawal
 
 
 def _lock(execution_id: int) -> None:
-    """Nothing of the run is written by others until the transaction ends."""
+    """Lock the run until the transaction ends."""
     Execution.objects.select_for_update().only("pk").get(pk=execution_id)
 
 
 def _decider_to_withdraw(person: User, hold: Hold) -> str:
-    """Whose answer this person may take back now; raises NotAllowed or Conflict."""
+    """Name of the decider whose decision this user may withdraw; raises NotAllowed or Conflict."""
     name = person.get_username()
     if hold.status == Hold.Status.OPEN:
         if name not in hold.approvals:
@@ -149,7 +148,7 @@ def _decider_to_withdraw(person: User, hold: Hold) -> str:
 
 
 def withdrawal_offer(user: User, hold: Hold) -> WithdrawalOffer:
-    """What a page offers; the answer itself is asked again when it is taken up."""
+    """Return what a page offers; `withdraw` checks it again."""
     name = user.get_username()
     if hold.status == Hold.Status.OPEN:
         return WithdrawalOffer("vote" if name in hold.approvals else "")
@@ -180,14 +179,14 @@ def _record(
     return write_record(hold, verdict)
 
 
-# --- carrying out ---------------------------------------------------------------------------------
+# --- apply ---------------------------------------------------------------------------------
 
 
 def due() -> QuerySet[Hold]:
-    """Answers whose time to undo is over, of runs that wait for nothing else.
+    """Decided holds whose undo time is over, of runs without another open hold.
 
-    While another hold of the run is open the run cannot go on, so nobody is hurried; an answer that
-    ends the run waits for nothing.
+    The run cannot continue while another hold is open, so those decisions stay withdrawable; a
+    decision that ends the run does not wait.
     """
     others = Hold.objects.filter(execution=OuterRef("execution"), status=Hold.Status.OPEN)
     ends_run = Q(decision=Decision.REJECT) & (
@@ -198,7 +197,7 @@ def due() -> QuerySet[Hold]:
 
 
 def due_later(hold: Hold) -> bool:
-    """Whether an answer waits for other holds of its run, however long its own time to undo is."""
+    """Whether a decision waits for other open holds of its run."""
     others = Hold.objects.filter(execution_id=hold.execution_id, status=Hold.Status.OPEN)
     return not _ends_run(hold) and others.exists()
 
@@ -209,13 +208,13 @@ def _ends_run(hold: Hold) -> bool:
 
 
 def settle_due(limit: int = 200) -> int:
-    """Carry out what is due by the database's clock; how many answers it was."""
+    """Apply decisions whose undo time is over by the database's clock; returns their number."""
     rows = list(due().values_list("id", "execution_id")[:limit])
     return sum(settle(hold_id, execution_id) for hold_id, execution_id in rows)
 
 
 def settle(hold_id: str, execution_id: int) -> bool:
-    """Carry out one answer; False when it was taken back, or carried out, in the meantime."""
+    """Apply one decision; False when it was withdrawn or applied in the meantime."""
     try:
         with transaction.atomic():
             _lock(execution_id)
@@ -225,13 +224,13 @@ def settle(hold_id: str, execution_id: int) -> bool:
             given = HumanReviewRecord.objects.standing().filter(hold=hold).latest("id")
             _carry_out(hold, given)
     except (StaleVersion, Busy) as error:
-        logger.info("the answer to hold %s waits: %s", hold_id, error)
+        logger.info("the decision on hold %s waits: %s", hold_id, error)
         return False
     return True
 
 
 def _carry_out(hold: Hold, given: HumanReviewRecord) -> None:
-    """What does not fit the run any more is taken back, and says why: the hold is open again."""
+    """Apply a decision; withdraw it with the reason when the run no longer accepts it."""
     try:
         with transaction.atomic():
             submit_now(hold, SettleAnswer(hold=hold.id), given.actor, given.source, None)
@@ -242,18 +241,20 @@ def _carry_out(hold: Hold, given: HumanReviewRecord) -> None:
 
 
 def without_withdrawn(records: Iterable[HumanReviewRecord]) -> list[HumanReviewRecord]:
-    """The records of one hold without those that were taken back, and those that say so."""
+    """Drop withdrawn records of one hold, and the records of their withdrawal."""
     rows = list(records)
-    gone = {each.withdraws_id for each in rows}
+    withdrawn = {each.withdraws_id for each in rows}
     return [
-        each for each in rows if each.pk not in gone and each.decision != Decision.WITHDRAW.value
+        each
+        for each in rows
+        if each.pk not in withdrawn and each.decision != Decision.WITHDRAW.value
     ]
 
 
 def withdrawal_context(user: User, hold: Hold) -> dict[str, Any] | None:
-    """`d.undo`: what can be taken back, where, for how long; None when there is nothing to say.
+    """Return `d.undo`: what can be withdrawn and for how long; None when there is nothing to show.
 
-    `seconds` are left, 0 when the run waits for another review and so will not go on by itself.
+    `seconds` is the time left, 0 while the run waits for another review.
     """
     offer = withdrawal_offer(user, hold)
     if not offer.what and not offer.why_not and hold.undo_until is None:

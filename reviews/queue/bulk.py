@@ -1,9 +1,7 @@
-"""One answer to many holds: each by itself, each with its own result and its own record.
+"""Bulk actions on holds; each hold has its own transaction, outcome and record.
 
-What is risky is left out of an approval on purpose: it has to be opened and read.
-
-Each hold is a transaction of its own, never all of them one: that would hold many executions and
-the chain of records at once, and two such calls could wait for each other.
+Holds of high risk are never approved in bulk: a reviewer has to open them.  One transaction for all
+holds would lock many executions and the audit chain at once, and two calls could deadlock.
 """
 
 from __future__ import annotations
@@ -33,13 +31,13 @@ Action = Literal["claim", "release", "assign", "approve", "reject", "withdraw"]
 ACTIONS: Final[tuple[Action, ...]] = (
     "claim", "release", "assign", "approve", "reject", "withdraw",
 )  # fmt: skip
-#: Holds of one call.
+#: Maximum number of holds in one call.
 MAX_HOLDS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedHold:
-    """One hold, and the version of its execution as the person saw it."""
+    """A hold and the version of its execution that the user saw."""
 
     hold_id: str
     version: int
@@ -47,10 +45,10 @@ class SelectedHold:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one hold.
+    """The outcome for one hold.
 
-    `code` is done, or why not: not_found, not_allowed, high_risk, invalid, or a conflict's code.
-    `undo_until` (ISO 8601): until when it can at least be taken back, None when it cannot.
+    `code` is done, not_found, not_allowed, high_risk, invalid, or the code of a conflict.
+    `undo_until` (ISO 8601): the decision can be withdrawn until then; None when it cannot.
     """
 
     hold_id: str
@@ -63,21 +61,21 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class BulkStep:
-    """One hold's outcome, and where its execution stands if it was decided: (id, version)."""
+    """A hold's outcome and, after a decision, the id and version of its execution."""
 
     outcome: Outcome
     moved: tuple[int, int] | None = None
 
 
-#: Does a step, or remembers what came of it when this call was made before.
+#: Runs a step, or returns its stored result when the call is repeated.
 Remember = Callable[[SelectedHold, Callable[[], BulkStep]], BulkStep]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is done with each hold; `to` names who gets them when they are assigned.
+    """The action on each hold; `to` is the assignee of an assignment.
 
-    `undo_seconds`: for how long each decision can be taken back; None: as long as on a page.
+    `undo_seconds`: how long each decision can be withdrawn; None for the default of pages.
     """
 
     action: Action
@@ -95,9 +93,9 @@ def apply_to_all(
     confirmed_at: datetime | None = None,
     remember: Remember = lambda _, step: step(),
 ) -> list[Outcome]:
-    """Do it to each hold in turn; an outcome per hold, in their order.
+    """Apply the action to each hold in turn; returns an outcome per hold, in order.
 
-    Raises ReviewInvalid when the call itself makes no sense, and does nothing then.
+    Raises ReviewInvalid for an invalid call, before any hold is changed.
     """
     check(chosen, request)
     bulk = _Bulk(request, user, token, confirmed_at, remember)
@@ -105,7 +103,7 @@ def apply_to_all(
 
 
 def check(chosen: Sequence[SelectedHold], request: Request) -> None:
-    """Raise ReviewInvalid when the call itself makes no sense."""
+    """Raise ReviewInvalid for an invalid call."""
     errors = []
     if request.action not in ACTIONS:
         errors.append(FieldError("action", f"must be one of {', '.join(ACTIONS)}"))
@@ -137,7 +135,7 @@ class _Bulk:
         self._token = token
         self._confirmed_at = confirmed_at
         self._remember = remember
-        # My own decision moves its run on; the next hold of that run was still seen by me.
+        # A decision changes the version of its run; its other holds are decided at the new one.
         self._moved: dict[int, tuple[int, int]] = {}
 
     def apply(self, chosen: SelectedHold) -> Outcome:

@@ -1,4 +1,4 @@
-"""Reservations: telling others that somebody is on it.  They keep nobody from deciding."""
+"""Claims: a visible reservation of a hold, which keeps nobody from deciding it."""
 
 from __future__ import annotations
 
@@ -71,9 +71,9 @@ def claim(*, hold_id: str, user: User, token: Token | None = None) -> ReviewClai
 
 
 def assign(*, hold_id: str, user: User, to: str, token: Token | None = None) -> ReviewClaim:
-    """Reserve a hold for somebody else, whoever had it before; `to` is a user name.
+    """Assign a hold to another user, replacing any claim; `to` is a user name.
 
-    Done by those who may decide the hold, and by operators.  Raises HoldNotFound, NotAllowed,
+    Deciders of the hold and operators may assign.  Raises HoldNotFound, NotAllowed,
     Conflict when it is not open, or ReviewInvalid when `to` could not decide it.
     """
     check_token(token)
@@ -94,7 +94,7 @@ def assign(*, hold_id: str, user: User, to: str, token: Token | None = None) -> 
 
 
 def release(*, hold_id: str, user: User, token: Token | None = None) -> bool:
-    """Give a claim back; True when there was one.  Raises HoldNotFound or NotAllowed."""
+    """Release a claim; True when there was one.  Raises HoldNotFound or NotAllowed."""
     check_token(token)
     with _own_hold(hold_id, user) as (hold, person):
         gone, _ = ReviewClaim.objects.filter(hold=hold, user=person).delete()
@@ -104,7 +104,7 @@ def release(*, hold_id: str, user: User, token: Token | None = None) -> bool:
 
 
 def candidates(hold: Hold) -> list[str]:
-    """Names of people who could be given the hold, in their order; at most a hundred."""
+    """Names of the people who can be assigned the hold, sorted; at most a hundred."""
     people = get_user_model().objects.filter(is_active=True, groups__name__in=hold.groups)
     barred = shapers_of(hold) if four_eyes(hold.execution) else frozenset()
     names = people.exclude(username__in={*hold.approvals, *barred}).order_by("username").distinct()
@@ -116,7 +116,7 @@ def candidates(hold: Hold) -> list[str]:
 
 
 def _reserve(hold: Hold, person: User, giver: User | None = None) -> ReviewClaim | None:
-    """The claim as it now stands; None when somebody else holds it and nobody forces it."""
+    """Insert or renew the claim; None when somebody else holds it and `giver` is None."""
     with connection.cursor() as cursor:
         cursor.execute(
             _CLAIM,
@@ -134,14 +134,14 @@ def _reserve(hold: Hold, person: User, giver: User | None = None) -> ReviewClaim
     if found is None:
         return None
     if found[1]:
-        # A heartbeat is no news; a claim that begins is.
+        # Others are notified of a new claim, not of a heartbeat.
         change_receiver.touched(hold.execution_id, hold.id)
     return ReviewClaim.objects.select_related("user").get(pk=found[0])
 
 
 def _check_open(hold: Hold) -> None:
     if hold.status != Hold.Status.OPEN:
-        raise conflict(hold.id, "decided", "This hold is not open any more.")
+        raise conflict(hold.id, "decided", "This hold is no longer open.")
 
 
 def _sees(person: User, hold: Hold) -> bool:

@@ -1,4 +1,4 @@
-"""More time for a hold: given by somebody who may decide it."""
+"""Extend the deadline of a hold."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ LONGEST: Final = 30 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """What became of it.
+    """The outcome of an extension.
 
-    `outcome` is "applied", or "queued" while a worker moves the run on for a moment; `expires_at`
-    is the deadline as it stands now, `version` the execution's version.
+    `outcome` is "applied", or "queued" while a worker holds the run; `expires_at` is the present
+    deadline, `version` the execution's version.
     """
 
     hold_id: str
@@ -73,7 +73,7 @@ def extend(
 
 
 def may_extend(hold: Hold, *, may_decide: bool) -> bool:
-    """Whether a page offers it: an open hold with a deadline that an hour more fits before."""
+    """Whether a page offers one more hour: the hold is open and the limit allows it."""
     if hold.status != Hold.Status.OPEN or hold.expires_at is None or not may_decide:
         return False
     return hold.expires_at + timedelta(hours=1) <= _latest()
@@ -82,7 +82,7 @@ def may_extend(hold: Hold, *, may_decide: bool) -> bool:
 def _check(hold: Hold, person: User, seconds: float) -> None:
     right = right_now(person, hold)
     if hold.status != Hold.Status.OPEN:
-        raise conflict(hold.id, "decided", "This hold is not open any more.")
+        raise conflict(hold.id, "decided", "This hold is no longer open.")
     if not right.any:
         raise NotAllowed(right.reason, right.code)
     if hold.expires_at is None:

@@ -1,4 +1,4 @@
-"""What a person narrows the queue to, as its address carries it."""
+"""Filters of the queue and their query string."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _RISK_CONDITIONS: Final = {"high": _HIGH, "medium": _MEDIUM, "low": ~(_HIGH | _M
 
 
 def risk_of(hold: Hold) -> str:
-    """low, medium or high: what the database's conditions above say, for one hold at hand."""
+    """low, medium or high, by the same conditions as the SQL above."""
     if hold.reason == HoldReason.ESCALATION.value:
         return "high"
     if not hold.critical or hold.phase == _AFTER:
@@ -45,7 +45,7 @@ def risk_of(hold: Hold) -> str:
 
 @dataclass(frozen=True, slots=True)
 class QueueFilters:
-    """Conditions on holds; "" asks nothing.  `errors` names what could not be read."""
+    """Conditions on holds; "" means any.  `errors` names invalid parameters."""
 
     q: str = ""
     workflow: str = ""
@@ -58,17 +58,17 @@ class QueueFilters:
 
     @property
     def narrows(self) -> bool:
-        """Whether some holds are left out."""
+        """Whether a filter other than the order is set."""
         return any((self.q, self.workflow, self.phase, self.reason, self.risk, self.group))
 
     def query(self) -> dict[str, str]:
-        """The keys that say something, for an address."""
+        """The parameters that differ from their defaults."""
         told = {name: str(getattr(self, name)) for name in KEYS}
         return {name: text for name, text in told.items() if text and text != "newest"}
 
 
 def parse_queue_filters(query: Mapping[str, str]) -> QueueFilters:
-    """Filters from a query string; what cannot be read is left out and named in `errors`."""
+    """Parse a query string; invalid parameters are ignored and named in `errors`."""
     errors: list[FieldError] = []
     texts = {name: plain_text(query, name, errors) for name in KEYS}
     choices = {"phase": PHASES, "reason": REASONS, "risk": RISKS, "sort": tuple(SORTS)}
@@ -89,7 +89,7 @@ def query_string(query: Mapping[str, str], *, tab: str) -> str:
 def apply_filters(
     rows: QuerySet[Hold], filters: QueueFilters, *, decided: bool = False
 ) -> QuerySet[Hold]:
-    """The rows, all open or all decided, that fit every filter."""
+    """Filter rows that are all open or all decided."""
     exact = {
         "execution__workflow__name": filters.workflow,
         "phase": filters.phase,
@@ -104,7 +104,7 @@ def apply_filters(
 
 
 def apply_order(rows: QuerySet[Hold], filters: QueueFilters) -> QuerySet[Hold]:
-    """The rows in the order that was asked for, a total one."""
+    """Order the rows as requested, with the id as tie-breaker."""
     column, largest_first = SORTS[filters.sort]
     if largest_first:
         return rows.order_by(F(column).desc(), "-id")

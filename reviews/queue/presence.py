@@ -1,4 +1,4 @@
-"""Who looks at a review right now.  A page says so every few seconds, and when it leaves."""
+"""Presence: who is viewing a review.  Pages send a heartbeat and a message on leaving."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workflows.models import Hold
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-#: Seconds after which somebody who said nothing has gone; pages speak up every third of it.
+#: Seconds without a heartbeat after which a viewer has left; pages send three in that time.
 FRESH_SECONDS = 60
 
 _LOOK = """
@@ -33,7 +33,7 @@ RETURNING COALESCE((SELECT fresh FROM before), false)
 
 
 def mark_viewing(*, hold_id: str, user: User) -> None:
-    """Note that `user` has the hold open; others hear of it once.  Raises HoldNotFound."""
+    """Record that `user` is viewing the hold; notifies others once.  Raises HoldNotFound."""
     hold = visible_hold(user, hold_id)
     if hold.status != Hold.Status.OPEN:
         return
@@ -45,7 +45,7 @@ def mark_viewing(*, hold_id: str, user: User) -> None:
 
 
 def mark_left(*, hold_id: str, user: User) -> None:
-    """Note that `user` has closed the hold.  Raises HoldNotFound."""
+    """Record that `user` has left the hold.  Raises HoldNotFound."""
     hold = visible_hold(user, hold_id)
     gone, _ = ReviewPresence.objects.filter(hold=hold, user=user).delete()
     if gone:
@@ -53,7 +53,7 @@ def mark_left(*, hold_id: str, user: User) -> None:
 
 
 def viewers_of(hold_ids: Iterable[str], *, but: int) -> dict[str, list[str]]:
-    """Names of those who look at each of the holds, without the user `but`; one query."""
+    """Map hold ids to the names of their viewers, without the user `but`; one query."""
     rows = ReviewPresence.objects.filter(
         hold_id__in=list(hold_ids), seen_at__gt=Now() - timedelta(seconds=FRESH_SECONDS)
     ).exclude(user_id=but)
@@ -64,7 +64,7 @@ def viewers_of(hold_ids: Iterable[str], *, but: int) -> dict[str, list[str]]:
 
 
 def forget_old() -> int:
-    """Remove what is long over; how many rows went.  The sweeper's."""
+    """Delete rows older than an hour; returns their number.  The sweeper calls this."""
     old = ReviewPresence.objects.filter(seen_at__lt=Now() - timedelta(hours=1))
     gone, _ = old.delete()
     return gone

@@ -1,4 +1,4 @@
-"""Views of the queue that people keep under a name, for themselves or for everybody."""
+"""Saved views of the queue, private or shared."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class ViewNotFound(Exception):
 
 
 def views_for(user: User) -> QuerySet[SavedView]:
-    """One's own views and those that others share, one's own first."""
+    """The user's own views, then the shared views of others."""
     rows = SavedView.objects.filter(Q(owner=user) | Q(shared=True)).select_related("owner")
     return rows.order_by("shared", "name", "pk")
 
 
 def save_view(*, user: User, name: str, query: str, shared: bool) -> SavedView:
-    """Keep the queue's query string under a name; a name one has already is overwritten.
+    """Save the queue's query string under a name; an existing view of that name is overwritten.
 
     Raises ReviewInvalid with field errors.
     """
@@ -54,7 +54,7 @@ def save_view(*, user: User, name: str, query: str, shared: bool) -> SavedView:
 
 
 def remove_view(*, user: User, view_id: int) -> SavedView:
-    """Forget one's own view; returns it as it was.  Raises ViewNotFound."""
+    """Delete a view of the user and return it; raises ViewNotFound."""
     view = SavedView.objects.filter(owner=user, pk=view_id).first()
     if view is None:
         raise ViewNotFound
@@ -63,7 +63,7 @@ def remove_view(*, user: User, view_id: int) -> SavedView:
 
 
 def canonical_query(query: str) -> str:
-    """A query string with what the queue knows alone, in one order; never longer than 1,000."""
+    """Keep only the known parameters, in canonical order; at most 1,000 characters."""
     try:
         pairs = dict(parse_qsl(query.replace("\0", "")[:4000], max_num_fields=50))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Reading what waits for people: the queue, its tabs, one hold with everything around it."""
+"""Read the queue: tabs, counts, pages."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 
 #: Tabs of the queue, in their order.
 TABS = ("me", "groups", "claimed", "open", "decided")
-#: Those of holds that are for this person's groups.
+#: Tabs of holds that the user's groups decide.
 ADDRESSED = ("me", "groups")
 
-#: Holds of a group that are looked up first. With more, a page of them is soon met on the way.
+#: Up to this many holds of a group are looked up by index; with more, an ordered scan soon
+#: finds a page of them.
 FEW_HOLDS = 300
-#: Seconds for which a process remembers whether a group's holds are so few.
+#: Seconds for which a process caches whether a group has few holds.
 RECOUNT_SECONDS = 10.0
 
 NO_FILTERS = QueueFilters()
@@ -44,7 +45,7 @@ M = TypeVar("M", bound=Model)
 
 
 class Viewer:
-    """A person who looks at the queue; groups are read once."""
+    """A user viewing the queue; groups are read once."""
 
     def __init__(self, user: User) -> None:
         self.user = user
@@ -56,28 +57,28 @@ class Viewer:
 
     @cached_property
     def deciding(self) -> list[str]:
-        """The groups through which this person decides; none for an auditor."""
+        """The groups through which the user decides; none for an auditor."""
         if access.AUDITOR in self.groups:
             return []
         return sorted(deciding_groups(self.groups, self.groups))
 
     @cached_property
     def few_holds(self) -> bool:
-        """Whether few holds are open for this person's groups, as counted a moment ago."""
+        """Whether few holds are open for the user's groups; cached for RECOUNT_SECONDS."""
         return has_few_holds(tuple(self.deciding), int(time.monotonic() / RECOUNT_SECONDS))
 
     @cached_property
     def rows_of_groups(self) -> Q:
-        """The open holds of this person's groups, for a list in its order.
+        """The condition for open holds of the user's groups.
 
-        A small group's are looked up first; a large one's are met soon on the way.
+        Few holds are looked up by index; many are found by scanning in list order.
         """
         if self.few_holds:
             return Q(AnyOf("pk", _held_by(self.deciding)))
         return Q(groups__overlap=self.deciding)
 
     def counted(self, tab: str) -> QuerySet[Waiting, Any]:
-        """The narrow rows, one per hold, by which the tabs `me` and `groups` are counted."""
+        """The rows of `Waiting`, one per hold, that count the tabs `me` and `groups`."""
         mine = Waiting.objects.filter(group__in=self.deciding)
         only = access.allowed_workflow_ids(self.user)
         if only is not None:
@@ -90,7 +91,7 @@ class Viewer:
         return mine.values("hold_id").distinct()
 
     def tab(self, name: str, *, prefiltered: bool = False) -> Q:
-        """The condition on open holds that makes a tab; `prefiltered` of what is few already."""
+        """The condition on open holds of a tab; `prefiltered` when other filters leave few rows."""
         if name in ADDRESSED:
             mine = Q(groups__overlap=self.deciding) if prefiltered else self.rows_of_groups
         has_claim = Q(claim__user=self.user, claim__expires_at__gt=Now())
@@ -103,7 +104,7 @@ class Viewer:
                 return has_claim
         return Q()
 
-    # Each subquery is small, answered by an index, and asked once for all rows.
+    # Each subquery is small, uses an index and runs once for all rows.
 
     def _open_to_me(self) -> Q:
         return ~Q(pk__in=self._approved) & ~Q(self._shaped("opened_seq"))
@@ -113,7 +114,7 @@ class Viewer:
 
     @property
     def _approved(self) -> QuerySet[Hold, Any]:
-        """What one has approved and others have not yet."""
+        """Open holds that the user has approved and whose quorum needs more."""
         begun = Hold.objects.filter(status=Hold.Status.OPEN).exclude(approvals=[])
         return begun.filter(approvals__contains=[self.name]).values("pk")
 
@@ -128,7 +129,10 @@ def _held_by(groups: Collection[str]) -> QuerySet[Waiting, Any]:
 
 @lru_cache(maxsize=256)
 def has_few_holds(groups: tuple[str, ...], _now: int) -> bool:
-    """Counted once in a while: it decides how rows are found, not which."""
+    """Count at most once per `_now`; the result changes the query plan, not its rows.
+
+    Cached per groups and time slot (`_now`), 256 entries; a new slot is a new key.
+    """
     return count_up_to(_held_by(groups), FEW_HOLDS) <= FEW_HOLDS
 
 
@@ -138,9 +142,9 @@ def pending(user: User) -> QuerySet[Hold]:
 
 
 def _open_for_groups(user: User) -> QuerySet[Hold]:
-    """Open holds for who asks for those of their groups alone.
+    """Open holds for a user who filters by their own groups.
 
-    Whoever a hold is for may see its run, so that nobody has to ask again.
+    Deciders of a hold may see its run, so the visibility check is left out.
     """
     if not user.is_active or access.allowed_workflow_ids(user) is not None:
         return pending(user)
@@ -156,7 +160,7 @@ def _open() -> QuerySet[Hold]:
 
 
 def decided(user: User) -> QuerySet[Hold]:
-    """Holds that were decided, of executions the user may see; the latest first."""
+    """Decided holds of executions the user may see, newest first."""
     settled = (Hold.Status.APPROVED, Hold.Status.REJECTED, Hold.Status.RETURNED)
     rows = Hold.objects.filter(status__in=settled, decider="human")
     rows = rows.select_related("execution__workflow").order_by("-decided_at", "-id")
@@ -164,7 +168,7 @@ def decided(user: User) -> QuerySet[Hold]:
 
 
 def tab_counts(viewer: Viewer) -> dict[str, int]:
-    """Rows per tab as `count_up_to` counts them, the decided ones not at all; one statement."""
+    """Number of rows per tab except `decided`, limited as in `count_up_to`; one statement."""
     rows = pending(viewer.user).values("pk")
     return each_up_to(
         {
@@ -177,7 +181,7 @@ def tab_counts(viewer: Viewer) -> dict[str, int]:
 
 
 def waiting_count(user: User) -> int:
-    """How many holds need this user, as `count_up_to` counts them."""
+    """Number of holds the user can decide, limited as in `count_up_to`."""
     return count_up_to(Viewer(user).counted("me"))
 
 
@@ -187,9 +191,9 @@ def queue(
     filters: QueueFilters = NO_FILTERS,
     runs: Collection[int] | None = None,
 ) -> QuerySet[Hold]:
-    """The holds of a tab that fit the filters; open ones in the order the filters ask for.
+    """Holds of a tab that match the filters, open ones in the requested order.
 
-    With `runs` those of these few executions alone.
+    With `runs`, only holds of these few executions.
     """
     prefiltered = Q() if runs is None else Q(execution_id__in=runs)
     if tab == "decided":
@@ -200,7 +204,7 @@ def queue(
 
 
 def listing_rows(holds: QuerySet[Hold]) -> QuerySet[Hold, dict[str, Any]]:
-    """Each hold as a dict with what a listing shows of it, its run, workflow and claim."""
+    """Each hold as a dict with the columns of a listing, including run, workflow and claim."""
     rows: QuerySet[Hold, dict[str, Any]] = holds.values(
         *("id", "execution_id", "task_id", "phase", "reason", "target", "layer", "why", "critical"),
         *("groups", "quorum", "approvals", "on_reject", "on_timeout", "opened_at", "expires_at"),
@@ -219,7 +223,7 @@ def pending_of(user: User, execution_id: int) -> list[Hold]:
 
 
 def next_review(user: User, hold: Hold) -> Hold | None:
-    """What needs this user once `hold` is decided: the next older hold, else the newest."""
+    """The next hold the user can decide after `hold`: the next older one, else the newest."""
     rest = queue(Viewer(user), "me").exclude(pk=hold.pk)
     older = Q(opened_at__lt=hold.opened_at) | Q(opened_at=hold.opened_at, pk__lt=hold.pk)
     return rest.filter(older).first() or rest.first()
@@ -229,7 +233,7 @@ def next_review(user: User, hold: Hold) -> Hold | None:
 
 
 class BadCursor(ValueError):
-    """A cursor that no page of ours carried."""
+    """An invalid cursor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +263,7 @@ def page(
 def rows_between(
     rows: QuerySet[M], *, cursor: str, until: str, time: str, ascending: bool = False
 ) -> QuerySet[M]:
-    """Those of `rows` that stand on the page after `cursor` whose last row has the cursor `until`.
+    """Return the `rows` of the page between `cursor` and `until`, the cursor of its last row.
 
     Ordered as for `page`; "" leaves that side open.  Raises BadCursor.
     """

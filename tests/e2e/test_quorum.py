@@ -32,7 +32,7 @@ def test_two_of_three(page: Page, product: Product, browser: Browser) -> None:
     sign_in(page, product, "reviewer")
     page.goto(address)
     page.get_by_role("button", name="Approve").click()
-    mine = "You have approved this already; the quorum needs somebody else."
+    mine = "You have already approved this; the quorum needs another person."
     expect(page.get_by_text(mine)).to_be_visible(timeout=LATER)
     expect(page.locator("[data-approve]")).to_have_count(0)
 
