@@ -75,23 +75,23 @@ class _Reads:
     def readers(self, source: str, path: Path) -> tuple[str, ...]:
         """The tasks that read this path of the source's output, in the plan's order."""
         keys = tuple(ANY if isinstance(part, int) else part for part in path)
-        found = {
+        readers = {
             name
             for key in (source, ANY)
             for name, reads in self._of.get(key, {}).items()
             if any(_touch(read, keys) for read in reads)
         }
-        return tuple(sorted(found, key=self._place.__getitem__))
+        return tuple(sorted(readers, key=self._place.__getitem__))
 
     def reached(self, names: set[str]) -> frozenset[str]:
         """These tasks, and who reads anything of them, directly or through others."""
-        found, todo = set(names), list(names)
+        reached, todo = set(names), list(names)
         while todo:
             name = todo.pop()
-            new = {*self._of.get(name, ()), *self._of.get(ANY, ())} - found
-            found |= new
+            new = {*self._of.get(name, ()), *self._of.get(ANY, ())} - reached
+            reached |= new
             todo += new
-        return frozenset(found)
+        return frozenset(reached)
 
 
 def _touch(read: _Read, keys: tuple[str, ...]) -> bool:
@@ -210,16 +210,16 @@ def impact_context(hold: Hold, paths: Iterable[Path]) -> dict[str, Any]:
     if not listed or not takes_edits(hold):
         return {"fields": (), "ahead": ""}
     output = hold.phase == TriggerPhase.AFTER_EXECUTION
-    found = impact(revision_of(hold.execution).plan, hold.task_id, listed, output=output)
+    impact_of_edit = impact(revision_of(hold.execution).plan, hold.task_id, listed, output=output)
     fields = tuple(
         {
             "path": to_pointer(path),
             "dotted": path_text(path),
             "words": _readers_words(names, output=output),
         }
-        for path, names in found.readers.items()
+        for path, names in impact_of_edit.readers.items()
     )
-    return {"fields": fields, "ahead": _ahead_words(hold, found.affected)}
+    return {"fields": fields, "ahead": _ahead_words(hold, impact_of_edit.affected)}
 
 
 def path_of(text: str, value: Any) -> Path:
@@ -246,8 +246,8 @@ def _readers_words(names: tuple[str, ...], *, output: bool) -> str:
     first, *later = names
     if not later:
         return _("used by %(task)s") % {"task": first}
-    told = {"task": first, "tasks": _listed(later)}
-    return _("used by %(task)s; its output is used by %(tasks)s") % told
+    params = {"task": first, "tasks": _listed(later)}
+    return _("used by %(task)s; its output is used by %(tasks)s") % params
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -259,20 +259,20 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _ahead_words(hold: Hold, affected: frozenset[str]) -> str:
-    behind = [
+    results = [
         each for each in speculative_results_behind(hold) if each.state in ("READY", "RUNNING")
     ]
-    gone = sum(each.task_id in affected for each in behind)
-    if not behind:
+    discarded = sum(each.task_id in affected for each in results)
+    if not results:
         return ""
-    if not gone:
+    if not discarded:
         return _("All precomputed results are kept: none of them reads your changes.")
     lost = ngettext(
         "%(count)d precomputed result discarded.",
         "%(count)d precomputed results discarded.",
-        gone,
-    ) % {"count": gone}
-    rest = len(behind) - gone
+        discarded,
+    ) % {"count": discarded}
+    rest = len(results) - discarded
     if not rest:
         return lost
     return f"{lost} " + ngettext("%(count)d kept.", "%(count)d kept.", rest) % {"count": rest}

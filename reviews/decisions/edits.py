@@ -89,7 +89,7 @@ def payload_schemas(holds: Sequence[Hold]) -> dict[str, Any]:
     codes = [task.capability for _, task in tasks.values() if isinstance(task, CapabilityTask)]
     known_tools = tool_schemas(tools) if tools else {}
     known_codes = capabilities.load(codes)
-    found: dict[str, Any] = dict.fromkeys(hold.pk for hold in holds)
+    schemas: dict[str, Any] = dict.fromkeys(hold.pk for hold in holds)
     for hold, task in tasks.values():
         known: StoredCode | ToolRecord | None = None
         if isinstance(task, ToolTask):
@@ -98,8 +98,8 @@ def payload_schemas(holds: Sequence[Hold]) -> dict[str, Any]:
             known = known_codes.get(task.capability)
         if known is not None:
             before = hold.phase == TriggerPhase.BEFORE_EXECUTION
-            found[hold.pk] = known.input_schema if before else known.output_schema
-    return found
+            schemas[hold.pk] = known.input_schema if before else known.output_schema
+    return schemas
 
 
 def schema_of(target: str, phase: str) -> Any:
@@ -221,14 +221,14 @@ def _checked_drop(hold: Hold, edits: Any) -> Edit | None:
     ]
     if unknown:
         raise ReviewInvalid(unknown)
-    gone = plan_diff.dropped_with(change, wanted)
-    if not gone:
+    dropped_ids = plan_diff.dropped_with(change, wanted)
+    if not dropped_ids:
         return None
-    if plan_diff.without(change, gone).is_empty:
+    if plan_diff.without(change, dropped_ids).is_empty:
         message = "nothing of the change would be left; reject it instead"
         raise ReviewInvalid([FieldError("edits.drop", message)])
     dropped = Change({"drop": sorted(wanted)})
-    return Edit(sent=dropped, whole=plan_diff.payload_without(payload, gone))
+    return Edit(sent=dropped, whole=plan_diff.payload_without(payload, dropped_ids))
 
 
 def _laid_over(hold: Hold, edits: Any, payload: Any) -> Any:

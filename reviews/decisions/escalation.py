@@ -112,11 +112,11 @@ def entry_words(entry: str) -> str:
 def _code(code: str, language: str, line: int | None) -> dict[str, Any]:
     if not code:
         return {"lines": (), "whole": (), "line_count": 0}
-    found = [_numbered(each, line) for each in lines_of(code, language)]
-    if len(found) <= _SHOWN_WHOLE or line is None:
-        return {"lines": found, "whole": (), "line_count": len(found)}
-    near = found[max(0, line - 1 - _AROUND) : line + _AROUND]
-    return {"lines": near, "whole": found, "line_count": len(found)}
+    lines = [_numbered(each, line) for each in lines_of(code, language)]
+    if len(lines) <= _SHOWN_WHOLE or line is None:
+        return {"lines": lines, "whole": (), "line_count": len(lines)}
+    near = lines[max(0, line - 1 - _AROUND) : line + _AROUND]
+    return {"lines": near, "whole": lines, "line_count": len(lines)}
 
 
 def _numbered(each: Line, marked: int | None) -> dict[str, Any]:
@@ -128,18 +128,18 @@ def _scopes(hold: Hold, capability: str, choice: GrantChoice) -> tuple[dict[str,
     """How far an approval may reach, the narrowest first."""
     workflow = hold.execution.workflow
     here = _("%(task)s, in this run") % {"task": hold.task_id}
-    found = [("task", _("This task only"), here)]
-    found.append(("execution", _("Every task of this run"), _("until the run ends")))
+    scopes = [("task", _("This task only"), here)]
+    scopes.append(("execution", _("Every task of this run"), _("until the run ends")))
     if workflow is not None:
         same = _("of %(workflow)s, while it stays the same") % {"workflow": workflow.title}
-        found.append(("until", _("This task in every run"), same))
+        scopes.append(("until", _("This task in every run"), same))
     if capability:
         named = _("The capability %(name)s") % {"name": capability}
-        found.append(("capability", named, _("in whatever run it is used")))
-    chosen = choice.scope if choice.scope in {each[0] for each in found} else "task"
+        scopes.append(("capability", named, _("in whatever run it is used")))
+    chosen = choice.scope if choice.scope in {each[0] for each in scopes} else "task"
     return tuple(
         {"value": value, "label": label, "detail": detail, "chosen": value == chosen}
-        for value, label, detail in found
+        for value, label, detail in scopes
     )
 
 
@@ -168,5 +168,5 @@ def scope_words(grant: Grant) -> str:
             return _("for the capability %(name)s") % {"name": str(grant.capability)}
     if grant.workflow is None:
         return _("for task %(task)s in every run of this plan") % {"task": grant.task_id}
-    told = {"task": grant.task_id, "workflow": str(grant.workflow)}
-    return _("for task %(task)s in every run of %(workflow)s") % told
+    params = {"task": grant.task_id, "workflow": str(grant.workflow)}
+    return _("for task %(task)s in every run of %(workflow)s") % params

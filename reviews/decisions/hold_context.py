@@ -105,8 +105,8 @@ class HoldContext:
         view = masked(getattr(task, side), self._rules[task.id, side])
         place = task_place(self.execution.pk, task.id, side)
         masks = masks_context(view, place, may=self.may_reveal)
-        told = {"task": task.id, "value": one_line(view.value)}
-        return {**_item(text % told, view.value), "masks": masks}
+        params = {"task": task.id, "value": one_line(view.value)}
+        return {**_item(text % params, view.value), "masks": masks}
 
     def _upstream(self) -> Iterator[dict[str, Any]]:
         task = self.by_id.get(self.hold.task_id)
@@ -196,8 +196,8 @@ def _became(task: TaskView) -> str:
 
 def _was_taken_back(record: HumanReviewRecord, records: list[HumanReviewRecord]) -> bool:
     """Whether it is one of two records that cancel each other out."""
-    gone = {each.withdraws_id for each in records}
-    return record.withdraws_id is not None or record.pk in gone
+    withdrawn_ids = {each.withdraws_id for each in records}
+    return record.withdraws_id is not None or record.pk in withdrawn_ids
 
 
 def _said(message: dict[str, Any]) -> str:
@@ -255,8 +255,8 @@ def _then(hold_context: HoldContext) -> str:
         return _("The run goes on.")
     if len(following) == 1:
         return _("The run goes on to %(task)s.") % {"task": following[0]}
-    told = {"one": following[0], "other": following[1]}
-    return _("The run goes on to %(one)s and %(other)s.") % told
+    params = {"one": following[0], "other": following[1]}
+    return _("The run goes on to %(one)s and %(other)s.") % params
 
 
 def _reject_label(hold: Hold, skipped: int) -> str:

@@ -84,11 +84,11 @@ def _entry(shown: SecretReveal) -> Entry:
 
 def reveal_sentence(shown: SecretReveal, *, short: bool = False) -> str:
     """`auditor had headers.Authorization of the payload shown, in Release notes (run 9)`."""
-    told = {"who": shown.actor, "path": shown.path, "where": _where(shown.place)}
+    params = {"who": shown.actor, "path": shown.path, "where": _where(shown.place)}
     if short:
-        return _("%(who)s had %(path)s of %(where)s shown") % told
-    told["run"] = components_labels.run_title(shown.execution.title, shown.execution_id)
-    return _("%(who)s had %(path)s of %(where)s shown, in %(run)s") % told
+        return _("%(who)s had %(path)s of %(where)s shown") % params
+    params["run"] = components_labels.run_title(shown.execution.title, shown.execution_id)
+    return _("%(who)s had %(path)s of %(where)s shown, in %(run)s") % params
 
 
 def _where(place: str) -> str:

@@ -87,11 +87,11 @@ def masked(value: JSON, rules: Rules = NO_RULES, *, after: Masked | None = None)
     """
     work = _Masker(rules, after.known if after else {})
     shown = work.walk((), value, usable_schema(rules.schema), hidden=False)
-    found = tuple(
+    secrets = tuple(
         Secret(number, work.known[number], tuple(paths))
         for number, paths in sorted(work.places.items())
     )
-    return Masked(shown, found, work.known, rules)
+    return Masked(shown, secrets, work.known, rules)
 
 
 def restored(edited: JSON, view: Masked) -> JSON:

@@ -265,17 +265,17 @@ def _part(size: int, form: FormState | None) -> dict[str, Any]:
         return {}
     wanted = max(LONGEST, form.read if form else 0)
     read = min(size, wanted)
-    asked = form is not None and form.asks_for_more
-    on_from = f"{min(1.0, (wanted - LONGEST) / read):.4f}" if asked else ""
+    asks_for_more = form is not None and form.asks_for_more
+    on_from = f"{min(1.0, (wanted - LONGEST) / read):.4f}" if asks_for_more else ""
     if read == size:
-        told = _("All of its %(all)s characters are shown.") % {"all": grouped(size)}
-        return {"read": read, "told": told, "more": "", "on_from": on_from}
-    told = _("It has %(all)s characters; the first %(some)s are shown here.")
+        message = _("All of its %(all)s characters are shown.") % {"all": grouped(size)}
+        return {"read": read, "told": message, "more": "", "on_from": on_from}
+    message = _("It has %(all)s characters; the first %(some)s are shown here.")
     following = min(LONGEST, size - read)
     more = ngettext("Show the next %(n)s character", "Show the next %(n)s characters", following)
     return {
         "read": read,
-        "told": told % {"all": grouped(size), "some": grouped(read)},
+        "told": message % {"all": grouped(size), "some": grouped(read)},
         "more": more % {"n": grouped(following)},
         "on_from": on_from,
     }
@@ -361,17 +361,17 @@ def _expired_words(hold: Hold) -> str:
 
 def _this(record: HumanReviewRecord) -> str:
     """`reviewer approved this with 2 changes`."""
-    n, told = record.change_count, {"name": record.actor, "n": record.change_count}
+    n, params = record.change_count, {"name": record.actor, "n": record.change_count}
     if record.decision == "REQUEST_CHANGES":
-        return _("%(name)s requested changes to this") % told
+        return _("%(name)s requested changes to this") % params
     if record.decision != "APPROVE":
-        return _("%(name)s rejected this") % told
+        return _("%(name)s rejected this") % params
     if not record.is_edited:
-        return _("%(name)s approved this") % told
+        return _("%(name)s approved this") % params
     text = ngettext(
         "%(name)s approved this with %(n)s change", "%(name)s approved this with %(n)s changes", n
     )
-    return text % told
+    return text % params
 
 
 def _decided(record: HumanReviewRecord, view: Masked) -> dict[str, Any]:
@@ -421,32 +421,32 @@ def revision_rounds_context(hold: Hold, view: Masked) -> dict[str, Any]:
 
 
 def _why_off(hold: Hold) -> str:
-    asked = hold.round - 1
-    if not asked:
+    requests = hold.round - 1
+    if not requests:
         return _("This task does not rerun: its plan accepts no requests for changes.")
-    if asked == 1:
+    if requests == 1:
         return _("Changes were requested once, the limit. Approve, edit or reject this output.")
     return _(
         "Changes were requested %(count)s times, the limit. Approve, edit or reject this output."
-    ) % {"count": asked}
+    ) % {"count": requests}
 
 
 def _effect(hold: Hold) -> str:
     text = _("Reruns %(task)s with your feedback, then requests a review of the new output.")
-    told = text % {"task": hold.task_id}
+    sentence = text % {"task": hold.task_id}
     if hold.changes_left == 1:
-        return told + " " + _("This is the last time.")
-    return told
+        return sentence + " " + _("This is the last time.")
+    return sentence
 
 
 def _rounds(hold: Hold, view: Masked) -> list[dict[str, Any]]:
     """Earlier reviews, the latest first: what was asked, and how the output differs from now."""
-    found, later = [], hold
+    rounds, later = [], hold
     while later.previous is not None:
         earlier = later.previous
         record = _asked(earlier)
         before = masked(earlier.payload, view.rules, after=view)
-        found.append(
+        rounds.append(
             {
                 "round": earlier.round,
                 "by": record.actor if record else earlier.decided_by,
@@ -457,7 +457,7 @@ def _rounds(hold: Hold, view: Masked) -> list[dict[str, Any]]:
             }
         )
         later, view = earlier, before
-    return found
+    return rounds
 
 
 def _asked(hold: Hold) -> HumanReviewRecord | None:

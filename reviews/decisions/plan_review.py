@@ -61,14 +61,14 @@ def parse_kept_tasks(data: QueryDict, hold: Hold) -> KeptTasks:
         return ALL_KEPT
     change = in_payload(_payload(hold))
     kept = data.getlist("keep")
-    gone = dropped_with(change, [task.id for task in change.added if task.id not in kept])
-    gone &= {task.id for task in (*change.added, *change.changed)}
+    dropped_ids = dropped_with(change, [task.id for task in change.added if task.id not in kept])
+    dropped_ids &= {task.id for task in (*change.added, *change.changed)}
     errors: tuple[FieldError, ...] = ()
-    if without(change, gone).is_empty:
+    if without(change, dropped_ids).is_empty:
         message = _("Nothing of the change is left. Keep at least one task, or reject the change.")
         errors = (FieldError("", message),)
-    confirmed = frozenset(data.get("confirmed_drop", "").split()) == gone
-    return KeptTasks(gone, confirmed, errors)
+    confirmed = frozenset(data.get("confirmed_drop", "").split()) == dropped_ids
+    return KeptTasks(dropped_ids, confirmed, errors)
 
 
 def plan_review_context(
@@ -81,17 +81,17 @@ def plan_review_context(
     """
     if not is_plan_review(hold):
         return None
-    payload, told = _payload(hold), dict(view.value or {})
-    gone = _gone_from(payload, decided) if decided is not None else kept.gone
+    payload, shown = _payload(hold), dict(view.value or {})
+    dropped_ids = _gone_from(payload, decided) if decided is not None else kept.gone
     return {
-        "requirement": told["requirement"],
-        "asked_by": str(told["asked_by"]).removeprefix("agent:"),
-        "by_agent": str(told["asked_by"]).startswith("agent:"),
-        "gone": " ".join(sorted(gone)),
-        "gone_words": ", ".join(sorted(gone)),
-        "label": _label(gone),
+        "requirement": shown["requirement"],
+        "asked_by": str(shown["asked_by"]).removeprefix("agent:"),
+        "by_agent": str(shown["asked_by"]).startswith("agent:"),
+        "gone": " ".join(sorted(dropped_ids)),
+        "gone_words": ", ".join(sorted(dropped_ids)),
+        "label": _label(dropped_ids),
         "moved": hold.status == Hold.Status.OPEN and hold.execution.revision != payload["revision"],
-        **diff_context(_diff(hold, view, in_payload(payload), gone)),
+        **diff_context(_diff(hold, view, in_payload(payload), dropped_ids)),
     }
 
 

@@ -166,16 +166,16 @@ def shapers_of(hold: Hold) -> frozenset[str]:
 
 def shapers_of_each(holds: Iterable[Hold]) -> dict[str, frozenset[str]]:
     """Map hold ids to `shapers_of` in one query."""
-    asked = list(holds)
-    found = defaultdict(list)
-    rows = Shaper.objects.filter(execution_id__in={each.execution_id for each in asked})
+    hold_list = list(holds)
+    shapings = defaultdict(list)
+    rows = Shaper.objects.filter(execution_id__in={each.execution_id for each in hold_list})
     for execution_id, name, since in rows.values_list("execution_id", "name", "since"):
-        found[execution_id].append((name, since))
+        shapings[execution_id].append((name, since))
     return {
         hold.pk: frozenset(
-            name for name, since in found[hold.execution_id] if since < hold.opened_seq
+            name for name, since in shapings[hold.execution_id] if since < hold.opened_seq
         )
-        for hold in asked
+        for hold in hold_list
     }
 
 
@@ -185,19 +185,21 @@ def cannot_be_approved(holds: Iterable[Hold]) -> frozenset[str]:
     Active members of a hold's groups count who have not approved it yet and, with four eyes, did
     not influence its payload; `execution` of each hold is loaded.
     """
-    asked = [each for each in holds if each.status == Hold.Status.OPEN and each.decider == "human"]
-    if not asked:
+    open_holds = [
+        each for each in holds if each.status == Hold.Status.OPEN and each.decider == "human"
+    ]
+    if not open_holds:
         return frozenset()
-    shapers = shapers_of_each(asked)
+    shapers = shapers_of_each(open_holds)
     needs = {}
-    for hold in asked:
+    for hold in open_holds:
         excluded = frozenset(hold.approvals)
         if four_eyes(hold.execution):
             excluded |= shapers[hold.pk]
         needs[hold.pk] = (deciding_groups(hold.groups, hold.groups), excluded)
     left = _people_left(set(needs.values()))
     return frozenset(
-        hold.pk for hold in asked if left[needs[hold.pk]] < hold.quorum - len(hold.approvals)
+        hold.pk for hold in open_holds if left[needs[hold.pk]] < hold.quorum - len(hold.approvals)
     )
 
 
@@ -227,18 +229,18 @@ def ways_of(user: User, hold: Hold) -> frozenset[str]:
 
 def ways_of_each(user: User, holds: Iterable[Hold]) -> dict[str, frozenset[str]]:
     """Map hold ids to `ways_of` in one query."""
-    asked = list(holds)
-    found = defaultdict(list)
+    hold_list = list(holds)
+    shapings = defaultdict(list)
     rows = Shaper.objects.filter(
-        execution_id__in={each.execution_id for each in asked}, name=user.get_username()
+        execution_id__in={each.execution_id for each in hold_list}, name=user.get_username()
     )
     for execution_id, way, since in rows.values_list("execution_id", "way", "since"):
-        found[execution_id].append((way, since))
+        shapings[execution_id].append((way, since))
     return {
         hold.pk: frozenset(
-            way for way, since in found[hold.execution_id] if since < hold.opened_seq
+            way for way, since in shapings[hold.execution_id] if since < hold.opened_seq
         )
-        for hold in asked
+        for hold in hold_list
     }
 
 

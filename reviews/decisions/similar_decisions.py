@@ -57,11 +57,11 @@ def similar_decisions(user: User, hold: Hold) -> list[SimilarDecision]:
         .filter(target=hold.target, trigger_phase=hold.phase, reviewer__isnull=False)
     )
     mine = features(hold.payload)
-    found = [
+    scored = [
         (similarity(mine, features(record.original_data)), record)
         for record in rows.exclude(hold_id=hold.pk)[:_LOOKED_AT]
     ]
-    near = [pair for pair in found if pair[0] >= _LEAST]
+    near = [pair for pair in scored if pair[0] >= _LEAST]
     near.sort(key=lambda pair: (pair[0], pair[1].pk), reverse=True)
     view = shown_payload(hold, payload_schema(hold))
     return [
@@ -91,13 +91,13 @@ _MOST: Final = 2000
 
 def features(value: Any) -> Counter[str]:
     """Counts of places (`path`) and of words at places (`path=word`), list items in one place."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for place, text in _leaves(value, ""):
-        found[place] += 1
-        found.update(f"{place}={word}" for word in _WORD.findall(text.lower())[:_MOST])
-        if len(found) > _MOST:
+        counts[place] += 1
+        counts.update(f"{place}={word}" for word in _WORD.findall(text.lower())[:_MOST])
+        if len(counts) > _MOST:
             break
-    return found
+    return counts
 
 
 def similarity(one: Mapping[str, int], other: Mapping[str, int]) -> float:

@@ -57,24 +57,24 @@ def headline(phase: str, tool: str, task_id: str, workflow_title: str = "") -> s
     `workflow_title` the sentence is the heading of the decision itself.
     """
     alone, within = _HEADLINES.get(phase.lower(), _OTHER)
-    told = {
+    params = {
         "tool": short_name(tool) or task_id,
         "task": task_id or _("A task"),
         "run": workflow_title,
     }
-    return _(within if workflow_title else alone) % told
+    return _(within if workflow_title else alone) % params
 
 
 def approved(phase: str, tool: str, task_id: str) -> str:
     """What approving does, said before the button is pressed."""
-    told = {"tool": short_name(tool) or task_id, "task": task_id}
+    params = {"tool": short_name(tool) or task_id, "task": task_id}
     match phase.lower():
         case "before_execution":
-            return _("Runs %(tool)s as shown.") % told
+            return _("Runs %(tool)s as shown.") % params
         case "after_execution":
-            return _("Continues with this output.") % told
+            return _("Continues with this output.") % params
         case "escalation":
-            return _("Reruns %(task)s with the requested permission.") % told
+            return _("Reruns %(task)s with the requested permission.") % params
         case "replan_review":
             return _("Changes the plan as shown; tasks that have started stay as they are.")
     return _("Continues the run.")

@@ -221,8 +221,8 @@ def settle(hold_id: str, execution_id: int) -> bool:
             hold = due().select_related("execution__workflow").filter(pk=hold_id).first()
             if hold is None:
                 return False
-            given = HumanReviewRecord.objects.standing().filter(hold=hold).latest("id")
-            _carry_out(hold, given)
+            record = HumanReviewRecord.objects.standing().filter(hold=hold).latest("id")
+            _carry_out(hold, record)
     except (StaleVersion, Busy) as error:
         logger.info("the decision on hold %s waits: %s", hold_id, error)
         return False

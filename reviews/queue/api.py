@@ -233,8 +233,8 @@ class ClaimView(APIView):
         return idempotent(request, lambda: self._claim(request, hold_id))
 
     def _claim(self, request: Request, hold_id: str) -> StoredResponse:
-        found = claims.claim(hold_id=hold_id, user=caller(request), token=token_of(request))
-        return StoredResponse(200, json_text(ClaimSerializer(found).data))
+        claim = claims.claim(hold_id=hold_id, user=caller(request), token=token_of(request))
+        return StoredResponse(200, json_text(ClaimSerializer(claim).data))
 
 
 class ReleaseView(APIView):
@@ -253,8 +253,8 @@ class ReleaseView(APIView):
         return idempotent(request, lambda: self._release(request, hold_id))
 
     def _release(self, request: Request, hold_id: str) -> StoredResponse:
-        gone = claims.release(hold_id=hold_id, user=caller(request), token=token_of(request))
-        return StoredResponse(200, json_text({"released": gone}))
+        released = claims.release(hold_id=hold_id, user=caller(request), token=token_of(request))
+        return StoredResponse(200, json_text({"released": released}))
 
 
 class AssignView(APIView):
@@ -274,15 +274,15 @@ class AssignView(APIView):
         return idempotent(request, lambda: self._assign(request, hold_id))
 
     def _assign(self, request: Request, hold_id: str) -> StoredResponse:
-        asked = AssignSerializer(data=object_body(request.data))
-        asked.is_valid(raise_exception=True)
-        found = claims.assign(
+        serializer = AssignSerializer(data=object_body(request.data))
+        serializer.is_valid(raise_exception=True)
+        claim = claims.assign(
             hold_id=hold_id,
             user=caller(request),
-            to=asked.validated_data["to"],
+            to=serializer.validated_data["to"],
             token=token_of(request),
         )
-        return StoredResponse(200, json_text(ClaimSerializer(found).data))
+        return StoredResponse(200, json_text(ClaimSerializer(claim).data))
 
 
 class ExtendView(APIView):
@@ -306,12 +306,12 @@ class ExtendView(APIView):
         return idempotent(request, lambda: self._extend(request, hold_id))
 
     def _extend(self, request: Request, hold_id: str) -> StoredResponse:
-        asked = ExtendSerializer(data=object_body(request.data))
-        asked.is_valid(raise_exception=True)
+        serializer = ExtendSerializer(data=object_body(request.data))
+        serializer.is_valid(raise_exception=True)
         result = extensions.extend(
             hold_id=hold_id,
             user=caller(request),
-            seconds=asked.validated_data["seconds"],
+            seconds=serializer.validated_data["seconds"],
             source="rest",
             token=token_of(request),
         )
@@ -338,11 +338,11 @@ class BulkView(APIView):
         risk is never approved in bulk. With an `Idempotency-Key` each hold's outcome is remembered
         together with what was done to it: sent again after a crash, the call does what is left.
         """
-        asked = BulkSerializer(data=object_body(request.data))
-        asked.is_valid(raise_exception=True)
-        wanted = asked.validated_data
-        chosen = [bulk.SelectedHold(**each) for each in wanted["holds"]]
-        task = bulk.Request(**{key: wanted[key] for key in wanted if key != "holds"})
+        serializer = BulkSerializer(data=object_body(request.data))
+        serializer.is_valid(raise_exception=True)
+        fields = serializer.validated_data
+        chosen = [bulk.SelectedHold(**each) for each in fields["holds"]]
+        task = bulk.Request(**{key: fields[key] for key in fields if key != "holds"})
         bulk.check(chosen, task)
         return idempotent_in_parts(request, lambda part: self._apply(request, chosen, task, part))
 
@@ -364,8 +364,8 @@ def _remembering(part: Part) -> bulk.Remember:
     """Each hold is a part; what is kept of it is its step, as JSON."""
 
     def remember(chosen: bulk.SelectedHold, step: Callable[[], bulk.BulkStep]) -> bulk.BulkStep:
-        kept = json.loads(part(chosen.hold_id, lambda: json_text(asdict(step()))))
-        moved = tuple(kept["moved"]) if kept["moved"] else None
-        return bulk.BulkStep(bulk.Outcome(**kept["outcome"]), moved)
+        stored = json.loads(part(chosen.hold_id, lambda: json_text(asdict(step()))))
+        moved = tuple(stored["moved"]) if stored["moved"] else None
+        return bulk.BulkStep(bulk.Outcome(**stored["outcome"]), moved)
 
     return remember

@@ -166,24 +166,24 @@ class _Bulk:
                 claims.claim(**who)  # type: ignore[arg-type]
                 return _done(chosen, "Claimed.")
             case "release":
-                gone = claims.release(**who)  # type: ignore[arg-type]
-                return _done(chosen, "Released." if gone else "You had not claimed it.")
+                released = claims.release(**who)  # type: ignore[arg-type]
+                return _done(chosen, "Released." if released else "You had not claimed it.")
             case "assign":
-                given = claims.assign(**who, to=self._request.to)  # type: ignore[arg-type]
-                return _done(chosen, f"Assigned to {given.user.get_username()}.")
+                claim_made = claims.assign(**who, to=self._request.to)  # type: ignore[arg-type]
+                return _done(chosen, f"Assigned to {claim_made.user.get_username()}.")
             case "withdraw":
                 return self._withdraw(chosen)
         return self._decide(chosen)
 
     def _withdraw(self, chosen: SelectedHold) -> BulkStep:
-        back = withdrawal.withdraw(
+        withdrawn = withdrawal.withdraw(
             hold_id=chosen.hold_id,
             user=self._user,
             comment=self._request.comment,
             source=BULK,
             token=self._token,
         )
-        return _done(chosen, "Undone.", record_id=back.record.pk)
+        return _done(chosen, "Undone.", record_id=withdrawn.record.pk)
 
     def _decide(self, chosen: SelectedHold) -> BulkStep:
         hold = visible_hold(self._user, chosen.hold_id)

@@ -64,10 +64,10 @@ def claim(*, hold_id: str, user: User, token: Token | None = None) -> ReviewClai
         if not (right := right_now(person, hold)).any:
             raise NotAllowed(right.reason, right.code)
         _check_open(hold)
-        found = _reserve(hold, person)
-        if found is None:
+        claimed = _reserve(hold, person)
+        if claimed is None:
             raise conflict(hold_id, "claimed", "Somebody else has claimed this.")
-        return found
+        return claimed
 
 
 def assign(*, hold_id: str, user: User, to: str, token: Token | None = None) -> ReviewClaim:
@@ -86,21 +86,21 @@ def assign(*, hold_id: str, user: User, to: str, token: Token | None = None) -> 
         if target is None or not right_now(target, hold).any or not _sees(target, hold):
             raise ReviewInvalid([FieldError("to", "is nobody who can decide this review")])
         before = ReviewClaim.objects.filter(hold=hold, expires_at__gt=Now()).first()
-        found = _reserve(hold, target, giver=person)
-        if found is None:  # pragma: no cover - a forced reservation always lands
+        claimed = _reserve(hold, target, giver=person)
+        if claimed is None:  # pragma: no cover - a forced reservation always lands
             raise conflict(hold_id, "claimed", "Somebody else has claimed this.")
-        claim_assigned(found, hold, previous=before, actor=person)
-        return found
+        claim_assigned(claimed, hold, previous=before, actor=person)
+        return claimed
 
 
 def release(*, hold_id: str, user: User, token: Token | None = None) -> bool:
     """Release a claim; True when there was one.  Raises HoldNotFound or NotAllowed."""
     check_token(token)
     with _own_hold(hold_id, user) as (hold, person):
-        gone, _ = ReviewClaim.objects.filter(hold=hold, user=person).delete()
-        if gone:
+        deleted, _ = ReviewClaim.objects.filter(hold=hold, user=person).delete()
+        if deleted:
             change_receiver.touched(hold.execution_id, hold.id)
-    return gone > 0
+    return deleted > 0
 
 
 def candidates(hold: Hold) -> list[str]:
@@ -128,15 +128,15 @@ def _reserve(hold: Hold, person: User, giver: User | None = None) -> ReviewClaim
                 "force": giver is not None,
             },
         )
-        found = cursor.fetchone()
-        if found and found[1]:
+        row = cursor.fetchone()
+        if row and row[1]:
             cursor.execute(_FIRST, [hold.id])
-    if found is None:
+    if row is None:
         return None
-    if found[1]:
+    if row[1]:
         # Others are notified of a new claim, not of a heartbeat.
         change_receiver.touched(hold.execution_id, hold.id)
-    return ReviewClaim.objects.select_related("user").get(pk=found[0])
+    return ReviewClaim.objects.select_related("user").get(pk=row[0])
 
 
 def _check_open(hold: Hold) -> None:

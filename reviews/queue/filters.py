@@ -63,8 +63,8 @@ class QueueFilters:
 
     def query(self) -> dict[str, str]:
         """The parameters that differ from their defaults."""
-        told = {name: str(getattr(self, name)) for name in KEYS}
-        return {name: text for name, text in told.items() if text and text != "newest"}
+        params = {name: str(getattr(self, name)) for name in KEYS}
+        return {name: text for name, text in params.items() if text and text != "newest"}
 
 
 def parse_queue_filters(query: Mapping[str, str]) -> QueueFilters:
@@ -82,8 +82,8 @@ def parse_queue_filters(query: Mapping[str, str]) -> QueueFilters:
 
 def query_string(query: Mapping[str, str], *, tab: str) -> str:
     """The canonical query string of a tab and its filters: known keys alone, in one order."""
-    kept = {"tab": tab} if tab != "me" else {}
-    return urlencode(kept | parse_queue_filters(query).query())
+    params = {"tab": tab} if tab != "me" else {}
+    return urlencode(params | parse_queue_filters(query).query())
 
 
 def apply_filters(

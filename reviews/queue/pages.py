@@ -152,8 +152,8 @@ def _page(
     order: dict[str, Any] = {"time": column, "ascending": not largest_first}
     if changed is None:
         return selectors.page(rows, cursor=cursor, size=size, **order)
-    found = selectors.rows_between(rows, cursor=cursor, until=changed.until, **order)
-    return selectors.Page(list(found[:size]), "")
+    rows_of_page = selectors.rows_between(rows, cursor=cursor, until=changed.until, **order)
+    return selectors.Page(list(rows_of_page[:size]), "")
 
 
 def _tab_query(tab: str) -> dict[str, str]:
@@ -210,8 +210,8 @@ def _labels(labels: Mapping[str, str], keys: Iterable[str] = ()) -> dict[str, st
 
 def queue_url(**query: str) -> str:
     """The queue's address with what of `query` says something."""
-    kept = {name: value for name, value in query.items() if value}
-    return f"{reverse('reviews:queue')}?{urlencode(kept)}" if kept else reverse("reviews:queue")
+    params = {name: value for name, value in query.items() if value}
+    return f"{reverse('reviews:queue')}?{urlencode(params)}" if params else reverse("reviews:queue")
 
 
 def demo_url(viewer: selectors.Viewer) -> str:
@@ -252,8 +252,8 @@ def _row(hold: Hold, looking: list[str]) -> dict[str, Any]:
 
 
 def _quorum_words(hold: Hold) -> str:
-    told = {"given": len(hold.approvals), "needed": hold.quorum}
-    return _("%(given)s of %(needed)s approvals") % told
+    params = {"given": len(hold.approvals), "needed": hold.quorum}
+    return _("%(given)s of %(needed)s approvals") % params
 
 
 def _outcome(hold: Hold) -> str:

@@ -47,8 +47,8 @@ def mark_viewing(*, hold_id: str, user: User) -> None:
 def mark_left(*, hold_id: str, user: User) -> None:
     """Record that `user` has left the hold.  Raises HoldNotFound."""
     hold = visible_hold(user, hold_id)
-    gone, _ = ReviewPresence.objects.filter(hold=hold, user=user).delete()
-    if gone:
+    deleted, _ = ReviewPresence.objects.filter(hold=hold, user=user).delete()
+    if deleted:
         change_receiver.touched(hold.execution_id, hold.id)
 
 
@@ -57,14 +57,14 @@ def viewers_of(hold_ids: Iterable[str], *, but: int) -> dict[str, list[str]]:
     rows = ReviewPresence.objects.filter(
         hold_id__in=list(hold_ids), seen_at__gt=Now() - timedelta(seconds=FRESH_SECONDS)
     ).exclude(user_id=but)
-    found: dict[str, list[str]] = {}
+    viewers: dict[str, list[str]] = {}
     for hold_id, name in rows.order_by("user__username").values_list("hold_id", "user__username"):
-        found.setdefault(hold_id, []).append(name)
-    return found
+        viewers.setdefault(hold_id, []).append(name)
+    return viewers
 
 
 def forget_old() -> int:
     """Delete rows older than an hour; returns their number.  The sweeper calls this."""
     old = ReviewPresence.objects.filter(seen_at__lt=Now() - timedelta(hours=1))
-    gone, _ = old.delete()
-    return gone
+    deleted, _ = old.delete()
+    return deleted

@@ -42,11 +42,11 @@ def save_view(*, user: User, name: str, query: str, shared: bool) -> SavedView:
         raise ReviewInvalid([FieldError("name", "must have between 1 and 60 plain characters")])
     if SavedView.objects.filter(owner=user).exclude(name=name).count() >= MAX_VIEWS:
         raise ReviewInvalid([FieldError("name", f"is one too many: {MAX_VIEWS} views are kept")])
-    kept = canonical_query(query)
+    canonical = canonical_query(query)
     try:
         with transaction.atomic():
             view, _ = SavedView.objects.update_or_create(
-                owner=user, name=name, defaults={"query": kept, "shared": shared}
+                owner=user, name=name, defaults={"query": canonical, "shared": shared}
             )
     except IntegrityError:
         raise ReviewInvalid([FieldError("name", "is being saved just now")]) from None
@@ -69,5 +69,5 @@ def canonical_query(query: str) -> str:
     except ValueError:
         return ""
     tab = pairs.get("tab", "me")
-    kept = query_string(pairs, tab=tab if tab in TABS else "me")
-    return kept if len(kept) <= 1000 else ""
+    canonical = query_string(pairs, tab=tab if tab in TABS else "me")
+    return canonical if len(canonical) <= 1000 else ""

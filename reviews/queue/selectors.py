@@ -254,10 +254,10 @@ def page(
     """
     if cursor:
         rows = rows.filter(_past_cursor(cursor, time, "gt" if ascending else "lt"))
-    found = list(rows[: size + 1])
-    more = len(found) > size
-    found = found[:size]
-    return Page(found, _cursor_of(found[-1], time) if more else "")
+    page_rows = list(rows[: size + 1])
+    more = len(page_rows) > size
+    page_rows = page_rows[:size]
+    return Page(page_rows, _cursor_of(page_rows[-1], time) if more else "")
 
 
 def rows_between(
