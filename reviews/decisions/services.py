@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from django.db import transaction
 from django.db.models.functions import Now
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 MAX_COMMENT = 10_000
 #: Seconds between attempts while a worker holds the run although a hold is open.
@@ -134,16 +136,18 @@ def decide(request: DecisionRequest) -> DecisionResult:
     ):
         check_token(request.token)
         _check_fields(request)
-        return _decide_once_free(request)
+        return retry_while_busy(request.hold_id, lambda: _decide(request))
 
 
-def _decide_once_free(request: DecisionRequest) -> DecisionResult:
-    """Decide; retry for a moment while a worker holds the run."""
-    hold_id = request.hold_id
+def retry_while_busy(hold_id: str, attempt: Callable[[], T]) -> T:
+    """Run `attempt` in a transaction; retry for a moment while a worker holds the run.
+
+    Raises Conflict or ReviewInvalid for a command that the journal refuses.
+    """
     for wait in (*BUSY_WAITS, None):
         try:
             with transaction.atomic():
-                return _decide(request)
+                return attempt()
         except StaleVersion:
             raise conflict(hold_id, "stale", "The run has moved on since you looked.") from None
         except Refused as refusal:

@@ -8,7 +8,6 @@ run is open.  Each is one guarded statement under the row lock of the run, so on
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -35,12 +34,12 @@ from workflows.models import Execution, Hold
 from .conflicts import conflict
 from .rights import NotAllowed, fresh_user, right_now
 from .services import (
-    BUSY_WAITS,
     Busy,
     Token,
     check_comment,
     check_token,
     log_refusals,
+    retry_while_busy,
     submit_now,
     visible_hold,
 )
@@ -95,18 +94,7 @@ def withdraw(
     ):
         check_token(token)
         check_comment(comment)
-        for wait in (*BUSY_WAITS, None):
-            try:
-                with transaction.atomic():
-                    return _withdraw(hold_id, user, comment, source)
-            except StaleVersion:
-                raise conflict(hold_id, "stale", "The run moved on just now.") from None
-            except Refused as refusal:
-                raise conflict(hold_id, refusal.code, refusal.message) from None
-            except Busy:
-                if wait is not None:
-                    time.sleep(wait)
-    raise conflict(hold_id, "busy", "The run is being moved on right now. Try again in a moment.")
+        return retry_while_busy(hold_id, lambda: _withdraw(hold_id, user, comment, source))
 
 
 def _withdraw(hold_id: str, user: User, comment: str, source: str) -> Withdrawal:
