@@ -87,7 +87,7 @@ def test_nothing_is_approved_until_all_of_it_was_shown(page: Page, product: Prod
     sign_in(page, product, "reviewer")
     address = f"{product.address}/review/{run}/{run}-1/"
     page.goto(address)
-    expect(page.get_by_text("Approve is off: part of the payload is not shown.")).to_be_visible()
+    expect(page.get_by_text("You cannot approve yet: part of the payload")).to_be_visible()
     approve = page.locator("[data-approve]")
     expect(approve).to_be_disabled()
     # A page that was tampered with is refused by the server, and the hold stays open.

@@ -12,7 +12,6 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 import reviews.decisions.services
-import reviews.decisions.withdrawal
 from tests.stateful import tools
 from tests.stateful.database_world import DatabaseWorld
 from tests.stateful.machine import Executions
@@ -40,7 +39,6 @@ def test_whatever_happens_every_execution_ends_right(
     monkeypatch.setattr(services, "CataloguePlanner", AddsATask)
     # Whether a worker holds the lease is known here; there is nothing to wait for.
     monkeypatch.setattr(reviews.decisions.services, "BUSY_WAITS", ())
-    monkeypatch.setattr(reviews.decisions.withdrawal, "BUSY_WAITS", ())
     numbers = itertools.count()
 
     def make_world() -> World:

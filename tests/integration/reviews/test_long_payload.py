@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.django_db(transaction=True)
 
 RAW = re.compile(r'<textarea [^>]*id="edits-json"[^>]*>\n(.*?)</textarea>', re.DOTALL)
-OFF = "Approve is off: part of the payload is not shown."
+OFF = "You cannot approve yet: part of the payload is not shown."
 
 
 def shown(page: str) -> str:
