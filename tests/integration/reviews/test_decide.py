@@ -162,7 +162,7 @@ def test_every_refused_decision_is_logged_with_who_from_where_and_why(
         (reviewer, {"decision": "REJECT", "edits": 1}, "takes no edits", "invalid"),
         (reviewer, {"edits": float("nan")}, "edits", "invalid"),
         (reviewer, {}, "", "applied"),
-        (reviewer, {}, "not open any more", "refused"),
+        (reviewer, {}, "no longer open", "refused"),
         (auditor, {}, "Auditors", "refused"),
         (stranger, {}, "not visible", "refused"),
     )

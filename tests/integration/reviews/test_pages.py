@@ -280,7 +280,7 @@ def test_an_auditor_sees_and_cannot_decide(paused: Execution, auditor: User) -> 
     client, hold = browser(auditor), only_hold(paused)
     html = client.get(page_of(hold)).content.decode()
     assert "You cannot decide this." in html
-    assert "Auditors read" in html
+    assert "Auditors can read decisions" in html
     assert "data-approve" not in html
     posted = client.post(
         page_of(hold),

@@ -275,7 +275,7 @@ def test_the_page_shows_the_picture_and_the_list(asked: Execution, reviewer: Use
     html = page(reviewer, f"/review/{asked.pk}/{hold.id}/")
     _, parser = reader_and_parser(hold)
     assert f"Dropping it also drops {parser}" in html
-    assert "keeps the plan as it is" in html.replace("Keeps", "keeps")
+    assert "Continues the run with the present plan." in html
     assert html.count('class="node good') == 2  # the added ones in the picture
     assert "Approve the change" in html
     assert "Review plan change" in html

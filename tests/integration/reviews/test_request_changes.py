@@ -306,7 +306,7 @@ def test_the_page_asks_shows_the_rounds_and_says_when_no_more(start: Start, revi
     assert "shorter &amp; &lt;b&gt;" in text
     assert page in text
     assert "Changes in the next attempt" in text
-    assert "Changes were requested once, and no more can be" in text
+    assert "Changes were requested once, the limit." in text
     assert 'value="REQUEST_CHANGES"' not in text
     rows = client.get(reverse("reviews:history"), {"decision": "REQUEST_CHANGES"}).content.decode()
     # The task's name stands out, so the sentence has marks in it.

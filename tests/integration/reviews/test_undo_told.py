@@ -125,7 +125,7 @@ def test_a_page_decides_with_the_time_the_policy_gives(start: Start, reviewer: U
     answer = client.post(page, {"version": execution.version, "decision": "APPROVE"}, follow=True)
     text = answer.content.decode()
     assert 'data-undo="decision"' in text
-    assert "the run goes on in" in text
+    assert "the run continues in" in text
     back = client.post(reverse("reviews:withdraw", args=place), follow=True).content.decode()
     assert "data-approve" in back
     assert "reviewer withdrew the approval" in back
