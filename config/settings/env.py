@@ -1,8 +1,8 @@
 """Typed reads of the process environment.
 
-Every helper takes a name and a default and answers a value of one type. A value that does not
-parse stops the start with `ImproperlyConfigured` naming the variable, because a silently ignored
-setting is worse than a process that does not come up. An empty string counts as "not set".
+Each helper takes a name and a default and returns a value of one type. A value that cannot be
+parsed stops the process with `ImproperlyConfigured`, which names the variable. An empty string
+counts as "not set".
 """
 
 import json

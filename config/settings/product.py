@@ -1,6 +1,6 @@
-"""The product's own numbers: `settings.HOLDPOINT`, each overridable by `HOLDPOINT_<KEY>`.
+"""Product settings: `settings.HOLDPOINT`, each set by the environment variable `HOLDPOINT_<KEY>`.
 
-The apps read them through their `conf.py` at access time, so a test can override one.
+The apps read them through their `conf.py` at access time, so tests can override them.
 """
 
 import base64
@@ -27,17 +27,17 @@ AUDIT_KEY_LENGTH = 32
 PUBLIC_KEY_BYTES = 32
 PERMISSION_SETS = ("minimal", "readonly", "filesystem", "network-api", "mcp-standard", "trusted")
 
-#: Up to which set the members of a group may grant; `*` is every group that is not named.
+#: The largest permission set that members of a group may grant; `*` is every other group.
 GRANT_CEILINGS = ("reviewer:mcp-standard", "admin:trusted", "*:mcp-standard")
-#: Up to which set the members of a group may choose a task's permission set in a plan.
+#: The largest permission set that members of a group may choose for a task in a plan.
 START_CEILINGS = ("admin:trusted", "operator:trusted", "*:mcp-standard")
 
-#: A person who starts a plan of their own does not approve it.
+#: People do not approve plans that they started.
 POLICY_FLOOR = {"four_eyes": True}
 
 
 def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
-    """Seconds unless the key says otherwise; paths are absolute."""
+    """Return the product settings; values are in seconds unless the key names a unit."""
     return {
         "home": home,
         "site_url": site_url,
@@ -54,7 +54,7 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
         **_models(),
         **_webhooks(),
         **_operations(),
-        # Where the executions app calls what stands above it, by dotted path.
+        # Dotted paths through which workflows calls the apps above it.
         "sweep_hooks": [
             "reviews.decisions.withdrawal.settle_due",
             "reviews.decisions.services.expire_due",
@@ -71,7 +71,7 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
             "config.auth.sign_in_limits.mail_alerts",
             "config.auth.sign_in_limits.forget_old",
         ],
-        # What goes on in the sweeper's process beside its rounds; an event ends it.
+        # Threads of the sweeper's process; each takes an event that stops it.
         "sweep_threads": [
             "reviews.notifications.journal_consumer.run",
             "reviews.notifications.sender.run_mail",
@@ -88,7 +88,7 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
 
 def _engine() -> dict[str, Any]:
     return {
-        # What a plan without a workflow may not loosen; see workflows.engine.policy_floor.
+        # Policy that plans without a workflow may not loosen; see workflows.engine.policy_floor.
         "policy_floor": env_json("HOLDPOINT_POLICY_FLOOR", POLICY_FLOOR),
         "lease_seconds": env_int("HOLDPOINT_LEASE_SECONDS", 30, minimum=2),
         # A run that lost so many workers in a row without a recorded step ends as FAILED.
@@ -107,16 +107,16 @@ def _engine() -> dict[str, Any]:
 
 def _speculation() -> dict[str, Any]:
     return {
-        # Of the last so many results of a workflow, this share has to have been used.
+        # Minimum share of used results among the newest ones of a workflow.
         "speculation_window": env_int("HOLDPOINT_SPECULATION_WINDOW", 20, minimum=1, maximum=1000),
         "speculation_min_hits": env_float(
             "HOLDPOINT_SPECULATION_MIN_HITS", 0.4, minimum=0, maximum=1
         ),
-        # For how long a hit or a miss is weighed.
+        # How long a hit or a miss counts.
         "speculation_memory_seconds": env_int(
             "HOLDPOINT_SPECULATION_MEMORY_SECONDS", 86_400, minimum=1
         ),
-        # A result that is older is not used any more.
+        # Older results are not used.
         "speculation_max_age_seconds": env_int(
             "HOLDPOINT_SPECULATION_MAX_AGE_SECONDS", 3600, minimum=1
         ),
@@ -131,7 +131,7 @@ def _tools(home: Path) -> dict[str, Any]:
         # Services of this machine that a permission may reach, each as host:port; * is any.
         "loopback_targets": env_list("HOLDPOINT_LOOPBACK_TARGETS"),
         "catalogue_seconds": env_float("HOLDPOINT_CATALOGUE_SECONDS", 60.0, minimum=1),
-        # What a call to /mcp waits for the next stop unless it says otherwise.
+        # Default wait of a call to /mcp for the next pause.
         "mcp_wait_seconds": env_float("HOLDPOINT_MCP_WAIT_SECONDS", 20.0, minimum=0, maximum=55),
     }
 
@@ -150,7 +150,7 @@ def _sandbox(home: Path) -> dict[str, Any]:
 
 
 def _landlock_mode() -> str:
-    """When code needs the kernel's fence: "auto" where the kernel has it, "on" always, "off"."""
+    """Return when code requires Landlock: "auto" (where the kernel has it), "on" or "off"."""
     name = "HOLDPOINT_SANDBOX_REQUIRE_LANDLOCK"
     if env_str(name, "auto").lower() == "auto":
         return "auto"
@@ -160,7 +160,7 @@ def _landlock_mode() -> str:
 def grant_ceilings(
     entries: Sequence[str], setting: str = "HOLDPOINT_GRANT_CEILINGS"
 ) -> dict[str, str]:
-    """`group:set` entries as a table; ImproperlyConfigured for a set that does not exist."""
+    """Parse `group:set` entries; raises ImproperlyConfigured for an unknown set."""
     table: dict[str, str] = {}
     for entry in entries:
         group, _, ceiling = entry.partition(":")
@@ -209,7 +209,7 @@ def _audit(home: Path) -> dict[str, Any]:
         "audit_key": key,
         "audit_retired_keys": retired,
         "audit_heads_file": env_path("HOLDPOINT_AUDIT_HEADS_FILE", home / "audit-heads.jsonl"),
-        # A little less than a minute: a head at least every minute, however long one takes.
+        # Less than a minute, so that there is a head every minute even if one takes a while.
         "audit_heads_seconds": env_int("HOLDPOINT_AUDIT_HEADS_SECONDS", 55, minimum=1),
         "audit_heads_log": env_bool("HOLDPOINT_AUDIT_HEADS_LOG", default=False),
         "audit_heads_url": env_str("HOLDPOINT_AUDIT_HEADS_URL", ""),
@@ -225,7 +225,7 @@ def _is_public_key(text: str) -> bool:
 
 def _desk() -> dict[str, Any]:
     return {
-        # For how long a decision made on a page can be undone before the run goes on.
+        # How long a decision on a page can be undone before the run continues.
         "undo_seconds": env_float("HOLDPOINT_UNDO_SECONDS", 5.0, minimum=0, maximum=600),
         "claim_seconds": env_int("HOLDPOINT_CLAIM_SECONDS", 300, minimum=5),
         "socket_backstop_seconds": env_float(
@@ -238,7 +238,7 @@ def _desk() -> dict[str, Any]:
 def _notices() -> dict[str, Any]:
     return {
         "notice_poll_seconds": env_float("HOLDPOINT_NOTICE_POLL_SECONDS", 0.5, minimum=0.02),
-        # What comes within this time goes out as one message, and messages keep this distance.
+        # Notices within the gather time are one message; messages to a receiver keep the pause.
         "notice_gather_seconds": env_float("HOLDPOINT_NOTICE_GATHER_SECONDS", 10.0, minimum=0),
         "notice_pause_seconds": env_float("HOLDPOINT_NOTICE_PAUSE_SECONDS", 60.0, minimum=0),
         "notice_lease_seconds": env_float("HOLDPOINT_NOTICE_LEASE_SECONDS", 120.0, minimum=1),
@@ -249,7 +249,7 @@ def _notices() -> dict[str, Any]:
 
 
 def _limits() -> dict[str, Any]:
-    """What one token, or one person without one, may ask for; 0 is no limit."""
+    """Limits for each token, or for each person without a token; 0 is unlimited."""
     return {
         "requests_per_minute": env_int("HOLDPOINT_REQUESTS_PER_MINUTE", 3000, minimum=0),
         "starts_per_minute": env_int("HOLDPOINT_STARTS_PER_MINUTE", 600, minimum=0),
@@ -257,7 +257,7 @@ def _limits() -> dict[str, Any]:
         # Open streams and sockets, in each web process.
         "connections_each": env_int("HOLDPOINT_CONNECTIONS_EACH", 50, minimum=0),
         "behind_proxy": env_bool("HOLDPOINT_BEHIND_PROXY", default=False),
-        # Which approvals a person confirms with a code of a second factor, and how long it counts.
+        # Approvals that need a second-factor code, and how long a code is valid.
         "step_up": env_choice("HOLDPOINT_STEP_UP", "off", ("off", "high_risk", "all")),
         "step_up_seconds": env_int("HOLDPOINT_STEP_UP_SECONDS", 600, minimum=30),
         # Failed sign-ins within the lock's time; see config.auth.sign_in_limits.

@@ -123,7 +123,7 @@ def reviewer(transactional_db: None) -> None:
     user.groups.add(group_of("reviewer"))
 
 
-#: No life of an execution gets there; see tests/integration/notices/test_messages.py.
+#: No life of an execution gets there; see tests/integration/notifications/test_messages.py.
 ELSEWHERE = {"message.sent"}
 
 
