@@ -1,4 +1,4 @@
-"""Who may see and do what.  Every list, page, endpoint and socket asks here."""
+"""Roles, visibility and rights: every list, page, endpoint and socket checks them here."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ ADMIN = "admin"
 LOOSEN_POLICY = "workflows.loosen_policy"
 LOOSEN = "loosen"
 ROLES = (REVIEWER, AUDITOR, OPERATOR, INTEGRATOR, ADMIN)
-#: Roles that look on or steer; a hold that names one of them is not decided by it.
+#: Roles whose members cannot decide a hold, even if it names them.
 NON_DECIDING_ROLES = frozenset({AUDITOR, OPERATOR, INTEGRATOR})
 
-#: Those who see every execution.
+#: Roles that see every execution.
 _SEE_ALL = frozenset({AUDITOR, OPERATOR, ADMIN})
 _START = frozenset({REVIEWER, OPERATOR, INTEGRATOR, ADMIN})
 _OPERATE = frozenset({OPERATOR, ADMIN})
@@ -36,7 +36,7 @@ _SUBSCRIBE = frozenset({INTEGRATOR, OPERATOR, ADMIN})
 
 
 def roles_of(user: User | AnonymousUser | Any) -> frozenset[str]:
-    """Names of the user's groups, read now; a superuser is an admin, nobody else is anything."""
+    """Return the names of an active user's groups; a superuser is an admin too."""
     if not user.is_authenticated or not user.is_active:
         return frozenset()
     names = groups_of(user)
@@ -44,82 +44,82 @@ def roles_of(user: User | AnonymousUser | Any) -> frozenset[str]:
 
 
 def groups_of(user: Any) -> frozenset[str]:
-    """Names of the user's groups, read now, or just now with the user by `annotate_groups`."""
-    known = getattr(user, "group_names_read", None)
-    if known is not None:
-        return frozenset(known)
+    """Return the names of the user's groups, from `annotate_groups` if it was used."""
+    cached = getattr(user, "group_names_read", None)
+    if cached is not None:
+        return frozenset(cached)
     return frozenset(user.groups.values_list("name", flat=True))
 
 
 def annotate_groups(users: QuerySet[Any]) -> QuerySet[Any]:
-    """Users that bring the names of their groups along, for who asks more than once at a moment."""
+    """Annotate users with the names of their groups, so that `groups_of` needs no query."""
     names = ArrayAgg("groups__name", filter=Q(groups__isnull=False), default=Value([]))
-    brought: QuerySet[Any] = users.annotate(group_names_read=names)
-    return brought
+    annotated: QuerySet[Any] = users.annotate(group_names_read=names)
+    return annotated
 
 
 def cache_groups(user: Any) -> Any:
-    """The user, who from now on brings the names of their groups along: for a page that shows."""
+    """Read the user's groups once and cache them on the user, for one request that only reads."""
     return set_cached_groups(user, sorted(groups_of(user)))
 
 
 def set_cached_groups(user: Any, names: Iterable[str]) -> Any:
-    """The same, with the names as they were just read together with the user."""
+    """Cache group names on the user that the caller has just read."""
     user.group_names_read = list(names)
     return user
 
 
 def visible_to(user: User | AnonymousUser | Any) -> QuerySet[Execution]:
-    """The executions this user may know of; what is not in here does not exist for them.
+    """Return the executions that a user may see.
 
-    Auditors, operators and admins see all; everybody sees what they started; a member of a group
-    sees the executions that stopped, or stop, for that group.
+    Auditors, operators and admins see all executions.  Other users see those that they started
+    and those with a hold, open or closed, that is addressed to one of their groups.
     """
     if not user.is_authenticated:
         return Execution.objects.none()
     only = allowed_workflow_ids(user)
     rows = Execution.objects.all() if only is None else Execution.objects.filter(workflow__in=only)
     members = _members_of(user)
-    return rows if members is None else rows.filter(pk__in=_heard_by(members))
+    return rows if members is None else rows.filter(pk__in=_addressed_to(members))
 
 
 def filter_visible(rows: QuerySet[M], user: User | AnonymousUser | Any) -> QuerySet[M]:
-    """Those of `rows` whose `execution` is one of visible_to(user).
+    """Filter rows by whether the user may see their `execution`.
 
-    The same as `execution__in=visible_to(user)`, without looking at executions where nothing
-    depends on them: lists of a million rows answer from indexes.
+    Equivalent to `execution__in=visible_to(user)`, but joins executions only if necessary: lists
+    of a million rows are answered from indexes.
     """
     if not user.is_authenticated or allowed_workflow_ids(user) is not None:
         return rows.filter(execution__in=visible_to(user))
     members = _members_of(user)
-    return rows if members is None else rows.filter(execution_id__in=_heard_by(members))
+    return rows if members is None else rows.filter(execution_id__in=_addressed_to(members))
 
 
 def _members_of(user: Any) -> list[str] | None:
-    """As what an authenticated user belongs to audiences; None for who sees everything."""
+    """Return the audience members that stand for a user; None for a user who sees everything."""
     roles = roles_of(user)
     if roles & _SEE_ALL:
         return None
     return [f"user:{user.pk}", *(f"group:{name}" for name in sorted(roles))]
 
 
-def _heard_by(members: list[str]) -> QuerySet[Audience, Any]:
+def _addressed_to(members: list[str]) -> QuerySet[Audience, Any]:
     return Audience.objects.filter(member__in=members).values("execution_id")
 
 
 def workflows_for(user: User | AnonymousUser | Any) -> QuerySet[Workflow]:
-    """The workflows this user may know of: all, unless their token is for some alone."""
+    """Return the workflows that a user may see: all, unless their token is limited to some."""
     only = allowed_workflow_ids(user)
     return Workflow.objects.all() if only is None else Workflow.objects.filter(pk__in=only)
 
 
-# --- tokens for some workflows alone --------------------------------------------------------------
+# --- limits of the token a user acts with ---------------------------------------------------------
 
 
 def limit_to_workflows(user: User, only: Iterable[int] | None) -> User:
-    """The same user, who from now on sees and starts these workflows alone; None lifts nothing.
+    """Limit a user to the workflows of their token; None adds no limit.
 
-    What a token may reach travels with its user, so that no door can forget to ask.
+    The limit is an attribute of the user, so every check that gets the user applies it.
     """
     if only is not None:
         user._only_workflows = frozenset(only)  # type: ignore[attr-defined]
@@ -127,7 +127,7 @@ def limit_to_workflows(user: User, only: Iterable[int] | None) -> User:
 
 
 def allowed_workflow_ids(user: User | AnonymousUser | Any) -> frozenset[int] | None:
-    """Ids of the workflows that the user came for; None when they came for all."""
+    """Return the ids of the workflows that the user is limited to; None if there is no limit."""
     return getattr(user, "_only_workflows", None)
 
 
@@ -140,28 +140,31 @@ class Credential:
 
 
 def set_credential(user: User, credential: Credential | None) -> User:
-    """The same user, who from now on acts with this token; None is a session."""
+    """Record the token that the user acts with; None stands for a session."""
     if credential is not None:
         user._credential = credential  # type: ignore[attr-defined]
     return user
 
 
 def credential_of(user: User | AnonymousUser | Any) -> Credential | None:
-    """The token that the user acts with; None for a session."""
+    """Return the token that the user acts with; None for a session."""
     return getattr(user, "_credential", None)
 
 
 def may_loosen(user: User | AnonymousUser | Any) -> bool:
-    """Whether the user may start a run with a looser policy than its workflow asks for.
+    """Whether the user may start an execution with a looser policy than its workflow requires.
 
-    That is a permission of its own, and for a token a scope of its own as well.
+    This needs the permission `loosen_policy`, and for a token also the scope `loosen`.
     """
     token = credential_of(user)
     return (token is None or LOOSEN in token.scopes) and bool(user.has_perm(LOOSEN_POLICY))
 
 
 def can_see(user: Any, execution: Execution, addressed: Collection[str]) -> bool:
-    """Whether `visible_to(user)` has this execution, one of whose holds is for `addressed`."""
+    """Whether a user may see an execution that has a hold addressed to the groups `addressed`.
+
+    Equivalent to `visible_to(user)` with a query only if the roles do not answer it.
+    """
     only = allowed_workflow_ids(user)
     if only is not None and execution.workflow_id not in only:
         return False
@@ -177,7 +180,7 @@ def may_start(user: User | AnonymousUser | Any) -> bool:
 
 
 def may_operate(user: User | AnonymousUser | Any, execution: Execution) -> bool:
-    """Whether the user may command this execution: operators, admins and whoever started it."""
+    """Whether the user may command an execution: operators, admins and the user who started it."""
     roles = roles_of(user)
     if roles & _OPERATE:
         return True
@@ -185,15 +188,15 @@ def may_operate(user: User | AnonymousUser | Any, execution: Execution) -> bool:
 
 
 def may_subscribe(user: User | AnonymousUser | Any) -> bool:
-    """Whether the user may have events sent to addresses of their own."""
+    """Whether the user may create webhook endpoints."""
     return bool(roles_of(user) & _SUBSCRIBE)
 
 
 def may_backtest(user: User | AnonymousUser | Any) -> bool:
-    """Whether the user may hold rules against past reviews: those who see every execution."""
+    """Whether the user may test rules against past reviews."""
     return bool(roles_of(user) & _SEE_ALL)
 
 
 def may_publish_rules(user: User | AnonymousUser | Any) -> bool:
-    """Whether the user may say which reviews are spared; having started a run is not enough."""
+    """Whether the user may publish rules that skip reviews."""
     return bool(roles_of(user) & _OPERATE)

@@ -1,4 +1,4 @@
-"""Code of tasks and capabilities on its way into the sandbox: request, schemas, place."""
+"""Run the code of code tasks and capabilities in the sandbox."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def granted_values(names: Iterable[str]) -> dict[str, str]:
-    """The worker's own values of these environment names, those of the product left out."""
+    """Return the worker's values of these environment variables, except the product's own."""
     return {
         name: os.environ[name]
         for name in names
@@ -29,7 +29,7 @@ def granted_values(names: Iterable[str]) -> dict[str, str]:
 
 
 def sandbox_config() -> SandboxConfig:
-    """The installation's bounds; makes the folder in which runs have theirs."""
+    """Return the sandbox settings of this installation, and create the folder for its runs."""
     root = conf.sandbox_root()
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     return SandboxConfig(
@@ -40,42 +40,42 @@ def sandbox_config() -> SandboxConfig:
 
 
 def clear_sandbox() -> None:
-    """At a worker's start: delete what killed workers left, end what still runs there."""
+    """Delete the folders, and end the processes, that killed workers left in the sandbox."""
     root = conf.sandbox_root()
     cleared = clear_leftovers(root) if root.is_dir() else 0
     if cleared:
-        logger.info("cleared %s folders that ended workers left in the sandbox", cleared)
+        logger.info("deleted %s sandbox folders of ended workers", cleared)
 
 
 def run_task_code(
-    call: TaskCall, permit: EffectivePermissions, seconds: float, should_stop: Callable[[], bool]
+    call: TaskCall, effective: EffectivePermissions, seconds: float, should_stop: Callable[[], bool]
 ) -> CodeResult:
     """Run the code of a code or capability task in this thread; raises as `run_code` does.
 
-    A capability's inputs and output have to fit its schemas.
+    Inputs and output of a capability must match its schemas.
     """
-    code = permit.code
+    code = effective.code
     if isinstance(call.task, CapabilityTask):
         _check_inputs(call.task, code, call.inputs)
-    result = run_code(code_request(call, permit, seconds), should_stop)
+    result = run_code(code_request(call, effective, seconds), should_stop)
     if code is not None:
         _check_output(code, result)
     return result
 
 
-def code_request(call: TaskCall, permit: EffectivePermissions, seconds: float) -> CodeRequest:
-    """The sandbox's request for a task, at most `seconds` of wall clock."""
-    task = call.task if isinstance(call.task, CodeTask) else permit.code
+def code_request(call: TaskCall, effective: EffectivePermissions, seconds: float) -> CodeRequest:
+    """Return the sandbox request for a task, with a time limit of `seconds`."""
+    task = call.task if isinstance(call.task, CodeTask) else effective.code
     if task is None:
         raise TaskFailed("there is no code to run", retryable=False)
     return CodeRequest(
         language=task.language,
         code=task.code,
         inputs=call.inputs,
-        permissions=permit.permissions,
+        permissions=effective.permissions,
         timeout_seconds=seconds,
         memory_mb=conf.sandbox_memory_mb(),
-        env=granted_values(permit.permissions.env_names),
+        env=granted_values(effective.permissions.env_names),
         config=sandbox_config(),
     )
 
@@ -86,18 +86,18 @@ def _check_inputs(task: CapabilityTask, code: StoredCode | None, inputs: Mapping
         raise TaskFailed(message, retryable=False)
     errors = schema_errors(code.input_schema, dict(inputs))
     if errors:
-        message = f"the inputs do not fit the capability {code.name}: {_told(errors)}"
+        message = f"the inputs do not match the capability {code.name}: {_joined(errors)}"
         raise TaskFailed(message, retryable=False)
 
 
 def _check_output(code: StoredCode, result: CodeResult) -> None:
     errors = schema_errors(code.output_schema, result.value)
     if errors:
-        message = f"the output does not fit the capability {code.name}: {_told(errors)}"
+        message = f"the output does not match the capability {code.name}: {_joined(errors)}"
         failure = TaskFailed(message, retryable=False)
         failure.logs = result.logs
         raise failure
 
 
-def _told(errors: Iterable[FieldError]) -> str:
+def _joined(errors: Iterable[FieldError]) -> str:
     return "; ".join(str(each) for each in errors)

@@ -1,4 +1,4 @@
-"""Keeping workflows: the definitions that executions are started from."""
+"""Create, change and delete workflows."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ _JSON_FIELDS = ("plan", "policy", "inputs_schema", "default_inputs")
 def definition_problems(
     fields: Mapping[str, Any], *, actor: User | None = None
 ) -> tuple[Problem, ...]:
-    """What is wrong with `plan, policy, inputs_schema, default_inputs`, as far as they are given.
+    """Return the problems of the fields `plan`, `policy`, `inputs_schema` and `default_inputs`.
 
-    Paths begin with the field: `plan.tasks[2].tool`. Permission sets in the plan have to lie below
-    a ceiling of `actor`, who saves it.
+    Paths start with the field, as in `plan.tasks[2].tool`.  Permission sets in the plan must lie
+    below a ceiling of `actor`.
     """
     checks: dict[str, Callable[[Any], tuple[Problem, ...]]] = {
-        "plan": lambda value: _raised(
+        "plan": lambda value: _problems_of(
             lambda: check_groups(plan=check_plan(value, chosen_by=actor))
         ),
-        "policy": lambda value: _raised(lambda: check_groups(policy=check_policy(value))),
+        "policy": lambda value: _problems_of(lambda: check_groups(policy=check_policy(value))),
         "inputs_schema": _schema_problems,
         "default_inputs": lambda value: (),
     }
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for name in _JSON_FIELDS:
         if name in fields:
-            found += _storable(name, fields[name]) or checks[name](fields[name])
-    return tuple(found)
+            problems += _json_problems(name, fields[name]) or checks[name](fields[name])
+    return tuple(problems)
 
 
-def _storable(name: str, value: Any) -> tuple[Problem, ...]:
+def _json_problems(name: str, value: Any) -> tuple[Problem, ...]:
     if not isinstance(value, dict):
         return (Problem(name, "not_an_object", "must be a JSON object"),)
     try:
@@ -57,7 +57,7 @@ def _storable(name: str, value: Any) -> tuple[Problem, ...]:
     return ()
 
 
-def _raised(check: Callable[[], Any]) -> tuple[Problem, ...]:
+def _problems_of(check: Callable[[], Any]) -> tuple[Problem, ...]:
     try:
         check()
     except InvalidRequest as invalid:
@@ -66,42 +66,43 @@ def _raised(check: Callable[[], Any]) -> tuple[Problem, ...]:
 
 
 def _schema_problems(schema: Mapping[str, Any]) -> tuple[Problem, ...]:
-    """An empty schema asks for nothing."""
+    # An empty schema accepts any inputs.
     if not schema:
         return ()
     problem = schema_problem(schema)
     if problem:
         return (Problem("inputs_schema", "bad_schema", problem),)
     if schema.get("type", "object") != "object":
-        message = 'inputs are an object, so the schema\'s type must be "object"'
+        message = 'the schema\'s type must be "object", because inputs are an object'
         return (Problem("inputs_schema.type", "bad_schema", message),)
     return ()
 
 
 def plan_for_intent(*, intent: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan that known tools make of an intent in plain words; raises InvalidRequest."""
-    found = suggest(intent, inputs)
-    if found.plan is None:
-        near = f" The nearest tools: {', '.join(found.nearest[:5])}." if found.nearest else ""
-        why = " ".join(found.warnings) or "No known tools fit this well enough."
-        message = f"{why}{near}"
+    """Draft a plan of known tools for an intent in plain words; raises InvalidRequest."""
+    suggestion = suggest(intent, inputs)
+    if suggestion.plan is None:
+        nearest = ", ".join(suggestion.nearest[:5])
+        message = " ".join(suggestion.warnings) or "No known tools fit this well enough."
+        if nearest:
+            message = f"{message} The nearest tools: {nearest}."
         raise InvalidRequest((Problem("intent", "no_plan", message),))
-    if found.missing:
+    if suggestion.missing:
         raise InvalidRequest(
             tuple(
                 Problem(f"inputs.{name}", "missing_input", f"{tool} needs this input")
-                for name, tool in found.missing.items()
+                for name, tool in suggestion.missing.items()
             )
         )
-    return found.plan
+    return suggestion.plan
 
 
 def save_workflow(
     *, actor: User, fields: Mapping[str, Any], workflow: Workflow | None = None
 ) -> Workflow:
-    """A new workflow with `fields`, or the given one with them changed.
+    """Create a workflow from `fields`, or change the fields of the given one.
 
-    Executions that run keep the plan they started with.  Raises InvalidRequest with paths.
+    Running executions keep the plan they started with.  Raises InvalidRequest with paths.
     """
     problems = definition_problems(fields, actor=actor)
     if problems:
@@ -113,15 +114,15 @@ def save_workflow(
         with transaction.atomic():
             row.save()
     except IntegrityError as error:
-        taken = Problem("name", "unique", f"there is a workflow {row.name!r} already")
-        raise InvalidRequest((taken,)) from error
+        problem = Problem("name", "unique", f"there is a workflow {row.name!r} already")
+        raise InvalidRequest((problem,)) from error
     return row
 
 
 def workflow_warnings(workflow: Workflow) -> list[str]:
-    """Name the groups of a workflow without an active member who may decide.
+    """Return a warning for each group of a workflow that has no member who may decide.
 
-    What cannot be run any more (a tool of its plan is gone) is left to the start, which refuses it.
+    Returns none for a workflow that cannot be started any more; its start says why.
     """
     try:
         plan, policy = check_plan(workflow.plan), check_policy(workflow.policy)
@@ -131,10 +132,10 @@ def workflow_warnings(workflow: Workflow) -> list[str]:
 
 
 def delete_workflow(*, workflow: Workflow) -> None:
-    """Remove a workflow that was never run and has no rules; raises Refused otherwise."""
+    """Delete a workflow that has no executions and no rules; raises Refused otherwise."""
     try:
         workflow.delete()
     except ProtectedError as error:
         raise Refused(
-            "in_use", "It has been run, or has rules; switch it off instead of removing it."
+            "in_use", "The workflow has executions or review rules; disable it instead."
         ) from error

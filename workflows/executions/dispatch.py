@@ -1,7 +1,8 @@
-"""Sending for a worker.  Redis carries hints: losing one costs time, never truth.
+"""Enqueue RQ jobs for executions.
 
-A hint is an RQ job like any other, except that its id says what it calls: a worker of ours begins
-without asking Redis for more, and any other RQ worker finds the job as it is used to.
+A lost job costs time and no data: the sweeper enqueues it again from what PostgreSQL holds.  The
+id of a job names the function and the execution, so an EngineWorker starts without reading the
+job from Redis; any other RQ worker finds an ordinary job.
 """
 
 from __future__ import annotations
@@ -32,83 +33,82 @@ ADVANCE = "workflows.executions.jobs.advance"
 LEARN = "workflows.executions.jobs.learn"
 SPECULATE = "workflows.executions.jobs.speculate"
 
-#: Queues in the order in which workers take from them: what somebody waits for, what somebody may
-#: be glad of, what can wait.
+#: Queues by priority: executions that advance, speculation, background work.
 DEFAULT, SPECULATION, LOW = "default", "ahead", "low"
 QUEUES = (DEFAULT, SPECULATION, LOW)
 
-#: Seconds after which Redis forgets a job that nobody finished; the sweeper sends another.
+#: Seconds after which Redis expires an unfinished job; the sweeper enqueues another.
 KEPT_SECONDS: Final = 86_400
-#: Job, execution, something unique, and the request that sent it if one did.
-#: RQ allows letters, digits, `_` and `-`; the shortest match is ours, whatever a request id holds.
+#: Function, execution, a random part, and the id of the HTTP request that enqueued the job, if any.
+#: RQ allows letters, digits, `_` and `-` only; the non-greedy match leaves hyphens to the request.
 _ID = re.compile(r"([A-Za-z0-9_-]+?)-([0-9]+)-[0-9a-f]{32}(?:--([A-Za-z0-9_-]{8,64}))?")
 
 
 @lru_cache(maxsize=8)
 def _queue(name: str) -> Queue:
-    """One per process: a new one would connect and ask the server for its version each time."""
+    """Return the queue; a new RQ queue connects and asks Redis for its version each time."""
     return django_rq.get_queue(name)
 
 
 @lru_cache(maxsize=8)
 def _fields(job: str, queue: str) -> tuple[Any, ...]:
-    """What every such job has in Redis, as RQ itself writes it: name, value, name, value, ..."""
-    made = _queue(queue).create_job(job, timeout=-1, result_ttl=0, failure_ttl=KEPT_SECONDS)
-    made.origin = queue
-    known = {**made.to_dict(), "status": JobStatus.QUEUED.value}
-    own = {"data", "description", "created_at", "enqueued_at"}
-    return tuple(chain.from_iterable((k, v) for k, v in known.items() if k not in own))
+    """Return the fields that all jobs of a function share, as RQ stores them: name, value, …"""
+    template = _queue(queue).create_job(job, timeout=-1, result_ttl=0, failure_ttl=KEPT_SECONDS)
+    template.origin = queue
+    fields = {**template.to_dict(), "status": JobStatus.QUEUED.value}
+    individual = {"data", "description", "created_at", "enqueued_at"}
+    return tuple(chain.from_iterable((k, v) for k, v in fields.items() if k not in individual))
 
 
 def job_id(job: str, execution_id: int) -> str:
-    """An id of its own for this call of `job`; it carries the id of the request that sends it."""
+    """Return a unique job id, which includes the id of the present HTTP request if there is one."""
     request = str(get_contextvars().get("request_id", ""))
-    made = f"{job.replace('.', '-')}-{execution_id}-{uuid4().hex}"
-    traced = f"{made}--{request}"
-    return traced if _ID.fullmatch(traced) else made
+    plain = f"{job.replace('.', '-')}-{execution_id}-{uuid4().hex}"
+    traced = f"{plain}--{request}"
+    return traced if _ID.fullmatch(traced) else plain
 
 
 def call_of(job_id: str) -> tuple[str, int] | None:
-    """What `job_id` made the id of, as (dotted name, execution id); None for other jobs' ids."""
-    found = _ID.fullmatch(job_id)
-    return (found[1].replace("-", "."), int(found[2])) if found else None
+    """Parse an id of `job_id` into (dotted name, execution id); None for any other id."""
+    match = _ID.fullmatch(job_id)
+    return (match[1].replace("-", "."), int(match[2])) if match else None
 
 
 def context_of(job_id: str) -> dict[str, str]:
-    """What a worker's log lines name while it does this job: execution and request."""
-    found = _ID.fullmatch(job_id)
-    if found is None:
+    """Return the log context of a job: execution and request."""
+    match = _ID.fullmatch(job_id)
+    if match is None:
         return {}
-    # The executions app's own jobs are all about an execution; jobs of others about what they name.
-    about = "execution_id" if found[1].startswith("workflows-") else "subject_id"
-    context = {about: found[2]}
-    return {**context, "request_id": found[3]} if found[3] else context
+    # Jobs of other apps have an id of something else, such as a backtest.
+    subject = "execution_id" if match[1].startswith("workflows-") else "subject_id"
+    context = {subject: match[2]}
+    return {**context, "request_id": match[3]} if match[3] else context
 
 
 def enqueue_advance_on_commit(execution_id: int) -> None:
-    """Have a worker look at the execution, once the present transaction is committed."""
+    """Enqueue a job that advances the execution, when the present transaction commits."""
     transaction.on_commit(partial(enqueue, ADVANCE, execution_id))
 
 
 def enqueue_speculation_on_commit(execution_id: int) -> None:
-    """Have a worker with nothing better to do work ahead, once the transaction is committed."""
+    """Enqueue a low-priority job that speculates, when the present transaction commits."""
     transaction.on_commit(partial(enqueue, SPECULATE, execution_id, queue=SPECULATION))
 
 
 def enqueue(job: str, execution_id: int, *, queue: str = "default") -> bool:
-    """Put a job on the queue now; False when Redis is away (the sweeper sends again)."""
+    """Enqueue a job now; returns False if Redis is unavailable (the sweeper tries again)."""
     crashpoint("enqueue.before")
     try:
         _push(job, execution_id, queue)
     except RedisError as error:
-        logger.warning("could not send for execution %s: %s", execution_id, error)
+        logger.warning("could not enqueue %s(%s): %s", job, execution_id, error)
         return False
     crashpoint("enqueue.after")
     return True
 
 
 def _push(job: str, execution_id: int, queue: str) -> None:
-    """One command; RQ's own way of making a job takes longer than the job's way to a worker."""
+    """Enqueue with one Redis command; RQ's own `enqueue` takes longer than the job's delivery."""
     moment, name = utcformat(now()), job_id(job, execution_id)
     call = zlib.compress(json.dumps([job, None, [execution_id], {}]).encode())
     _script()(
@@ -136,5 +136,5 @@ def _script() -> Script:
 
 
 def queue_length(queue: str) -> int:
-    """How many jobs wait on a queue; raises RedisError when Redis is away."""
+    """Return the number of jobs in a queue; raises RedisError if Redis is unavailable."""
     return int(_queue(queue).count)

@@ -1,18 +1,17 @@
-"""`Idempotency-Key`: a request that is sent again gets the answer of the first time.
+"""`Idempotency-Key`: a repeated request gets the stored response of the first one.
 
-What the request does and the memory of its answer commit together, so there is never one without
-the other; a repetition that comes meanwhile waits for that commit.
+The effect of a request and its stored response commit together.  A repetition that arrives
+meanwhile waits for that commit.
 
-Secrets that an answer shows once (a new token, a signing secret) are never in the memory as they
-are: they are sealed with SECRET_KEY, as the signing secrets themselves are, and go with it after
-24 hours.
+Secrets that a response shows once (a new token, a signing secret) are encrypted with SECRET_KEY
+and deleted with the response after 24 hours.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -31,25 +30,25 @@ from . import access
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-KEPT = timedelta(hours=24)
+RETENTION = timedelta(hours=24)
 MAX_KEY = 200
-#: Refusals that leave nothing behind but a line in a log, which is to stay.
-_REFUSALS: list[type[Exception]] = [Refused, StaleVersion]
+#: Exceptions after which the transaction commits, to keep the log entry of the refusal.
+_LOGGED_REFUSALS: list[type[Exception]] = [Refused, StaleVersion]
 
 
 class KeyReused(Exception):
-    """The key came before, with another body."""
+    """The key was used before with another body."""
 
 
-#: Does the part of this name, once: its text.
+#: Runs the named part of a request once, and returns its text.
 Part = Callable[[str, Callable[[], str]], str]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """What a request was answered: status, JSON text of the body, address of what it made.
+    """A response: status, JSON text of the body, and the URL of a created resource.
 
-    `secrets` are further fields of the body, which are kept sealed.
+    `secrets` are further fields of the body, which are stored encrypted.
     """
 
     status: int
@@ -60,70 +59,73 @@ class StoredResponse:
 
 
 def keep_refusal_logs(*exceptions: type[Exception]) -> None:
-    """These are raised by use cases that undo their own work and then note the refusal.
+    """Commit log entries when a request ends with one of these exceptions.
 
-    The note is to stay, so that what was refused under a key is not hidden from the auditors.
+    The use cases that raise them have undone their work and logged the refusal.  Auditors have to
+    see the entry also if the request had an idempotency key.
     """
-    _REFUSALS.extend(exceptions)
+    _LOGGED_REFUSALS.extend(exceptions)
 
 
 def respond_once(
     *, user: User, key: str, route: str, body: Any, perform: Callable[[], StoredResponse]
 ) -> StoredResponse:
-    """The answer to (user, key, route): `perform()` at the first time, its memory for 24 hours.
+    """Return `perform()` for a new (user, key, route), and the stored response for 24 hours after.
 
-    The memory is for the same session or token alone: an answer may show what another token of the
-    same person may not see.
+    Another token of the same user does not get the response, because it may not have the rights
+    to see it.
 
-    An exception of `perform` is raised and not remembered: nothing was done, so that the same
-    request may be tried again.  Raises KeyReused when `body` is another one, and DecryptionFailed
-    when the answer had a secret and SECRET_KEY was changed without keeping the old one.
+    An exception of `perform` is not stored, so the request can be repeated.  Raises KeyReused if
+    `body` differs from the first one, and DecryptionFailed if the response had a secret and SECRET_KEY
+    was changed without keeping the old one.
     """
-    wanted = digest(body)
+    body_digest = digest(body)
     with transaction.atomic():
-        mine = {"user": user, "credential": _credential(user), "key": key, "route": route}
-        IdempotencyKey.objects.filter(**mine, created_at__lt=Now() - KEPT).delete()
-        # Two at once meet at the unique constraint: the second waits until the first has committed.
-        row, first = IdempotencyKey.objects.get_or_create(**mine, defaults={"body_digest": wanted})
-        if not first:
-            return _given(row, wanted)
+        lookup = {"user": user, "credential": _credential(user), "key": key, "route": route}
+        IdempotencyKey.objects.filter(**lookup, created_at__lt=Now() - RETENTION).delete()
+        # A concurrent repetition waits here, at the unique constraint, for the first to commit.
+        row, is_new = IdempotencyKey.objects.get_or_create(
+            **lookup, defaults={"body_digest": body_digest}
+        )
+        if not is_new:
+            return _stored(row, body_digest)
         try:
-            answer = perform()
-        except tuple(_REFUSALS) as error:
+            response = perform()
+        except tuple(_LOGGED_REFUSALS) as error:
             row.delete()
             refusal: Exception = error
         else:
-            _keep(row, answer)
-            return answer
+            _store(row, response)
+            return response
     raise refusal
 
 
 def respond_in_parts(
     *, user: User, key: str, route: str, body: Any, perform: Callable[[Part], StoredResponse]
 ) -> StoredResponse:
-    """As `respond_once`, for work that is several transactions on purpose.
+    """Like `respond_once`, for a request that consists of several transactions.
 
-    `perform` gets a function that does a named part, or gives the text it ended with the first
-    time: a request that is sent again after a crash, or meanwhile, does only what is left.
+    `perform` gets a function that runs a named part, or returns the stored text of a part that
+    ran before.  A request that is repeated after a crash runs only the parts that are left.
     """
-    wanted = digest(body)
-    mine = {"user": user, "credential": _credential(user), "key": key, "route": route}
-    IdempotencyKey.objects.filter(**mine, created_at__lt=Now() - KEPT).delete()
-    row, _ = IdempotencyKey.objects.get_or_create(**mine, defaults={"body_digest": wanted})
-    if row.answer is not None or row.body_digest != wanted:
-        return _given(row, wanted)
+    body_digest = digest(body)
+    lookup = {"user": user, "credential": _credential(user), "key": key, "route": route}
+    IdempotencyKey.objects.filter(**lookup, created_at__lt=Now() - RETENTION).delete()
+    row, _ = IdempotencyKey.objects.get_or_create(**lookup, defaults={"body_digest": body_digest})
+    if row.answer is not None or row.body_digest != body_digest:
+        return _stored(row, body_digest)
 
     def part(name: str, do: Callable[[], str]) -> str:
-        one = {"user": user, "key": key, "route": f"{route}#{name}", "body": body}
-        return respond_once(**one, perform=lambda: StoredResponse(200, do())).text
+        request = {"user": user, "key": key, "route": f"{route}#{name}", "body": body}
+        return respond_once(**request, perform=lambda: StoredResponse(200, do())).text
 
-    answer = perform(part)
-    _keep(row, answer)
-    return answer
+    response = perform(part)
+    _store(row, response)
+    return response
 
 
 def _credential(user: User) -> str:
-    """What the user calls with: "" for a session, else their token with its present limit."""
+    """Return "" for a session, else a digest of the token with its present limits."""
     token = access.credential_of(user)
     if token is None:
         return ""
@@ -131,35 +133,35 @@ def _credential(user: User) -> str:
     return digest([token.token_id, None if only is None else sorted(only), sorted(token.scopes)])
 
 
-def _given(row: IdempotencyKey, wanted: str) -> StoredResponse:
-    if row.body_digest != wanted:
+def _stored(row: IdempotencyKey, body_digest: str) -> StoredResponse:
+    if row.body_digest != body_digest:
         raise KeyReused
-    kept = row.answer or {}
-    sealed = kept.get("sealed")
-    answer = StoredResponse(
+    fields = row.answer or {}
+    sealed = fields.get("sealed")
+    return StoredResponse(
         status=row.status or 200,
-        text=kept["text"],
-        location=kept["location"],
+        text=fields["text"],
+        location=fields["location"],
         secrets=json.loads(decrypt(sealed)) if sealed else {},
+        replayed=True,
     )
-    return replace(answer, replayed=True)
 
 
-def _keep(row: IdempotencyKey, answer: StoredResponse) -> None:
-    row.status = answer.status
-    # The text inside a JSON string: jsonb would write numbers and the order of keys anew.
-    row.answer = {"text": answer.text, "location": answer.location}
-    if answer.secrets:
-        row.answer["sealed"] = encrypt(json.dumps(dict(answer.secrets)))
+def _store(row: IdempotencyKey, response: StoredResponse) -> None:
+    row.status = response.status
+    # The body is a JSON string, because jsonb would change the order of keys and the numbers.
+    row.answer = {"text": response.text, "location": response.location}
+    if response.secrets:
+        row.answer["sealed"] = encrypt(json.dumps(dict(response.secrets)))
     row.save(update_fields=["status", "answer"])
 
 
 def forget_old() -> int:
-    """Drop what is older than 24 hours; how many there were.  A hook of the sweeper."""
-    old: QuerySet[IdempotencyKey] = IdempotencyKey.objects.filter(created_at__lt=Now() - KEPT)
+    """Delete responses older than 24 hours, and return how many.  The sweeper calls this."""
+    old: QuerySet[IdempotencyKey] = IdempotencyKey.objects.filter(created_at__lt=Now() - RETENTION)
     return old.delete()[0]
 
 
 def json_text(value: Any) -> str:
-    """JSON text of an answer's body, keys in their order."""
+    """Return JSON text of a response body, with the keys in their order."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""RQ's entry points.  Arguments are ids; everything else is read from PostgreSQL."""
+"""Functions that RQ calls.  Arguments are ids; all other data is read from PostgreSQL."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ logger = logging.getLogger(__name__)
 
 
 def advance(execution_id: int) -> None:
-    """Move the execution on for one time slice; put it on the queue again if there is more."""
+    """Advance an execution for one time slice, and enqueue the next slice if there is one."""
     try:
         more = step(str(execution_id), ports())
     except (LeaseLost, StaleVersion):
-        # Somebody else has it, or it was changed under an expired lease: nothing of ours landed.
+        # Another worker has the lease, or changed the execution after this one's lease expired:
+        # nothing that this worker did was written.
         logger.info("lost execution %s to another worker", execution_id)
         return
     if more:
@@ -29,17 +30,17 @@ def advance(execution_id: int) -> None:
 
 
 def learn(execution_id: int) -> None:
-    """Tell the tool graph what ran; low priority, repeatable."""
+    """Let the tool graph learn from an ended execution; idempotent."""
     learn_from(execution_id)
 
 
 def speculate(execution_id: int) -> None:
-    """Work ahead of an execution that rests at a hold; low priority, repeatable."""
+    """Run tasks behind the open holds of an execution in advance; idempotent."""
     run_speculation(execution_id)
 
 
 def run_to_rest(execution_id: int) -> Execution:
-    """Advance in this process until the execution rests or ends, without a queue."""
+    """Advance an execution in this process, without a queue, until it rests or ends."""
     while step(str(execution_id), ports()):
         pass
     return Execution.objects.get(pk=execution_id)

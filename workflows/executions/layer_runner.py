@@ -1,11 +1,11 @@
-"""Runs a layer's tasks side by side: Python tools, MCP tools, code, capabilities.
+"""Run the tasks of a layer concurrently: Python tools, MCP tools, code, capabilities.
 
-Sync work goes to threads, async work to the background loop; the calling thread waits for both,
-keeps the lease alive meanwhile and hears of an abort.  A thread cannot be killed: a sync tool that
-runs past its time goes on alone, and its result is dropped.
+Synchronous calls run in threads, asynchronous ones on the background loop.  The calling thread
+waits for both, renews the lease and checks for an abort.  A thread cannot be killed: a synchronous
+tool that exceeds its time limit continues in the background, and its result is discarded.
 
-Waking a thread costs more than a quick tool does.  So one thread begins with a layer's sync tasks,
-and only what it has not got to after a moment is given a thread of its own.
+Waking a thread takes longer than a quick tool.  One thread therefore starts with the synchronous
+tasks of a layer, and the tasks that it has not started after a moment get further threads.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ from workflows.tools.mcp_client import McpServerSpec, pool
 
 from .code_execution import run_task_code
 
-#: Seconds by which the sandbox may end a program before it is called late here.
+#: Seconds that the sandbox has to end a program after its time limit.
 _GRACE = 1.0
-#: How often the waiting thread looks after the lease, in seconds.
+#: Seconds between two renewals of the lease by the waiting thread.
 _TICK = 0.1
-_THREADS = 64
-#: How long one thread works alone on a layer, in seconds.
+_MAX_THREADS = 64
+#: Seconds before further threads join the first one.
 _HEAD_START = 0.001
 
 
 @lru_cache(maxsize=1)
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix="task")
+    return ThreadPoolExecutor(max_workers=_MAX_THREADS, thread_name_prefix="task")
 
 
-class _Lane:
-    """The sync calls of one layer, taken in order by as many threads as were let in."""
+class _CallQueue:
+    """The synchronous calls of one layer, and the threads that run them in order."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]] = deque()
@@ -73,27 +73,27 @@ class _Lane:
         self._waiting.append((future, function, args))
         return future
 
-    def let_in(self, threads: int) -> None:
-        """Have up to this many more threads take calls, no more than there are calls."""
-        for _ in range(min(threads, len(self._waiting))):
-            # In a context like ours: log lines name the same execution and request.
-            _threads().submit(copy_context().run, self._take)
+    def add_threads(self, number: int) -> None:
+        """Let up to `number` more threads run calls, at most one for each waiting call."""
+        for _ in range(min(number, len(self._waiting))):
+            # Log lines of the thread name the same execution and request.
+            _threads().submit(copy_context().run, self._run)
 
-    def _take(self) -> None:
+    def _run(self) -> None:
         try:
             while True:
                 future, function, args = self._waiting.popleft()
                 if future.set_running_or_notify_cancel():
-                    _fulfil(future, function, args)
+                    _run_call(future, function, args)
         except IndexError:
             return
         finally:
-            # A tool may use the database; its thread must not keep the connection.
+            # A tool may have opened a database connection in this thread.
             for connection in connections.all(initialized_only=True):
                 connection.close()
 
 
-def _fulfil(future: Future[Any], function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+def _run_call(future: Future[Any], function: Callable[..., Any], args: tuple[Any, ...]) -> None:
     try:
         value = function(*args)
     except BaseException as error:
@@ -104,14 +104,14 @@ def _fulfil(future: Future[Any], function: Callable[..., Any], args: tuple[Any, 
 
 @dataclass(slots=True)
 class _Running:
-    """A task under way."""
+    """A task that runs."""
 
     call: TaskCall
     future: Future[Any]
     cancelled: threading.Event
     started: float
     deadline: float
-    permit: EffectivePermissions
+    effective: EffectivePermissions
 
     def result(self) -> TaskResult:
         crashpoint("task.result")
@@ -122,7 +122,7 @@ class _Running:
             duration = (time.perf_counter() - self.started) * 1000
             denied = deny_list.problem_of(need.requested.difference(need.current))
             if denied:
-                # Nobody may grant it, so nobody is asked.
+                # No one may grant it, so the task fails instead of opening a hold.
                 return TaskResult(self.call, Failure(_clean(denied), duration, logs=need.logs))
             return TaskResult(self.call, need)
         except TaskFailed as failure:
@@ -136,9 +136,9 @@ class _Running:
             return TaskResult(self.call, Success(value.value, duration, logs))
         return TaskResult(self.call, Success(value, duration))
 
-    def lapsed(self) -> TaskResult:
+    def permission_lost(self) -> TaskResult:
         duration = (time.perf_counter() - self.started) * 1000
-        message = "a permission it ran with was taken back, or its time was over"
+        message = "a permission that the task used was revoked or expired"
         return TaskResult(self.call, Failure(message, duration))
 
     def timed_out(self) -> TaskResult:
@@ -148,12 +148,12 @@ class _Running:
 
 
 def _clean(text: str) -> str:
-    """Text that PostgreSQL takes: no NUL, no lone surrogates, bounded."""
+    """Return text that PostgreSQL can store: no NUL, no lone surrogates, limited length."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode()[:20_000]
 
 
 def time_limit(call: TaskCall) -> float:
-    """Seconds this task may take."""
+    """Return the time limit of a task in seconds."""
     return call.task.timeout_seconds or conf.task_timeout_seconds()
 
 
@@ -164,18 +164,18 @@ class LayerRunner:
     window: Callable[[], float] = field(default=conf.commit_window_seconds)
 
     def run(self, calls: Sequence[TaskCall], watch: Watch) -> Iterator[Sequence[TaskResult]]:
-        lane = _Lane()
-        permits = effective_permissions(calls)
-        ledger = GrantWatch(permits.values())
-        running = [_start(call, permits[call.task.id], lane) for call in calls]
+        queue = _CallQueue()
+        effective = effective_permissions(calls)
+        grant_watch = GrantWatch(effective.values())
+        running = [_start(call, effective[call.task.id], queue) for call in calls]
         window = self.window()
         try:
-            lane.let_in(1)
+            queue.add_threads(1)
             wait([each.future for each in running], timeout=_HEAD_START)
-            lane.let_in(_THREADS)
+            queue.add_threads(_MAX_THREADS)
             wait([each.future for each in running], timeout=window)
             while running:
-                batch, running = _sort(running, ledger.lapsed())
+                batch, running = _collect(running, grant_watch.lapsed())
                 if batch or window:
                     yield batch
                 if watch() or not running:
@@ -189,27 +189,30 @@ class LayerRunner:
 
 
 def _wait_for_one(running: Sequence[_Running]) -> bool:
-    """Wait a tick, or until a task is done; True when one is."""
+    """Wait until a task is done, for one tick at most; returns whether one is."""
     return bool(wait([each.future for each in running], _TICK, FIRST_COMPLETED).done)
 
 
-def _sort(
+def _collect(
     running: Sequence[_Running], lapsed: frozenset[int]
 ) -> tuple[list[TaskResult], list[_Running]]:
-    """Results of what is done, out of time or out of permission, and what still runs."""
-    results, still = [], []
+    """Return the results of tasks that ended, and the tasks that still run.
+
+    Tasks that exceeded their time limit or lost a permission are stopped.
+    """
+    results, still_running = [], []
     for each in running:
         if each.future.done():
             results.append(each.result())
-        elif not lapsed.isdisjoint(each.permit.grants):
+        elif not lapsed.isdisjoint(each.effective.grants):
             _stop(each)
-            results.append(each.lapsed())
+            results.append(each.permission_lost())
         elif time.monotonic() > each.deadline:
             _stop(each)
             results.append(each.timed_out())
         else:
-            still.append(each)
-    return results, still
+            still_running.append(each)
+    return results, still_running
 
 
 def _stop(each: _Running) -> None:
@@ -217,31 +220,31 @@ def _stop(each: _Running) -> None:
     each.future.cancel()
 
 
-def _start(call: TaskCall, permit: EffectivePermissions, lane: _Lane) -> _Running:
+def _start(call: TaskCall, effective: EffectivePermissions, queue: _CallQueue) -> _Running:
     cancelled = threading.Event()
-    # The sandbox keeps its own time and says more about how it ended.
+    # The sandbox has its own time limit, and its error message says more.
     grace = 0.0 if isinstance(call.task, ToolTask) else _GRACE
     deadline = time.monotonic() + time_limit(call) + grace
     started = time.perf_counter()
     try:
-        future = _submit(call, permit, cancelled, deadline, lane)
+        future = _submit(call, effective, cancelled, deadline, queue)
     except TaskFailed as failure:
         future = Future()
         future.set_exception(failure)
-    return _Running(call, future, cancelled, started, deadline, permit)
+    return _Running(call, future, cancelled, started, deadline, effective)
 
 
 def _submit(
     call: TaskCall,
-    permit: EffectivePermissions,
+    effective: EffectivePermissions,
     cancelled: threading.Event,
     deadline: float,
-    lane: _Lane,
+    queue: _CallQueue,
 ) -> Future[Any]:
-    permit.check()
+    effective.check()
     task = call.task
     if not isinstance(task, ToolTask):
-        return lane.add(run_task_code, call, permit, time_limit(call), cancelled.is_set)
+        return queue.add(run_task_code, call, effective, time_limit(call), cancelled.is_set)
     tool = registry.get(task.tool)
     if tool is not None:
         ctx = ToolContext(
@@ -250,12 +253,12 @@ def _submit(
             task_id=task.id,
             deadline=deadline,
             cancelled=cancelled,
-            permissions=permit.permissions,
+            permissions=effective.permissions,
             feedback=call.feedback,
         )
         if tool.is_async:
             return background_loop.submit(call_async(tool, call.inputs, ctx))
-        return lane.add(call_sync, tool, call.inputs, ctx)
+        return queue.add(call_sync, tool, call.inputs, ctx)
     server, _, name = task.tool.partition(".")
     spec = server_spec(server)
     remaining = deadline - time.monotonic()
@@ -263,7 +266,7 @@ def _submit(
 
 
 def server_spec(name: str) -> McpServerSpec:
-    """How to reach an enabled MCP server; TaskFailed when there is none of this name."""
+    """Return the connection parameters of an enabled MCP server; raises TaskFailed."""
     row = McpServer.objects.filter(name=name, enabled=True).first()
     if row is None:
         message = f"there is no tool server {name!r}, or it is disabled"
@@ -275,13 +278,13 @@ def server_spec(name: str) -> McpServerSpec:
 
 
 def spec_of(row: McpServer) -> McpServerSpec:
-    """A server's row as the client's spec; ValueError when a part is malformed or lost."""
-    for what, texts in (("variable", row.env), ("header", row.headers)):
+    """Convert a server's row; raises ValueError if a part is malformed or cannot be decrypted."""
+    for kind, texts in (("variable", row.env), ("header", row.headers)):
         lost = sorted(name for name, text in texts.items() if isinstance(text, UndecryptedText))
         if lost:
             raise ValueError(
-                f"the {what} {', '.join(lost)} of {row.name} was sealed with a SECRET_KEY that is "
-                "gone; an admin has to enter it again"
+                f"the {kind} {', '.join(lost)} of {row.name} was encrypted with a SECRET_KEY that "
+                "is no longer configured; an admin has to enter it again"
             )
     return McpServerSpec(
         name=row.name,

@@ -1,7 +1,7 @@
-"""The sweeper: sends for workers again, and lets time decide what time is to decide.
+"""The sweeper: enqueue lost work again, expire and escalate holds.
 
-PostgreSQL is the outbox: an execution with work and no live lease is put on the queue again, at the
-latest after `sweep_seconds`.  All clocks are the database's.
+PostgreSQL is the outbox: an execution that has work and no live lease is enqueued again after at
+most `sweep_seconds`.  All times are the database's.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What one round did."""
+    """The result of one round: executions enqueued again, and items that hooks handled."""
 
-    sent: int
+    enqueued: int
     hooks: int
 
 
 def sweep() -> Sweep:
-    """One round: work that was lost goes back on the queue, hooks (hold timers) run.
+    """Run one round: enqueue lost work again and run the hooks (such as timers of holds).
 
-    A hook that fails is logged, is named by `failing` until it succeeds, and does not keep the
-    others from running.
+    A hook that fails is logged and does not prevent the others from running.  `failing` names it
+    until it succeeds.
     """
     overdue = journal_due.take_overdue(patience=conf.sweep_seconds())
     if overdue:
@@ -52,18 +52,18 @@ def sweep() -> Sweep:
     for execution_id in overdue:
         dispatch.enqueue(dispatch.ADVANCE, execution_id)
     if overdue:
-        logger.info("sent again for %s executions", len(overdue))
+        logger.info("enqueued %s executions again", len(overdue))
     _run("lost executions", fail_lost_executions)
     done = _run("agent holds", expire_agent_holds)
     done += _run("escalation", escalate_due)
-    _run("learning", send_learning)
+    _run("learning", enqueue_learning)
     for path in settings.HOLDPOINT.get("sweep_hooks", ()):
         done += _run(path, import_string(path))
-    return Sweep(sent=len(overdue), hooks=done)
+    return Sweep(enqueued=len(overdue), hooks=done)
 
 
 def fail_lost_executions() -> int:
-    """End the executions that lost too many workers in a row: another one would be lost too."""
+    """End executions that lost too many workers in a row, and return how many."""
     done = 0
     for each in journal_due.given_up():
         done += fail_lost_execution(
@@ -76,17 +76,19 @@ def fail_lost_executions() -> int:
 
 
 def seconds_to_next() -> float:
-    """How long to wait for the next round: a decision's time to undo ends to the second."""
+    """Return the time until the next round, which is earlier if an undo period ends before."""
     rows = Hold.objects.filter(undo_until__isnull=False, undo_until__gt=Now())
-    found = rows.aggregate(left=ExpressionWrapper(Min("undo_until") - Now(), DurationField()))
-    left = found["left"].total_seconds() if found["left"] is not None else conf.sweep_seconds()
-    return min(conf.sweep_seconds(), max(0.0, left))
+    left = ExpressionWrapper(Min("undo_until") - Now(), DurationField())
+    next_end = rows.aggregate(left=left)["left"]
+    seconds = next_end.total_seconds() if next_end is not None else conf.sweep_seconds()
+    return min(conf.sweep_seconds(), max(0.0, seconds))
 
 
-def send_learning() -> int:
-    """Have the tool graph learn from ended executions, when the low queue has room.
+def enqueue_learning() -> int:
+    """Enqueue learning from ended executions if the low queue is empty; returns how many.
 
-    Not sent by the run itself: a job per execution would cost as much as a short execution.
+    An execution does not enqueue this itself, because the job would cost as much as a short
+    execution.
     """
     if dispatch.queue_length("low"):
         return 0
@@ -97,7 +99,10 @@ def send_learning() -> int:
 
 
 def expire_agent_holds() -> int:
-    """Holds that an external agent left to time; people's holds are a hook of reviews."""
+    """Expire holds that an external agent did not decide; returns how many.
+
+    A hook of the reviews app expires holds for people.
+    """
     late = Hold.objects.filter(
         status=Hold.Status.OPEN, decider="agent", expires_at__lte=Now()
     ).values_list("id", "execution_id")[:500]
@@ -111,29 +116,29 @@ def expire_agent_holds() -> int:
                 source="sweeper",
             )
         except (Refused, StaleVersion):
-            continue  # decided in the meantime
+            continue  # The hold was decided meanwhile.
         done += 1
     return done
 
 
 def escalate_due(limit: int = 200) -> int:
-    """Take the steps that are due of escalation chains; how many.
+    """Take the escalation steps that are due; returns how many.
 
-    Each is taken once: one sweeper at a time has the run, and the run knows how far its hold is.
+    Each step is taken once: a sweeper locks the execution, which records the step of its hold.
     """
-    done, looked_at = 0, [""]
-    while len(looked_at) <= limit:
+    done, seen = 0, [""]
+    while len(seen) <= limit:
         with transaction.atomic():
-            # The run first, as a decision does it: neither waits for the other with a lock in hand.
-            rows = _to_escalate().exclude(pk__in=looked_at).order_by("escalates_at")
+            # Lock the execution before the hold, as a decision does, to avoid deadlocks.
+            rows = _to_escalate().exclude(pk__in=seen).order_by("escalates_at")
             locked = rows.select_related("execution").select_for_update(
                 skip_locked=True, of=("execution",), no_key=True
             )
-            found = locked.only("id", "execution__id").first()
-            if found is None:
+            hold = locked.only("id", "execution__id").first()
+            if hold is None:
                 return done
-            looked_at.append(found.pk)
-            done += _escalate(found.pk)
+            seen.append(hold.pk)
+            done += _escalate(hold.pk)
     return done
 
 
@@ -142,8 +147,8 @@ def _to_escalate() -> QuerySet[Hold]:
 
 
 def _escalate(hold_id: str) -> bool:
-    """Take one step, in the caller's transaction, which holds the run."""
-    # What the lock was waited for may have changed the hold.
+    """Take one step, in the transaction in which the caller locked the execution."""
+    # Another transaction may have changed the hold before this one got the lock.
     hold = _to_escalate().filter(pk=hold_id).first()
     if hold is None:
         return False
@@ -158,14 +163,14 @@ def _escalate(hold_id: str) -> bool:
     except (Refused, StaleVersion):
         return False
     if result.outcome != "applied":
-        # A worker is on the run for a moment: not queued, so that it is not queued again.
+        # A worker holds the lease.  Drop the queued command, or each round would queue another.
         transaction.set_rollback(True)
         return False
     return True
 
 
 def failing() -> dict[str, int]:
-    """Rounds in a row that each failing part of this process's sweep has failed, by its name."""
+    """Return the failing parts of this process's sweep, each with its failed rounds in a row."""
     return dict(_failing)
 
 
@@ -178,7 +183,7 @@ def _run(path: str, hook: Callable[[], int]) -> int:
     except Exception:
         _failing[path] += 1
         logger.exception("sweep hook %s failed (%s rounds in a row)", path, _failing[path])
-        # A lost session would fail everything that follows in this round.
+        # A broken connection would fail the other parts of this round too.
         close_old_connections()
         return 0
     _failing.pop(path, None)

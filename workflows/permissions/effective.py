@@ -1,11 +1,10 @@
-"""What each task of a batch may do now: its own set, and the grants in force.
+"""Effective permissions: a task's own permission set and the grants in force for it.
 
-The ledger is asked when a batch begins, by the thread that runs it; so a revoked grant is worth
-nothing from then on, whatever the execution's state remembers.  Task threads ask nothing.
+They are computed when a batch of tasks starts, by the thread that runs the batch, so a revoked
+grant has no effect from then on.  Task threads do not query grants.
 
-Names are checked when a plan is accepted.  One that nobody knows all the same, in a plan that was
-stored by other means or by an earlier release, lets its task do nothing: the task fails and says
-which name it was.
+Names of permission sets are validated when a plan is accepted.  A task with an unknown name (in a
+plan that an earlier release stored) fails and names it.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ from .grants import IN_FORCE
 logger = logging.getLogger(__name__)
 
 NOTHING = PermissionSet()
-#: How often running tasks' grants are looked after, in seconds.
-_LOOK_SECONDS = 0.3
+#: Seconds between two checks of the grants of running tasks.
+_CHECK_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class EffectivePermissions:
-    """The set a task runs with, ids of the grants in it, and its code if it is a capability.
+    """The permission set of a task, the ids of the grants in it, and a capability's code.
 
-    `code` is None as well when the capability is gone or disabled.  With a `refusal` the task may
-    not run at all.
+    `code` is None too if the capability was deleted or disabled.  A task with a `refusal` may not
+    run.
     """
 
     permissions: PermissionSet = NOTHING
@@ -51,7 +50,7 @@ class EffectivePermissions:
     refusal: str = ""
 
     def check(self) -> None:
-        """Raise TaskFailed when the task may not run."""
+        """Raise TaskFailed if the task may not run."""
         if self.refusal:
             raise TaskFailed(self.refusal, retryable=False)
 
@@ -59,51 +58,51 @@ class EffectivePermissions:
 def effective_permissions(
     calls: Sequence[TaskCall], *, counted: bool = True
 ) -> dict[str, EffectivePermissions]:
-    """The permit of each call, by task id; counts the grants as used, if they are to be used.
+    """Return the effective permissions of each call by task id, with at most three queries.
 
-    Three queries at most, and none for tasks that can never ask for more.
+    Counts a use of each grant unless `counted` is False.
     """
     codes = capabilities.load(
         call.task.capability for call in calls if isinstance(call.task, CapabilityTask)
     )
-    asking = {call.task.id for call in calls if _may_ask(call)}
-    ledger = _ledger([call for call in calls if call.task.id in asking]) if asking else []
-    permits = {
-        call.task.id: _permit(call, codes, ledger if call.task.id in asking else ())
+    deniable = {call.task.id for call in calls if _can_be_denied(call)}
+    grants = _grants_for([call for call in calls if call.task.id in deniable]) if deniable else []
+    effective = {
+        call.task.id: _evaluate(call, codes, grants if call.task.id in deniable else ())
         for call in calls
     }
-    used = sorted({each for permit in permits.values() for each in permit.grants})
+    used = sorted({pk for each in effective.values() for pk in each.grants})
     if used and counted:
         Grant.objects.filter(pk__in=used).update(uses=F("uses") + 1, last_used_at=Now())
-    return permits
+    return effective
 
 
 class GrantWatch:
-    """Looks now and then whether the grants that tasks run with are still in force."""
+    """Checks periodically whether the grants of running tasks are still in force."""
 
-    def __init__(self, permits: Iterable[EffectivePermissions]) -> None:
-        self._grants = frozenset(each for permit in permits for each in permit.grants)
-        self._looked = time.monotonic()
+    def __init__(self, effective: Iterable[EffectivePermissions]) -> None:
+        self._grants = frozenset(pk for each in effective for pk in each.grants)
+        self._checked_at = time.monotonic()
 
     def lapsed(self) -> frozenset[int]:
-        """Ids of those that are not; empty between two looks.  Asks the database."""
-        if not self._grants or time.monotonic() - self._looked < _LOOK_SECONDS:
+        """Return ids of grants that are no longer in force; empty between two checks."""
+        if not self._grants or time.monotonic() - self._checked_at < _CHECK_SECONDS:
             return frozenset()
-        self._looked = time.monotonic()
-        found = Grant.objects.filter(IN_FORCE, pk__in=self._grants).values_list("pk", flat=True)
-        return self._grants.difference(found)
+        self._checked_at = time.monotonic()
+        in_force = Grant.objects.filter(IN_FORCE, pk__in=self._grants)
+        return self._grants.difference(in_force.values_list("pk", flat=True))
 
 
-def _may_ask(call: TaskCall) -> bool:
-    """Whether the task can be denied something: code always, a tool if it looks at its context."""
+def _can_be_denied(call: TaskCall) -> bool:
+    """Whether the task can be denied a permission: all code, and tools that check permissions."""
     if not isinstance(call.task, ToolTask):
         return True
     tool = registry.get(call.task.tool)
     return tool is not None and tool.asks
 
 
-def _ledger(calls: Sequence[TaskCall]) -> list[Grant]:
-    """The grants in force that might be for one of `calls`, which share one execution."""
+def _grants_for(calls: Sequence[TaskCall]) -> list[Grant]:
+    """Return the grants in force that may apply to one of `calls` of one execution."""
     execution_id = int(calls[0].execution_id)
     names = [call.task.id for call in calls]
     here = Q(execution_id=execution_id) & (Q(scope="execution") | Q(task_id__in=names))
@@ -114,34 +113,33 @@ def _ledger(calls: Sequence[TaskCall]) -> list[Grant]:
     return list(Grant.objects.filter(IN_FORCE).filter(here | until | raised).order_by("pk"))
 
 
-def _permit(
-    call: TaskCall, codes: Mapping[str, StoredCode], ledger: Sequence[Grant]
+def _evaluate(
+    call: TaskCall, codes: Mapping[str, StoredCode], grants: Sequence[Grant]
 ) -> EffectivePermissions:
     code = codes.get(call.task.capability) if isinstance(call.task, CapabilityTask) else None
     try:
-        own, ceiling = _own(call, code), _known(call.ceiling, "the ceiling of this run")
+        own, ceiling = _own_set(call, code), _named(call.ceiling, "the ceiling of this run")
     except ValueError as error:
         return EffectivePermissions(code=code, refusal=f"{error}; the task does not run without it")
     above = _above_ceiling(call, ceiling)
     if above:
         return EffectivePermissions(code=code, refusal=above)
     own = deny_list.without_denied(own)
-    together, counted = own, []
-    for grant in ledger:
+    permissions, counted = own, []
+    for grant in grants:
         allowed = deny_list.without_denied(_granted(grant))
         if not reaches(grant, call) or own.covers(allowed) or not admits(ceiling, allowed):
             continue
-        together = together.union(allowed)
+        permissions = permissions.union(allowed)
         counted.append(grant.pk)
-    return EffectivePermissions(together, tuple(counted), code)
+    return EffectivePermissions(permissions, tuple(counted), code)
 
 
 def _above_ceiling(call: TaskCall, ceiling: PermissionSet) -> str:
-    """Why the tool of a task cannot run below this ceiling; "" when it can.
+    """Return why the tool of a task cannot run below this ceiling; "" if it can.
 
-    A tool that looks at its context is held to the capped set and asks for more. Every other one,
-    those of MCP servers among them, runs with the permissions it was entered with in the catalogue
-    and can only be refused as a whole.
+    A tool that checks its permissions runs with the capped set and requests more.  Any other tool,
+    such as one of an MCP server, runs with its permissions in the catalogue or not at all.
     """
     task = call.task
     if not isinstance(task, ToolTask) or registry.confines(task.tool):
@@ -164,31 +162,31 @@ def reaches(grant: Grant, call: TaskCall) -> bool:
         case Grant.Scope.TASK:
             return is_here and grant.task_id == task.id
         case Grant.Scope.CAPABILITY:
-            # What it ran in need not know its name: only a capability's own uses count.
+            # The grant is for uses of the capability itself, in any execution.
             is_used = isinstance(task, CapabilityTask)
             return is_used and grant.subject == subject_of(task, grant.scope)
         case Grant.Scope.UNTIL:
-            # In its own run it is for the task that asked, which cannot change once it has begun.
+            # In the execution that requested it, the task cannot have changed since.
             same = is_here or grant.subject == subject_of(task, grant.scope)
             return grant.task_id == task.id and same
     return False
 
 
-def _own(call: TaskCall, code: StoredCode | None) -> PermissionSet:
-    """What the task may do by itself, below the ceiling of its execution."""
-    ceiling = _known(call.ceiling, "the ceiling of this run")
+def _own_set(call: TaskCall, code: StoredCode | None) -> PermissionSet:
+    """Return the set that the task has without grants, below the ceiling of its execution."""
+    ceiling = _named(call.ceiling, "the ceiling of this run")
     if isinstance(call.task, CapabilityTask):
         stored = code.permissions if code else NOTHING
         limit = call.task.permission_set
-        own = stored if limit is None else cap(stored, _known(limit, "the task's permission_set"))
+        own = stored if limit is None else cap(stored, _named(limit, "the task's permission_set"))
         return cap(own, ceiling)
     name = _set_name(call.task)
-    _known(name, "the task's permission_set")
+    _named(name, "the task's permission_set")
     return _capped(name, call.ceiling)
 
 
-def _known(name: str, what: str) -> PermissionSet:
-    """The named set; ValueError says what has a name that nobody knows."""
+def _named(name: str, what: str) -> PermissionSet:
+    """Return the named set; the ValueError for an unknown name says that `what` has it."""
     try:
         return named(name)
     except ValueError as error:
@@ -196,19 +194,19 @@ def _known(name: str, what: str) -> PermissionSet:
 
 
 def _granted(grant: Grant) -> PermissionSet:
-    """What a row of the ledger allows; nothing when it does not hold a permission set."""
+    """Return the permission set of a grant; an empty one if the stored value is invalid."""
     try:
         return PermissionSet.model_validate(grant.permissions)
     except ValueError:
-        logger.exception("grant %s holds no permission set and counts for nothing", grant.pk)
+        logger.exception("grant %s has an invalid permission set and is ignored", grant.pk)
         return NOTHING
 
 
 def _set_name(task: ToolTask | CodeTask) -> str:
-    """The set a task names; a tool task that names none has its tool's.
+    """Return the name of a task's permission set, which defaults to that of its tool.
 
-    A plan that was accepted names a set for each tool. For a tool of an MCP server without one the
-    widest set that such tools get stands in.
+    An accepted plan names a set for each tool task.  For others, a tool of an MCP server gets the
+    widest set that such tools have.
     """
     if task.permission_set is not None:
         return task.permission_set

@@ -1,4 +1,4 @@
-"""The ledger of grants: what is in force, who may grant how much, taking one back."""
+"""Grants of permissions: which are in force, who may grant how much, and revocation."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from . import deny_list
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-#: Grants that count: not taken back, and their time not over by the database's clock.
+#: Grants that are neither revoked nor expired, by the database's clock.
 IN_FORCE = Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=Now()))
 
 _FINAL = ("COMPLETED", "FAILED", "ABORTED")
-#: A task's or a run's grant is spent when the run is over.
+#: Grants for a task or an execution end with the execution.
 _SPENT = Q(scope__in=("task", "execution"), execution__status__in=_FINAL)
 
 _FOLDER_GRANTERS = frozenset({access.OPERATOR, access.ADMIN})
@@ -31,7 +31,7 @@ _REVOKERS = frozenset({access.OPERATOR, access.ADMIN})
 
 
 def visible_grants(user: User) -> QuerySet[Grant]:
-    """Every grant of the executions that the user may see, the latest first."""
+    """Return the grants of the executions that the user may see, newest first."""
     return (
         access.filter_visible(Grant.objects.all(), user)
         .select_related("execution", "capability", "workflow")
@@ -40,12 +40,12 @@ def visible_grants(user: User) -> QuerySet[Grant]:
 
 
 def in_force(user: User) -> QuerySet[Grant]:
-    """Those that some task could still use."""
+    """Return the grants that a task may still use."""
     return visible_grants(user).filter(IN_FORCE).exclude(_SPENT)
 
 
 def is_in_force(grant: Grant) -> bool:
-    """Whether a task could still use it."""
+    """Whether a task may still use the grant."""
     return Grant.objects.filter(IN_FORCE, pk=grant.pk).exclude(_SPENT).exists()
 
 
@@ -53,16 +53,16 @@ def is_in_force(grant: Grant) -> bool:
 
 
 def missing_permissions(payload: Mapping[str, Any]) -> PermissionSet:
-    """What an escalation's hold asks for on top of what the task has."""
+    """Return the permissions that an escalation requests on top of the task's own."""
     requested = PermissionSet.model_validate(payload["requested"])
     return requested.difference(PermissionSet.model_validate(payload["current"]))
 
 
 def may_grant(groups: Collection[str], need: PermissionSet) -> bool:
-    """Whether one of these groups may let `need` pass; see the setting `grant_ceilings`.
+    """Whether one of these groups may grant `need`; see the setting `grant_ceilings`.
 
-    A name there that no set has lets nothing pass; a system check names it. What the deny list
-    covers nobody grants.
+    An unknown name in the setting grants nothing; a system check reports it.  No group may grant
+    what the deny list covers.
     """
     if deny_list.problem_of(need):
         return False
@@ -71,24 +71,24 @@ def may_grant(groups: Collection[str], need: PermissionSet) -> bool:
 
 
 def may_grant_folders(groups: Collection[str]) -> bool:
-    """Whether these groups may grant a folder with everything below it."""
+    """Whether these groups may grant access to a folder and everything below it."""
     return not _FOLDER_GRANTERS.isdisjoint(groups)
 
 
 def ceilings_of(groups: Collection[str]) -> tuple[str, ...]:
-    """The named sets up to which members of these groups grant, each once."""
+    """Return the named sets up to which members of these groups may grant."""
     ceilings = conf.grant_ceilings()
     other = ceilings.get("*", "minimal")
     return tuple(dict.fromkeys(ceilings.get(group, other) for group in sorted(groups)))
 
 
-# --- who may choose -------------------------------------------------------------------------------
+# --- who may select permission sets in plans ------------------------------------------------------
 
 
 def selectable_sets(groups: Collection[str]) -> tuple[PermissionSet, ...]:
-    """The sets up to which members of these groups choose a task's permission set in a plan.
+    """Return the sets up to which members of these groups may set a task's permissions in a plan.
 
-    From the setting `start_ceilings`. A name there that no set has lets nothing be chosen.
+    They come from the setting `start_ceilings`, in which unknown names are ignored.
     """
     ceilings = conf.start_ceilings()
     other = ceilings.get("*", "minimal")
@@ -96,25 +96,27 @@ def selectable_sets(groups: Collection[str]) -> tuple[PermissionSet, ...]:
     return tuple(NAMED[name] for name in names if name in NAMED) or (NAMED["minimal"],)
 
 
-# --- taking back ----------------------------------------------------------------------------------
+# --- revocation -----------------------------------------------------------------------------------
 
 
 def may_revoke(user: User, grant: Grant) -> bool:
-    """Operators, admins and whoever gave it."""
+    """Whether the user may revoke a grant: operators, admins and the user who granted it."""
     return bool(access.roles_of(user) & _REVOKERS) or grant.granted_by == user.get_username()
 
 
 def revoke(*, grant: Grant, user: User) -> Grant:
-    """Take a grant back, at once: whatever runs with it is stopped, whatever comes asks again.
+    """Revoke a grant at once: running tasks that use it are stopped, later ones request it again.
 
-    Raises Refused for somebody who may not, and for a grant that was taken back already.
+    Raises Refused if the user may not revoke it, or if it is revoked already.
     """
     if not may_revoke(user, grant):
-        raise Refused("not_allowed", "Operators, admins and whoever gave it can take it back.")
+        raise Refused(
+            "not_allowed", "Only operators, admins and the person who granted it can revoke it."
+        )
     name = user.get_username()
     open_rows = Grant.objects.filter(pk=grant.pk, revoked_at=None)
     if not open_rows.update(revoked_at=Now(), revoked_by=name):
         grant.refresh_from_db()
-        raise Refused("revoked", f"{grant.revoked_by} has taken it back already.")
+        raise Refused("revoked", f"{grant.revoked_by} has already revoked it.")
     grant.refresh_from_db()
     return grant

@@ -104,7 +104,7 @@ def test_an_index_finds_the_keys_that_are_old() -> None:
     """The sweeper looks for them each round, however many answers a day has."""
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
-    old = IdempotencyKey.objects.filter(created_at__lt=Now() - idempotency.KEPT)
+    old = IdempotencyKey.objects.filter(created_at__lt=Now() - idempotency.RETENTION)
     assert "idempotency_key_by_time" in old.explain()
 
 

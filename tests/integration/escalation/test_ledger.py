@@ -67,7 +67,7 @@ def test_a_running_task_is_stopped(desk: Desk, web: Server, language: str) -> No
     assert not worker.is_alive()
     execution.refresh_from_db()
     assert desk.statuses(execution) == {"slow": "FAILED", "apart": "SUCCEEDED"}
-    assert "taken back" in desk.error(execution, "slow")
+    assert "was revoked" in desk.error(execution, "slow")
 
 
 SLOW_SCRIPT = """
@@ -100,10 +100,10 @@ def test_who_may_take_a_grant_back(desk: Desk, web: Server) -> None:
     assert may_revoke(desk.reviewer, grant)  # gave it
     assert may_revoke(desk.operator, grant)
     assert may_revoke(admin, grant)
-    with pytest.raises(Refused, match="whoever gave it"):
+    with pytest.raises(Refused, match="person who granted it"):
         revoke(grant=grant, user=other)
     revoke(grant=grant, user=admin)
-    with pytest.raises(Refused, match="boss has taken it back already"):
+    with pytest.raises(Refused, match="boss has already revoked it"):
         revoke(grant=grant, user=desk.operator)
 
 

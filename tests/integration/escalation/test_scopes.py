@@ -253,5 +253,5 @@ def _dying(monkeypatch: pytest.MonkeyPatch) -> Any:
     def die(*args: Any) -> None:
         raise RuntimeError("died")
 
-    monkeypatch.setattr(layer_runner, "_sort", die)
+    monkeypatch.setattr(layer_runner, "_collect", die)
     return monkeypatch.undo

@@ -110,7 +110,7 @@ def test_what_references_bring_is_checked_when_it_runs(desk: Desk, adder: Capabi
     text = echo("text", "twenty")
     execution = desk.run(text, use("sum", "adder", a={"$from": "text"}, b=1))
     assert execution.status == "FAILED"
-    assert "the inputs do not fit the capability adder: a:" in desk.error(execution, "sum")
+    assert "the inputs do not match the capability adder: a:" in desk.error(execution, "sum")
 
 
 def test_an_output_that_does_not_fit_fails_and_keeps_its_logs(desk: Desk) -> None:
@@ -119,7 +119,7 @@ def test_an_output_that_does_not_fit_fails_and_keeps_its_logs(desk: Desk) -> Non
         actor=desk.operator, execution=made, task_id="odd", name="odd", approval_mode="auto"
     )
     execution = desk.run(use("use", "odd", n=10))
-    assert "the output does not fit the capability odd" in desk.error(execution, "use")
+    assert "the output does not match the capability odd" in desk.error(execution, "use")
     assert execution.attempts.get(task_id="use").logs == "hi\n"
     assert Capability.objects.get(name="odd").success_count == 0
 

@@ -111,7 +111,7 @@ def test_after_three_lost_claims_no_worker_gets_the_run_and_the_sweeper_ends_it(
     assert execution.finished_at is not None
     # Nothing is left to do, and nothing is sent again.
     assert recovery.fail_lost_executions() == 0
-    assert recovery.sweep().sent == 0
+    assert recovery.sweep().enqueued == 0
     assert CommandLog.objects.filter(execution=execution, kind="fail_execution").count() == 1
 
 
