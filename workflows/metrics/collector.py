@@ -1,7 +1,7 @@
-"""What the journals say in numbers: counted once, in the sweeper, and kept as totals.
+"""Count journal entries into metric counters; the sweeper calls this.
 
 A scrape of /metrics then reads a few rows, however many executions there are.  Each entry is
-counted exactly once: the cursor moves in the same transaction as the totals.
+counted exactly once: the cursor advances in the transaction that adds to the counters.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from . import counters
 NAME = "totals"
 BATCH = 5000
 #: Seconds that one round of the sweeper may spend on counting.
-SPENT_SECONDS = 1.0
+MAX_SECONDS = 1.0
 
 LAYER_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 RESUME_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
@@ -37,7 +37,7 @@ SELECT kind, coalesce(payload->>'decision', ''), coalesce(payload->>'by_timeout'
  GROUP BY 1, 2, 3, 4
 """  # noqa: S608 - constants of this module
 
-#: From the start of a layer to its last result: time that people took afterwards is not counted.
+#: From the start of a layer to its last result, without the time of reviews after it.
 _LAYERS = f"""
 SELECT extract(epoch FROM last.at - first.at)::float8
   FROM (SELECT execution_id, seq FROM workflows_executionevent
@@ -53,7 +53,7 @@ SELECT extract(epoch FROM last.at - first.at)::float8
  WHERE last.at IS NOT NULL
 """  # noqa: S608
 
-#: From the decision that let an execution go on to the first thing a worker did.
+#: From the decision that resumed an execution to the first event of a worker.
 _RESUMES = f"""
 SELECT greatest(0, extract(epoch FROM event.created_at - before.created_at)
                    - coalesce((event.payload->>'duration_ms')::float8, 0) / 1000)::float8
@@ -63,7 +63,7 @@ SELECT greatest(0, extract(epoch FROM event.created_at - before.created_at)
  WHERE before.kind = 'hold_decided' AND before.payload->>'resumed' = 'true'
 """  # noqa: S608
 
-#: How the sandbox says that it ended a program.
+#: Programs that the sandbox ended, by the start of its error messages.
 _KILLS = f"""
 SELECT CASE WHEN payload->>'error' LIKE 'The program ran out of memory%%' THEN 'memory'
             WHEN payload->>'error' LIKE 'The program printed without end%%' THEN 'output'
@@ -86,18 +86,18 @@ _watermark = ReadWatermark()
 
 
 def count_events() -> int:
-    """Count what came since the last time; how many entries.  A hook of the sweeper."""
-    end, done = time.monotonic() + SPENT_SECONDS, 0
+    """Count new journal entries and return how many; a hook of the sweeper."""
+    end, done = time.monotonic() + MAX_SECONDS, 0
     bound = _watermark.advance()
     while True:
-        found = _count_batch(bound)
-        done += found
-        if not found or time.monotonic() > end:
+        counted = _count_batch(bound)
+        done += counted
+        if not counted or time.monotonic() > end:
             return done
 
 
 def _count_batch(bound: int) -> int:
-    """Entries passed; 0 when there is nothing left or another sweeper counts."""
+    """Count one batch and return its length; 0 at the end, or if another sweeper counts."""
     with transaction.atomic():
         EventCursor.objects.get_or_create(name=NAME)
         cursor = EventCursor.objects.select_for_update(skip_locked=True).filter(name=NAME).first()
@@ -110,16 +110,16 @@ def _count_batch(bound: int) -> int:
 
 
 def _amounts(part: Mapping[str, int]) -> Counter[tuple[str, str]]:
-    found: Counter[tuple[str, str]] = Counter()
+    amounts: Counter[tuple[str, str]] = Counter()
     for kind, decision, by_timeout, retried, number in _rows(_COUNTS, part):
         key = _key(kind, decision, by_timeout=by_timeout, retried=retried)
         if key is not None:
-            found[key] += number
+            amounts[key] += number
     for reason, number in _rows(_KILLS, part):
-        found[("sandbox_kills", reason)] += number
-    _observe(found, "layer_seconds", LAYER_BUCKETS, _rows(_LAYERS, part))
-    _observe(found, "resume_seconds", RESUME_BUCKETS, _rows(_RESUMES, part))
-    return found
+        amounts[("sandbox_kills", reason)] += number
+    _observe(amounts, "layer_seconds", LAYER_BUCKETS, _rows(_LAYERS, part))
+    _observe(amounts, "resume_seconds", RESUME_BUCKETS, _rows(_RESUMES, part))
+    return amounts
 
 
 def _key(kind: str, decision: str, *, by_timeout: bool, retried: bool) -> tuple[str, str] | None:
@@ -137,12 +137,12 @@ def _key(kind: str, decision: str, *, by_timeout: bool, retried: bool) -> tuple[
 
 
 def _observe(
-    found: Counter[tuple[str, str]], name: str, buckets: tuple[float, ...], rows: Iterable[Any]
+    amounts: Counter[tuple[str, str]], name: str, buckets: tuple[float, ...], rows: Iterable[Any]
 ) -> None:
-    """Add to a histogram: the label is the bucket's number, with `sum` beside them."""
+    """Add durations to a histogram, whose labels are bucket numbers and "sum"."""
     for (seconds,) in rows:
-        found[(name, str(bisect_left(buckets, seconds)))] += 1
-        found[(name, "sum")] += seconds
+        amounts[(name, str(bisect_left(buckets, seconds)))] += 1
+        amounts[(name, "sum")] += seconds
 
 
 def _rows(statement: str, part: Mapping[str, int]) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""Numbers that only grow, kept in PostgreSQL: one truth for all processes, over restarts."""
+"""Metric counters in PostgreSQL, shared by all processes and kept over restarts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ SELECT * FROM unnest(%s::text[], %s::text[], %s::float8[])
 
 
 def add(amounts: Mapping[tuple[str, str], float]) -> None:
-    """Add to totals, each (name, label), in the present transaction."""
-    wanted = sorted((key, value) for key, value in amounts.items() if value)
-    if not wanted:
+    """Add to the counters (name, label), in the present transaction."""
+    # Sorted, so that concurrent transactions lock the rows in one order.
+    rows = sorted((key, value) for key, value in amounts.items() if value)
+    if not rows:
         return
-    names = [name for (name, _), _ in wanted]
-    labels = [label for (_, label), _ in wanted]
+    names = [name for (name, _), _ in rows]
+    labels = [label for (_, label), _ in rows]
     with connection.cursor() as cursor:
-        cursor.execute(_ADD, [names, labels, [float(value) for _, value in wanted]])
+        cursor.execute(_ADD, [names, labels, [float(value) for _, value in rows]])

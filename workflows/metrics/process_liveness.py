@@ -1,4 +1,4 @@
-"""Signs of life that other processes can read: kept in Redis, by Redis' clock."""
+"""Heartbeats and counts that processes report to each other in Redis, by Redis' clock."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from collections.abc import Mapping
 
 import django_rq
 
-_KEPT_SECONDS = 3600
+_TTL_SECONDS = 3600
 
 
 def heartbeat(name: str) -> None:
-    """Say that the process `name` has just done its round."""
+    """Report that the process `name` is alive."""
     connection = django_rq.get_connection("default")
     seconds, _ = connection.time()
-    connection.set(f"holdpoint:beat:{name}", seconds, ex=_KEPT_SECONDS)
+    connection.set(f"holdpoint:beat:{name}", seconds, ex=_TTL_SECONDS)
 
 
 def heartbeat_age(name: str) -> float | None:
-    """Seconds since the last beat of `name`; None when there was none within the hour."""
+    """Return the seconds since the last heartbeat of `name`; None if it is over an hour old."""
     connection = django_rq.get_connection("default")
-    found = connection.get(f"holdpoint:beat:{name}")
-    if found is None:
+    beat = connection.get(f"holdpoint:beat:{name}")
+    if beat is None:
         return None
     seconds, micros = connection.time()
-    return float(seconds + micros / 1e6 - float(found))
+    return float(seconds + micros / 1e6 - float(beat))
 
 
 def report_failing(name: str, parts: Mapping[str, int]) -> None:
-    """Say which parts of the process `name` fail, and for how many rounds in a row."""
+    """Report which parts of the process `name` fail, and for how many rounds in a row."""
     connection = django_rq.get_connection("default")
     key = f"holdpoint:failing:{name}"
     with connection.pipeline() as pipeline:
@@ -35,29 +35,29 @@ def report_failing(name: str, parts: Mapping[str, int]) -> None:
         if parts:
             for part, rounds in parts.items():
                 pipeline.hset(key, part, str(rounds))
-            pipeline.expire(key, _KEPT_SECONDS)
+            pipeline.expire(key, _TTL_SECONDS)
         pipeline.execute()
 
 
 def failing_parts(name: str) -> dict[str, int]:
-    """The failing parts of `name` with their rounds in a row, as it last reported them."""
+    """Return the failing parts of `name`, each with its failed rounds in a row."""
     connection = django_rq.get_connection("default")
     rows = connection.hgetall(f"holdpoint:failing:{name}")
     return {_text(part): int(rounds) for part, rounds in rows.items()}
 
 
 def report_count(name: str, process: str, number: int) -> None:
-    """Say how many `name` this process has now; forgotten after a minute without a word."""
+    """Report how many `name` this process has now; the report expires after a minute."""
     connection = django_rq.get_connection("default")
     seconds, _ = connection.time()
     with connection.pipeline() as pipeline:
         pipeline.hset(f"holdpoint:count:{name}", process, f"{number}@{seconds}")
-        pipeline.expire(f"holdpoint:count:{name}", _KEPT_SECONDS)
+        pipeline.expire(f"holdpoint:count:{name}", _TTL_SECONDS)
         pipeline.execute()
 
 
 def total_count(name: str, *, fresh_seconds: int = 60) -> int:
-    """How many all processes have together."""
+    """Return the sum of what all processes reported."""
     connection = django_rq.get_connection("default")
     seconds, _ = connection.time()
     total = 0

@@ -1,4 +1,4 @@
-"""Word of what is committed: at once when it matters, now and then for a run in a hurry."""
+"""Change notifications: send a signal after commit when an execution has changed."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from workflows.engine.state import ExecutionState
 
 from .signals import execution_changed
 
-#: The least time between two pieces of news of one execution that is under way.
+#: Seconds between two notifications about an execution that a worker advances.
 MIN_INTERVAL_SECONDS = 0.05
 
 
 class ChangeNotifier:
-    """What the listeners of one execution have been told so far: everything up to `version`."""
+    """Notifies listeners about one execution; remembers the version of the last notification."""
 
     def __init__(self, execution_id: str, version: int) -> None:
         self._execution_id = execution_id
-        # Not at once for the first step either: a run that stops soon is told of when it stops.
-        self._version, self._at = version, time.monotonic()
+        # The interval applies to the first step too: many executions stop within it.
+        self._version, self._sent_at = version, time.monotonic()
 
     def publish(self, committed: ExecutionState, *, at_once: bool) -> None:
-        """Send word of events that were not told yet, at most one each MIN_INTERVAL_SECONDS."""
-        is_due = at_once or time.monotonic() - self._at > MIN_INTERVAL_SECONDS
+        """Notify about new events, at most once per MIN_INTERVAL_SECONDS unless `at_once`."""
+        is_due = at_once or time.monotonic() - self._sent_at > MIN_INTERVAL_SECONDS
         if committed.version > self._version and is_due:
             self._send(committed)
 
     def publish_started(self, committed: ExecutionState, task_ids: Sequence[str]) -> None:
-        """Say that these tasks are running; nothing of it is recorded."""
+        """Notify that these tasks run; this is not recorded as an event."""
         if task_ids:
             self._send(committed, tuple(task_ids))
 
@@ -47,4 +47,4 @@ class ChangeNotifier:
                 started=started,
             )
         )
-        self._version, self._at = committed.version, time.monotonic()
+        self._version, self._sent_at = committed.version, time.monotonic()

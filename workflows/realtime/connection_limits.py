@@ -1,4 +1,4 @@
-"""How many streams and sockets somebody keeps open in this process."""
+"""Limit the streams and sockets that a user keeps open in this process."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ _lock = threading.Lock()
 
 
 class ConnectionSlot:
-    """A place that is taken until `leave` is called for the first time."""
+    """One open connection; `release` frees it, and has no effect a second time."""
 
-    def __init__(self, who: str) -> None:
-        self._who: str | None = who
+    def __init__(self, owner: str) -> None:
+        self._owner: str | None = owner
 
     def release(self) -> None:
         with _lock:
-            who, self._who = self._who, None
-            if who is not None:
-                _open[who] -= 1
-                if not _open[who]:
-                    del _open[who]
+            owner, self._owner = self._owner, None
+            if owner is not None:
+                _open[owner] -= 1
+                if not _open[owner]:
+                    del _open[owner]
 
 
-def acquire(who: str, *, most: int) -> ConnectionSlot | None:
-    """A place for one more connection of `who`; None when `most` are open (0 is no limit)."""
+def acquire(owner: str, *, most: int) -> ConnectionSlot | None:
+    """Return a slot for a connection; None if the owner has `most` open (0 means no limit)."""
     with _lock:
-        if most and _open[who] >= most:
+        if most and _open[owner] >= most:
             return None
-        _open[who] += 1
-    return ConnectionSlot(who)
+        _open[owner] += 1
+    return ConnectionSlot(owner)
 
 
 def open_connections() -> int:
-    """Connections that are open, of everybody."""
+    """Return the number of open connections of all owners."""
     with _lock:
         return _open.total()

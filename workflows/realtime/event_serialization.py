@@ -1,4 +1,4 @@
-"""Recorded events as they travel: camelCase, over sockets, SSE and JSON pages alike."""
+"""Serialize recorded events for sockets, server-sent events and webhooks, in camelCase."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from workflows.common.redaction import redact_text
 from workflows.engine.decision_history import reviewer_of
 from workflows.models import Checkpoint, ExecutionEvent
 
-#: Stored kind → wire type.  hold_opened and hold_decided depend on what they carry; see _type.
+#: Stored kind → wire type.  The type of hold_opened and hold_decided depends on the payload.
 _TYPES = {
     "execution_started": "workflow_start",
     "execution_forked": "workflow_forked",
@@ -45,17 +45,17 @@ _TYPES = {
     "execution_aborted": "workflow_aborted",
 }
 
-#: What hold_opened and hold_decided become, see _type.
+#: Wire types of hold_opened and hold_decided; see _type.
 _HOLD_TYPES = {
     "hold_opened": ("workflow_paused", "decision_required"),
     "hold_decided": ("workflow_resumed", "hold_decided"),
 }
-#: Every type there is.
+#: All wire types.
 WIRE_TYPES = tuple(
     sorted({*_TYPES.values(), *_HOLD_TYPES["hold_opened"], *_HOLD_TYPES["hold_decided"]})
 )
 
-#: Payload keys that may leave over a socket: ids, words and numbers, no task data.
+#: Payload keys that are sent, with their wire names: ids, codes and numbers, no task data.
 _PUBLIC = {
     "task_id": "nodeId",
     "phase": "triggerPhase",
@@ -92,37 +92,37 @@ _PUBLIC = {
     "command": "command",
     "parent": "parent",
 }
-#: Those whose value may be text that a person or an agent wrote.
-_WRITTEN: Final = frozenset({"reason"})
+#: Public keys whose value may be free text of a person or an agent.
+_FREE_TEXT: Final = frozenset({"reason"})
 _FINAL = {"execution_completed": "COMPLETED", "execution_failed": "FAILED"}
-#: Who a hold waits for, in the words of `ail_failed` and `hil_timeout`: an agent or a person.
+#: Decider of a hold → its code in wire events.
 _DECISION_TYPES: Final = {"human": "HIL", "agent": "AIL"}
-#: What the run did about a failure; `default` and `on_timeout` of the event say it for the rest.
+#: Action after a failure.  Other kinds have it in their payload as `default` or `on_timeout`.
 _ACTIONS: Final = {"replan_failed": "keep_plan", "graph_update_failed": "skip_learning"}
-#: Characters of an error, a comment or a reason that travel with an event.
-_LONGEST_TEXT: Final = 500
+#: Length at which errors, comments and reasons are cut.
+_MAX_TEXT: Final = 500
 
 
 def wire_events(execution_id: int, *, after: int, limit: int = 500) -> list[dict[str, Any]]:
-    """Events with seq > `after`, oldest first, of at most `limit` entries of the journal.
+    """Return the wire events of up to `limit` journal entries with seq > `after`, oldest first.
 
-    A hold of people gives two: `decision_required` without a `seq` of its own, then
-    `workflow_paused`, so the last of the list always has a `seq`.
+    A hold for people yields two events: `decision_required` without a `seq`, then
+    `workflow_paused`, so the last event of the list always has a `seq`.
     """
-    rows = ExecutionEvent.objects.filter(execution_id=execution_id, seq__gt=after)
-    found = list(rows.order_by("seq")[:limit])
-    checkpoints = _checkpoints(found)
-    return [event for row in found for event in _events(row, checkpoints)]
+    newer = ExecutionEvent.objects.filter(execution_id=execution_id, seq__gt=after)
+    rows = list(newer.order_by("seq")[:limit])
+    checkpoints = _checkpoints(rows)
+    return [event for row in rows for event in _events(row, checkpoints)]
 
 
 def wire_event(row: ExecutionEvent, type_: str = "") -> dict[str, Any]:
-    """The event of one entry of the journal; of its types (`types_of`) the first, or `type_`."""
+    """Return the wire event of a journal entry, with its first type (`types_of`) or `type_`."""
     event = _event(row, _checkpoints([row]))
     return {**event, "type": type_ or event["type"]}
 
 
 def types_of(row: ExecutionEvent) -> tuple[str, ...]:
-    """Every type under which an entry of the journal travels."""
+    """Return all wire types of a journal entry."""
     main = _type(row.kind, row.payload)
     return (main, "decision_required") if main == "workflow_paused" else (main,)
 
@@ -137,7 +137,7 @@ def _events(row: ExecutionEvent, checkpoints: Mapping[int, int]) -> Iterable[dic
 
 
 def _event(row: ExecutionEvent, checkpoints: Mapping[int, int]) -> dict[str, Any]:
-    """`timestamp` in ms since the epoch; `version` and `seq` are its place in the journal."""
+    """Return the wire event; `timestamp` is in ms since the epoch."""
     payload = row.payload
     event: dict[str, Any] = {
         "type": _type(row.kind, payload),
@@ -149,8 +149,8 @@ def _event(row: ExecutionEvent, checkpoints: Mapping[int, int]) -> dict[str, Any
     for key, name in _PUBLIC.items():
         value = payload.get(key)
         if value is not None:
-            event[name] = _short(value) if key in _WRITTEN else value
-    event |= _more(row, checkpoints)
+            event[name] = _shortened(value) if key in _FREE_TEXT else value
+    event |= _derived_fields(row, checkpoints)
     if row.actor:
         event["actor"] = row.actor
     if row.kind in _FINAL:
@@ -158,51 +158,51 @@ def _event(row: ExecutionEvent, checkpoints: Mapping[int, int]) -> dict[str, Any
     return event
 
 
-def _more(row: ExecutionEvent, checkpoints: Mapping[int, int]) -> dict[str, Any]:
-    """Fields that are worked out rather than copied."""
+def _derived_fields(row: ExecutionEvent, checkpoints: Mapping[int, int]) -> dict[str, Any]:
+    """Return the fields that are not copied from the payload."""
     payload = row.payload
     match row.kind:
         case "hold_opened":
             return {"decisionType": _DECISION_TYPES[payload["decider"]]}
         case "hold_answered" | "hold_decided":
             reviewer = reviewer_of(row.kind, payload, row.actor)
-            return {"comment": _short(payload["comment"]), "reviewer": reviewer}
+            return {"comment": _shortened(payload["comment"]), "reviewer": reviewer}
         case "hold_expired":
             return {"actionTaken": payload["on_timeout"]}
         case "agent_failed":
             action = payload.get("default", "continue")
-            return {"error": _short(payload["error"]), "actionTaken": action}
+            return {"error": _shortened(payload["error"]), "actionTaken": action}
         case "replan_failed" | "graph_update_failed":
-            return {"error": _short(payload["error"]), "actionTaken": _ACTIONS[row.kind]}
+            return {"error": _shortened(payload["error"]), "actionTaken": _ACTIONS[row.kind]}
         case "task_errored" if payload.get("retry_at") is not None:
             return {"retryAt": int(payload["retry_at"] * 1000)}
         case "layer_closed":
-            found = checkpoints.get(row.pk)
-            return {"checkpointId": str(found) if found is not None else None}
+            checkpoint = checkpoints.get(row.pk)
+            return {"checkpointId": str(checkpoint) if checkpoint is not None else None}
     if _TYPES.get(row.kind) == "state_updated":
         return {"contextKeys": sorted(payload.get("updates", ()))}
     return {}
 
 
-def _short(text: str) -> str:
-    """The beginning of an error, a comment or a reason, without what looks like a secret."""
-    return redact_text(text[: 2 * _LONGEST_TEXT])[:_LONGEST_TEXT]
+def _shortened(text: str) -> str:
+    """Redact secrets in an error, comment or reason, and cut it."""
+    return redact_text(text[: 2 * _MAX_TEXT])[:_MAX_TEXT]
 
 
 def _checkpoints(rows: Sequence[ExecutionEvent]) -> dict[int, int]:
-    """Key of an entry that closed a layer → key of its checkpoint, while that is kept."""
+    """Map the primary key of each entry that closed a layer to that of its checkpoint, if any."""
     closed = {(row.execution_id, row.seq): row.pk for row in rows if row.kind == "layer_closed"}
     if not closed:
         return {}
-    found = Checkpoint.objects.filter(
+    rows_of_checkpoints = Checkpoint.objects.filter(
         execution_id__in={execution for execution, _ in closed},
         version__in={seq for _, seq in closed},
     ).values_list("execution_id", "version", "pk")
-    return {closed[at, seq]: pk for at, seq, pk in found if (at, seq) in closed}
+    return {closed[at, seq]: pk for at, seq, pk in rows_of_checkpoints if (at, seq) in closed}
 
 
 def kinds_of(types: Collection[str]) -> frozenset[str]:
-    """The stored kinds that may become one of these wire types."""
+    """Return the stored kinds that may have one of these wire types."""
     plain = {kind for kind, name in _TYPES.items() if name in types}
     return frozenset(
         plain | {k for k, names in _HOLD_TYPES.items() if not set(names).isdisjoint(types)}

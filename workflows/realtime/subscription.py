@@ -1,6 +1,6 @@
-"""Hearing of one execution's moves through the channel layer, in an event loop.
+"""Subscribe to change notifications about one execution, in an event loop.
 
-News carries no data: it says that there is something to read.
+A notification carries no data: the subscriber reads new events from the database.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from redis.exceptions import RedisError
 
 from .task_started import StartedTasks
 
-#: What Redis may take to let a listener join.
+#: Time limit for joining a group of the channel layer, in seconds.
 _LAYER_SECONDS = 3.0
 
 logger = logging.getLogger(__name__)
 
 
 def channel_group(execution_id: int | str) -> str:
-    """The channel layer's group that hears of an execution's moves."""
+    """Return the channel layer's group for notifications about an execution."""
     return f"execution.{execution_id}"
 
 
 class Subscription:
-    """Hears that a group was told something.  Deaf while Redis is away.
+    """Receives the notifications of a group; receives nothing while Redis is unavailable.
 
-    `starts` keeps what it heard of tasks that run.
+    `started_tasks` collects the task-started notices.
     """
 
     def __init__(self, group: str) -> None:
         self._group = group
         self.started_tasks = StartedTasks()
-        self._listens = asyncio.Event()
-        self._told = asyncio.Event()
+        self._subscribed = asyncio.Event()
+        self._notified = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._listen())
-        await self._listens.wait()
+        await self._subscribed.wait()
         return self
 
     async def __aexit__(self, *raised: object) -> None:
@@ -48,32 +48,32 @@ class Subscription:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def wait(self, timeout: float) -> bool:
-        """Wait for news that came since the last call; False when none came in `timeout` s."""
+        """Wait for a notification since the last call; False if none arrives in `timeout` s."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._told.wait(), timeout)
-        told = self._told.is_set()
-        self._told.clear()
-        return told
+            await asyncio.wait_for(self._notified.wait(), timeout)
+        notified = self._notified.is_set()
+        self._notified.clear()
+        return notified
 
     async def _listen(self) -> None:
         try:
-            await self._subscribed()
+            await self._receive()
         except (RedisError, OSError, TimeoutError) as error:
-            logger.warning("no news of %s, only the heartbeat: %s", self._group, error)
+            logger.warning("no notifications for %s, only polling: %s", self._group, error)
         finally:
-            self._listens.set()
+            self._subscribed.set()
 
-    async def _subscribed(self) -> None:
+    async def _receive(self) -> None:
         layer = get_channel_layer()
         async with asyncio.timeout(_LAYER_SECONDS):
             channel = await layer.new_channel()
         try:
             async with asyncio.timeout(_LAYER_SECONDS):
                 await layer.group_add(self._group, channel)
-            self._listens.set()
-            # Cancelled only in here, where the layer then gives the channel up.
+            self._subscribed.set()
+            # The task is cancelled only here; `receive` then releases the channel.
             while True:
                 self.started_tasks.receive(await layer.receive(channel))
-                self._told.set()
+                self._notified.set()
         finally:
             await layer.group_discard(self._group, channel)

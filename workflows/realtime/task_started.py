@@ -1,7 +1,7 @@
-"""`task_started` on the wire: a light push without a seq, for tasks that take a while.
+"""Task-started notices: the wire event `task_started`, which has no `seq`.
 
-It is told to those who listen at that moment and recorded nowhere.  News of a start may arrive
-after the task's own result was read from the journal; such news is dropped.
+A notice is sent to present subscribers only and is not recorded.  It may arrive after a subscriber
+has read the task's result from the journal; it is dropped then.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypedDict
 
-#: Starts that one listener keeps while it is busy with recorded events.
-_MOST = 1000
+#: Notices that a subscriber keeps while it delivers recorded events.
+_MAX_NOTICES = 1000
 _RESULTS = frozenset({"task_complete", "task_error", "task_escalated"})
 
 
 class TaskStarted(TypedDict):
-    """`node` was running at `at` (ms since the epoch), after the event `after` was recorded."""
+    """Task `node` was running at `at` (ms since the epoch), after event `after` was recorded."""
 
     node: str
     after: int
@@ -24,39 +24,39 @@ class TaskStarted(TypedDict):
 
 
 class StartedTasks:
-    """What one listener has heard of starts and not yet passed on."""
+    """The notices that one subscriber has received and not yet delivered."""
 
     def __init__(self) -> None:
-        self._heard: deque[TaskStarted] = deque(maxlen=_MOST)
+        self._pending: deque[TaskStarted] = deque(maxlen=_MAX_NOTICES)
         self._results: dict[str, int] = {}
 
     def receive(self, message: Mapping[str, Any]) -> None:
-        """Keep the starts that a message over the channel layer carries, if any."""
-        self._heard.extend(message.get("started", ()))
+        """Add the notices in a message of the channel layer, if any."""
+        self._pending.extend(message.get("started", ()))
 
     def mark_delivered(self, event: Mapping[str, Any]) -> None:
-        """Note a recorded wire event that the listener has been told."""
+        """Record that a wire event was delivered to the subscriber."""
         if event["type"] in _RESULTS:
             self._results[event["nodeId"]] = event["seq"]
 
     def take(self, execution_id: int) -> Iterator[dict[str, Any]]:
-        """The wire events of starts whose tasks still run, each once."""
-        while self._heard:
-            start = self._heard.popleft()
-            if self._results.get(start["node"], 0) <= start["after"]:
-                yield task_started_event(execution_id, start)
+        """Yield the wire events of tasks that still run, each once."""
+        while self._pending:
+            notice = self._pending.popleft()
+            if self._results.get(notice["node"], 0) <= notice["after"]:
+                yield task_started_event(execution_id, notice)
 
 
-def task_started_event(execution_id: int, start: TaskStarted) -> dict[str, Any]:
-    """A start as it travels."""
+def task_started_event(execution_id: int, notice: TaskStarted) -> dict[str, Any]:
+    """Return the wire event of a notice."""
     return {
         "type": "task_started",
         "executionId": str(execution_id),
-        "nodeId": start["node"],
-        "timestamp": start["at"],
+        "nodeId": notice["node"],
+        "timestamp": notice["at"],
     }
 
 
 def task_started_notices(task_ids: Iterable[str], *, after: int, at: int) -> list[TaskStarted]:
-    """The starts of these tasks, no more than a listener keeps."""
-    return [TaskStarted(node=node, after=after, at=at) for node in list(task_ids)[:_MOST]]
+    """Return notices for these tasks, at most as many as a subscriber keeps."""
+    return [TaskStarted(node=node, after=after, at=at) for node in list(task_ids)[:_MAX_NOTICES]]

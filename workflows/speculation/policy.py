@@ -1,6 +1,6 @@
-"""Whether work ahead pays: how sure a result is to be used, and when to stop trying.
+"""When to speculate: the probability that a result is used, and when to pause.
 
-Pure arithmetic over hits and misses, so that people can do the sums.
+Pure arithmetic over hits (results that were used) and misses (results that were dropped).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 
 from workflows import conf
 
-#: A pair of tools begins with so many hits in its favour.
+#: Hits that each pair of tools starts with.
 PRIOR_HITS = 3
 LOWEST_THRESHOLD, HIGHEST_THRESHOLD = 0.70, 0.95
 
@@ -21,33 +21,36 @@ Confidence = float | Literal["learned"]
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Results that were used, and results that were dropped."""
+    """Numbers of results that were used and that were dropped."""
 
     hits: int = 0
     misses: int = 0
 
     @property
     def share(self) -> float:
-        """Hits among all, 0 to 1; 1 when there are none."""
+        """Return the hit rate, 0 to 1; 1 if there are no results."""
         total = self.hits + self.misses
         return self.hits / total if total else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Work ahead has stopped itself; it goes on at `until`, or when somebody says so."""
+    """Speculation has paused itself until `until`, or until a user resumes it."""
 
     tally: Tally
     until: datetime
 
 
 def hit_probability(tally: Tally) -> float:
-    """How sure the next result is to be used, 0 to 1: 1 without any experience."""
+    """Return the estimated probability that the next result is used; 1 without any results."""
     return (tally.hits + PRIOR_HITS) / (tally.hits + tally.misses + PRIOR_HITS)
 
 
 def required_probability(confidence: Confidence, tally: Tally) -> float:
-    """How sure it has to be.  Learned: 0.825 at first, down to 0.70 with hits, 0.95 with misses."""
+    """Return the probability from which a task is speculated.
+
+    "learned" starts at 0.825, falls to 0.70 with hits and rises to 0.95 with misses.
+    """
     if confidence != "learned":
         return confidence
     share = (tally.hits + 1) / (tally.hits + tally.misses + 2)
@@ -55,15 +58,15 @@ def required_probability(confidence: Confidence, tally: Tally) -> float:
 
 
 def is_worthwhile(confidence: Confidence, tally: Tally) -> bool:
-    """Whether a result that so often was used and dropped is worth working out ahead."""
+    """Whether to speculate a task, given how often its results were used and dropped."""
     return hit_probability(tally) >= required_probability(confidence, tally)
 
 
 def stopped(outcomes: Sequence[tuple[bool, datetime]]) -> Stopped | None:
-    """Whether too few of the last results were used.
+    """Return a pause if too few of the last results were used.
 
     `outcomes` are (used, when) of the last `speculation_window` results, newest first, none older
-    than `speculation_memory_seconds`: the oldest of them is the first to be forgotten.
+    than `speculation_memory_seconds`.  The pause ends when the oldest of them reaches that age.
     """
     if len(outcomes) < conf.speculation_window():
         return None

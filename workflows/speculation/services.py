@@ -1,15 +1,16 @@
-"""Work done ahead while somebody decides, and taking it when the decision leaves it standing.
+"""Speculation: run read-only tasks while an execution waits for a decision, and reuse the results.
 
-1. A run comes to rest at a hold: a job for a worker with nothing better to do is sent.
-2. The job asks the engine which tasks could run if everything open were approved unchanged, and
-   takes those whose tools only read.
-3. Each is claimed by the digest of task, tool, inputs and permissions, run, and put aside.
-4. What that makes known is asked about again, until there is nothing, or enough.
-5. When the real run comes to such a task, its own digest decides: the same, and the result is
-   there; another, and it is dropped and the task runs.
+1. When an execution comes to rest at a hold, a low-priority job is enqueued.
+2. The job asks the engine which tasks could run if all open holds were approved unchanged, and
+   selects those with read-only tools.
+3. It claims each result by a digest of task, tool, inputs and permissions, runs the task and
+   stores the result.
+4. It repeats this with the tasks behind the new results, up to the limits of the policy.
+5. When the execution reaches such a task, it computes the digest again: if it is equal, the
+   stored result is used; otherwise the result is dropped and the task runs.
 
-The job holds no lease and writes nothing of the execution.  It stops when the run goes on, or when
-any execution waits for a worker.
+The job has no lease and does not write to the execution.  It stops when the execution continues,
+or when another execution waits for a worker.
 """
 
 from __future__ import annotations
@@ -47,101 +48,104 @@ from . import policy, store
 
 logger = logging.getLogger(__name__)
 
-_WAITS = (ExecutionStatus.PAUSED_FOR_REVIEW.value, ExecutionStatus.AWAITING_AGENT.value)
-#: Seconds over a task's own limit after which its claim is anybody's.
+_RESTING = (ExecutionStatus.PAUSED_FOR_REVIEW.value, ExecutionStatus.AWAITING_AGENT.value)
+#: Seconds beyond a task's time limit after which another job may take over its claim.
 _GRACE = 30.0
 
 
 def request_speculation(run: Run) -> None:
-    """Have somebody work ahead of a run that has come to rest at a hold, if its policy says so."""
+    """Enqueue speculation for an execution that rests at a hold, if its policy enables it."""
     if speculation_candidates.may_speculate(run):
         dispatch.enqueue_speculation_on_commit(int(run.execution_id))
 
 
-# --- working ahead --------------------------------------------------------------------------------
+# --- computing results ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A task that was claimed."""
+    """A claimed task."""
 
     call: TaskCall
     claim: store.Claim
 
 
 def run_speculation(execution_id: int) -> None:
-    """Work out what can be known behind the open holds of an execution, and put it aside.
+    """Run the tasks behind the open holds of an execution, and store their results.
 
-    May be called at any time and by several at once: what is there, or under way, is left alone.
+    Idempotent and safe to call concurrently: existing and running results are skipped.
     """
     watch = _Watch(execution_id)
-    while not watch.over:
-        works = _next(execution_id)
+    while not watch.must_stop:
+        works = _claim_next(execution_id)
         if not works:
             return
-        _work_out(works, watch)
-    if watch.gives_way:
+        _run_claimed(works, watch)
+    if watch.yields_worker:
         dispatch.enqueue(dispatch.SPECULATE, execution_id, queue=dispatch.SPECULATION)
 
 
 class _Watch:
-    """Looks whether the run still waits, and whether another one waits for this worker."""
+    """Checks whether the execution still rests, and whether another one needs this worker."""
 
     def __init__(self, execution_id: int) -> None:
         self._execution_id = execution_id
-        self.over = self.gives_way = False
+        self.must_stop = self.yields_worker = False
 
     def __call__(self) -> bool:
         status = Execution.objects.values_list("status", flat=True).get(pk=self._execution_id)
-        self.gives_way = status in _WAITS and _somebody_waits()
-        self.over = self.gives_way or status not in _WAITS
-        return self.over
+        self.yields_worker = status in _RESTING and _has_waiting_executions()
+        self.must_stop = self.yields_worker or status not in _RESTING
+        return self.must_stop
 
 
-def _somebody_waits() -> bool:
+def _has_waiting_executions() -> bool:
     try:
         return dispatch.queue_length(dispatch.DEFAULT) > 0
     except RedisError:
         return False
 
 
-def _next(execution_id: int) -> list[_Work]:
-    """Claims on all that can be worked out now; empty when there is nothing to do."""
+def _claim_next(execution_id: int) -> list[_Work]:
+    """Claim the tasks that can run now; returns an empty list if there are none."""
     try:
         with journal_writer.DjangoJournal().open(str(execution_id), expected_version=None) as run:
             if not speculation_candidates.may_speculate(run) or store.stopped(execution_id):
                 return []
             room = run.policy.speculation.max_tasks - len(store.pending(execution_id))
-            return _claimed(run, _unknown(run), room)
+            return _claim(run, _missing(run), room)
     except (Busy, journal_writer.ExecutionNotFound):
         return []
 
 
-def _unknown(run: Run) -> list[tuple[speculation_candidates.Candidate, str]]:
-    """Return the candidates without a stored result, with their digests."""
+def _missing(run: Run) -> list[tuple[speculation_candidates.Candidate, str]]:
+    """Return the candidates without a result, with their digests.
+
+    Stored results make the inputs of further candidates known.
+    """
     known: dict[str, Settled] = {}
-    looked: set[str] = set()
-    unknown: list[tuple[speculation_candidates.Candidate, str]] = []
-    while found := [
+    seen: set[str] = set()
+    missing: list[tuple[speculation_candidates.Candidate, str]] = []
+    while candidates := [
         candidate
         for candidate in speculation_candidates.candidates(run, known)
-        if candidate.task.id not in looked
+        if candidate.task.id not in seen
     ]:
-        looked.update(candidate.task.id for candidate in found)
-        allowed = read_only_tools(candidate.task.tool for candidate in found)
-        readers = [candidate for candidate in found if candidate.task.tool in allowed]
-        for candidate, key, output in _with_results(run, readers):
+        seen.update(candidate.task.id for candidate in candidates)
+        allowed = read_only_tools(candidate.task.tool for candidate in candidates)
+        read_only = [candidate for candidate in candidates if candidate.task.tool in allowed]
+        for candidate, key, output in _with_results(run, read_only):
             if not output:
-                unknown.append((candidate, key))
+                missing.append((candidate, key))
             else:
                 known[candidate.task.id] = Settled(TaskStatus.SUCCEEDED, json.loads(output))
-    return unknown
+    return missing
 
 
 def _with_results(
     run: Run, candidates: Sequence[speculation_candidates.Candidate]
 ) -> Iterator[tuple[speculation_candidates.Candidate, str, str]]:
-    """Yield each candidate with its digest and its stored result, or ""."""
+    """Yield each candidate with its digest and the JSON text of its result, "" if there is none."""
     if not candidates:
         return
     keys = _digests([_call(run, candidate) for candidate in candidates])
@@ -157,7 +161,7 @@ def _with_results(
 def _call(run: Run, candidate: speculation_candidates.Candidate, key: str = "") -> TaskCall:
     """Return the call of a candidate.
 
-    Its idempotency key differs from the task's real call, whose inputs may differ.
+    Its idempotency key differs from the task's real one, whose inputs may differ.
     """
     return TaskCall(
         candidate.task,
@@ -170,26 +174,26 @@ def _call(run: Run, candidate: speculation_candidates.Candidate, key: str = "") 
 
 
 def _digests(calls: Sequence[TaskCall]) -> dict[str, str]:
-    """By task id, what each call's result hangs on."""
-    permits = effective_permissions(calls, counted=False)
+    """Return by task id a digest of what determines each call's result."""
+    effective = effective_permissions(calls, counted=False)
     return {
         call.task.id: speculation_candidates.result_digest(
-            call.task, call.inputs, permits[call.task.id].permissions
+            call.task, call.inputs, effective[call.task.id].permissions
         )
         for call in calls
         if isinstance(call.task, ToolTask)
     }
 
 
-def _claimed(
-    run: Run, unknown: Sequence[tuple[speculation_candidates.Candidate, str]], room: int
+def _claim(
+    run: Run, missing: Sequence[tuple[speculation_candidates.Candidate, str]], room: int
 ) -> list[_Work]:
-    behinds = {candidate.task.id: _behind(run, candidate.task.id) for candidate, _ in unknown}
-    pairs = {(behinds[candidate.task.id], candidate.task.tool) for candidate, _ in unknown}
+    behinds = {candidate.task.id: _behind(run, candidate.task.id) for candidate, _ in missing}
+    pairs = {(behinds[candidate.task.id], candidate.task.tool) for candidate, _ in missing}
     tallies = store.tallies(pairs) if pairs else {}
     confidence = run.policy.speculation.confidence
     works: list[_Work] = []
-    for candidate, key in unknown:
+    for candidate, key in missing:
         task = candidate.task
         tally = tallies.get((behinds[task.id], task.tool), policy.Tally())
         if len(works) >= room or not policy.is_worthwhile(confidence, tally):
@@ -209,7 +213,7 @@ def _claimed(
 
 
 def _behind(run: Run, task_id: str) -> str:
-    """What is held in front of a task: a tool, or the reason of a hold that has no task."""
+    """Return which hold a task waits behind: the held tool, or the reason of a hold without one."""
     hold = speculation_candidates.blocking_hold(run, task_id)
     held = run.revision.plan.by_id.get(hold.task_id or "") if hold else None
     if held is not None:
@@ -217,18 +221,18 @@ def _behind(run: Run, task_id: str) -> str:
     return hold.reason.value if hold else ""
 
 
-def _work_out(works: Sequence[_Work], watch: Watch) -> None:
-    """Run what was claimed; what does not come to an end is given up."""
+def _run_claimed(works: Sequence[_Work], watch: Watch) -> None:
+    """Run the claimed tasks, and abandon the claims of those that do not end."""
     claims = {work.call.task.id: work.claim for work in works}
     try:
         for batch in LayerRunner().run([work.call for work in works], watch):
             for result in batch:
-                _put_aside(claims.pop(result.call.task.id), result)
+                _store_result(claims.pop(result.call.task.id), result)
     finally:
         store.abandon(claims.values())
 
 
-def _put_aside(claim: store.Claim, result: TaskResult) -> None:
+def _store_result(claim: store.Claim, result: TaskResult) -> None:
     outcome = result.outcome
     if isinstance(outcome, Success):
         store.save_result(claim, outcome.output, outcome.logs, outcome.duration_ms)
@@ -237,29 +241,29 @@ def _put_aside(claim: store.Claim, result: TaskResult) -> None:
         store.mark_failed(claim, str(reason), getattr(outcome, "duration_ms", 0.0))
 
 
-# --- taking ---------------------------------------------------------------------------------------
+# --- using results --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class SpeculativeRunner:
-    """engine.ports.TaskRunner: what was worked out ahead is a result at once, the rest is run."""
+    """An engine.ports.TaskRunner that uses stored results and lets `inner` run the other tasks."""
 
     inner: TaskRunner
 
     def run(self, calls: Sequence[TaskCall], watch: Watch) -> Iterator[Sequence[TaskResult]]:
-        asked = _askers(calls)
-        there, missed = _taken(asked) if asked else ({}, {})
-        if there:
-            yield list(there.values())
-        rest = [call for call in calls if call.task.id not in there]
-        if not rest or (there and watch()):
+        eligible = _eligible(calls)
+        results, missed = _take_results(eligible) if eligible else ({}, {})
+        if results:
+            yield list(results.values())
+        rest = [call for call in calls if call.task.id not in results]
+        if not rest or (results and watch()):
             return
         for batch in self.inner.run(rest, watch):
             yield [_with_miss(each, missed) for each in batch] if missed else batch
 
 
-def _askers(calls: Sequence[TaskCall]) -> list[TaskCall]:
-    """Those for which there may be a result already."""
+def _eligible(calls: Sequence[TaskCall]) -> list[TaskCall]:
+    """Return the calls that may have a speculative result."""
     return [call for call in calls if call.speculates and call.attempt == 1]
 
 
@@ -267,10 +271,10 @@ def _with_miss(result: TaskResult, missed: Mapping[str, SpeculationOutcome]) -> 
     return replace(result, ahead=missed.get(result.call.task.id))
 
 
-def _taken(
+def _take_results(
     calls: Sequence[TaskCall],
 ) -> tuple[dict[str, TaskResult], dict[str, SpeculationOutcome]]:
-    """Results that stand, and what is told of those that do not, by task id."""
+    """Return by task id the results that are used, and the outcomes of those that are dropped."""
     rows: dict[str, list[Speculation]] = {}
     for row in store.rows_of_tasks(int(calls[0].execution_id), [call.task.id for call in calls]):
         rows.setdefault(row.task_id, []).append(row)
@@ -278,25 +282,25 @@ def _taken(
         return {}, {}
     calls = [call for call in calls if call.task.id in rows]
     allowed = read_only_tools(call.task.target for call in calls)
-    same = _same(calls, rows)
-    taken = store.take(row for name, row in same.items() if row.tool in allowed)
+    matching = _matching(calls, rows)
+    taken = store.take(row for name, row in matching.items() if row.tool in allowed)
     results, missed = {}, {}
     for call in calls:
         name = call.task.id
-        used = same.get(name)
-        waste = [row for row in rows[name] if row is not used or row.pk not in taken]
-        told = _dropped(waste, _why(used, allowed))
-        if used is not None and used.pk in taken:
-            results[name] = _result(call, used)
-        elif told is not None:
-            missed[name] = told
+        match = matching.get(name)
+        unused = [row for row in rows[name] if row is not match or row.pk not in taken]
+        miss = _drop(unused, _drop_reason(match, allowed))
+        if match is not None and match.pk in taken:
+            results[name] = _result(call, match)
+        elif miss is not None:
+            missed[name] = miss
     return results, missed
 
 
-def _same(
+def _matching(
     calls: Sequence[TaskCall], rows: Mapping[str, Sequence[Speculation]]
 ) -> dict[str, Speculation]:
-    """By task id, the result that was worked out for exactly this call."""
+    """Return by task id the result that was computed for exactly this call."""
     keys = _digests(calls)
     return {
         name: row
@@ -308,18 +312,18 @@ def _same(
 
 def _result(call: TaskCall, row: Speculation) -> TaskResult:
     output: Any = json.loads(row.output)
-    told = SpeculationOutcome(hit=True, seconds=round(row.duration_ms / 1000, 3))
-    return TaskResult(call, Success(output, row.duration_ms, row.logs), told)
+    hit = SpeculationOutcome(hit=True, seconds=round(row.duration_ms / 1000, 3))
+    return TaskResult(call, Success(output, row.duration_ms, row.logs), hit)
 
 
-def _why(same: Speculation | None, allowed: frozenset[str]) -> str:
-    if same is None:
+def _drop_reason(match: Speculation | None, allowed: frozenset[str]) -> str:
+    if match is None:
         return "its inputs or permissions changed"
-    return "it was too old" if same.tool in allowed else "its tool is not read-only any more"
+    return "it was too old" if match.tool in allowed else "its tool is not read-only any more"
 
 
-def _dropped(rows: Sequence[Speculation], reason: str) -> SpeculationOutcome | None:
-    """Drop what is not used; None when none of it had been worked out yet."""
+def _drop(rows: Sequence[Speculation], reason: str) -> SpeculationOutcome | None:
+    """Drop unused results; returns None if none of them was ready."""
     if not rows:
         return None
     store.drop(rows, reason)

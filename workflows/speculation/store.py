@@ -1,7 +1,7 @@
-"""The only writer of results that were worked out ahead, one guarded statement each.
+"""The only writer of speculative results; each change is one guarded statement.
 
-A row goes RUNNING -> READY -> USED or DROPPED; FAILED when the tool did, STOPPED when it was given
-up on the way.  Whoever comes second finds no row to change, and what he has lands nowhere.
+A row goes RUNNING -> READY -> USED or DROPPED, or to FAILED if the tool failed and STOPPED if the
+job was stopped.  Of two concurrent writers, the second finds no row to change and has no effect.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from workflows.models import Execution, Speculation
 from . import policy
 
 State = Speculation.State
-_WEIGHED = Q(counts=True, state__in=(State.USED, State.DROPPED))
+_COUNTED = Q(counts=True, state__in=(State.USED, State.DROPPED))
 
 _CLAIM = """
 INSERT INTO workflows_speculation
@@ -92,21 +92,21 @@ SELECT (SELECT count(*) FROM dropped) + (SELECT count(*) FROM spent)
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to work one result out; somebody else may take it over when it is overdue."""
+    """The right to compute one result, until another job takes over an overdue claim."""
 
     id: int
     since: datetime
 
 
-# --- working out ----------------------------------------------------------------------------------
+# --- computing results ----------------------------------------------------------------------------
 
 
 def claim(
     *, execution_id: int, task_id: str, key: str, tool: str, behind: str, patience: float
 ) -> Claim | None:
-    """The claim on a result, or None: it is there, somebody is at it, or nobody is asked any more.
+    """Claim a result; None if it exists, is being computed, or the execution no longer waits.
 
-    After `patience` seconds a claim that was not redeemed is anybody's.
+    Another job may take over a claim that is older than `patience` seconds.
     """
     parameters: dict[str, str | int | float] = {
         "execution": execution_id,
@@ -119,26 +119,26 @@ def claim(
     }
     with connection.cursor() as cursor:
         cursor.execute(_CLAIM, parameters)
-        found = cursor.fetchone()
-    return Claim(*found) if found else None
+        row = cursor.fetchone()
+    return Claim(*row) if row else None
 
 
-def _mine(claim: Claim) -> QuerySet[Speculation]:
+def _claimed(claim: Claim) -> QuerySet[Speculation]:
     return Speculation.objects.filter(pk=claim.id, state=State.RUNNING, started_at=claim.since)
 
 
 def save_result(claim: Claim, output: Any, logs: str, duration_ms: float) -> bool:
-    """Put the result aside; False when it is not wanted any more."""
+    """Store the result; returns False if the claim was lost."""
     text = json.dumps(output)
-    changed = _mine(claim).update(
+    changed = _claimed(claim).update(
         state=State.READY, output=text, logs=logs, duration_ms=round(duration_ms, 3)
     )
     return bool(changed)
 
 
 def mark_failed(claim: Claim, reason: str, duration_ms: float) -> None:
-    """The tool gave no result; the real run will ask it itself."""
-    _mine(claim).update(
+    """Record that the tool failed; the execution will call it itself."""
+    _claimed(claim).update(
         state=State.FAILED,
         reason=reason[:200],
         wasted_ms=F("wasted_ms") + duration_ms,
@@ -147,7 +147,7 @@ def mark_failed(claim: Claim, reason: str, duration_ms: float) -> None:
 
 
 def abandon(claims: Iterable[Claim]) -> None:
-    """Nobody works on these any more; the time until now was wasted."""
+    """Stop computing these results, and count the time until now as wasted."""
     with connection.cursor() as cursor:
         cursor.executemany(
             "UPDATE workflows_speculation SET state = 'STOPPED', settled_at = now(),"
@@ -157,31 +157,30 @@ def abandon(claims: Iterable[Claim]) -> None:
         )
 
 
-# --- taking ---------------------------------------------------------------------------------------
+# --- using results --------------------------------------------------------------------------------
 
 
 def rows_of_tasks(execution_id: int, task_ids: Collection[str]) -> list[Speculation]:
-    """What is there for these tasks, or being worked out.
+    """Return the results of these tasks that are running, ready or used.
 
-    What was used is still there until the task's end is recorded: a worker may die in between.
+    A used result is kept until the task's end is recorded, because its worker may die before.
     """
     rows = Speculation.objects.filter(execution_id=execution_id, task_id__in=task_ids)
     return list(rows.filter(Q(state__in=(State.RUNNING, State.READY)) | ~Q(output="")))
 
 
 def take(rows: Iterable[Speculation]) -> frozenset[int]:
-    """Make them the results of their tasks; ids of those that are neither gone nor too old."""
+    """Mark results as used; returns the ids of those that still exist and are not too old."""
     ids = [row.pk for row in rows]
     with connection.cursor() as cursor:
         cursor.execute(_TAKE, [ids, conf.speculation_max_age_seconds()])
-        return frozenset(found for (found,) in cursor.fetchall())
+        return frozenset(pk for (pk,) in cursor.fetchall())
 
 
 def drop(rows: Iterable[Speculation], reason: str) -> None:
-    """The task runs with something else: what waits is dropped, what is under way is unwanted."""
+    """Drop ready results and stop running ones, because the task runs with other inputs."""
     ids = [row.pk for row in rows]
-    waiting = Speculation.objects.filter(pk__in=ids, state=State.READY)
-    waiting.update(
+    Speculation.objects.filter(pk__in=ids, state=State.READY).update(
         state=State.DROPPED,
         reason=reason,
         settled_at=Now(),
@@ -194,37 +193,37 @@ def drop(rows: Iterable[Speculation], reason: str) -> None:
 
 
 def clean_up() -> int:
-    """Hook of the sweeper: drop what nobody can use any more, keep the count of it."""
+    """Drop results that can no longer be used, and return how many.  The sweeper calls this."""
     with connection.cursor() as cursor:
         cursor.execute(_TIDY, {"age": conf.speculation_max_age_seconds()})
         return int(cursor.fetchone()[0])
 
 
-# --- weighing -------------------------------------------------------------------------------------
+# --- hits and misses ------------------------------------------------------------------------------
 
 
-def _remembered() -> QuerySet[Speculation]:
+def _recent() -> QuerySet[Speculation]:
     memory = timedelta(seconds=conf.speculation_memory_seconds())
-    return Speculation.objects.filter(_WEIGHED, settled_at__gt=Now() - memory)
+    return Speculation.objects.filter(_COUNTED, settled_at__gt=Now() - memory)
 
 
 def _same_workflow(execution_id: int) -> Q:
-    """Rows of every execution of the same workflow; plans without one count together."""
+    """Return a filter for all executions of the same workflow; ad-hoc plans count as one."""
     workflow = Execution.objects.values_list("workflow", flat=True).get(pk=execution_id)
     return Q(execution__workflow=workflow)
 
 
 def stopped(execution_id: int) -> policy.Stopped | None:
-    """Whether work ahead has stopped itself for the workflow of this execution."""
-    last = _remembered().filter(_same_workflow(execution_id)).order_by("-settled_at")
-    found = last.values_list("state", "settled_at")[: conf.speculation_window()]
-    return policy.stopped([(state == State.USED, when) for state, when in found if when])
+    """Return the pause of speculation for the workflow of this execution, if there is one."""
+    newest = _recent().filter(_same_workflow(execution_id)).order_by("-settled_at")
+    rows = newest.values_list("state", "settled_at")[: conf.speculation_window()]
+    return policy.stopped([(state == State.USED, when) for state, when in rows if when])
 
 
 def tallies(pairs: Collection[tuple[str, str]]) -> dict[tuple[str, str], policy.Tally]:
-    """Hits and misses of each pair (what was held, the tool behind it), in every execution."""
+    """Return hits and misses of each pair (`behind`, `tool`), over all executions."""
     behinds, tools = {pair[0] for pair in pairs}, {pair[1] for pair in pairs}
-    rows = _remembered().filter(behind__in=behinds, tool__in=tools).values_list("behind", "tool")
+    rows = _recent().filter(behind__in=behinds, tool__in=tools).values_list("behind", "tool")
     used, dropped = (
         Count("id", filter=Q(state=State.USED)),
         Count("id", filter=~Q(state=State.USED)),
@@ -234,13 +233,13 @@ def tallies(pairs: Collection[tuple[str, str]]) -> dict[tuple[str, str], policy.
 
 
 def pending(execution_id: int) -> Sequence[Speculation]:
-    """What is ready or being worked out for one execution, without the results."""
+    """Return the rows of an execution that are running or ready, without their results."""
     rows = Speculation.objects.filter(execution_id=execution_id).defer("output", "logs")
     return list(rows.filter(state__in=(State.RUNNING, State.READY)).order_by("id"))
 
 
 def reset_statistics(execution_id: int) -> int:
-    """Hits and misses of this execution's workflow are not weighed any more; how many."""
-    weighed = Speculation.objects.filter(_WEIGHED).filter(_same_workflow(execution_id))
-    ids = list(weighed.values_list("pk", flat=True))
+    """Ignore earlier hits and misses of this execution's workflow; returns how many."""
+    counted = Speculation.objects.filter(_COUNTED).filter(_same_workflow(execution_id))
+    ids = list(counted.values_list("pk", flat=True))
     return Speculation.objects.filter(pk__in=ids).update(counts=False)

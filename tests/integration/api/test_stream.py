@@ -244,7 +244,7 @@ async def test_without_redis_the_heartbeat_finds_the_news(
     watcher = stream.Watcher(user_id=operator.pk)
     following = stream.follow(paused.pk, after=paused.version, watcher=watcher)
     assert await anext(following) == b"retry: 2000\n\n"
-    assert "no news" in caplog.text
+    assert "no notifications" in caplog.text
     await database_sync_to_async(abort)(paused)
     found = [chunk async for chunk in following]
     assert b"event: workflow_aborted" in found[-1]
