@@ -1,8 +1,8 @@
-"""The LLM agent: a model behind an OpenAI-compatible or Anthropic endpoint decides.
+"""The LLM agent: decisions by a model with an OpenAI-compatible or Anthropic API.
 
-It sees every result, unfiltered, what people and agents have decided, and one continuing
-conversation: what people wrote, what it was told after earlier layers, what it answered.  The
-conversation lives in the execution's messages, so it goes on over pauses, restarts and forks.
+The model gets all results, unredacted, the decisions of people and agents, and one continuing
+conversation: messages of people, earlier reports and its own answers.  The conversation is stored
+in the execution's messages, so it continues over pauses, restarts and forks.
 
 Settings: HOLDPOINT["llm_model"] ("openai:gpt-5" or "anthropic:claude-…"), "llm_base_url",
 "llm_api_key"; a workflow may give its own `instructions` in `ail.settings`.  Needs the extra `llm`.
@@ -33,14 +33,14 @@ INSTRUCTIONS = (
 )
 
 
-#: How many characters of a layer's results a model is shown.
+#: Maximum length of a report on a layer, in characters.
 LONGEST_REPORT = 400_000
-#: The key that marks what was cut in a report.
+#: The key that marks cut values in a report.
 CUT = "cut_for_length"
 
 
 class LayerDecision(BaseModel):
-    """What the model answers."""
+    """The structured output of the model."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -50,7 +50,7 @@ class LayerDecision(BaseModel):
 
 
 class LLMAgent:
-    """Asks a model over HTTP; waited for in a thread, up to the policy's time."""
+    """Asks a model over HTTP, with the time limit of the policy."""
 
     in_process = False
 
@@ -59,32 +59,32 @@ class LLMAgent:
 
 
 async def _ask(question: AgentQuestion) -> AgentAnswer:
-    # First of all: it says what is missing, a model or the extra.
+    # Before the import, because it reports a missing setting or extra.
     model = _model()
     from pydantic_ai import Agent
 
-    told = _report(question)
+    report = _report(question)
     instructions = str(question.settings.get("instructions") or INSTRUCTIONS)
     agent: Agent[object, LayerDecision] = Agent(
         model, output_type=LayerDecision, instructions=instructions, retries=1
     )
-    result = await agent.run(told, message_history=_history(question))
-    found = result.output
+    result = await agent.run(report, message_history=_history(question))
+    output = result.output
     return AgentAnswer(
-        decision=found.decision,
-        reason=found.reason,
-        requirement=found.requirement,
+        decision=output.decision,
+        reason=output.reason,
+        requirement=output.requirement,
         messages=(
-            {"role": "tool", "content": told},
-            {"role": "assistant", "content": found.model_dump_json()},
+            {"role": "tool", "content": report},
+            {"role": "assistant", "content": output.model_dump_json()},
         ),
     )
 
 
 def _report(question: AgentQuestion) -> str:
-    """The layer's results as JSON text of at most `LONGEST_REPORT` characters.
+    """Return the layer's results as JSON text of at most `LONGEST_REPORT` characters.
 
-    A report that would be longer shows the beginning of what is long, and says that it was cut.
+    Long values are cut to their beginning and marked with `CUT` if the report would be longer.
     """
     facts: dict[str, Any] = {
         "layer": question.layer + 1,
@@ -102,7 +102,7 @@ def _report(question: AgentQuestion) -> str:
     if len(report) <= LONGEST_REPORT:
         return report
     results = facts.pop("results")
-    # Quotes within what is cut are escaped once more, which at worst doubles its length.
+    # The beginning is JSON inside a JSON string, whose escaped quotes at worst double its length.
     share = LONGEST_REPORT // (3 * (len(facts) + max(1, len(results))))
     shown = {name: _beginning(value, share) for name, value in facts.items()}
     shown["results"] = {
@@ -113,7 +113,7 @@ def _report(question: AgentQuestion) -> str:
 
 
 def _beginning(value: Any, longest: int) -> Any:
-    """The value, or the beginning of its JSON text where that is longer than `longest`."""
+    """Return the value, or the beginning of its JSON text if that is longer than `longest`."""
     text = json.dumps(value, ensure_ascii=False)
     if len(text) <= longest:
         return value
@@ -142,7 +142,7 @@ def _history(question: AgentQuestion) -> list[ModelMessage]:
 
 
 def _model() -> Model:
-    """The model that the settings name; TaskFailed when they name none, or the extra is missing."""
+    """Return the configured model; raises TaskFailed if there is none or the extra is missing."""
     name = str(settings.HOLDPOINT.get("llm_model") or "")
     family, _, model = name.partition(":")
     if family not in ("openai", "anthropic") or not model:

@@ -1,4 +1,4 @@
-"""The agents an installation knows by name, and asking one of them within its time."""
+"""The registry of decision agents, and calls to them with a time limit."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .rules import RuleAgent
 
 
 class DecisionAgent(Protocol):
-    """Decides at the boundary after a layer.
+    """Decides after a layer whether the execution continues.
 
-    `in_process` agents answer at once and are called directly; others (a model behind a network)
-    are waited for in a thread, up to the policy's time.
+    `in_process` agents answer at once and are called directly.  Other agents (such as a model
+    behind a network) are called in a thread, with the time limit of the policy.
     """
 
     in_process: bool
@@ -31,12 +31,12 @@ _agents: dict[str, DecisionAgent] = {"rules": RuleAgent(), "llm": LLMAgent()}
 
 
 def register(name: str, agent: DecisionAgent) -> None:
-    """Make an agent known under `name`, the word a policy's `ail.agent` uses."""
+    """Register an agent under the name that a policy's `ail.agent` uses."""
     _agents[name] = agent
 
 
 def agent_names() -> frozenset[str]:
-    """Names that a policy may use, "external" included."""
+    """Return the names that a policy may use, including "external"."""
     return frozenset(_agents) | {"external"}
 
 
@@ -55,14 +55,14 @@ class RegisteredAgents:
         try:
             if agent.in_process:
                 return agent.decide(question)
-            return _waited(agent, question, watch)
+            return _decide_in_thread(agent, question, watch)
         except TaskFailed:
             raise
         except Exception as error:
             raise TaskFailed(f"malformed answer: {type(error).__name__}: {error}") from error
 
 
-def _waited(agent: DecisionAgent, question: AgentQuestion, watch: Watch) -> AgentAnswer:
+def _decide_in_thread(agent: DecisionAgent, question: AgentQuestion, watch: Watch) -> AgentAnswer:
     future = _threads().submit(agent.decide, question)
     end = time.monotonic() + question.timeout_seconds
     while time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""The rule agent: decisions as data, first rule that holds wins."""
+"""The rule agent: the first rule whose condition holds decides."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from workflows.engine.ports import AgentAnswer, AgentQuestion
 
 
 class Rule(BaseModel):
-    """`when` is JMESPath over facts about the run.
+    """A rule; `when` is a JMESPath expression over facts about the execution.
 
-    These are results, layer, total_layers, next_layer, context, inputs and decisions.  `results`
-    maps a task id to {status, output}; `decisions` are those of people and agents so far, as
-    `GET executions/<id>/decisions/` lists them.
+    The facts are results, layer, total_layers, next_layer, context, inputs and decisions.
+    `results` maps a task id to {status, output}; `decisions` has the format of
+    `GET executions/<id>/decisions/`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,7 +45,7 @@ class RuleSettings(BaseModel):
 
 
 class RuleAgent:
-    """Answers in this process, in well under a millisecond per rule."""
+    """Evaluates rules in this process, in well under a millisecond per rule."""
 
     in_process = True
 

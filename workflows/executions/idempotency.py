@@ -76,8 +76,8 @@ def respond_once(
     to see it.
 
     An exception of `perform` is not stored, so the request can be repeated.  Raises KeyReused if
-    `body` differs from the first one, and DecryptionFailed if the response had a secret and SECRET_KEY
-    was changed without keeping the old one.
+    `body` differs from the first one, and DecryptionFailed if the response had a secret and
+    SECRET_KEY was changed without keeping the old one.
     """
     body_digest = digest(body)
     with transaction.atomic():

@@ -1,4 +1,4 @@
-"""What a layer did and what the next one will do, in plain words, for whoever approves it."""
+"""Summaries of the layer that ended and the next one, for the person who approves the next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workflows.engine.bounded_json import JSON
 from workflows.engine.dag import CapabilityTask, CodeTask, ToolTask
 from workflows.engine.ports import Run
 
-#: 900 tokens at four characters each: within the 1,000 that a summary may have.
+#: 900 tokens of four characters, below the limit of 1,000 tokens for a summary.
 _SUMMARY_LENGTH: Final = 3_600
 _MAX_LINES: Final = 12
 _LONGEST_NAME: Final = 40
@@ -20,7 +20,7 @@ _LONGEST_NAME: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class TaskLine:
-    """A task as the summary sees it; `status` as in TaskStatus, `permission` a set's name."""
+    """A task in a summary; `status` is a TaskStatus, `permission` the name of a permission set."""
 
     id: str
     tool: str = ""
@@ -31,7 +31,7 @@ class TaskLine:
 
 
 def one_line(value: JSON, longest: int = 80) -> str:
-    """A value on one line of at most `longest` characters; cost does not grow with the value."""
+    """Return a value on one line of at most `longest` characters; large values cost no more."""
     cut = _Pruner(4 * longest).prune(value)
     text = cut if isinstance(cut, str) else json.dumps(cut, ensure_ascii=False)
     text = " ".join(text.split())
@@ -47,11 +47,11 @@ def layer_summary(
     layers: int | None = None,
     workflow_title: str = "",
 ) -> str:
-    """What a layer did and what the next one will do, for whoever approves it.
+    """Summarize the layer that ended and the next one, in at most 1,000 tokens (`estimate_tokens`).
 
-    At most 1,000 tokens (`estimate_tokens`), however big the results; excerpts grow into the room
-    there is, so that results with much to say give 500 at least. Secrets and personal data are
-    redacted. `results` maps task ids to outputs; `layer` is 1-based.
+    Excerpts of results use the space that is left, so long results make a summary of at least 500
+    tokens.  Secrets and personal data are redacted.  `results` maps task ids to outputs; `layer`
+    is 1-based.
     """
     shown_done = sorted(done, key=lambda task: task.status == "SUCCEEDED")[:_MAX_LINES]
     shown_next = next_tasks[:_MAX_LINES]
@@ -69,12 +69,12 @@ def layer_summary(
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a language model makes of `text`: four characters each."""
+    """Estimate the number of tokens of `text`, at four characters each."""
     return -(-len(text) // 4)
 
 
 class _Pruner:
-    """Copies as much of a value as `room` characters can show, and no more."""
+    """Copies as much of a value as fits into `room` characters."""
 
     def __init__(self, room: int) -> None:
         self._room = room
@@ -86,37 +86,37 @@ class _Pruner:
         if isinstance(value, dict):
             if depth > 4 and value:
                 return "{…}"
-            kept: dict[str, Any] = {}
+            pruned: dict[str, Any] = {}
             for key, item in value.items():
                 if self._room <= 0:
-                    kept["…"] = f"{len(value) - len(kept)} more"
+                    pruned["…"] = f"{len(value) - len(pruned)} more"
                     break
-                kept[self._text(key)] = self.prune(item, depth + 1)
-            return kept
+                pruned[self._text(key)] = self.prune(item, depth + 1)
+            return pruned
         if isinstance(value, (list, tuple)):
             return "[…]" if depth > 4 and value else self._items(value, depth)
         return value if not isinstance(value, int) or abs(value) < 10**30 else "a long number"
 
     def _items(self, value: Sequence[Any], depth: int) -> list[Any]:
-        kept: list[Any] = []
+        items: list[Any] = []
         for item in value:
             if self._room <= 0:
-                return [*kept, f"… {len(value) - len(kept)} more"]
-            kept.append(self.prune(item, depth + 1))
-        return kept
+                return [*items, f"… {len(value) - len(items)} more"]
+            items.append(self.prune(item, depth + 1))
+        return items
 
     def _text(self, text: str) -> str:
         room = max(16, self._room)
         self._room -= min(len(text), room)
         if len(text) <= room:
             return " ".join(text.split())
-        # Half a secret may no longer look like one: never end within a word.
+        # Cut between words only: part of a secret may not be recognized as a secret.
         cut = text[:room]
         return " ".join([*cut.split()[: None if text[room].isspace() else -1], "…"])
 
 
 def _excerpts(values: Sequence[JSON], room: int) -> list[str]:
-    """Excerpts of all values within `room` characters; what short ones leave goes to long ones."""
+    """Return excerpts of all values within `room` characters, shared according to their length."""
     share = room // max(1, len(values))
     texts = [_excerpt(value, share) for value in values]
     cut = [at for at, text in enumerate(texts) if "…" in text]
@@ -142,8 +142,8 @@ def _opening(
     counts: dict[str, int] = {}
     for task in done:
         counts[task.status] = counts.get(task.status, 0) + 1
-    told = ", ".join(f"{counted(n, 'task')} {status.lower()}" for status, n in counts.items())
-    return f"{which}{where} is done: {told or 'it had no tasks'}."
+    outcome = ", ".join(f"{counted(n, 'task')} {status.lower()}" for status, n in counts.items())
+    return f"{which}{where} is done: {outcome or 'it had no tasks'}."
 
 
 def _done_head(task: TaskLine) -> str:
@@ -182,7 +182,7 @@ def _name(text: str, longest: int = _LONGEST_NAME) -> str:
 
 
 def short_name(tool: str) -> str:
-    """The tool's own name: "git_log" of "git.git_log"."""
+    """Return a tool's name without its server: "git_log" for "git.git_log"."""
     return tool.rpartition(".")[2]
 
 
@@ -191,7 +191,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def summarise(run: Run) -> str:
-    """The summary of the layer that has ended and of the one to come; see layer_summary."""
+    """Return the `layer_summary` of an execution's present layer and the next one."""
     layers, layer = run.revision.layers, run.state.layer
     done = run.settled(layers[layer]) if layer >= 0 else {}
     by_id = run.revision.plan.by_id

@@ -1,4 +1,4 @@
-"""Reading executions: tasks as people see them, the timeline, checkpoints, messages."""
+"""Read executions: tasks, events, messages, decisions, holds and speculative results."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from . import access
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """A task with what has become of it.
+    """A task with its result.
 
-    `status` is a TaskStatus word; `held` names the open hold that stops it.  `output` is what later
-    tasks read: a reviewer's edit, if there is one, and None where the output was rejected or sent
-    back.  `original_output` is what the task gave, whatever became of it.
+    `status` is the value of a TaskStatus; `held` is the id of the open hold that stops the task.
+    `output` is the output that later tasks read: the reviewer's edit if there is one, and None if
+    the output was rejected or sent back.  `original_output` is always the task's own output.
     """
 
     id: str
@@ -67,14 +67,14 @@ class TaskView:
 
 
 def revision_of(execution: Execution) -> Revision:
-    """The plan revision the execution runs by now."""
+    """Return the present plan revision of an execution."""
     return load_revision(execution.pk, execution.revision)
 
 
 def tasks_of(execution: Execution, *, layer: int | None = None) -> list[TaskView]:
-    """Every task of the present plan, or of one layer, in the order of the layers; three queries.
+    """Return the tasks of the present plan, or of one layer, by layer, with three queries.
 
-    A layer's tasks cost the same however long the execution has run.
+    The cost of one layer does not depend on the length of the execution.
     """
     revision = revision_of(execution)
     layers = range(len(revision.layers)) if layer is None else (layer,)
@@ -125,7 +125,7 @@ def _with_result(view: TaskView, last: TaskAttempt) -> TaskView:
         view,
         when=last.created_at,
         skip_reason=last.skip_reason,
-        output=_read_by_others(last),
+        output=_effective_output(last),
         original_output=last.output,
         is_rejected=_is_rejected(last),
         is_edited=last.is_edited,
@@ -135,14 +135,14 @@ def _with_result(view: TaskView, last: TaskAttempt) -> TaskView:
     )
 
 
-def _read_by_others(last: TaskAttempt) -> Any:
+def _effective_output(last: TaskAttempt) -> Any:
     if not last.settled or last.status != TaskStatus.SUCCEEDED:
         return None
     return last.edited_output if last.is_edited else last.output
 
 
 def _is_rejected(last: TaskAttempt) -> bool:
-    """Whether a reviewer rejected the task, whatever follows from that in this run."""
+    """Whether a reviewer rejected the task; the execution may continue all the same."""
     by_reviewer = last.skip_reason == SkipReason.REVIEWER
     return last.settled and (last.status == TaskStatus.REJECTED or by_reviewer)
 
@@ -155,12 +155,12 @@ def _status(execution: Execution, layer: int, last: TaskAttempt | None, held: st
 
 
 def events_of(execution: Execution, *, after: int = 0) -> QuerySet[ExecutionEvent]:
-    """The journal of an execution, oldest first."""
+    """Return the events of an execution, oldest first."""
     return ExecutionEvent.objects.filter(execution=execution, seq__gt=after).order_by("seq")
 
 
 def messages_of(execution: Execution) -> list[dict[str, Any]]:
-    """The conversation: role, content, author, time and seq of each message, oldest first."""
+    """Return the messages, oldest first: role, content, author, time and seq."""
     rows = ExecutionEvent.objects.filter(execution=execution, kind="message_added")
     return [
         {**row.payload, "seq": row.seq, "created_at": row.created_at}
@@ -169,10 +169,10 @@ def messages_of(execution: Execution) -> list[dict[str, Any]]:
 
 
 def decisions_of(execution: Execution, user: Any) -> QuerySet[ExecutionEvent]:
-    """Events that are decisions of people and agents, each with what `decision_of` asks for.
+    """Return the events that are decisions of people and agents, annotated for `decision_of`.
 
-    A fork's begin with those of its ancestors, up to the checkpoints that it comes from, as far as
-    the user may see these executions.  `place` numbers them in their order.
+    A fork's decisions start with those of its ancestors up to the checkpoints it was forked from,
+    as far as the user may see these executions.  `place` is their order.
     """
     before = ExecutionEvent.objects.filter(execution=OuterRef("execution"), seq=OuterRef("seq") - 1)
     waits = Hold.objects.filter(
@@ -181,15 +181,15 @@ def decisions_of(execution: Execution, user: Any) -> QuerySet[ExecutionEvent]:
     history, place = _history(execution, user)
     rows = ExecutionEvent.objects.filter(history, kind__in=DECISIVE)
     carried_out = Q(kind="hold_decided", payload__answered=True)
-    told_of_hold = Q(kind="agent_failed") & ~Q(payload__hold_id=None)
-    rows = rows.exclude(carried_out).exclude(told_of_hold)
+    failed_hold = Q(kind="agent_failed") & ~Q(payload__hold_id=None)
+    rows = rows.exclude(carried_out).exclude(failed_hold)
     return rows.annotate(
         before=Subquery(before.values("kind")[:1]), for_agent=Exists(waits), place=place
     ).exclude(kind="execution_aborted", before__in=ENDING)
 
 
 def _history(execution: Execution, user: Any) -> tuple[Q, Combinable]:
-    """Which events are an execution's history for this user, and their place in it."""
+    """Return a filter for the events of an execution's history, and their order."""
     own = Q(execution=execution)
     if execution.parent_id is None:
         return own, F("seq")
@@ -205,9 +205,9 @@ def _history(execution: Execution, user: Any) -> tuple[Q, Combinable]:
 
 
 def holds_of(execution: Execution) -> list[Hold]:
-    """Every hold of an execution, oldest first, with `comment`, `edited` and `reviewer`.
+    """Return the holds of an execution, oldest first, with `comment`, `edited` and `reviewer`.
 
-    These belong to the standing decision; they are empty while the hold is open.
+    These attributes are those of the decision in effect, and empty while the hold is open.
     """
     events = ExecutionEvent.objects.filter(
         execution=execution, kind__in=("hold_answered", "hold_decided")
@@ -226,17 +226,17 @@ def holds_of(execution: Execution) -> list[Hold]:
 
 
 def open_holds(execution: Execution) -> QuerySet[Hold]:
-    """Open holds of an execution, oldest first."""
+    """Return the open holds of an execution, oldest first."""
     return execution.holds.filter(status=Hold.Status.OPEN).order_by("opened_seq")
 
 
 def task_spec(execution: Execution, task_id: str) -> ToolTask | CodeTask | CapabilityTask | None:
-    """A task of the present plan, or None."""
+    """Return a task of the present plan, or None."""
     return revision_of(execution).plan.by_id.get(task_id)
 
 
 def settled_ids(execution: Execution, layers: Iterable[Iterable[str]]) -> frozenset[str]:
-    """Those of the tasks in `layers` that have succeeded."""
+    """Return the ids of the tasks in `layers` that have succeeded."""
     names = [name for layer in layers for name in layer]
     rows = TaskAttempt.objects.filter(
         execution=execution, task_id__in=names, settled=True, status=TaskStatus.SUCCEEDED.value
@@ -244,15 +244,15 @@ def settled_ids(execution: Execution, layers: Iterable[Iterable[str]]) -> frozen
     return frozenset(rows.values_list("task_id", flat=True))
 
 
-# --- work ahead -----------------------------------------------------------------------------------
+# --- speculation ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class SpeculationCounts:
-    """What came of results from ahead.
+    """Counts of speculative results.
 
-    `hits` became the results of their tasks and saved the seconds they had taken; `misses` were
-    dropped.  `wasted_seconds` went into misses, failures, and what was given up on the way.
+    `hits` became results of their tasks and saved `saved_seconds`; `misses` were dropped.
+    `wasted_seconds` is the time of misses, failures and stopped computations.
     """
 
     hits: int = 0
@@ -263,53 +263,53 @@ class SpeculationCounts:
 
 @dataclass(frozen=True, slots=True)
 class SpeculativeResult:
-    """A task with a result from ahead: `state` is READY, or RUNNING while it is worked out."""
+    """A task with a speculative result; `state` is RUNNING or READY."""
 
     task_id: str
     state: str
 
 
 def speculation_totals() -> SpeculationCounts:
-    """Counts over every execution; none of them ever falls."""
+    """Return the counts over all executions, which never decrease."""
     return _counts(Speculation.objects.all())
 
 
 def speculation_counts(execution: Execution) -> SpeculationCounts:
-    """Counts of one execution."""
+    """Return the counts of one execution."""
     return _counts(Speculation.objects.filter(execution=execution))
 
 
 def _counts(rows: QuerySet[Speculation]) -> SpeculationCounts:
     used, dropped = Q(state=Speculation.State.USED), Q(state=Speculation.State.DROPPED)
-    found = rows.aggregate(
+    sums = rows.aggregate(
         hits=Count("id", filter=used),
         misses=Count("id", filter=dropped),
         saved=Sum("duration_ms", filter=used, default=0.0),
         wasted=Sum("wasted_ms", default=0.0),
     )
-    saved, lost = round(found["saved"] / 1000, 3), round(found["wasted"] / 1000, 3)
-    return SpeculationCounts(found["hits"], found["misses"], saved, lost)
+    saved, wasted = round(sums["saved"] / 1000, 3), round(sums["wasted"] / 1000, 3)
+    return SpeculationCounts(sums["hits"], sums["misses"], saved, wasted)
 
 
 def speculative_results(execution: Execution) -> dict[str, str]:
-    """Task id → state, of the tasks with a result from ahead that nobody has decided about."""
+    """Return the tasks whose speculative result is running or ready: task id → state."""
     return {row.task_id: row.state for row in speculation_store.pending(execution.pk)}
 
 
 def speculative_results_behind(hold: Hold) -> tuple[SpeculativeResult, ...]:
-    """What is worked out behind an open hold and used if it is approved unchanged.
+    """Return the speculative results that are used if an open hold is approved unchanged.
 
-    The held task itself is among them when it may run ahead; a hold without a task has everything
-    behind it.  Use the plan's edges to tell which of them read a field that was edited.
+    They include that of the held task itself.  For a hold without a task, they are all results of
+    the execution.
     """
-    found = speculative_results(hold.execution)
+    states = speculative_results(hold.execution)
     plan = revision_of(hold.execution).plan
     if hold.task_id in plan.by_id:
         after = plan.descendants(hold.task_id) | {hold.task_id}
-        found = {name: state for name, state in found.items() if name in after}
-    return tuple(SpeculativeResult(name, state) for name, state in found.items())
+        states = {name: state for name, state in states.items() if name in after}
+    return tuple(SpeculativeResult(name, state) for name, state in states.items())
 
 
 def speculation_stopped(execution: Execution) -> Stopped | None:
-    """Whether work ahead has stopped itself for this execution's workflow, and until when."""
+    """Return the pause of speculation for this execution's workflow, if there is one."""
     return speculation_store.stopped(execution.pk)

@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 
 
 class QueuedCommand(models.Model):
-    """A command that came while a worker held the lease; applied at the next boundary."""
+    """A command that arrived while a worker held the lease; applied after the present layer."""
 
     execution = models.ForeignKey(
         "workflows.Execution", on_delete=models.PROTECT, related_name="commands"
@@ -33,7 +33,7 @@ class QueuedCommand(models.Model):
 
 
 class CommandLog(models.Model):
-    """Every command that came in: who, when, from where, and what became of it."""
+    """A received command: sender, time, source and outcome."""
 
     execution = models.ForeignKey(
         "workflows.Execution", on_delete=models.PROTECT, related_name="command_log"
@@ -54,10 +54,10 @@ class CommandLog(models.Model):
 
 
 class IdempotencyKey(models.Model):
-    """The answer given to a request, so that its repetition gets the same one."""
+    """The stored response to a request with an `Idempotency-Key`."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
-    # Of the caller: another token, or the same one with another limit, is never given its answers.
+    # Digest of the caller's token and its limits, "" for a session.
     credential = models.CharField(max_length=64, default="", db_default="")
     key = models.CharField(max_length=200)
     route = models.CharField(max_length=200)
@@ -72,7 +72,7 @@ class IdempotencyKey(models.Model):
                 fields=["user", "credential", "key", "route"], name="idempotency_key_once"
             ),
         ]
-        # The sweeper looks for old ones each round.
+        # The sweeper deletes old rows in each round.
         indexes = [models.Index(fields=["created_at"], name="idempotency_key_by_time")]
 
     def __str__(self) -> str:

@@ -31,7 +31,7 @@ UNDER_WAY = tuple(each.value for each in ExecutionStatus if not each.is_final)
 
 
 class Execution(models.Model):
-    """One run of a plan: its control state, its version, and who holds the lease."""
+    """One run of a plan: its control state, its version and its lease."""
 
     workflow = models.ForeignKey(
         Workflow,
@@ -53,7 +53,7 @@ class Execution(models.Model):
     inputs = models.JSONField(default=dict)
     context = models.JSONField(default=dict)
     policy = models.JSONField(default=dict)
-    # Where the starter's policy differs from the workflow's: field, from, to, loosens, by.
+    # Differences from the workflow's policy: field, from, to, loosens, by.
     policy_overrides = models.JSONField(default=list, db_default=[])
     error = models.TextField(default="", blank=True)
     parent = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="forks")
@@ -64,14 +64,14 @@ class Execution(models.Model):
     created_at = models.DateTimeField(db_default=Now())
     updated_at = models.DateTimeField(db_default=Now())
     finished_at = models.DateTimeField(null=True)
-    # A worker's claim.  `fence` grows with every claim: an older holder's writes land nowhere.
+    # The lease of a worker.  `fence` grows with every claim, so writes of an earlier holder fail.
     lease_owner = models.CharField(max_length=100, default="", db_default="")
     lease_until = models.DateTimeField(null=True)
     fence = models.BigIntegerField(default=0, db_default=0)
-    # Claims in a row that were lost before a step was recorded. A lease that lapsed counts once
-    # the next claim, or the sweeper, finds it.
+    # Claims in a row that expired before a step was recorded.  An expired lease is counted when
+    # the next worker claims the execution or the sweeper finds it.
     lost_claims = models.IntegerField(default=0, db_default=0)
-    # When there is work again (a retry's backoff); null means at once.
+    # When there is work again (after a retry's backoff); null means now.
     wake_at = models.DateTimeField(null=True)
     dispatched_at = models.DateTimeField(db_default=Now())
     queued_commands = models.IntegerField(default=0, db_default=0)
@@ -95,7 +95,7 @@ class Execution(models.Model):
             models.Index(fields=["created_by", "-id"], name="execution_by_creator"),
             models.Index(fields=["status", "-id"], name="execution_by_status"),
             models.Index(fields=["workflow", "-id"], name="execution_by_workflow"),
-            # Ended runs by when they ended, the others together: no step of a run moves an entry.
+            # Running executions share one key, so no step of an execution updates this index.
             models.Index(fields=["finished_at", "id"], name="execution_by_end"),
             models.Index(
                 fields=["created_by"],
@@ -109,7 +109,7 @@ class Execution(models.Model):
 
 
 class PlanRevision(models.Model):
-    """A plan as it stood, with the layers it is run in.  Never changed."""
+    """A version of an execution's plan, with its layers.  Rows are never changed."""
 
     execution = models.ForeignKey(Execution, models.PROTECT, "revisions", db_index=False)
     number = models.IntegerField()
@@ -160,7 +160,7 @@ class ExecutionEvent(models.Model):
 
 
 class TaskAttempt(models.Model):
-    """One recorded try of a task: what it was given, what came of it."""
+    """One recorded attempt of a task: its inputs and its outcome."""
 
     execution = models.ForeignKey(Execution, models.PROTECT, "attempts", db_index=False)
     task_id = models.CharField(max_length=64)
@@ -171,11 +171,11 @@ class TaskAttempt(models.Model):
     skip_reason = models.CharField(
         max_length=20, default="", blank=True, choices=choices_of(SkipReason)
     )
-    # False for a failed try that will be repeated.
+    # False for a failed attempt that will be repeated.
     settled = models.BooleanField()
     inputs = models.JSONField(null=True)
     output = models.JSONField(null=True)
-    # What a reviewer made of the output; later tasks read this one when it is set.
+    # The output as a reviewer edited it; later tasks read it instead if `is_edited`.
     edited_output = models.JSONField(null=True)
     is_edited = models.BooleanField(default=False, db_default=False)
     error = models.TextField(default="", blank=True)
@@ -201,7 +201,7 @@ class TaskAttempt(models.Model):
 
 
 class Checkpoint(models.Model):
-    """A bookmark at the end of a layer: version, layer and context, no copy of anything else."""
+    """The position after a layer from which an execution can be forked."""
 
     execution = models.ForeignKey(Execution, models.PROTECT, "checkpoints", db_index=False)
     layer = models.IntegerField()
@@ -222,12 +222,12 @@ class Checkpoint(models.Model):
 
 
 class ExecutionReceipt(models.Model):
-    """What really ran after a person approved it; append-only, and chained by hash.
+    """Proof of what ran after a person approved it; append-only, and chained by hash.
 
-    The journal writes it in the step that records the attempt (a review before the task: `digest`
-    is that of the inputs the task got) or that closes the layer (a review of the output: `digest`
-    is that of the output later tasks read).  A trigger of the reviews app fills the columns from
-    `sequence` on, so the row is linked to the record of the decision by that record's hash.
+    The journal writes it in the step that records the attempt (for a review before the task:
+    `digest` is that of the task's inputs) or that closes the layer (for a review of the output:
+    `digest` is that of the output later tasks read).  A trigger of the reviews app fills the
+    columns from `sequence` on, and links the row to the audit record of the decision by its hash.
     """
 
     execution = models.ForeignKey(Execution, on_delete=models.PROTECT, related_name="receipts")
@@ -256,9 +256,9 @@ class ExecutionReceipt(models.Model):
 
 
 class LearningAttempt(models.Model):
-    """A worker learns from an ended run, or was lost over it; the row goes when it is done.
+    """Attempts of workers to learn from an ended execution; the row is deleted after learning.
 
-    Counted outside the transaction of learning, so that a killed worker leaves its attempt behind.
+    It is written outside the learning transaction, so that the attempt of a killed worker counts.
     """
 
     execution = models.OneToOneField("Execution", models.CASCADE, primary_key=True)

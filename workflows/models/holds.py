@@ -15,7 +15,7 @@ from .executions import Execution
 
 
 class Hold(models.Model):
-    """A decision point, open until somebody (or time) decides it."""
+    """A point at which an execution waits until a person, an agent or a timeout decides."""
 
     class Status(models.TextChoices):
         OPEN = "OPEN", "open"
@@ -47,7 +47,7 @@ class Hold(models.Model):
     opened_seq = models.BigIntegerField()
     opened_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField(null=True)
-    # Seconds after the opening; how many were given, and when the next one is due.
+    # Reminders in seconds after the opening; how many were sent, and when the next one is due.
     reminders = models.JSONField(default=list, db_default=[])
     reminded = models.IntegerField(default=0, db_default=0)
     reminds_at = models.DateTimeField(null=True)
@@ -58,14 +58,14 @@ class Hold(models.Model):
     decided_at = models.DateTimeField(null=True)
     decided_by = models.CharField(max_length=150, default="", blank=True)
     decision = models.CharField(max_length=20, default="", blank=True)
-    # Which review of this task's output it is; `previous` is the one that asked for changes.
+    # The revision round of this task's output; `previous` is the hold that requested changes.
     round = models.IntegerField(default=1, db_default=1)
     previous = models.OneToOneField(
         "self", null=True, on_delete=models.PROTECT, related_name="following"
     )
-    # How often changes can still be requested, this review included.
+    # How many more times changes can be requested, including in this review.
     changes_left = models.IntegerField(default=0, db_default=0)
-    # Set while a decision can be taken back: it is carried out after this, and not before.
+    # Until when the decision can be withdrawn; it takes effect after this time.
     undo_until = models.DateTimeField(null=True)
 
     class Meta:

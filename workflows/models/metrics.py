@@ -6,7 +6,7 @@ from django.db import models
 
 
 class EventCursor(models.Model):
-    """How far a reader of all journals has come: the newest entry it has looked at."""
+    """The position of a reader of all journals: the newest entry it has processed."""
 
     name = models.CharField(max_length=40, primary_key=True)
     event = models.BigIntegerField(default=0)
@@ -16,7 +16,7 @@ class EventCursor(models.Model):
 
 
 class Total(models.Model):
-    """A number that only grows, for /metrics: `name` and one `label` value."""
+    """A metric counter with one label value, for /metrics; it never decreases."""
 
     name = models.CharField(max_length=60)
     label = models.CharField(max_length=60, default="", blank=True)

@@ -13,10 +13,10 @@ from .workflows import Workflow
 
 
 class Capability(models.Model):
-    """Code that has proven itself, kept under a name and usable as a task.
+    """Code of a task that succeeded, stored under a name and usable as a task.
 
-    Code, language, schemas and `permission_set` never change; what people grant to the capability
-    on top stands in the ledger (Grant).
+    Code, language, schemas and `permission_set` never change.  Permissions that people grant to
+    the capability are Grant rows.
     """
 
     class Language(models.TextChoices):
@@ -59,10 +59,10 @@ class Capability(models.Model):
 
 
 class Grant(models.Model):
-    """One permission that a person gave: the ledger.
+    """A permission that a person granted.
 
-    Written by the journal in the step that decides the escalation.  A task may use it while it is
-    neither revoked nor expired, and never beyond its scope.
+    The journal writes it in the step that decides the escalation.  A task within its scope may use
+    it while it is neither revoked nor expired.
     """
 
     class Scope(models.TextChoices):
@@ -81,11 +81,11 @@ class Grant(models.Model):
     capability = models.ForeignKey(
         Capability, null=True, blank=True, on_delete=models.PROTECT, related_name="grants"
     )
-    # Digest of what asked (its code, its tool, its capability): other work does not inherit it.
+    # Digest of the code, tool or capability that requested it, which other tasks do not share.
     subject = models.CharField(max_length=64)
     operation = models.CharField(max_length=20)
     resource = models.TextField()
-    # A PermissionSet as JSON: what was asked for and nothing else.
+    # The requested PermissionSet as JSON.
     permissions = models.JSONField()
     granted_by = models.CharField(max_length=150)
     why = models.TextField(default="", blank=True)

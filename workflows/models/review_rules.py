@@ -1,4 +1,4 @@
-"""Rows for the rules that spare reviews, as they were published."""
+"""Published review rules."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from django.db.models.functions import Now
 
 
 class RuleVersion(models.Model):
-    """The review rules of a workflow as somebody published them.  Append-only: never changed.
+    """A published version of a workflow's review rules.  Rows are never changed.
 
-    The newest is in force for executions that start from then on.  `report` is the number of the
-    backtest they were published with and `report_digest` what it said; both are empty when there
-    are no rules.  `republished` is the older version that this one brings back.
+    The newest version applies to executions that start after it.  `report` is the id of the
+    backtest it was published with and `report_digest` that of its report; both are empty if there
+    are no rules.  `republished` is the number of the older version that this one repeats.
     """
 
     workflow = models.ForeignKey(

@@ -1,4 +1,4 @@
-"""The row of a result that was worked out ahead; imported by models."""
+"""Speculative results."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from django.db.models.functions import Now
 
 
 class Speculation(models.Model):
-    """A result that was worked out while somebody decided, kept aside.
+    """A task's result that was computed while a decision was pending.
 
-    No part of the execution: nothing reads it as a task's result, and the real run takes it only
-    when its own inputs turn out to be these.  Written by workflows.speculation.store alone.
+    It is not part of the execution, which uses it only if the task's inputs turn out to be equal.
+    Only workflows.speculation.store writes it.
     """
 
     class State(models.TextChoices):
@@ -26,21 +26,21 @@ class Speculation(models.Model):
         "workflows.Execution", on_delete=models.CASCADE, related_name="speculations"
     )
     task_id = models.CharField(max_length=64)
-    # Digest of task, tool, inputs and permissions: what the result hangs on.
+    # Digest of task, tool, inputs and permissions, which determine the result.
     key = models.CharField(max_length=64)
     tool = models.CharField(max_length=200)
-    # What was held when it was worked out: a tool, or the reason of a hold that has no task.
+    # The held tool, or the reason of a hold without a task.
     behind = models.CharField(max_length=200)
     state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
-    # JSON text, exactly as the tool gave it; empty when there is none (any more).
+    # JSON text of the tool's output; empty if there is none, or after it was used or dropped.
     output = models.TextField(default="", blank=True, db_default="")
     logs = models.TextField(default="", blank=True, db_default="")
     duration_ms = models.FloatField(default=0, db_default=0)
-    # What went into tries that came to nothing; it only grows.
+    # Time of attempts whose result was not used; it never decreases.
     wasted_ms = models.FloatField(default=0, db_default=0)
     # Why it was not used.
     reason = models.CharField(max_length=200, default="", blank=True, db_default="")
-    # Whether it counts when hits and misses are weighed.
+    # Whether the policy counts it among hits and misses.
     counts = models.BooleanField(default=True, db_default=True)
     started_at = models.DateTimeField(db_default=Now())
     settled_at = models.DateTimeField(null=True)

@@ -10,18 +10,18 @@ from django.db.models.functions import Now
 
 
 class ApiToken(models.Model):
-    """A bearer token.  Only its SHA-256 is kept; the token itself is shown once."""
+    """A bearer token.  Only its SHA-256 is stored; the token itself is shown once."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     name = models.CharField(max_length=100, blank=True, default="")
     prefix = models.CharField(max_length=12)
     digest = models.CharField(max_length=64, unique=True)
     scopes = ArrayField(models.CharField(max_length=20))
-    #: Ids, no rows of a join table: a workflow that is removed must not make the token see all.
+    #: Ids instead of a many-to-many relation: deleting a workflow must not remove the limit.
     only_workflows = ArrayField(models.BigIntegerField(), null=True, blank=True)
     created_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField(null=True, blank=True)
-    #: The token that made this one, which is revoked with it.
+    #: The token that created this one; this one is revoked with it.
     made_by = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.CASCADE, related_name="+", editable=False
     )
@@ -36,7 +36,7 @@ class ApiToken(models.Model):
 
 
 class UnknownTokens(models.Model):
-    """How many unknown API tokens an address sent since the start of its window."""
+    """The number of unknown API tokens that an address sent since `since`."""
 
     address = models.CharField(max_length=45, primary_key=True)
     failures = models.IntegerField()
@@ -47,7 +47,7 @@ class UnknownTokens(models.Model):
 
 
 class SignInAlert(models.Model):
-    """A limit on sign-ins was reached: admins find it here, and the sweeper mails it to them."""
+    """An alert that a limit on failed sign-ins was reached; the sweeper mails it to admins."""
 
     class Kind(models.TextChoices):
         ACCOUNT_AND_ADDRESS = "account_and_address", "account from one address"
@@ -56,7 +56,7 @@ class SignInAlert(models.Model):
         TOKENS = "tokens", "unknown API tokens"
 
     kind = models.CharField(max_length=20, choices=Kind.choices)
-    # What was typed: there need not be an account of this name.
+    # The name as entered; there may be no such account.
     account = models.CharField(max_length=255, blank=True, default="")
     address = models.CharField(max_length=45)
     failures = models.IntegerField()

@@ -1,4 +1,4 @@
-"""Narrow rows that triggers keep beside the wide ones, for lists and counts; imported by models."""
+"""Narrow tables that triggers maintain, for lists, counts and rights."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from django.db import models
 
 
 class Audience(models.Model):
-    """Somebody who may know of an execution: `user:<id>` started it, `group:<name>` it stops for.
+    """A member who may see an execution: the starter as `user:<id>`, groups as `group:<name>`.
 
-    Written by triggers on executions and holds (migration 0010), so that no writer can forget it,
-    and read by workflows.executions.access alone.  It only grows: whoever was asked may look back.
+    Triggers on executions and holds write it (migration 0010); only workflows.executions.access
+    reads it.  Rows are never deleted, so groups of closed holds still see the execution.
     """
 
     pk = models.CompositePrimaryKey("execution_id", "member")
@@ -28,11 +28,11 @@ class Audience(models.Model):
 
 
 class Shaper(models.Model):
-    """Somebody who shaped what a run does: who `name` is, and in which way.
+    """A user who influenced what an execution does, and in which way.
 
-    Four eyes means that none of them approves.  Written by triggers on executions and events
-    (migrations 0022 and 0024), so that no writer can forget it; rows are never changed.  A fork
-    takes over the starter and the shapers of the run it comes from.
+    With four-eyes review, none of them may approve.  Triggers on executions and events write the
+    rows (migrations 0022 and 0024), which are never changed.  A fork copies the rows of the
+    execution it was forked from.
     """
 
     class Way(models.TextChoices):
@@ -50,7 +50,7 @@ class Shaper(models.Model):
     )
     name = models.CharField(max_length=150)
     way = models.CharField(max_length=10, choices=Way.choices)
-    # An edit shapes the holds that open after it, which is after this event's seq.
+    # An edit concerns the holds that open after the event with this seq.
     since = models.BigIntegerField(default=0)
 
     class Meta:
@@ -63,9 +63,9 @@ class Shaper(models.Model):
 
 
 class ExecutionWords(models.Model):
-    """The words of an execution's title, for full text.
+    """The full-text vector of an execution's title.
 
-    Written by the trigger that writes the first row of its audience.
+    The trigger that writes the first row of its audience writes it.
     """
 
     execution = models.OneToOneField(
@@ -81,10 +81,10 @@ class ExecutionWords(models.Model):
 
 
 class Waiting(models.Model):
-    """A hold that is open, once for each group that may decide it ("" when there is none).
+    """An open hold, one row per group that may decide it ("" if there is none).
 
-    What the queue is counted by and searched in.  Written by a trigger on holds (migration 0010),
-    which takes the rows away when the hold is decided.
+    The review queue counts and searches these rows.  A trigger on holds (migration 0010) writes
+    them, and deletes them when the hold is decided.
     """
 
     pk = models.CompositePrimaryKey("hold_id", "group")

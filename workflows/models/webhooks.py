@@ -10,14 +10,14 @@ from django.db.models.functions import Now
 
 
 class WebhookEndpoint(models.Model):
-    """An address of somebody's own that is told what happens to the executions they may see.
+    """A URL that is notified about the executions its owner may see.
 
-    `cursor` is the newest journal entry that was looked at for it, so that nothing is lost in a
-    restart.  Secrets are sealed with SECRET_KEY.
+    `cursor` is the newest journal entry that was processed for it, so that a restart loses nothing.
+    Secrets are encrypted with SECRET_KEY.
     """
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
-    #: The token that last set the address: the endpoint has its limit and ends with it.
+    #: The token that last set the URL; the endpoint shares its workflow limit and its end.
     token = models.ForeignKey(
         "workflows.ApiToken",
         null=True,
@@ -28,16 +28,16 @@ class WebhookEndpoint(models.Model):
     )
     name = models.CharField(max_length=100)
     url = models.CharField(max_length=2000)
-    # Wire types; an empty list stands for all of them.
+    # Wire types of events; an empty list means all of them.
     events = ArrayField(models.CharField(max_length=40), default=list, blank=True)
     include_data = models.BooleanField(default=False)
     enabled = models.BooleanField(default=True)
     secret = models.TextField()
-    # The secret before the last rotation signs as well until then.
+    # The secret before the last rotation also signs until `previous_until`.
     previous_secret = models.TextField(default="", blank=True)
     previous_until = models.DateTimeField(null=True, blank=True)
     cursor = models.BigIntegerField(default=0)
-    # Failures since the last success; after too many the endpoint is parked until resumed.
+    # Failures since the last success; after too many, the endpoint is parked until resumed.
     failures = models.IntegerField(default=0)
     retry_at = models.DateTimeField(null=True, blank=True)
     parked_at = models.DateTimeField(null=True, blank=True)
@@ -45,7 +45,7 @@ class WebhookEndpoint(models.Model):
     last_success_at = models.DateTimeField(null=True, blank=True)
     last_failure_at = models.DateTimeField(null=True, blank=True)
     last_error = models.TextField(default="", blank=True)
-    # One sender at a time works for an endpoint.
+    # The lease of the sender that delivers to this endpoint.
     lease_owner = models.CharField(max_length=100, default="", db_default="", blank=True)
     lease_until = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(db_default=Now())
@@ -59,7 +59,7 @@ class WebhookEndpoint(models.Model):
 
 
 class WebhookDelivery(models.Model):
-    """One event on its way to one endpoint.  A test message has no event and no execution."""
+    """The delivery of one event to one endpoint.  A test message has no event and no execution."""
 
     class Status(models.TextChoices):
         PENDING = "PENDING", "on its way"
@@ -89,7 +89,7 @@ class WebhookDelivery(models.Model):
     status = models.CharField(max_length=10, choices=Status.choices, default=Status.PENDING)
     attempts = models.IntegerField(default=0)
     next_at = models.DateTimeField(db_default=Now())
-    # The newest tries: at, status, error, ms, response.
+    # The newest attempts: at, status, error, ms, response.
     log = models.JSONField(default=list)
     created_at = models.DateTimeField(db_default=Now())
     finished_at = models.DateTimeField(null=True)

@@ -7,7 +7,7 @@ from django.db import models
 
 
 class Workflow(models.Model):
-    """A named definition: a plan, the policy around it and the inputs it asks for."""
+    """A named definition: a plan, its policy and the schema of its inputs."""
 
     name = models.SlugField(max_length=100, unique=True)
     title = models.CharField(max_length=200)

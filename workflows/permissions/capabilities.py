@@ -1,4 +1,4 @@
-"""Capabilities: code that worked once, kept under a name and used as a task."""
+"""Capabilities: code of a successful task, stored under a name and used as a task."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SCHEMAS = ("input_schema", "output_schema")
 
 
 class CapabilityInvalid(Exception):
-    """What was asked for cannot become a capability; `problems` names the fields."""
+    """A request to create a capability is invalid; `problems` names the fields."""
 
     def __init__(self, *problems: Problem) -> None:
         super().__init__("; ".join(f"{each.path}: {each.message}" for each in problems))
@@ -36,7 +36,7 @@ class CapabilityInvalid(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoredCode:
-    """A capability as a run needs it; `permissions` is what it may do without any grant."""
+    """A capability as an execution needs it; `permissions` is its set without grants."""
 
     name: str
     language: Any
@@ -48,9 +48,9 @@ class StoredCode:
 
 @dataclass(frozen=True, slots=True)
 class KnownCapability:
-    """A capability as the check of a plan needs it.
+    """A capability as plan validation needs it.
 
-    `permission_set` names the smallest named set that stands for what it may do, grants included.
+    `permission_set` names the smallest named set that covers it, including its grants.
     """
 
     input_schema: Mapping[str, Any]
@@ -62,9 +62,9 @@ class KnownCapability:
 
 
 def load(names: Iterable[str]) -> dict[str, StoredCode]:
-    """The enabled capabilities of these names; one query, none for no names."""
-    wanted = sorted(set(names))
-    rows = Capability.objects.filter(name__in=wanted, enabled=True) if wanted else ()
+    """Return the enabled capabilities with these names; one query, none for no names."""
+    unique = sorted(set(names))
+    rows = Capability.objects.filter(name__in=unique, enabled=True) if unique else ()
     return {row.name: _stored(row) for row in rows}
 
 
@@ -80,11 +80,11 @@ def _stored(row: Capability) -> StoredCode:
 
 
 def known(names: Iterable[str]) -> dict[str, KnownCapability]:
-    """The same for the check of a plan."""
-    wanted = sorted(set(names))
-    if not wanted:
+    """Return the enabled capabilities with these names for plan validation."""
+    unique = sorted(set(names))
+    if not unique:
         return {}
-    rows = list(Capability.objects.filter(name__in=wanted, enabled=True))
+    rows = list(Capability.objects.filter(name__in=unique, enabled=True))
     raised = raised_sets(rows)
     return {
         row.name: KnownCapability(
@@ -108,7 +108,7 @@ class Offered:
 
 
 def offered() -> list[Offered]:
-    """Every enabled capability, by name."""
+    """Return all enabled capabilities, by name."""
     rows = list(Capability.objects.filter(enabled=True))
     raised = raised_sets(rows)
     return [
@@ -124,18 +124,18 @@ def offered() -> list[Offered]:
 
 
 def program(name: str) -> Program | None:
-    """engine.ports: the code to show for an escalation, also of one that was disabled since."""
+    """Return the code to show with an escalation, also of a disabled capability."""
     row = Capability.objects.filter(name=name).only("language", "code").first()
     return Program(language=row.language, code=row.code) if row else None
 
 
 def declared_set(row: Capability) -> PermissionSet:
-    """What it was made with."""
+    """Return the permission set that a capability was created with."""
     return PermissionSet.model_validate(row.permission_set)
 
 
 def raised_sets(rows: Iterable[Capability]) -> dict[int, PermissionSet]:
-    """What each capability may do now, by id: its own set and what was granted to it."""
+    """Return by id the present permissions of each capability: its own set and its grants."""
     sets = {row.pk: declared_set(row) for row in rows}
     granted = Grant.objects.filter(IN_FORCE, scope="capability", capability__in=list(sets))
     for capability_id, permissions in granted.values_list("capability", "permissions"):
@@ -150,7 +150,7 @@ def _nearest(declared: PermissionSet, raised: PermissionSet) -> str:
     return "trusted"
 
 
-# --- making one -----------------------------------------------------------------------------------
+# --- creating -------------------------------------------------------------------------------------
 
 
 def make_capability(
@@ -164,15 +164,15 @@ def make_capability(
     input_schema: Any = None,
     output_schema: Any = None,
 ) -> Capability:
-    """A capability from a code task that succeeded.
+    """Create a capability from a code task that succeeded.
 
-    It gets the task's own permission set and none of the grants the task ran with: those were
-    given to a task or a run.  Schemas that are not given are read off what went in and came out.
-    Raises CapabilityInvalid naming the fields, or Refused when there is nothing to make it from.
+    It gets the task's own permission set, without the grants for the task or its execution.
+    Schemas that are not given are inferred from the task's inputs and output.  Raises
+    CapabilityInvalid with the invalid fields, or Refused if the task did not succeed.
     """
     task = load_revision(execution.pk, execution.revision).plan.by_id.get(task_id)
     if not isinstance(task, CodeTask):
-        raise Refused("not_code", f"{task_id} is no code task of this run.")
+        raise Refused("not_code", f"{task_id} is not a code task of this run.")
     done = TaskAttempt.objects.filter(
         execution=execution, task_id=task_id, settled=True, status=TaskStatus.SUCCEEDED.value
     ).first()

@@ -93,7 +93,7 @@ _OWN_NAMES: Final = frozenset(
 
 
 def problem_of(permissions: PermissionSet, *, scratch: Path | None = None) -> str:
-    """Why something in `permissions` is denied, in words; "" when nothing is."""
+    """Return why something in `permissions` is denied; "" if nothing is."""
     problems = (
         *(path_problem(path, "read", scratch=scratch) for path in permissions.read_paths),
         *(path_problem(path, "write", scratch=scratch) for path in permissions.write_paths),
@@ -104,9 +104,9 @@ def problem_of(permissions: PermissionSet, *, scratch: Path | None = None) -> st
 
 
 def without_denied(permissions: PermissionSet, *, scratch: Path | None = None) -> PermissionSet:
-    """`permissions` without the entries that the deny list covers.
+    """Return `permissions` without the entries that the deny list covers.
 
-    `scratch` is the working folder of a run, which the run may use wherever it lies.
+    `scratch` is the working folder of a task, which is allowed wherever it lies.
     """
     return permissions.model_copy(
         update={
@@ -136,10 +136,10 @@ def without_denied(permissions: PermissionSet, *, scratch: Path | None = None) -
 def path_problem(
     path: str, operation: Operation, *, scratch: Path | None = None, below: bool = True
 ) -> str:
-    """Why `path` is denied for "read" or "write", in words; "" when it is not.
+    """Return why `path` is denied for "read" or "write"; "" if it is not.
 
-    With `below` the answer is for `path` and everything below it, as a permission covers it. A
-    path below `$SCRATCH` is never denied here: the working folder is bound to it later.
+    With `below`, everything below `path` is checked too, because a permission covers it.  A path
+    below `$SCRATCH` is never denied here, because it is replaced by the working folder later.
     """
     if is_scratch_path(path):
         return ""
@@ -147,7 +147,7 @@ def path_problem(
     denied, allowed = _roots(operation), _exceptions()
     if scratch is not None:
         allowed = {**allowed, **_both_forms((str(scratch),))}
-    # The spelling comes first: a link below /proc means the process that resolves it.
+    # Check the spelling first: a link below /proc depends on the process that resolves it.
     try:
         resolved = str(real_paths.resolve(spelled))
     except (OSError, RuntimeError) as error:
@@ -160,7 +160,7 @@ def path_problem(
 
 
 def _outside(path: str, denied: Mapping[Parts, str], allowed: Iterable[Parts]) -> str:
-    """Why `path` itself is denied: the most specific folder around it decides."""
+    """Return why `path` itself is denied, by the most specific folder that contains it."""
     parts = _folded(path)
     roots = [root for root in denied if parts[: len(root)] == root]
     if not roots:
@@ -172,7 +172,7 @@ def _outside(path: str, denied: Mapping[Parts, str], allowed: Iterable[Parts]) -
 
 
 def _around(path: str, denied: Mapping[Parts, str]) -> str:
-    """Why what lies below `path` is denied: a denied folder is among it."""
+    """Return which denied folder lies below `path`; "" if none does."""
     parts = _folded(path)
     inside = next((root for root in denied if root[: len(parts)] == parts != root), None)
     if inside is None:
@@ -181,14 +181,14 @@ def _around(path: str, denied: Mapping[Parts, str]) -> str:
 
 
 def _folded(path: str) -> Parts:
-    """The components of `path` in a form that is equal for every spelling of the same place."""
+    """Return the components of `path` in a form that is equal for all its spellings."""
     plain = unicodedata.normalize("NFKC", path).casefold()
     parts = (part.rstrip(". ") or part for part in plain.split("/"))
     return tuple(part for part in parts if part not in ("", "."))
 
 
 def _both_forms(paths: Iterable[str]) -> dict[Parts, str]:
-    """Folded components to the path as it is shown: spelled, and with links resolved."""
+    """Map folded components to the path, as spelled and with links resolved."""
     found: dict[Parts, str] = {}
     for path in paths:
         for form in (os.path.normpath(path), str(real_paths.resolve(path))):
@@ -227,7 +227,7 @@ def _home_folders(home: str) -> tuple[str, ...]:
 
 
 def _configured_paths() -> tuple[str, ...]:
-    """Paths of this installation that its settings and environment name."""
+    """Return the paths of this installation from its settings and environment."""
     files = [
         value
         for name, value in os.environ.items()
@@ -259,7 +259,7 @@ def _exceptions() -> dict[Parts, str]:
 
 
 def host_problem(host: str, port: int | None) -> str:
-    """Why `host` (canonical, or a pattern) is denied by its spelling; "" when it is not."""
+    """Return why `host` (canonical, or a pattern) is denied by its spelling; "" if it is not."""
     if is_metadata_name(host):
         return f"{host} is a metadata service of the host, and no permission reaches it"
     address = parse_address(host)
@@ -278,10 +278,10 @@ def is_metadata_name(host: str) -> bool:
 
 
 def task_address_problem(host: str, port: int | None, address: IPAddress) -> str:
-    """Why no task may connect to `address` by the name `host`; "" when one may.
+    """Return why no task may connect to `address` by the name `host`; "" if tasks may.
 
-    On top of `address_problem`, a task reaches this machine's loopback interface only at the
-    targets that the settings name, as they are spelled there.
+    In addition to `address_problem`, tasks may connect to this machine's loopback interface only
+    at the targets in the settings, as they are spelled there.
     """
     problem = address_problem(address, port)
     if not problem and any(each.is_loopback for each in (address, *embedded_addresses(address))):
@@ -308,9 +308,9 @@ def _is_loopback_target(target: str) -> bool:
 
 
 def address_problem(address: IPAddress, port: int | None) -> str:
-    """Why nothing may connect to `address`, whatever name led there; "" when something may.
+    """Return why nothing may connect to `address`, by any name; "" if it is allowed.
 
-    An address that carries another one (IPv4-mapped, NAT64, 6to4, Teredo) is judged by both.
+    An address that embeds another one (IPv4-mapped, NAT64, 6to4, Teredo) is checked as both.
     """
     for each in (address, *embedded_addresses(address)):
         if any(each.version == net.version and each in net for net in _DENIED_NETWORKS):
@@ -330,7 +330,7 @@ def _database_problem(host: str, port: int) -> str:
 
 
 def _database_hosts() -> tuple[tuple[str, int], ...]:
-    """Host and port of PostgreSQL and Redis, where they listen on TCP."""
+    """Return host and port of PostgreSQL and Redis, if they listen on TCP."""
     if not settings.configured:
         return ()
     redis = urlsplit(settings.REDIS_URL)
@@ -345,9 +345,9 @@ def _database_hosts() -> tuple[tuple[str, int], ...]:
 
 
 def _database_servers() -> list[tuple[str, str]]:
-    """Host (or folder of the socket) and port of each PostgreSQL server that the settings name.
+    """Return host (or folder of the socket) and port of each configured PostgreSQL server.
 
-    Both may be lists separated by commas, which libpq pairs; a single port is that of every host.
+    Both may be comma-separated lists, which libpq pairs; a single port applies to all hosts.
     """
     database = settings.DATABASES["default"]
     hosts = [host.strip() for host in str(database.get("HOST") or "").split(",")]
@@ -358,7 +358,7 @@ def _database_servers() -> list[tuple[str, str]]:
 
 
 def _addresses(name: str) -> frozenset[IPAddress]:
-    """The addresses of a database's host; none while it cannot be resolved."""
+    """Return the addresses of a database's host; none while it cannot be resolved."""
     try:
         return _resolved(name)
     except OSError:
@@ -367,7 +367,7 @@ def _addresses(name: str) -> frozenset[IPAddress]:
 
 @lru_cache(maxsize=16)
 def _resolved(name: str) -> frozenset[IPAddress]:
-    """Resolved once in a process: a lookup that fails raises, so that it is not kept."""
+    """Resolve a name once per process; a failed lookup raises, so it is not cached."""
     found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     return frozenset(ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found)
 
@@ -382,7 +382,7 @@ def is_own_variable(name: str) -> bool:
 
 
 def variable_problem(name: str) -> str:
-    """Why the environment variable `name` is denied; "" when it is not."""
+    """Return why the environment variable `name` is denied; "" if it is not."""
     if not is_own_variable(name):
         return ""
     return f"{name} belongs to this installation and is never handed out"

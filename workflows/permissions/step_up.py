@@ -1,7 +1,7 @@
-"""Step-up: whether the person of a session entered a code of a second factor lately.
+"""Step-up: whether the user of a session recently confirmed with a second factor.
 
 `HOLDPOINT_STEP_UP` says which approvals need it; `reviews.decisions.services` checks it.  Without
-the setting nothing of django-allauth is loaded.
+the setting, django-allauth is not loaded.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from django.utils import timezone
 
 from workflows import conf
 
-#: The scope with which a token's holder decides what a person confirms with a code.
+#: The scope that lets a token make decisions that a person confirms with a code.
 SCOPE = "decide_high_risk"
-#: Second factors by the name that allauth records in the session.
+#: The name under which allauth records second factors in the session.
 _METHOD = "mfa"
 
 
 def confirmed_at(request: HttpRequest) -> datetime | None:
-    """When this session's person last entered a code; None if never, or without step-up."""
+    """Return when the session's user last entered a code; None if never, or without step-up."""
     if not apps.is_installed("allauth.mfa") or not request.user.is_authenticated:
         return None
     from allauth.account.authentication import get_authentication_records
@@ -32,7 +32,7 @@ def confirmed_at(request: HttpRequest) -> datetime | None:
 
 
 def is_recent(at: datetime | None) -> bool:
-    """Whether a confirmation at this moment still counts."""
+    """Whether a confirmation at this time is still valid."""
     if at is None:
         return False
     age = timezone.now() - at

@@ -1,7 +1,7 @@
-"""API tokens: making them, and finding out whose one is.
+"""Create, authenticate and revoke API tokens.
 
 A token reads `hp_<8 letters and digits>_<43 characters>`: a prefix that may be shown, and 256
-random bits.  Only its SHA-256 is kept, so a copy of the database opens nothing.
+random bits.  Only its SHA-256 is stored, so a copy of the database contains no usable token.
 """
 
 from __future__ import annotations
@@ -34,13 +34,12 @@ from . import step_up
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-#: What a token may be good for.  `admin` is for admins, `loosen` for people with the permission
-#: `loosen_policy`; no agent gets `decide` or `loosen` by default.  `decide_high_risk` approves what
-#: people confirm with a code (HOLDPOINT_STEP_UP).
+#: `admin` requires an admin, `loosen` the permission `loosen_policy`; agents do not get `decide` or
+#: `loosen` by default.  `decide_high_risk` replaces the confirmation code (HOLDPOINT_STEP_UP).
 SCOPES = ("read", "run", "decide", step_up.SCOPE, access.LOOSEN, "admin")
 _SHAPE = re.compile(r"hp_[A-Za-z0-9]{8}_[A-Za-z0-9_-]{43}")
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-#: `last_used_at` is as exact as this, so that a busy token does not write with every request.
+#: Precision of `last_used_at`, so that a busy token does not write with every request.
 _USE_NOTED_EVERY = timedelta(minutes=1)
 _MAX_NAME = 100
 #: Where the digest goes in `_question`: no digest looks like it.
@@ -56,17 +55,16 @@ def create_token(
     workflows: Iterable[str] | None = None,
     confirmed: bool = False,
 ) -> tuple[ApiToken, str]:
-    """A new token and its text, which is nowhere to be had again.
+    """Create a token; returns it with its text, which is not stored.
 
-    `workflows` names those it is for; None is all that its user may see.  A token that a token
-    makes ends no later than that one, and is revoked with it.
+    `workflows` names the workflows that the token is limited to; None means no limit.  A token
+    that is created with another token ends no later than that one, and is revoked with it.
 
-    `confirmed`: whether its maker may stand in for a code of a second factor. The scope
-    `decide_high_risk` needs it, whether HOLDPOINT_STEP_UP is on or off.
+    `confirmed` says that the user has confirmed with a second factor, which the scope
+    `decide_high_risk` requires whether HOLDPOINT_STEP_UP is on or off.
 
-    Raises InvalidRequest for unknown or missing scopes, `admin` for somebody who is no admin,
-    `loosen` for somebody without the permission `loosen_policy`, `decide_high_risk` without
-    `confirmed`, unknown workflows, a name of more than 100 characters and an end that has passed.
+    Raises InvalidRequest for missing or unknown scopes, for scopes that the user may not give, for
+    unknown workflows, a name of more than 100 characters and an `expires_at` in the past.
     """
     wanted = _checked_scopes(user, scopes, confirmed=confirmed)
     if len(name) > _MAX_NAME:
@@ -94,14 +92,14 @@ def create_token(
 
 
 def _locked_maker(user: User) -> ApiToken | None:
-    """The token that the user acts with, if it is one, locked until the new token is there.
+    """Return the token that the user acts with, if any, locked until the new token is stored.
 
-    A revocation then comes before, and the maker makes nothing, or after, and finds the new token.
+    A concurrent revocation comes before, and no token is created, or after, and includes it.
     """
     credential = access.credential_of(user)
     if credential is None:
         return None
-    # Its row alone: a join would lock the user's row too.
+    # No join, which would lock the user's row too.
     rows = ApiToken.objects.select_for_update().filter(pk=credential.token_id, revoked_at=None)
     found = rows.first()
     if found is None:
@@ -129,10 +127,10 @@ def _checked_scopes(user: User, scopes: Iterable[str], *, confirmed: bool) -> li
 
 
 def _not_confirmed() -> str:
-    """Why the scope of step-up is refused, also while no approval needs it.
+    """Return why the scope for step-up is refused.
 
-    A token outlives the setting: made without a code, it would stand in for codes once they are
-    asked for.
+    It is refused also while HOLDPOINT_STEP_UP is off: the token would outlive the setting and
+    replace codes that are required later.
     """
     if conf.step_up() == "off":
         return f"HOLDPOINT_STEP_UP is off, so no token needs the scope {step_up.SCOPE!r}"
@@ -156,18 +154,16 @@ def _digest(text: str) -> str:
 
 
 def usable() -> QuerySet[ApiToken]:
-    """Tokens that open something now: not revoked, not expired, of an active user."""
+    """Return the valid tokens: not revoked, not expired, of an active user."""
     lasting = Q(expires_at__isnull=True) | Q(expires_at__gt=Now())
     return ApiToken.objects.filter(lasting, revoked_at__isnull=True, user__is_active=True)
 
 
 def authenticate_token(text: str, *, reading: bool = False) -> ApiToken | None:
-    """The usable token that `text` is, with its user loaded; None for anything else.
+    """Return the valid token with this text, with its user loaded; None if there is none.
 
-    The user sees no more than the token is for, wherever it is handed on to.  For who only reads,
-    they bring the names of their groups along: all that is asked about them at this moment.
-
-    Its use is noted, at most once a minute.
+    The user carries the token's limits.  With `reading`, the user carries cached group names too.
+    The use is recorded at most once a minute.
     """
     if not _SHAPE.fullmatch(text):
         return None
@@ -191,10 +187,10 @@ def authenticate_token(text: str, *, reading: bool = False) -> ApiToken | None:
 
 @cache
 def _question() -> tuple[str, tuple[Any, ...]]:
-    """The statement for a digest, which stands at `_PLACE` among the parameters.
+    """Return the SQL that finds a token by its digest, with `_PLACE` as the digest's parameter.
 
-    Every request with a token begins with it, and Django takes longer to put it together than
-    PostgreSQL to answer it.
+    Every request with a token runs it, and Django takes longer to build it than PostgreSQL to
+    execute it.
     """
     groups = Group.objects.filter(user=OuterRef("user_id")).order_by("name").values("name")
     person = [f"user__{name}" for name in _columns(get_user_model())]
@@ -208,7 +204,7 @@ def _columns(model: type[Model]) -> list[str]:
 
 
 def usable_token(token_id: int) -> ApiToken | None:
-    """The token of this id as `authenticate_token` gives it, without noting a use."""
+    """Return a valid token by id, like `authenticate_token`, without recording a use."""
     return _limited(usable().select_related("user").filter(pk=token_id).first())
 
 
@@ -221,12 +217,12 @@ def _limited(token: ApiToken | None) -> ApiToken | None:
 
 
 def _is_stale(noted: datetime | None) -> bool:
-    """Whether its use may have to be noted; the database knows, this spares it the question."""
+    """Whether to update `last_used_at`; the update checks again in the database."""
     return noted is None or timezone.now() - noted > _USE_NOTED_EVERY
 
 
 def revoke(*, tokens: QuerySet[ApiToken]) -> int:
-    """Switch tokens off for good, with the tokens that they made; how many of `tokens` were on."""
+    """Revoke tokens and the tokens created with them; returns how many of `tokens` were active."""
     with transaction.atomic():
         ids = set(tokens.values_list("pk", flat=True))
         switched_off = ApiToken.objects.filter(pk__in=ids, revoked_at=None).update(revoked_at=Now())
@@ -240,14 +236,14 @@ def revoke(*, tokens: QuerySet[ApiToken]) -> int:
 
 
 def is_over(token: ApiToken) -> bool:
-    """Whether a token opens nothing any more; its user is loaded."""
+    """Whether a token is no longer valid; its user is loaded."""
     if token.revoked_at is not None or not token.user.is_active:
         return True
     return token.expires_at is not None and token.expires_at <= timezone.now()
 
 
 def workflow_names(token: ApiToken) -> list[str] | None:
-    """Names of the workflows that a token is for, in order; None for all."""
+    """Return the names of the workflows that a token is limited to; None if it is not."""
     if token.only_workflows is None:
         return None
     rows = Workflow.objects.filter(pk__in=token.only_workflows).order_by("name")

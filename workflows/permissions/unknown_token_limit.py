@@ -32,7 +32,10 @@ RETURNING failures, extract(epoch FROM since - now())::float8 + %(window)s
 
 
 def count_unknown_token(address: str) -> float:
-    """Count a token that does not exist, or no longer; seconds to wait, 0 below the limit."""
+    """Count a request with an unknown or expired token.
+
+    Returns the seconds that the client has to wait; 0 below the limit.
+    """
     most = conf.unknown_tokens_per_address()
     window = conf.sign_in_lock_seconds()
     with transaction.atomic():
@@ -51,6 +54,6 @@ def count_unknown_token(address: str) -> float:
 
 
 def forget_old() -> int:
-    """Remove addresses whose window has ended; how many."""
+    """Delete addresses whose window has ended, and return how many."""
     end = timezone.now() - timedelta(seconds=conf.sign_in_lock_seconds())
     return UnknownTokens.objects.filter(since__lt=end).delete()[0]

@@ -1,4 +1,4 @@
-"""Feedback to the tool graph after a run: what followed what.  Off the critical path."""
+"""Let the tool graph learn from ended executions which tools follow each other."""
 
 from __future__ import annotations
 
@@ -23,23 +23,25 @@ logger = logging.getLogger(__name__)
 
 
 def learn_from(execution_id: int) -> None:
-    """Count the edges of one ended execution; once, however often it is called.
+    """Add the edges of an ended execution to the tool graph; idempotent.
 
-    What goes wrong is an event on the execution and nothing else: the run is over and stays so.
-    An execution that lost `lost_claims_limit` workers over it is not learned from any more.
+    An error is recorded as an event of the execution and has no other effect.  After
+    `lost_claims_limit` workers were lost during learning, the execution is not tried again.
     """
     attempts = _begin(execution_id)
     if attempts is None:
-        return  # Another worker is at it.
+        return  # Another worker is learning from it.
     try:
         if attempts > conf.lost_claims_limit():
             lost = attempts - 1
             logger.error("execution %s lost %s workers that learned from it", execution_id, lost)
-            _tell(execution_id, f"{lost} workers in a row ended while they learned from this run")
+            _record_failure(
+                execution_id, f"{lost} workers in a row ended while they learned from this run"
+            )
         else:
             _learn(execution_id)
     finally:
-        # A stop or an error is not held against the run; only a killed worker leaves its attempt.
+        # Only a killed worker leaves its attempt behind; a stop or an error does not count.
         LearningAttempt.objects.filter(pk=execution_id).delete()
 
 
@@ -53,7 +55,7 @@ RETURNING attempts
 
 
 def _begin(execution_id: int) -> int | None:
-    """The number of this attempt; None while another one may be under way."""
+    """Return the number of this attempt; None while another one may be running."""
     rows = execute(_BEGIN, {"execution": execution_id, "patience": _PATIENCE})
     return int(rows[0][0]) if rows else None
 
@@ -72,26 +74,24 @@ def _learn(execution_id: int) -> None:
             edges=_data_edges(revision, tools),
         )
     except Exception as error:
-        logger.exception("the tool graph learned nothing from execution %s", execution_id)
-        _tell(execution_id, f"{type(error).__name__}: {error}"[:2000])
+        logger.exception("the tool graph could not learn from execution %s", execution_id)
+        _record_failure(execution_id, f"{type(error).__name__}: {error}"[:2000])
 
 
 def unlearned(limit: int = 200) -> list[int]:
-    """Ended executions from which the graph has not learned yet, those that ended first first.
+    """Return ended executions from which the graph has not learned yet, by their end.
 
-    A run teaches when at least one of its tasks succeeded, whether it completed, failed or was
-    aborted.
-
-    Every one of the last days is found, however late or in how large a number they ended, except
-    those that a worker began to learn from within the last minute.
+    These are executions of the last days with at least one successful task, whether completed,
+    failed or aborted, except those with a learning attempt within the last minute.
     """
     return _backlog.take(limit)
 
 
 class _Backlog:
-    """How far this process has looked, in the order in which executions ended.
+    """The position up to which this process has searched, in order of the executions' end.
 
-    All that ended up to `_done` needs no second look, so a round costs no more with a long history.
+    Executions that ended before `_done` are not read again, so the cost of a round does not grow
+    with the history.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class _Backlog:
         now = _database_time()
         if self._done is None:
             self._done = (now - _LOOKS_BACK, 0)
-        at, found, is_settled = self._done, list[int](), True
+        at, result, is_settled = self._done, list[int](), True
         for _ in range(_PAGES):
             page = _ended_after(at)
             known = _known([pk for _, pk in page])
@@ -109,11 +109,11 @@ class _Backlog:
             is_settled = is_settled and not waiting
             if is_settled:
                 self._settle(page, until=now - _MAY_APPEAR)
-            found += _not_begun(waiting, since=now - _PATIENCE)
-            if len(page) < _PAGE or len(found) >= limit:
+            result += _not_begun(waiting, since=now - _PATIENCE)
+            if len(page) < _PAGE or len(result) >= limit:
                 break
             at = page[-1]
-        return found[:limit]
+        return result[:limit]
 
     def _settle(self, page: Sequence[tuple[datetime, int]], *, until: datetime) -> None:
         over = [each for each in page if each[0] < until]
@@ -121,11 +121,11 @@ class _Backlog:
             self._done = over[-1]
 
 
-#: How far back a process begins to look.
+#: How far back a process starts to search.
 _LOOKS_BACK = timedelta(days=7)
-#: For how long after its end a run may still become visible: its step was not committed yet.
+#: Time in which the commit of an execution's last step may still become visible.
 _MAY_APPEAR = timedelta(seconds=10)
-#: For how long an attempt may be under way; several statements of `learn_statement_seconds`.
+#: Time that an attempt may take: several statements of `learn_statement_seconds`.
 _PATIENCE = timedelta(minutes=1)
 _PAGE, _PAGES = 2000, 10
 _backlog = _Backlog()
@@ -134,12 +134,12 @@ _backlog = _Backlog()
 def _database_time() -> datetime:
     with connection.cursor() as cursor:
         cursor.execute("SELECT now()")
-        (found,) = cursor.fetchone()
-    return cast("datetime", found)
+        (now,) = cursor.fetchone()
+    return cast("datetime", now)
 
 
 def _ended_after(moment: tuple[datetime, int]) -> list[tuple[datetime, int]]:
-    """One page of ended executions with a task that succeeded, by (end, id)."""
+    """Return one page of ended executions with a successful task, as (end, id)."""
     when, pk = moment
     later = Q(finished_at__gt=when) | Q(finished_at=when, pk__gt=pk)
     succeeded = TaskAttempt.objects.filter(
@@ -151,22 +151,22 @@ def _ended_after(moment: tuple[datetime, int]) -> list[tuple[datetime, int]]:
 
 
 def _known(ids: Sequence[int]) -> set[int]:
-    """Those that are learned, and those that failed once: they are not tried for ever."""
+    """Return the executions that were learned, or failed once and are not tried again."""
     learned = {int(key) for key in learned_keys([str(each) for each in ids])}
     rest = [each for each in ids if each not in learned]
-    told = ExecutionEvent.objects.filter(execution__in=rest, kind="graph_update_failed")
-    return learned | set(told.values_list("execution_id", flat=True))
+    failed = ExecutionEvent.objects.filter(execution__in=rest, kind="graph_update_failed")
+    return learned | set(failed.values_list("execution_id", flat=True))
 
 
 def _not_begun(ids: Sequence[int], *, since: datetime) -> list[int]:
-    """Those that no worker began to learn from after `since`."""
+    """Return the executions without a learning attempt after `since`."""
     begun = LearningAttempt.objects.filter(execution__in=ids, begun_at__gte=since)
-    under_way = set(begun.values_list("execution_id", flat=True))
-    return [each for each in ids if each not in under_way]
+    running = set(begun.values_list("execution_id", flat=True))
+    return [each for each in ids if each not in running]
 
 
 def _tools(revision: Revision, succeeded: set[str]) -> dict[str, str]:
-    """Task id → its name in the catalogue, for tools and capabilities that succeeded."""
+    """Return the catalogue names of the tools and capabilities that succeeded, by task id."""
     names = {}
     for task in revision.plan.tasks:
         if task.id in succeeded and isinstance(task, ToolTask):
@@ -177,7 +177,7 @@ def _tools(revision: Revision, succeeded: set[str]) -> dict[str, str]:
 
 
 def _data_edges(revision: Revision, tools: dict[str, str]) -> list[tuple[str, str]]:
-    """Pairs of tools that are joined by what one waits for of the other."""
+    """Return the pairs of tools of which the second depends on the first."""
     return [
         (tools[need], tools[task.id])
         for task in revision.plan.tasks
@@ -187,7 +187,7 @@ def _data_edges(revision: Revision, tools: dict[str, str]) -> list[tuple[str, st
     ]
 
 
-def _tell(execution_id: int, error: str) -> None:
+def _record_failure(execution_id: int, error: str) -> None:
     with journal_writer.DjangoJournal().open(str(execution_id), expected_version=None) as run:
         run.record(GraphUpdateFailed(error=error))
         run.commit()

@@ -1,4 +1,4 @@
-"""Checking a plan against the catalogue, and fixing in it what the catalogue knows."""
+"""Validate a plan against the catalogue, and complete it with what the catalogue knows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workflows.engine.policy import ReviewPolicy
 
 
 class KnownTool(Protocol):
-    """What a plan's check reads of a tool of the catalogue."""
+    """The properties of a tool that plan validation needs."""
 
     @property
     def input_schema(self) -> Mapping[str, Any]: ...
@@ -24,7 +24,7 @@ class KnownTool(Protocol):
 
 
 class KnownCapability(Protocol):
-    """The same of a capability; `asks` when a person approves each use."""
+    """The properties of a capability; with `asks`, a person approves each use."""
 
     @property
     def input_schema(self) -> Mapping[str, Any]: ...
@@ -41,7 +41,7 @@ Capabilities = Callable[[Iterable[str]], Mapping[str, KnownCapability]]
 Confines = Callable[[str], bool]
 """Whether the tool of this name can be held to a smaller permission set than its own."""
 
-#: How a capability whose approval mode is "ask" stops before each use.
+#: The review of a capability whose approval mode is "ask".
 _EACH_USE = ReviewPolicy(
     on_timeout="keep_waiting",
     on_reject="fail",
@@ -55,7 +55,7 @@ def _every_tool(name: str) -> bool:
 
 
 def no_capabilities(names: Iterable[str]) -> Mapping[str, KnownCapability]:
-    """For plans that are made of tools."""
+    """Return no capabilities, for plans of tools only."""
     return {}
 
 
@@ -89,10 +89,10 @@ def checked_plan(
     capabilities: Capabilities = no_capabilities,
     confines: Confines = _every_tool,
 ) -> Plan:
-    """A plan that can be run, its tasks carrying the permission set of their tool or capability.
+    """Validate a plan, and set the permission set of each task from its tool or capability.
 
-    A capability that asks before each use gets a review of its own, unless the task has one.
-    Raises PlanInvalid with every fault: structure first, then tools, capabilities, schemas.
+    A task with a capability that asks before each use gets a review unless it has one.  Raises
+    PlanInvalid with all problems: first of the structure, then of tools, capabilities and schemas.
     """
     plan = data if isinstance(data, Plan) else parse_plan(data)
     known = _Known.of(plan.tasks, catalogue, capabilities, confines)
@@ -113,7 +113,7 @@ def checked_task(
     path: str,
     confines: Confines = _every_tool,
 ) -> Any:
-    """One task that is to join a plan, checked like those of a plan; raises PlanInvalid."""
+    """Validate a task that is added to a plan; raises PlanInvalid."""
     known = _Known.of([task], catalogue, capabilities, confines)
     problems = _task_problems(task, path, known)
     if problems:
@@ -143,7 +143,7 @@ def _tool_problems(task: ToolTask, path: str, known: _Known) -> list[Problem]:
     chosen, own = NAMED.get(task.permission_set or ""), NAMED.get(tool.permission_set)
     if chosen and own and not (chosen.covers(own) or known.confines(task.tool)):
         message = (
-            f"{task.tool} runs with the permission set {tool.permission_set} and cannot be held "
+            f"{task.tool} runs with the permission set {tool.permission_set} and cannot be limited "
             "to a smaller one"
         )
         problems.append(Problem(_join(path, "permission_set"), "not_confined", message))
@@ -153,25 +153,26 @@ def _tool_problems(task: ToolTask, path: str, known: _Known) -> list[Problem]:
 def above_ceiling(
     tasks: Iterable[tuple[str, Any]], ceilings: Collection[PermissionSet], catalogue: Catalogue
 ) -> tuple[Problem, ...]:
-    """What tasks choose beyond every one of `ceilings`, by the path of each task.
+    """Return a problem for each task whose permission set is above all `ceilings`.
 
-    A tool's own set is not chosen by the plan, and a capability's set can only be made smaller.
+    This concerns sets that the plan chooses: not a tool's own set, nor that of a capability, which
+    a plan can only reduce.
     """
-    chosen = [
+    above = [
         (path, task)
         for path, task in tasks
         if not isinstance(task, CapabilityTask)
         and task.permission_set in NAMED
         and not any(each.covers(NAMED[task.permission_set]) for each in ceilings)
     ]
-    known = catalogue([task.tool for _, task in chosen if isinstance(task, ToolTask)])
+    known = catalogue([task.tool for _, task in above if isinstance(task, ToolTask)])
     return tuple(
         Problem(
             _join(path, "permission_set"),
             "above_ceiling",
             f"your role does not let you choose {task.permission_set!r} for a task",
         )
-        for path, task in chosen
+        for path, task in above
         if not (isinstance(task, ToolTask) and _is_own(task, known))
     )
 
@@ -189,7 +190,9 @@ def _capability_problems(task: CapabilityTask, path: str, known: _Known) -> list
         return [Problem(_join(path, "capability"), "unknown_capability", message)]
     review = task.human_review
     if capability.asks and review is not None and review.enabled and review.spares:
-        message = "this capability asks before each use: its review takes no skip_when or sample"
+        message = (
+            "the review of a capability that asks before each use takes no skip_when or sample"
+        )
         return [Problem(_join(path, "human_review"), "always_reviewed", message)]
     return _mismatches(capability.input_schema, task.inputs, _join(path, "inputs"))
 
@@ -206,7 +209,7 @@ def _join(prefix: str, path: str) -> str:
 
 
 def _completed(task: Any, known: _Known) -> Any:
-    """The task with what the catalogue knows about it and the plan does not say."""
+    """Return the task with values from the catalogue that the plan does not set."""
     if isinstance(task, ToolTask) and task.permission_set is None:
         return task.model_copy(update={"permission_set": known.tools[task.tool].permission_set})
     if isinstance(task, CodeTask) and task.permission_set is None:
@@ -222,8 +225,8 @@ def _with_capability(task: CapabilityTask, capability: KnownCapability) -> Capab
         changes["permission_set"] = capability.permission_set
     review = task.human_review
     if capability.asks:
-        asked = review is not None and review.enabled
+        has_review = review is not None and review.enabled
         changes["human_review"] = (
-            review.model_copy(update={"always": True}) if review and asked else _EACH_USE
+            review.model_copy(update={"always": True}) if review and has_review else _EACH_USE
         )
     return task.model_copy(update=changes)

@@ -1,4 +1,7 @@
-"""The only place besides learning.py that talks to graphrag: catalogue, suggestions, replans."""
+"""Catalogue, suggested plans and replans from graphrag.
+
+Only this module and learning.py import graphrag.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from workflows.tools.mcp_client import McpTool
 
 from .plan_validation import checked_plan
 
-#: What capabilities are called in the catalogue: `capability.<name>`.
+#: The server name of capabilities in the catalogue: `capability.<name>`.
 CAPABILITIES = "capability"
 
 __all__ = [
@@ -44,18 +47,15 @@ __all__ = [
 
 
 def tool_schemas(names: Iterable[str]) -> dict[str, ToolRecord]:
-    """The enabled tools of these names, with schemas, permission set and read-only mark."""
-    found = tools_by_name(sorted(set(names)))
-    return {name: record for name, record in found.items() if record.enabled}
+    """Return the enabled tools with these names."""
+    records = tools_by_name(sorted(set(names)))
+    return {name: record for name, record in records.items() if record.enabled}
 
 
 def read_only_tools(names: Iterable[str]) -> frozenset[str]:
-    """Those of these tools that are enabled and marked read-only, by catalogue and by code.
-
-    A tool without the mark is none of them, whatever else is known about it.
-    """
-    found = tool_schemas(names)
-    return frozenset(name for name, record in found.items() if _only_reads(record))
+    """Return the names of tools that are enabled and declared read-only by catalogue and code."""
+    records = tool_schemas(names)
+    return frozenset(name for name, record in records.items() if _only_reads(record))
 
 
 def _only_reads(record: ToolRecord) -> bool:
@@ -64,14 +64,14 @@ def _only_reads(record: ToolRecord) -> bool:
 
 
 def predict_next(done: Sequence[str]) -> list[graph_planning.Prediction]:
-    """Up to three read-only tools that will probably follow `done` (tool names, newest last)."""
+    """Return up to three read-only tools that are likely to follow `done` (newest last)."""
     likely = graph_planning.predict_next(done, limit=None)
     allowed = read_only_tools(each.tool for each in likely)
     return [each for each in likely if each.tool in allowed][: graph_planning.MAX_PREDICTIONS]
 
 
 def sync_python_tools() -> IngestResult:
-    """Bring the catalogue in step with the Python tools that are installed."""
+    """Synchronize the catalogue with the installed Python tools."""
     records = [
         ToolRecord(
             name=tool.name,
@@ -91,10 +91,10 @@ def sync_python_tools() -> IngestResult:
 
 
 def sync_mcp_tools(server: str, tools: Iterable[McpTool]) -> IngestResult:
-    """Bring the catalogue in step with one MCP server's tool list.
+    """Synchronize the catalogue with the tool list of an MCP server.
 
-    A tool that calls itself read-only gets `readonly`, any other `mcp-standard`: a hint of its
-    own is believed for planning, permissions remain what an admin makes of them.
+    A tool that declares itself read-only gets the permission set `readonly`, any other
+    `mcp-standard`; an admin can change it.
     """
     records = [
         ToolRecord(
@@ -117,9 +117,9 @@ def sync_mcp_tools(server: str, tools: Iterable[McpTool]) -> IngestResult:
 
 
 def sync_capabilities() -> IngestResult:
-    """Bring the catalogue in step with the enabled capabilities; the others leave it.
+    """Synchronize the catalogue with the enabled capabilities.
 
-    One that can neither write nor reach anything beyond reading is marked read-only.
+    A capability whose permission set only reads is marked read-only.
     """
     records = [
         ToolRecord(
@@ -142,16 +142,17 @@ def _schema(stored: Any) -> dict[str, Any] | None:
 
 
 def retire_mcp_servers(keep: Iterable[str]) -> tuple[str, ...]:
-    """Mark the tools of every other MCP server as missing; they return with its next listing."""
-    gone = servers_of("mcp") - set(keep)
-    return tuple(name for server in sorted(gone) for name in disable_server(server))
+    """Disable the tools of all other MCP servers, until their next synchronization."""
+    removed = servers_of("mcp") - set(keep)
+    return tuple(name for server in sorted(removed) for name in disable_server(server))
 
 
 @dataclass(frozen=True, slots=True)
 class SuggestedPlan:
-    """A plan for an intent: `plan` is None when nothing fits; `nearest` then names tools that come
-    near, with how near.  `missing` (input → the tool that needs it) are inputs the plan asks for;
-    `why` says for each task {"tool", "confidence", "reasons"}; `warnings` what was left out.
+    """A plan for an intent; `plan` is None if no tools fit, and `nearest` names similar tools.
+
+    `missing` maps inputs that the plan needs to the tool that needs them; `why` maps task ids to
+    {"tool", "confidence", "reasons"}; `warnings` names the parts of the intent without a task.
     """
 
     plan: dict[str, Any] | None
@@ -164,26 +165,26 @@ class SuggestedPlan:
 
 
 def suggest(intent: str, inputs: Mapping[str, Any]) -> SuggestedPlan:
-    """A plan of known tools for an intent in plain words."""
-    found = graph_planning.suggest(intent, inputs)
+    """Suggest a plan of known tools for an intent in plain words."""
+    suggestion = graph_planning.suggest(intent, inputs)
     return SuggestedPlan(
-        plan=None if found.plan is None else dict(found.plan),
-        confidence=found.confidence,
-        nearest=tuple(near.tool for near in found.nearest),
-        missing=dict(found.missing_inputs),
-        why=_why(found.reasons),
-        similar={near.tool: near.similarity for near in found.nearest},
-        warnings=found.warnings,
+        plan=None if suggestion.plan is None else dict(suggestion.plan),
+        confidence=suggestion.confidence,
+        nearest=tuple(near.tool for near in suggestion.nearest),
+        missing=dict(suggestion.missing_inputs),
+        why=_reasons_by_task(suggestion.reasons),
+        similar={near.tool: near.similarity for near in suggestion.nearest},
+        warnings=suggestion.warnings,
     )
 
 
 def search_tools(query: str, *, limit: int, read_only: bool | None) -> search.Answer:
-    """Enabled tools that fit a question in plain words, best first."""
+    """Return the enabled tools that match a query in plain words, best first."""
     return search.search(query, limit=limit, filters=search.Filters(read_only=read_only))
 
 
 class CataloguePlanner:
-    """engine.ports.Planner on the tool graph."""
+    """An engine.ports.Planner that uses the tool graph."""
 
     def replan(
         self,
@@ -199,7 +200,9 @@ class CataloguePlanner:
         written = plan.model_dump(mode="json", by_alias=True, exclude_none=True)
         found = replanning.replan(written, done, requirement, context, inputs=inputs)
         if found.plan is None:
-            raise TaskFailed(_why_not(found.warnings, [near.tool for near in found.nearest]))
+            raise TaskFailed(
+                _failure_message(found.warnings, [near.tool for near in found.nearest])
+            )
         if found.missing_inputs:
             needs = ", ".join(f"{name} (for {tool})" for name, tool in found.missing_inputs.items())
             raise TaskFailed(f"the new tasks need {needs}; give it as available_context")
@@ -207,11 +210,11 @@ class CataloguePlanner:
             changed = checked_plan(dict(found.plan), tool_schemas, capabilities.known)
         except PlanInvalid as invalid:
             raise TaskFailed(f"the new plan cannot be run: {invalid}") from invalid
-        return NewPlan(changed, _why(found.reasons))
+        return NewPlan(changed, _reasons_by_task(found.reasons))
 
 
-def _why(reasons: Iterable[TaskReason]) -> dict[str, dict[str, Any]]:
-    """What speaks for each task, by its id."""
+def _reasons_by_task(reasons: Iterable[TaskReason]) -> dict[str, dict[str, Any]]:
+    """Return tool, confidence and reasons of each task by its id."""
     return {
         each.task: {
             "tool": each.tool,
@@ -222,7 +225,7 @@ def _why(reasons: Iterable[TaskReason]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _why_not(warnings: Iterable[str], nearest: Iterable[str]) -> str:
+def _failure_message(warnings: Iterable[str], nearest: Iterable[str]) -> str:
     near = ", ".join(nearest)
-    told = " ".join(warnings) or "No tool fits the requirement."
-    return f"{told} Nearest tools: {near}." if near else told
+    message = " ".join(warnings) or "No tool fits the requirement."
+    return f"{message} Nearest tools: {near}." if near else message

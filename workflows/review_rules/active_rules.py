@@ -1,4 +1,4 @@
-"""Reading the rules that spare reviews: what is in force for a workflow, and what was."""
+"""Read the active review rules of a workflow and their earlier versions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from workflows.models import RuleVersion, Workflow
 
 
 def versions(workflow: Workflow) -> QuerySet[RuleVersion]:
-    """Every version that was published, newest first."""
+    """Return all published versions, newest first."""
     return RuleVersion.objects.filter(workflow=workflow).order_by("-number")
 
 
 def current_rules(workflow: Workflow) -> ReviewRules:
-    """The rules that an execution takes along when it starts now; version 0 when there are none."""
+    """Return the rules for an execution that starts now; version 0 if there are none."""
     newest = versions(workflow).values_list("number", "rules").first()
     if newest is None:
         return ReviewRules()

@@ -1,4 +1,4 @@
-"""Publishing the rules that spare reviews: checked, versioned, never changed afterwards."""
+"""Validate and publish review rules, which skip reviews.  Versions are append-only."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ MAX_COMMENT = 4000
 
 
 class RulesChanged(Exception):
-    """Other rules are in force than the sender saw; `number` is the present version."""
+    """Other rules were published meanwhile; `number` is the present version."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(f"Version {number} is in force now; look at it before you publish.")
+        super().__init__(f"Version {number} is active now. Check it before you publish.")
         self.number = number
 
 
 @dataclass(frozen=True, slots=True)
 class BacktestReport:
-    """The backtest that rules are published with: its number, digest, and that of its rules."""
+    """The backtest that rules are published with: its id, its digest and that of its rules."""
 
     id: int
     digest: str
@@ -43,7 +43,10 @@ class BacktestReport:
 
 
 def checked_rules(workflow: Workflow, data: Any) -> tuple[ReviewRules, list[dict[str, Any]]]:
-    """Rules from parsed JSON, and how they are kept; raises InvalidRequest with `rules[0].…`."""
+    """Validate rules, and return them parsed and as stored JSON.
+
+    Raises InvalidRequest with paths such as `rules[0].when`.
+    """
     if not isinstance(data, list):
         raise InvalidRequest((Problem("rules", "not_a_list", "must be a list of rules"),))
     try:
@@ -61,7 +64,7 @@ def checked_rules(workflow: Workflow, data: Any) -> tuple[ReviewRules, list[dict
 
 
 def _unknown_tasks(workflow: Workflow, rules: ReviewRules) -> Iterator[Problem]:
-    """Names that the workflow's plan does not have: most likely misspelt, and without effect."""
+    """Yield a problem for each task name that the workflow's plan does not have."""
     plan = workflow.plan if isinstance(workflow.plan, Mapping) else {}
     known = {task.get("id") for task in plan.get("tasks", ()) if isinstance(task, Mapping)}
     for index, rule in enumerate(rules.rules):
@@ -72,7 +75,7 @@ def _unknown_tasks(workflow: Workflow, rules: ReviewRules) -> Iterator[Problem]:
 
 
 def rules_digest(rules: Any) -> str:
-    """SHA-256 of the canonical text of rules as they are kept."""
+    """Return the SHA-256 of the canonical JSON of stored rules."""
     return digest(rules)
 
 
@@ -86,23 +89,22 @@ def publish(
     comment: str = "",
     report: BacktestReport | None = None,
 ) -> RuleVersion:
-    """Put rules in force for executions that start from now on; the new version.
+    """Publish rules for executions that start from now on, and return the new version.
 
-    `expected` is the version the sender saw.  Rules need the `report` of a backtest of these very
-    rules; an empty list, which spares nothing, needs none.  Raises PermissionDenied, RulesChanged
-    or InvalidRequest.
+    `expected` is the version that the sender saw.  Rules need the `report` of a backtest of exactly
+    these rules; an empty list needs none.  Raises PermissionDenied, RulesChanged or InvalidRequest.
     """
     _check(actor, workflow, comment)
-    _, kept = checked_rules(workflow, rules)
-    made = rules_digest(kept)
-    if kept and (report is None or report.rules_digest != made):
+    _, stored = checked_rules(workflow, rules)
+    stored_digest = rules_digest(stored)
+    if stored and (report is None or report.rules_digest != stored_digest):
         message = "publish rules with the report of a finished backtest of these very rules"
         raise InvalidRequest((Problem("backtest", "no_report", message),))
     return _add(
         workflow,
         expected,
-        rules=kept,
-        digest=made,
+        rules=stored,
+        digest=stored_digest,
         report=report.id if report else None,
         report_digest=report.digest if report else "",
         author=actor,
@@ -115,9 +117,10 @@ def publish(
 def republish(
     *, actor: User, workflow: Workflow, number: int, expected: int, source: str, comment: str = ""
 ) -> RuleVersion:
-    """Put an older version in force again, with the report it was published with.
+    """Publish an older version again, with the report it was published with.
 
-    Raises what `publish` raises; InvalidRequest too when the plan has lost a task that it names.
+    Raises the exceptions of `publish`, and InvalidRequest if the rules name a task that the
+    workflow no longer has.
     """
     _check(actor, workflow, comment)
     old = active_rules.versions(workflow).filter(number=number).first()
@@ -156,7 +159,7 @@ def _check(actor: User, workflow: Workflow, comment: str) -> None:
 
 def _add(workflow: Workflow, expected: int, **fields: Any) -> RuleVersion:
     with transaction.atomic():
-        # The workflow's row is the lock: of two who publish at once, the second sees the first.
+        # Lock the workflow, so that the second of two concurrent publishers sees the first version.
         Workflow.objects.select_for_update(no_key=True).get(pk=workflow.pk)
         newest = active_rules.versions(workflow).values_list("number", flat=True).first() or 0
         if newest != expected:

@@ -153,7 +153,7 @@ def test_an_older_version_comes_back_by_a_button_and_all_go_by_another(past: Pas
     client.post(rules, {"number": "1", "seen": "2"})
     assert RuleVersion.objects.get(number=3).republished == 1
     client.post(rules, {"number": "2", "seen": "2"})
-    assert "Version 3 is in force now" in client.get(rules).content.decode()
+    assert "Version 3 is active now" in client.get(rules).content.decode()
     client.post(rules, {"number": "none", "seen": "3"})
     assert RuleVersion.objects.get(number=4).rules == []
     for number, seen in (("x", "4"), ("9", "4"), ("1", "x"), ("", "")):
