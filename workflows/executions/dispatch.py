@@ -38,7 +38,7 @@ DEFAULT, SPECULATION, LOW = "default", "ahead", "low"
 QUEUES = (DEFAULT, SPECULATION, LOW)
 
 #: Seconds after which Redis expires an unfinished job; the sweeper enqueues another.
-KEPT_SECONDS: Final = 86_400
+JOB_TTL_SECONDS: Final = 86_400
 #: Function, execution, a random part, and the id of the HTTP request that enqueued the job, if any.
 #: RQ allows letters, digits, `_` and `-` only; the non-greedy match leaves hyphens to the request.
 _ID = re.compile(r"([A-Za-z0-9_-]+?)-([0-9]+)-[0-9a-f]{32}(?:--([A-Za-z0-9_-]{8,64}))?")
@@ -53,7 +53,7 @@ def _queue(name: str) -> Queue:
 @lru_cache(maxsize=8)
 def _fields(job: str, queue: str) -> tuple[Any, ...]:
     """Return the fields that all jobs of a function share, as RQ stores them: name, value, …"""
-    template = _queue(queue).create_job(job, timeout=-1, result_ttl=0, failure_ttl=KEPT_SECONDS)
+    template = _queue(queue).create_job(job, timeout=-1, result_ttl=0, failure_ttl=JOB_TTL_SECONDS)
     template.origin = queue
     fields = {**template.to_dict(), "status": JobStatus.QUEUED.value}
     individual = {"data", "description", "created_at", "enqueued_at"}
@@ -68,13 +68,13 @@ def job_id(job: str, execution_id: int) -> str:
     return traced if _ID.fullmatch(traced) else plain
 
 
-def call_of(job_id: str) -> tuple[str, int] | None:
+def parse_job_id(job_id: str) -> tuple[str, int] | None:
     """Parse an id of `job_id` into (dotted name, execution id); None for any other id."""
     match = _ID.fullmatch(job_id)
     return (match[1].replace("-", "."), int(match[2])) if match else None
 
 
-def context_of(job_id: str) -> dict[str, str]:
+def log_context(job_id: str) -> dict[str, str]:
     """Return the log context of a job: execution and request."""
     match = _ID.fullmatch(job_id)
     if match is None:
@@ -114,7 +114,7 @@ def _push(job: str, execution_id: int, queue: str) -> None:
     _script()(
         keys=(_queue(queue).key, Job.key_for(name), Queue.redis_queues_keys),
         args=(
-            *(name, KEPT_SECONDS, "data", call, "description", f"{job}({execution_id})"),
+            *(name, JOB_TTL_SECONDS, "data", call, "description", f"{job}({execution_id})"),
             *("created_at", moment, "enqueued_at", moment),
             *_fields(job, queue),
         ),

@@ -1,7 +1,8 @@
-"""The RQ worker that moves executions on: a SimpleWorker without RQ's notes on what it is at.
+"""The RQ worker and worker pool that run the jobs of executions.
 
-Who works on what, and what was lost, is known to PostgreSQL (lease and sweeper).  RQ would write
-it into Redis as well, eight round trips per job; at the length of our jobs that is a third.
+PostgreSQL records which worker runs what, and which work was lost (lease and sweeper).  RQ's own
+bookkeeping in Redis costs eight round trips per job, a third of the time of a short job, so the
+worker skips it for these jobs.
 """
 
 from __future__ import annotations
@@ -37,21 +38,20 @@ from workflows.tools.mcp_client import close_pool
 from . import dispatch
 from .code_execution import clear_sandbox
 
-#: Seconds between two looks at Redis for what only people ask: are workers suspended, what is
-#: this one at, how many jobs has it done.
-NOTED_EVERY = 1.0
-#: Seconds between two reports of a pool about how many workers it has.  Counting many workers
-#: takes RQ 0.1 s each, so config.observability.metrics adds up the reports of the last 30 s.
-REPORTED_EVERY = 5.0
+#: Seconds between two exchanges of status with Redis: suspension, heartbeat, number of jobs.
+STATUS_INTERVAL = 1.0
+#: Seconds between two reports of a pool's number of workers.  Counting workers takes RQ 0.1 s
+#: each, so config.observability.metrics adds up the reports of the last 30 s instead.
+REPORT_INTERVAL = 5.0
 WORKERS = "workers"
 
 
-class Hint(Job):
-    """A job whose id says what it calls, if `dispatch` sent it; any other job otherwise."""
+class DispatchedJob(Job):
+    """A job that is built from its id, without reading Redis, if `dispatch` enqueued it."""
 
     @classmethod
     def fetch(cls, id: str, connection: Redis | None = None, serializer: Any = None) -> Job:
-        call = dispatch.call_of(id)
+        call = dispatch.parse_job_id(id)
         if call is None:
             return super().fetch(id, connection=connection, serializer=serializer)
         function, subject_id = call
@@ -64,93 +64,90 @@ class Hint(Job):
             description=f"{function}({subject_id})",
             timeout=-1,
             result_ttl=0,
-            failure_ttl=dispatch.KEPT_SECONDS,
+            failure_ttl=dispatch.JOB_TTL_SECONDS,
         )
 
 
 class EngineWorker(SimpleWorker):
-    """Runs jobs in its own process: no fork per job, so warm plans and MCP sessions are kept."""
+    """Runs jobs in its own process, which keeps cached plans and MCP sessions between jobs."""
 
-    _beaten = _looked = float("-inf")
-    _done = 0
+    _last_heartbeat = _last_suspension_check = float("-inf")
+    _unreported_jobs = 0
 
     def execute_job(self, job: Job, queue: Queue) -> None:
-        """Run a hint straight away, and anything else as RQ does."""
-        if dispatch.call_of(job.id) is None:
+        """Run jobs of `dispatch` without RQ's bookkeeping, and other jobs as RQ does."""
+        if dispatch.parse_job_id(job.id) is None:
             super().execute_job(job, queue)
         else:
-            self._follow(job, queue)
+            self._run_dispatched(job, queue)
         for connection in connections.all(initialized_only=True):
             connection.close_if_unusable_or_obsolete()
 
-    def _follow(self, job: Job, queue: Queue) -> None:
-        # A signal to stop now waits for the job's end.
+    def _run_dispatched(self, job: Job, queue: Queue) -> None:
+        # In this state, a stop signal waits for the end of the job.
         self._state = WorkerStatus.BUSY
         job.started_at = now()
-        context = dispatch.context_of(job.id)
+        context = dispatch.log_context(job.id)
         with bound_contextvars(**context), tracing.span(str(job.func_name), context):
             try:
                 import_string(str(job.func_name))(*job.args)
             except Exception as error:
                 tracing.report(error)
-                self._failed(job, queue)
+                self._record_failure(job, queue)
             else:
                 self.connection.delete(job.key)
-                self._done += 1
+                self._unreported_jobs += 1
         self._state = WorkerStatus.IDLE
-        self._note()
+        self._report_status()
 
-    def _failed(self, job: Job, queue: Queue) -> None:
-        """As RQ does it: the job is kept among the failed ones with what went wrong."""
+    def _record_failure(self, job: Job, queue: Queue) -> None:
+        """Add the job to RQ's registry of failed jobs, with the traceback."""
         job.ended_at, job.origin = now(), queue.name
         text = traceback.format_exc()
         self.handle_exception(job, *sys.exc_info())
         self.handle_job_failure(job, queue, exc_string=text)
 
-    def _note(self) -> None:
-        """Tell Redis now and then that this worker is alive, and how many jobs it did."""
-        if time.monotonic() - self._beaten > NOTED_EVERY:
-            self._beat()
+    def _report_status(self) -> None:
+        """Send a heartbeat and the number of finished jobs, once per STATUS_INTERVAL."""
+        if time.monotonic() - self._last_heartbeat > STATUS_INTERVAL:
+            self._send_heartbeat()
 
     def heartbeat(self, timeout: int | None = None, pipeline: Pipeline | None = None) -> None:
-        """A sign of life when the last one is about to lapse; RQ sends two for each job.
+        """Send a heartbeat if the last one is about to expire; RQ sends two for each job.
 
-        The wait for a job ends before that, and a worker at work sends one each second.
+        A worker that waits for a job wakes before that time; a busy worker sends one each second.
         """
         if pipeline is not None:
             super().heartbeat(timeout, pipeline=pipeline)
-        elif time.monotonic() - self._beaten > self.worker_ttl - 20:
-            self._beat()
+        elif time.monotonic() - self._last_heartbeat > self.worker_ttl - 20:
+            self._send_heartbeat()
 
-    def _beat(self) -> None:
-        self._beaten = time.monotonic()
-        if self._done:
-            self.connection.hincrby(self.key, "successful_job_count", self._done)
-            self._done = 0
+    def _send_heartbeat(self) -> None:
+        self._last_heartbeat = time.monotonic()
+        if self._unreported_jobs:
+            self.connection.hincrby(self.key, "successful_job_count", self._unreported_jobs)
+            self._unreported_jobs = 0
         super().heartbeat()
 
     def set_state(self, state: str, pipeline: Pipeline | None = None) -> None:
-        """Known to this process at once, which is what its signals look at; to Redis if it lasts.
-
-        Between two jobs RQ would write "idle" twice.
-        """
-        known, self._state = self._state, cast("WorkerStatus", state)
-        if pipeline is not None or state != known:
+        """Write the state to Redis only if it changed; RQ writes "idle" twice between two jobs."""
+        previous, self._state = self._state, cast("WorkerStatus", state)
+        if pipeline is not None or state != previous:
             super().set_state(state, pipeline=pipeline)
 
     def check_for_suspension(self, burst: bool) -> None:  # noqa: FBT001 - RQ's
-        """`rq suspend` is looked for once a second, not before each job."""
-        if burst or time.monotonic() - self._looked > NOTED_EVERY:
-            self._looked = time.monotonic()
+        """Check for `rq suspend` once per STATUS_INTERVAL, not before each job."""
+        if burst or time.monotonic() - self._last_suspension_check > STATUS_INTERVAL:
+            self._last_suspension_check = time.monotonic()
             super().check_for_suspension(burst)
 
     def work(self, *args: Any, **options: Any) -> bool:
         pool = multiprocessing.parent_process()
         if pool is not None and pool.pid is not None:
             end_with(pool.pid)
-        # What a killed worker has left is ended by the one that takes its place.
+        # Clean up after a killed worker that this one replaces.
         clear_sandbox()
-        # Nothing is scheduled through RQ, whose scheduler would be one more process per worker.
+        # RQ's scheduler is not used, and would be another process per worker.
         options["with_scheduler"] = False
         listen()
         try:
@@ -161,40 +158,40 @@ class EngineWorker(SimpleWorker):
 
 
 class EnginePool(WorkerPool):
-    """A pool that says how many workers it has, and strikes dead ones off RQ's list."""
+    """A pool that reports its number of workers and unregisters dead ones."""
 
-    _reported = float("-inf")
+    _last_report = float("-inf")
 
     def start(self, *args: Any, **options: Any) -> None:
         with suppress(RedisError):
-            self._strike_off_earlier()
+            self._unregister_orphans()
         try:
             super().start(*args, **options)
         finally:
             self._report(0)
 
     def check_workers(self, respawn: bool = True) -> None:  # noqa: FBT001, FBT002 - RQ's
-        """Called by RQ every second."""
+        """Report the number of workers; RQ calls this every second."""
         super().check_workers(respawn)
-        if time.monotonic() - self._reported > REPORTED_EVERY:
-            self._reported = time.monotonic()
+        if time.monotonic() - self._last_report > REPORT_INTERVAL:
+            self._last_report = time.monotonic()
             self._report(self.number_of_active_workers)
 
     def handle_dead_worker(self, worker_data: WorkerData) -> None:
-        """RQ itself would go on listing a killed worker for eight minutes."""
+        """Unregister a killed worker, which RQ would list for eight more minutes."""
         super().handle_dead_worker(worker_data)
         key = f"{self.worker_class.redis_worker_namespace_prefix}{worker_data.name}"
         with suppress(RedisError):
-            self._strike_off(self.worker_class.find_by_key(key, connection=self.connection))
+            self._unregister(self.worker_class.find_by_key(key, connection=self.connection))
 
-    def _strike_off_earlier(self) -> None:
-        """Workers of this machine whose pool was killed with them."""
+    def _unregister_orphans(self) -> None:
+        """Unregister dead workers of this machine whose pool was killed too."""
         for worker in self.worker_class.all(connection=self.connection):
             mine = worker.hostname == socket.gethostname()
             if mine and worker.pid is not None and not psutil.pid_exists(worker.pid):
-                self._strike_off(worker)
+                self._unregister(worker)
 
-    def _strike_off(self, worker: BaseWorker | None) -> None:
+    def _unregister(self, worker: BaseWorker | None) -> None:
         if worker is not None:
             worker.register_death()  # type: ignore[no-untyped-call]
 

@@ -71,22 +71,22 @@ def test_a_line_names_request_user_and_execution(engine, lines) -> None:  # noqa
 def test_a_workers_lines_carry_the_request_that_sent_it(monkeypatch) -> None:
     with structlog.contextvars.bound_contextvars(request_id="proxy-12345678"):
         name = dispatch.job_id(dispatch.ADVANCE, 42)
-    assert dispatch.call_of(name) == (dispatch.ADVANCE, 42)
-    assert dispatch.context_of(name) == {"execution_id": "42", "request_id": "proxy-12345678"}
+    assert dispatch.parse_job_id(name) == (dispatch.ADVANCE, 42)
+    assert dispatch.log_context(name) == {"execution_id": "42", "request_id": "proxy-12345678"}
     plain = dispatch.job_id(dispatch.ADVANCE, 42)
-    assert dispatch.context_of(plain) == {"execution_id": "42"}
+    assert dispatch.log_context(plain) == {"execution_id": "42"}
     with structlog.contextvars.bound_contextvars(request_id="odd id\n"):
-        assert dispatch.context_of(dispatch.job_id(dispatch.LEARN, 1)) == {"execution_id": "1"}
+        assert dispatch.log_context(dispatch.job_id(dispatch.LEARN, 1)) == {"execution_id": "1"}
     tricky = f"x-1-{'a' * 32}"
     with structlog.contextvars.bound_contextvars(request_id=tricky):
-        found = dispatch.context_of(dispatch.job_id(dispatch.ADVANCE, 7))
+        found = dispatch.log_context(dispatch.job_id(dispatch.ADVANCE, 7))
     assert found == {"execution_id": "7", "request_id": tricky}
     seen: list[dict[str, Any]] = []
     monkeypatch.setattr(worker, "import_string", lambda _: lambda _: seen.append(dict(context())))
     made = object.__new__(worker.EngineWorker)
     monkeypatch.setattr(worker.EngineWorker, "_note", lambda self: None)
     made.connection = type("Nothing", (), {"delete": lambda self, key: None})()  # type: ignore[assignment]
-    job = worker.Hint.fetch(name, connection=made.connection)
+    job = worker.DispatchedJob.fetch(name, connection=made.connection)
     made._follow(job, None)  # type: ignore[arg-type]
     assert seen == [{"execution_id": "42", "request_id": "proxy-12345678"}]
     assert context() == {}

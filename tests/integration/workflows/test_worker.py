@@ -17,7 +17,7 @@ from rq.serializers import JSONSerializer
 
 from tests.integration.workflows.conftest import Engine, value
 from workflows.executions import dispatch
-from workflows.executions.worker import EngineWorker, Hint
+from workflows.executions.worker import DispatchedJob, EngineWorker
 
 HERE = "tests.integration.workflows.test_worker"
 done: list[int] = []
@@ -58,7 +58,9 @@ def worker(queue: Queue) -> EngineWorker:
     queues = [
         Queue(each, connection=connection, serializer=JSONSerializer) for each in ("default", "low")
     ]
-    return EngineWorker(queues, connection=connection, serializer=JSONSerializer, job_class=Hint)
+    return EngineWorker(
+        queues, connection=connection, serializer=JSONSerializer, job_class=DispatchedJob
+    )
 
 
 def only_job(queue: Queue) -> Job:
@@ -71,7 +73,7 @@ def only_job(queue: Queue) -> Job:
     st.integers(0, 2**63 - 1),
 )
 def test_an_id_says_what_is_called(job: str, number: int) -> None:
-    assert dispatch.call_of(dispatch.job_id(job, number)) == (job, number)
+    assert dispatch.parse_job_id(dispatch.job_id(job, number)) == (job, number)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def test_an_id_says_what_is_called(job: str, number: int) -> None:
     ["", "b1f9c1de-3f6a-4d8e-9d0c-0a6f7c1d2e3f", "jobs-x-0123456789abcdef", "a-1-" + "g" * 32],
 )
 def test_ids_of_other_jobs_say_nothing(foreign: str) -> None:
-    assert dispatch.call_of(foreign) is None
+    assert dispatch.parse_job_id(foreign) is None
 
 
 def test_a_hint_is_a_job_that_any_rq_worker_runs(queue: Queue) -> None:
@@ -87,7 +89,7 @@ def test_a_hint_is_a_job_that_any_rq_worker_runs(queue: Queue) -> None:
     job = only_job(queue)
     assert (job.func_name, tuple(job.args), job.kwargs) == (f"{HERE}.note", (7,), {})
     assert (job.get_status().value, job.origin, job.timeout) == ("queued", "default", -1)
-    assert (job.result_ttl, job.failure_ttl) == (0, dispatch.KEPT_SECONDS)
+    assert (job.result_ttl, job.failure_ttl) == (0, dispatch.JOB_TTL_SECONDS)
     assert queue in Queue.all(connection=queue.connection, serializer=JSONSerializer)
     SimpleWorker([queue], connection=queue.connection, serializer=JSONSerializer).work(burst=True)
     assert done == [7]
@@ -191,7 +193,7 @@ def test_the_worker_counts_what_it_did_and_says_it_lives(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = worker(queue)
-    monkeypatch.setattr("workflows.executions.worker.NOTED_EVERY", 0.0)
+    monkeypatch.setattr("workflows.executions.worker.STATUS_INTERVAL", 0.0)
     for number in range(3):
         dispatch.enqueue(f"{HERE}.note", number)
     seen = {}
@@ -216,7 +218,7 @@ def test_a_suspended_worker_takes_nothing(queue: Queue) -> None:
 
 def test_the_worker_moves_an_execution_to_its_end(engine: Engine, queue: Queue) -> None:
     execution = engine.start(value("a"))  # sends for a worker
-    assert dispatch.call_of(queue.job_ids[0]) == (dispatch.ADVANCE, execution.pk)
+    assert dispatch.parse_job_id(queue.job_ids[0]) == (dispatch.ADVANCE, execution.pk)
     worker(queue).work(burst=True)
     execution.refresh_from_db()
     assert execution.status == "COMPLETED"

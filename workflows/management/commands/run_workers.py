@@ -15,7 +15,7 @@ from workflows import conf
 from workflows.common import gc_freeze
 from workflows.executions.code_execution import clear_sandbox
 from workflows.executions.dispatch import QUEUES
-from workflows.executions.worker import EnginePool, EngineWorker, Hint
+from workflows.executions.worker import DispatchedJob, EnginePool, EngineWorker
 
 
 class Command(BaseCommand):
@@ -42,6 +42,6 @@ class Command(BaseCommand):
             connection=django_rq.get_connection("default"),
             num_workers=options["workers"] or conf.workers(),
             worker_class=EngineWorker,
-            job_class=Hint,
+            job_class=DispatchedJob,
             serializer=JSONSerializer,
         ).start(logging_level=os.environ.get("HOLDPOINT_RQ_LOG_LEVEL", "WARNING"))
