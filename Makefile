@@ -13,7 +13,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 PYTEST := $(PY) -m pytest
-# Files go to the workers in their order, and stay whole (tests/support/together.py).
+# Files go to the workers in their order, and stay whole.
 SPREAD := -n 2 --dist loadfile --no-loadscope-reorder
 PACKAGES := config workflows reviews graphrag
 # For checks that load production settings without being in production.

@@ -1,7 +1,7 @@
-"""Real servers for the tests: PostgreSQL 18 with pgvector and Redis, in a folder of this run.
+"""Start PostgreSQL 18 with pgvector and Redis for a test run, in a directory of the run.
 
-They start when a test first needs a database (or asks for `servers`) and end with the run. xdist
-workers share them; each worker has its own database and its own Redis database number.
+The servers start when a test first needs a database (or requests `servers`) and stop with the run.
+xdist workers share them; each worker has its own database and its own Redis database number.
 """
 
 import os
@@ -13,14 +13,11 @@ from django.conf import settings
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from tests.support import emptying, sessions
 from tests.support import servers as test_servers
 from tests.support.repetitions import LONG
 
-pytest_plugins = ["tests.support.together"]
-
-# How long an example takes says more about the machine than about the product.  The same examples
-# every time, so that `make test` gives every checkout the same answer; `make test-long` explores.
+# The duration of an example depends on the machine more than on the product. `make test` runs the
+# same examples on every checkout; `make test-long` explores new ones.
 hypothesis_settings.register_profile(
     "calm",
     deadline=None,
@@ -32,7 +29,7 @@ hypothesis_settings.load_profile("calm")
 
 @pytest.fixture(scope="session")
 def servers() -> None:
-    """PostgreSQL and Redis are up. Database tests get this by themselves."""
+    """Start PostgreSQL and Redis. Database tests get this fixture automatically."""
     if os.environ["HOLDPOINT_TEST_HOME"] in settings.REDIS_URL + str(settings.DATABASES):
         test_servers.start()
 
@@ -41,24 +38,18 @@ def servers() -> None:
 def django_db_modify_db_settings(
     django_db_modify_db_settings_parallel_suffix: None, servers: None
 ) -> None:
-    """pytest-django's hook before it makes the test database."""
+    """Start the servers before pytest-django creates the test database."""
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _quick_database() -> Iterator[None]:
+def _stable_query_counts() -> Iterator[None]:
+    """Let lists repeat a query on each request: query counts must not depend on the time."""
     with pytest.MonkeyPatch.context() as patch:
-        emptying.install(patch)
-        sessions.install(patch)
-        # Otherwise how many queries a list takes would depend on the time.
         patch.setattr("reviews.queue.selectors.RECOUNT_SECONDS", 1e-9)
         yield
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    sessions.close_unless_asked_for(item)
-
-
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """The process that started the run ends the servers, after all xdist workers are done."""
+    """Stop the servers in the process that started the run, after all xdist workers."""
     if not hasattr(config, "workerinput"):
         test_servers.stop(Path(os.environ["HOLDPOINT_TEST_HOME"]))

@@ -32,10 +32,12 @@ os.environ.setdefault("LOG_STYLE", "console")
 os.environ.setdefault("LOG_LEVEL", "WARNING")
 
 from config.settings.base import *  # noqa: E402, F403
-from config.settings.base import ALLOWED_HOSTS, SITE_URL, STORAGES  # noqa: E402
+from config.settings.base import ALLOWED_HOSTS, INSTALLED_APPS, SITE_URL, STORAGES  # noqa: E402
 from config.web.csp import policy  # noqa: E402
 from config.web.origins import origins_of, websocket_origins  # noqa: E402
 
+# Its `flush` command empties the database between tests.
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.support"]
 ALLOWED_ORIGINS = origins_of([], SITE_URL, ALLOWED_HOSTS, scheme="http")
 CONTENT_SECURITY_POLICY = policy(websocket_origins(ALLOWED_ORIGINS))
 SECURE_SSL_REDIRECT = False
