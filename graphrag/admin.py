@@ -1,4 +1,4 @@
-"""Admin of the tool graph: people choose who may be planned; everything else is observed."""
+"""Admin of the tool graph: people enable tools and choose permission sets, nothing else."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ else:
 
 
 class ToolForm(ToolFormBase):
-    """The two things a person decides about a tool."""
+    """The two fields of a tool that a person decides."""
 
     permission_set = forms.ChoiceField()
 
@@ -39,8 +39,8 @@ class ToolForm(ToolFormBase):
             field.choices = [(name, name) for name in names]
 
 
-class ObservedOnly:
-    """Rows that the system writes; nobody adds or deletes them by hand."""
+class NotAddedByHand:
+    """Rows that only the system adds and deletes."""
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
@@ -54,8 +54,8 @@ def _change_page(tool: Tool) -> str:
 
 
 @admin.register(Tool)
-class ToolAdmin(ObservedOnly, ToolBase):
-    """Tools: switch them on and off, choose their permission set."""
+class ToolAdmin(NotAddedByHand, ToolBase):
+    """Enable and disable tools, and choose their permission sets."""
 
     form = ToolForm
     list_display = (
@@ -73,19 +73,19 @@ class ToolAdmin(ObservedOnly, ToolBase):
     )  # fmt: skip
     fieldsets = (
         (None, {"fields": ("name", "title", "description", "enabled", "permission_set")}),
-        ("What it is", {"fields": ("kind", "server", "read_only", "idempotent", "destructive",
+        ("Properties", {"fields": ("kind", "server", "read_only", "idempotent", "destructive",
                                    "open_world", "input_schema", "output_schema")}),
-        ("What is known", {"fields": ("rank", "embedder", "permission_set_by_hand", "vanished",
+        ("Statistics", {"fields": ("rank", "embedder", "permission_set_by_hand", "vanished",
                                       "created_at", "updated_at")}),
     )  # fmt: skip
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        """With the picture of the graph around the tool."""
+        """Add the SVG of the tool and its neighbours."""
         tool = kwargs.get("obj")
         if tool is not None:
-            context["around"] = neighbours.around(tool, _change_page)
+            context["around"] = neighbours.neighbourhood(tool, _change_page)
         return super().render_change_form(request, context, *args, **kwargs)
 
     @admin.display(description="PageRank", ordering="pagerank")
@@ -102,26 +102,26 @@ class ToolAdmin(ObservedOnly, ToolBase):
             permission_set=obj.permission_set if "permission_set" in changed else None,
         )
 
-    @admin.action(description="Enable the chosen tools", permissions=["change"])
+    @admin.action(description="Enable the selected tools", permissions=["change"])
     def enable(self, request: HttpRequest, queryset: Any) -> None:
-        """Let plans use the chosen tools again."""
+        """Let plans use the selected tools again."""
         self._switch(request, queryset, enabled=True)
 
-    @admin.action(description="Disable the chosen tools", permissions=["change"])
+    @admin.action(description="Disable the selected tools", permissions=["change"])
     def disable(self, request: HttpRequest, queryset: Any) -> None:
-        """Keep the chosen tools out of every new plan."""
+        """Exclude the selected tools from new plans."""
         self._switch(request, queryset, enabled=False)
 
     def _switch(self, request: HttpRequest, queryset: Any, *, enabled: bool) -> None:
         names = list(queryset.values_list("name", flat=True))
         for name in names:
             ingest.set_tool_policy(name=name, enabled=enabled)
-        done = "enabled" if enabled else "disabled"
-        self.message_user(request, f"{len(names)} tools {done}.")
+        state = "enabled" if enabled else "disabled"
+        self.message_user(request, f"{len(names)} tools {state}.")
 
 
-class ReadOnly(ObservedOnly):
-    """Rows nobody changes either."""
+class ReadOnly(NotAddedByHand):
+    """Rows that only the system changes."""
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
@@ -140,7 +140,7 @@ class ToolDependencyAdmin(ReadOnly, DependencyBase):
 
 @admin.register(LearnedExecution)
 class LearnedExecutionAdmin(ReadOnly, LearnedBase):
-    """Which executions have been learned, and what they taught."""
+    """Executions that have been learned, with the resulting edges."""
 
     list_display = ("execution_key", "learned_at")
     search_fields = ("execution_key",)

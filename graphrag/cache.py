@@ -1,6 +1,6 @@
-"""What a worker keeps of the tool graph in memory, each part until its revision changes.
+"""The parts of the tool graph that each worker process caches.
 
-One statement tells whether the graph, the words and the tools' records are still the present ones.
+One query reads the current cache versions; each part is read again only when its version changed.
 """
 
 from collections.abc import Mapping
@@ -8,39 +8,39 @@ from functools import cached_property
 
 from graphrag import versioned_cache
 from graphrag.catalogue import selectors as catalogue_selectors
-from graphrag.catalogue.selectors import Shelf
+from graphrag.catalogue.selectors import ToolCache
 from graphrag.graph import tool_graph
 from graphrag.graph.tool_graph import ToolGraph
 from graphrag.retrieval import idf
-from graphrag.retrieval.idf import Lexicon
-from graphrag.versioned_cache import Seen
+from graphrag.retrieval.idf import Idf
+from graphrag.versioned_cache import CacheVersion
 
 
-class Knowledge:
-    """The tool graph as of one look: its edges, its words, its tools, each read when asked for.
+class CacheSnapshot:
+    """The cached tool graph at one set of versions; each part is loaded at its first use.
 
-    A search asks for no edges, and edges are by far the most.
+    A search never loads the edges, which are by far the largest part.
     """
 
-    def __init__(self, seen: Mapping[str, Seen]) -> None:
-        self._seen = seen
+    def __init__(self, versions: Mapping[str, CacheVersion]) -> None:
+        self._versions = versions
 
     @cached_property
     def graph(self) -> ToolGraph:
-        """Tools and what followed what."""
-        return tool_graph.at(self._seen.get("graph"))
+        """The enabled tools and the edges between them."""
+        return tool_graph.at(self._versions.get("graph"))
 
     @cached_property
-    def words(self) -> Lexicon:
-        """How rare each word is."""
-        return idf.at(self._seen.get("catalogue"))
+    def idf(self) -> Idf:
+        """Inverse document frequencies of the words in the catalogue."""
+        return idf.at(self._versions.get("catalogue"))
 
     @cached_property
-    def shelf(self) -> Shelf:
-        """The tools that were read before."""
-        return catalogue_selectors.shelf_at(self._seen.get("catalogue"))
+    def tools(self) -> ToolCache:
+        """Tool records that this process has read."""
+        return catalogue_selectors.tool_cache_at(self._versions.get("catalogue"))
 
 
-def current() -> Knowledge:
-    """The tool graph as it is now."""
-    return Knowledge(versioned_cache.present())
+def current() -> CacheSnapshot:
+    """Return the cache at the versions that the database has now."""
+    return CacheSnapshot(versioned_cache.current_versions())

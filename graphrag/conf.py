@@ -1,4 +1,4 @@
-"""Typed settings of the tool graph, read from ``settings.HOLDPOINT`` at every access.
+"""Typed settings of the tool graph, read from ``settings.HOLDPOINT`` at every call.
 
 Keys, all optional:
 
@@ -10,10 +10,10 @@ Keys, all optional:
 - ``suggest_max_tasks`` (8): tasks in one suggested plan
 - ``replan_max_tasks`` (3): tasks one replan may add
 - ``predict_threshold`` (0.7): confidence a prediction must exceed
-- ``search_candidates`` (50): rows each half of a hybrid search contributes
+- ``search_candidates`` (50): rows that each part of a hybrid search contributes
 - ``learn_statement_seconds`` (10.0): one statement of learning, waiting for locks included
-- ``learn_rank_seconds`` (10.0): working out PageRank after a run was learned
-- ``permission_sets`` (the six named sets): what a person may choose for a tool
+- ``learn_rank_seconds`` (10.0): computing PageRank after a run was learned
+- ``permission_sets`` (the six named sets): the choices for a tool
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ def _value(key: str, default: Any) -> Any:
 
 
 def embedder() -> str:
-    """Which embedder is in force, e.g. ``hashing``."""
+    """The configured embedder, e.g. ``hashing``."""
     return str(_value("embedder", "hashing"))
 
 
@@ -38,7 +38,7 @@ def embedder_model() -> str:
 
 
 def embedder_api_key() -> str:
-    """Bearer token for an OpenAI-compatible embedding server, or an empty text."""
+    """Bearer token for an OpenAI-compatible embedding server, or an empty string."""
     return str(_value("embedder_api_key", ""))
 
 
@@ -48,17 +48,17 @@ def embedder_timeout_seconds() -> float:
 
 
 def suggest_threshold() -> float:
-    """Confidence (0 to 1) below which ``suggest`` answers with no plan."""
+    """Confidence (0 to 1) below which ``suggest`` returns no plan."""
     return float(_value("suggest_threshold", 0.45))
 
 
 def suggest_max_tasks() -> int:
-    """How many tasks one suggested plan may have."""
+    """Maximum number of tasks in one suggested plan."""
     return int(_value("suggest_max_tasks", 8))
 
 
 def replan_max_tasks() -> int:
-    """How many tasks one replan may add."""
+    """Maximum number of tasks that one replan adds."""
     return int(_value("replan_max_tasks", 3))
 
 
@@ -68,7 +68,7 @@ def predict_threshold() -> float:
 
 
 def search_candidates() -> int:
-    """Rows the vector half and the text half of a search contribute before fusion."""
+    """Rows that the vector and the full text search each contribute before fusion."""
     return int(_value("search_candidates", 50))
 
 
@@ -78,7 +78,7 @@ def learn_statement_seconds() -> float:
 
 
 def learn_rank_seconds() -> float:
-    """Seconds that working out PageRank may take after a run was learned."""
+    """Seconds that computing PageRank may take after a run was learned."""
     return float(_value("learn_rank_seconds", 10.0))
 
 

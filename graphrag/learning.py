@@ -1,4 +1,4 @@
-"""Learning from finished executions: edges, their weights, PageRank. Idempotent by execution."""
+"""Learn edges, their weights and PageRank from finished executions, once per execution."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,8 +12,8 @@ from graphrag import conf, versioned_cache
 from graphrag.graph import tool_graph
 from graphrag.models import LearnedExecution, Tool
 
-_STEP = 0.1
-_MOVED = 0.01
+_CONFIDENCE_STEP = 0.1
+_MIN_RANK_CHANGE = 0.01
 _UPSERT = """
 INSERT INTO graphrag_tooldependency
     (from_tool_id, to_tool_id, observed_count, confidence, first_seen_at, last_seen_at)
@@ -34,7 +34,7 @@ WHERE t.id = new.key AND abs(t.pagerank - new.rank) > %(moved)s * greatest(t.pag
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """What one execution taught. ``known`` is True when it had been learned before."""
+    """The result of ``learn``. ``known`` is True when the execution had been learned before."""
 
     known: bool = False
     edges_created: int = 0
@@ -50,32 +50,33 @@ def learn(
     layers: Sequence[Collection[str]] = (),
     edges: Iterable[tuple[str, str]] = (),
 ) -> Learned:
-    """Count what followed what in one finished execution.
+    """Count which tool followed which in one finished execution.
 
-    ``layers`` are the tools that really ran, layer by layer: every tool of a layer is followed by
-    every tool of the next. ``edges`` are further pairs, such as real data flow. A pair counts once
+    ``layers`` are the tools that ran, layer by layer: every tool of a layer is followed by every
+    tool of the next. ``edges`` are further pairs, such as data flow. A pair counts once
     per execution: observed_count + 1, confidence 0.5 at first and 0.1 more each time, at most 1.
     A second call with the same key changes nothing.
 
-    Raises DatabaseError when a statement takes longer than ``learn_statement_seconds``, and
-    TimeoutError when PageRank takes longer than ``learn_rank_seconds``: the edges are counted then.
+    :raises DatabaseError: when a statement takes longer than ``learn_statement_seconds``.
+    :raises TimeoutError: when PageRank takes longer than ``learn_rank_seconds``; the edges have
+        been counted by then.
     """
     pairs = _pairs(layers, edges)
     named = {name for pair in pairs for name in pair} | {n for layer in layers for n in layer}
-    with _timed():
+    with _statement_timeout():
         keys = dict(Tool.objects.filter(name__in=named).values_list("name", "pk"))
         known = sorted(pair for pair in pairs if set(pair) <= keys.keys())
         tools = sorted(named & keys.keys())
-        row = _first_time(execution_key, tools, known)
+        row = _create_row(execution_key, tools, known)
         if row is None:
             return Learned(known=True)
-        counted = _count(known, keys)
+        counted = _count_pairs(known, keys)
         row.outcome = {"edges": counted}
         row.save(update_fields=["outcome", "graph_number", "graph_before"])
     moved = 0
     if known:
-        with _timed():
-            moved = _rank(row, tools)
+        with _statement_timeout():
+            moved = _update_ranks(row, tools)
     created = sum(count == 1 for _, _, count, _ in counted)
     return Learned(
         edges_created=created,
@@ -87,31 +88,31 @@ def learn(
 
 
 @contextmanager
-def _timed() -> Iterator[None]:
-    """A transaction none of whose statements may take longer than the setting says."""
-    most = f"{max(1, round(conf.learn_statement_seconds() * 1000))}ms"
+def _statement_timeout() -> Iterator[None]:
+    """Run a transaction in which no statement may take longer than ``learn_statement_seconds``."""
+    timeout = f"{max(1, round(conf.learn_statement_seconds() * 1000))}ms"
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT current_setting('statement_timeout')")
         (before,) = cursor.fetchone()
-        cursor.execute("SELECT set_config('statement_timeout', %s, true)", [most])
+        cursor.execute("SELECT set_config('statement_timeout', %s, true)", [timeout])
         yield
-        # A transaction around this one goes on as it was.
+        # An outer transaction keeps its own timeout.
         cursor.execute("SELECT set_config('statement_timeout', %s, true)", [before])
 
 
-def _rank(row: LearnedExecution, tools: Sequence[str]) -> int:
-    """Store new ranks; keep on the row what became of the ranks of the execution's own tools."""
+def _update_ranks(row: LearnedExecution, tools: Sequence[str]) -> int:
+    """Store new ranks; record on the row how those of the execution's own tools changed."""
     before = dict(Tool.objects.filter(name__in=tools).values_list("name", "pagerank"))
-    moved = store_ranks()
-    present = tool_graph.current()
-    ranks = [[name, before[name], present.rank(name)] for name in tools if name in before]
+    changed_count = store_ranks()
+    graph = tool_graph.current()
+    ranks = [[name, before[name], graph.rank(name)] for name in tools if name in before]
     row.outcome["ranks"] = ranks
     row.save(update_fields=["outcome"])
-    return moved
+    return changed_count
 
 
 def learned_keys(keys: Collection[str]) -> set[str]:
-    """Which of these executions have been learned from."""
+    """Return the keys of the executions that have been learned."""
     rows = LearnedExecution.objects.filter(execution_key__in=list(keys))
     return set(rows.values_list("execution_key", flat=True))
 
@@ -125,29 +126,29 @@ def _pairs(
     return {(first, second) for first, second in found if first != second}
 
 
-def _first_time(
+def _create_row(
     execution_key: str, tools: list[str], pairs: list[tuple[str, str]]
 ) -> LearnedExecution | None:
-    """The new row of this execution, to be saved; None when there is one already."""
+    """Return the new row of this execution, not yet complete; None when it has a row already."""
     row, created = LearnedExecution.objects.get_or_create(
         execution_key=execution_key, defaults={"tools": tools, "edges": pairs}
     )
     if created and pairs:
         change = versioned_cache.bump("graph")
-        row.graph_number, row.graph_before = change.number, change.before
+        row.graph_number, row.graph_before = change.number, change.previous_token
     return row if created else None
 
 
-def _count(
+def _count_pairs(
     pairs: Sequence[tuple[str, str]], keys: Mapping[str, int]
 ) -> list[tuple[str, str, int, float]]:
-    """Count each pair once more: (from, to, observed count, confidence), as they are now."""
+    """Increment each pair; return (from, to, observed count, confidence) after the increment."""
     if not pairs:
         return []
     parameters: dict[str, Any] = {
         "first": [keys[first] for first, _ in pairs],
         "second": [keys[second] for _, second in pairs],
-        "step": _STEP,
+        "step": _CONFIDENCE_STEP,
     }
     names = {key: name for name, key in keys.items()}
     with connection.cursor() as cursor:
@@ -159,12 +160,12 @@ def _count(
 
 
 def store_ranks() -> int:
-    """Work out PageRank and store it where it moved by more than 1 %; returns how many moved."""
-    present = tool_graph.current()
+    """Compute PageRank and store values that moved by more than 1 %; return how many did."""
+    graph = tool_graph.current()
     parameters: dict[str, Any] = {
-        "keys": present.keys,
-        "ranks": present.ranks_within(conf.learn_rank_seconds()).tolist(),
-        "moved": _MOVED,
+        "keys": graph.keys,
+        "ranks": graph.ranks_within(conf.learn_rank_seconds()).tolist(),
+        "moved": _MIN_RANK_CHANGE,
     }
     with connection.cursor() as cursor:
         cursor.execute(_STORE_RANKS, parameters)

@@ -1,4 +1,4 @@
-"""Orders found tools by how they fit, and by how they follow the tools already chosen."""
+"""Rank search results by fit, and by the tools that they followed in past executions."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ class Ranked:
 def rank(
     found: Sequence[Found], *, graph: ToolGraph, context: Collection[str] = ()
 ) -> list[Ranked]:
-    """Best first: place in the search, moved by PageRank, personal to ``context`` if given.
+    """Sort by search score and PageRank, best first; PageRank is personalized to ``context``.
 
-    The score is the search's score as a share of the best one, times 0.85 (nothing leads here)
-    to 1.15 (everything does); an average tool keeps its place.
+    The score is the share of the best search score, times a factor from 0.85 (no edge leads to
+    the tool) to 1.15 (every edge does); a tool of average rank keeps its score.
     """
     if not found:
         return []
@@ -44,7 +44,7 @@ def rank(
             Ranked(
                 tool=item.tool,
                 score=item.score / best * (_LOWEST + _SPREAD * multiple / (1.0 + multiple)),
-                confidence=supported(item.similarity, edges),
+                confidence=combined_confidence(item.similarity, edges),
                 reasons=(*match_reasons(item), *edge_reasons(edges)),
             )
         )
@@ -52,19 +52,19 @@ def rank(
 
 
 def edges_from(graph: ToolGraph, names: Collection[str], to_tool: str) -> list[Edge]:
-    """Edges from any of the tools to one, the strongest first."""
+    """Return the edges from any of the tools to one, strongest first."""
     edges = (graph.edge(name, to_tool) for name in names)
     return sorted((edge for edge in edges if edge), key=lambda edge: -edge.support)
 
 
-def supported(confidence: float, edges: Sequence[Edge]) -> float:
-    """A confidence lifted by what was observed: more runs, more certainty; never beyond 1."""
+def combined_confidence(confidence: float, edges: Sequence[Edge]) -> float:
+    """Raise a confidence by the strongest observed edge; the result is at most 1."""
     support = max((edge.support for edge in edges), default=0.0)
     return 1.0 - (1.0 - confidence) * (1.0 - 0.4 * support)
 
 
 def edge_reasons(edges: Sequence[Edge]) -> tuple[str, ...]:
-    """``often follows git.git_log 12x``, for the two strongest edges."""
+    """Describe the two strongest edges: ``often follows git.git_log 12x``."""
     return tuple(
         f"{'often follows' if edge.count > 1 else 'followed'} {edge.from_tool} {edge.count}{_TIMES}"
         for edge in edges[:2]
@@ -72,7 +72,7 @@ def edge_reasons(edges: Sequence[Edge]) -> tuple[str, ...]:
 
 
 def match_reasons(found: Found) -> tuple[str, ...]:
-    """Reasons from the search alone, the strongest first."""
+    """Return the reasons that come from the search, strongest first."""
     reasons = []
     if found.matched:
         quoted = ", ".join(f"'{word}'" for word in found.matched[:4])

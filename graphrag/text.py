@@ -1,8 +1,8 @@
-"""Words of a text: splitting, stop words, stems and groups of like meaning.
+"""Words of a text: splitting, stop words, stems and synonym groups.
 
 Pure and deterministic. Tool names (``git_log``, ``listAllowedDirectories``) and plain sentences
-go through the same functions, so that both end in the same vocabulary, which is also the one of
-PostgreSQL's ``english`` full text search.
+use the same functions and therefore share one vocabulary, which is also that of PostgreSQL's
+``english`` full text search.
 """
 
 import re
@@ -12,13 +12,13 @@ from types import MappingProxyType
 
 import snowballstemmer  # type: ignore[import-untyped]
 
-from graphrag.thesaurus import KINDS_OF_ACTION, LIKE_MEANINGS, QUESTION_WORDS
+from graphrag.thesaurus import ACTION_KINDS, QUESTION_WORDS, SYNONYM_GROUPS
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _STEMMER = snowballstemmer.stemmer("english")
-_QUESTION_SHARE = 0.5
-_SHORTEST_PART = 3
+_QUESTION_WORD_WEIGHT = 0.5
+_MIN_PART_LENGTH = 3
 
 _STOP_WORDS = """
 a about after all also am an and any are as at be because been before being both but by can
@@ -34,43 +34,43 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 
 def words(text: str) -> list[str]:
-    """Lower-case words of ``text`` in order; camelCase, snake_case and kebab-case are split.
+    """Return the lower-case words of ``text``; split camelCase, snake_case and kebab-case.
 
     A name with a very short part stays whole: ``arXiv``, ``macOS``.
     """
     found: list[str] = []
     for word in _WORD.findall(text):
         parts = _CAMEL.sub(" ", word).lower().split()
-        found.extend(parts if min(map(len, parts)) >= _SHORTEST_PART else [word.lower()])
+        found.extend(parts if min(map(len, parts)) >= _MIN_PART_LENGTH else [word.lower()])
     return found
 
 
 def spaced(name: str) -> str:
-    """A name or text as words: ``git.git_log`` -> ``git git log``."""
+    """Return a name or text as words: ``git.git_log`` -> ``git git log``."""
     return " ".join(words(name))
 
 
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """The English (Porter 2) stem."""
+    """Return the English (Porter 2) stem. Key: the word; bound: 65,536; a constant function."""
     found: str = _STEMMER.stemWord(word)
     return found
 
 
 def stem_set(listed: str) -> frozenset[str]:
-    """Stems of all the words of a list, as a set."""
+    """Return the stems of space-separated words."""
     return frozenset(map(stem, listed.split()))
 
 
-def telling_words(text: str) -> list[str]:
-    """Words of ``text`` that carry meaning, in order; all words when none does."""
+def content_words(text: str) -> list[str]:
+    """Return the words of ``text`` that are no stop words, or all words when none is left."""
     found = words(text)
     return [word for word in found if word not in STOP_WORDS] or found
 
 
 def stems(text: str) -> list[str]:
-    """Stems of the words that carry meaning, in order, repetitions kept."""
-    return [stem(word) for word in telling_words(text)]
+    """Return the stems of the content words, in order, with repetitions."""
+    return [stem(word) for word in content_words(text)]
 
 
 def _label(word: str) -> str:
@@ -78,7 +78,7 @@ def _label(word: str) -> str:
 
 
 def _groups() -> Mapping[str, frozenset[str]]:
-    lines = [line.split() for line in LIKE_MEANINGS.strip().split("\n")]
+    lines = [line.split() for line in SYNONYM_GROUPS.strip().split("\n")]
     groups: dict[str, set[str]] = {}
     for line in lines:
         groups.setdefault(_label(line[0]), set()).update(stem(word) for word in line)
@@ -86,11 +86,11 @@ def _groups() -> Mapping[str, frozenset[str]]:
 
 
 GROUPS = _groups()
-"""Label of a group of like meaning -> the stems in it; the label is its first stem and ``0``,
-a word that full text search keeps as it is and that no plain word is stemmed to."""
+"""Label of a synonym group -> its stems. The label is the first stem followed by ``0``: full text
+search keeps it unchanged, and no word has it as its stem."""
 
 
-def _memberships() -> Mapping[str, tuple[str, ...]]:
+def _groups_by_stem() -> Mapping[str, tuple[str, ...]]:
     table: dict[str, list[str]] = {}
     for name, members in GROUPS.items():
         for member in members:
@@ -98,52 +98,52 @@ def _memberships() -> Mapping[str, tuple[str, ...]]:
     return MappingProxyType({member: tuple(sorted(names)) for member, names in table.items()})
 
 
-MEMBERSHIPS = _memberships()
+GROUPS_BY_STEM = _groups_by_stem()
 """Stem -> labels of the groups it belongs to."""
 
 
-_KINDS = MappingProxyType(
-    {stem(word): kind for kind, line in KINDS_OF_ACTION.items() for word in line.split()}
+_KIND_BY_STEM = MappingProxyType(
+    {stem(word): kind for kind, line in ACTION_KINDS.items() for word in line.split()}
 )
 
 
 def action(text: str) -> str | None:
-    """``read``, ``change`` or ``delete``, by the first word that says so; None if none does."""
-    kinds = (_KINDS.get(stem(word)) for word in words(text))
+    """Return ``read``, ``change`` or ``delete`` by the first word of such a kind, or None."""
+    kinds = (_KIND_BY_STEM.get(stem(word)) for word in words(text))
     return next((kind for kind in kinds if kind), None)
 
 
 @lru_cache(maxsize=16_384)
 def name_stems(name: str) -> frozenset[str]:
-    """As ``stems``, for a tool's name: every search asks the same ones again."""
+    """Return the stems of a tool's name. Key: the name; bound: 16,384; a constant function."""
     return frozenset(stems(name))
 
 
 @lru_cache(maxsize=16_384)
 def name_action(name: str) -> str | None:
-    """As ``action``, for a tool's name."""
+    """Return the action of a tool's name. Key: the name; bound: 16,384; a constant function."""
     return action(name)
 
 
-def indexed(text: str) -> str:
-    """The text as it is indexed: its words, and after them the groups of like meaning."""
+def index_text(text: str) -> str:
+    """Return the text for the full text index: its words, then the labels of synonym groups."""
     found = words(text)
-    groups = {label for stem_ in stems(text) for label in MEMBERSHIPS.get(stem_, ())}
+    groups = {label for stem_ in stems(text) for label in GROUPS_BY_STEM.get(stem_, ())}
     return " ".join((*found, *sorted(groups)))
 
 
 def query_groups(text: str) -> dict[str, float]:
-    """Groups of like meaning a question touches, with their share (0 to 1).
+    """Return the synonym groups of a query with their weights (0 to 1).
 
-    A word in several groups counts less in each; a question word asks for a reading tool.
+    A word in several groups counts less in each; a question word counts for tools that read.
     """
     shares: dict[str, float] = {}
     for found in stems(text):
-        names = MEMBERSHIPS.get(found, ())
+        names = GROUPS_BY_STEM.get(found, ())
         for name in names:
             shares[name] = max(shares.get(name, 0.0), len(names) ** -0.5)
     for word in words(text):
         for group in QUESTION_WORDS.get(word, ()):
             name = _label(group)
-            shares[name] = max(shares.get(name, 0.0), _QUESTION_SHARE)
+            shares[name] = max(shares.get(name, 0.0), _QUESTION_WORD_WEIGHT)
     return shares

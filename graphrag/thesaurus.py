@@ -1,10 +1,10 @@
-"""Words of like meaning in the language of tools: one group a line, British and American forms.
+"""Synonym groups in the language of tools: one group a line, British and American forms.
 
 General vocabulary of offices, repositories, databases and the web; a word may be in several
-groups. The hashing embedder and the full text search both read it.
+groups. The hashing embedder and full text search use them.
 """
 
-LIKE_MEANINGS = """
+SYNONYM_GROUPS = """
 delete remove erase drop discard purge destroy trash rid unlink
 clear empty wipe blank erase reset undo unstage
 create make add insert new generate initialize build start begin open compose draft append
@@ -129,7 +129,7 @@ QUESTION_WORDS = {
     "tell": ("get",),
     "give": ("get",),
 }
-"""A question asks for a reading tool: question word -> groups it stands for."""
+"""Question word -> synonym groups of tools that read."""
 
 ACTIONS = """
 add analyse analyze append apply archive ask assign audit build calculate call cancel change check
@@ -144,9 +144,9 @@ send set share show sort split stage start stop store submit subscribe sum summa
 switch sync tag take tell test track transform translate turn unzip update upload validate verify
 view visit watch write zip echo
 """
-"""Words that begin a new step of an intent."""
+"""Verbs that begin a new step of an intent."""
 
-KINDS_OF_ACTION = {
+ACTION_KINDS = {
     "read": """
 get list search read show find fetch view describe download extract compare look retrieve display
 check print query trace diff status what which who where when how tell give summary locate
@@ -161,4 +161,4 @@ stage
 delete remove clear drop reset unlink erase wipe empty unprotect unwatch stop
 """,
 }
-"""What a wish or a tool's name is for, by its first word of these."""
+"""Kind of action -> the words that indicate it in an intent or a tool's name."""

@@ -1,4 +1,4 @@
-"""Revisions: how a worker notices that what it keeps in memory is out of date."""
+"""Caches in the memory of a worker that are dropped when a revision in the database changes."""
 
 import threading
 from collections.abc import Callable
@@ -15,58 +15,61 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A revision as it was when it was looked at: what is kept in memory for it bears its token."""
+class CacheVersion:
+    """A revision as read from the database; a cached value is valid for exactly one token."""
 
     number: int
     token: UUID
 
 
-def present() -> dict[str, Seen]:
-    """``catalogue`` and ``graph`` as they are now; what never changed is left out.
+def current_versions() -> dict[str, CacheVersion]:
+    """Return the versions of ``catalogue`` and ``graph``; a name that never changed is absent.
 
-    Written by hand: every plan, search and prediction asks it first.
+    Plain SQL, because every plan, search and prediction runs this query first.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT name, number, token FROM graphrag_revision")
-        return {name: Seen(number, token) for name, number, token in cursor.fetchall()}
+        return {name: CacheVersion(number, token) for name, number, token in cursor.fetchall()}
 
 
-class Kept(Generic[T]):
-    """One value in memory, made anew once its revision has changed."""
+class VersionedCache(Generic[T]):
+    """One value in memory, rebuilt when its revision has changed.
 
-    def __init__(self, make: Callable[[], T]) -> None:
-        self._make = make
+    Key: the revision's token. Bound: one value. Invalidation: ``bump`` stores a new token.
+    """
+
+    def __init__(self, build: Callable[[], T]) -> None:
+        self._build = build
         self._lock = threading.Lock()
         self._value: tuple[UUID, T] | None = None
 
-    def at(self, seen: Seen | None) -> T:
-        """The value for a revision just looked at; kept by nobody before the first change."""
-        if seen is None:
-            return self._make()
+    def at(self, version: CacheVersion | None) -> T:
+        """Return the value for a version just read; None builds it without caching."""
+        if version is None:
+            return self._build()
         with self._lock:
-            if self._value is None or self._value[0] != seen.token:
-                self._value = (seen.token, self._make())
+            if self._value is None or self._value[0] != version.token:
+                self._value = (version.token, self._build())
             return self._value[1]
 
 
-def number(name: Name) -> int:
-    """How often it has changed; 0 before the first change."""
+def revision_number(name: Name) -> int:
+    """Return the number of changes so far; 0 before the first."""
     return Revision.objects.filter(name=name).values_list("number", flat=True).first() or 0
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A new revision: its number, and the token of the one before it (None for the first)."""
+    """A new revision: its number and the token of its predecessor (None for the first)."""
 
     number: int
-    before: UUID | None
+    previous_token: UUID | None
 
 
 def bump(name: Name) -> Change:
-    """Record a change; call it inside the transaction that makes the change.
+    """Store a new revision; call this inside the transaction that makes the change.
 
-    The row stays locked until that transaction ends, so numbers are seen in order.
+    The row stays locked until that transaction ends, so numbers become visible in order.
     """
     with transaction.atomic():
         Revision.objects.get_or_create(name=name, defaults={"token": uuid4()})

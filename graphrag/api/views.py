@@ -1,4 +1,4 @@
-"""The catalogue over REST: read it and search it."""
+"""REST API of the catalogue: list, search, suggest a plan."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,12 +6,12 @@ from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
 from rest_framework.decorators import action
 from rest_framework.exceptions import ValidationError
+from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ReadOnlyModelViewSet
 
 from graphrag import ranking
-from graphrag.api.permissions import MayPlan
 from graphrag.api.serializers import (
     Plain,
     SuggestionSerializer,
@@ -33,11 +33,11 @@ else:
 
 _NEAREST = 10
 _NAME = OpenApiParameter("name", str, OpenApiParameter.PATH, description="As in `git.git_log`.")
-#: What the pages look at, whatever class they are of.
-_OF_PAGES = frozenset({"cursor", "page_size", "ordering"})
+#: Parameters that pagination and ordering read.
+_PAGE_PARAMETERS = frozenset({"cursor", "page_size", "ordering"})
 
 
-def _found(found: retrieval_search.Found) -> dict[str, Any]:
+def _search_result(found: retrieval_search.Found) -> dict[str, Any]:
     tool = found.tool
     return {
         "name": tool.name,
@@ -57,12 +57,28 @@ def _found(found: retrieval_search.Found) -> dict[str, Any]:
 def _query(
     request: Request, shape: type[Plain], also: frozenset[str] = frozenset()
 ) -> dict[str, str]:
-    """The query parameters; raises ValidationError for one that neither `shape` nor `also` has."""
-    given: dict[str, str] = request.query_params.dict()
-    unknown = sorted(given.keys() - shape().fields.keys() - also)
+    """Return the query parameters; raise ValidationError for an unknown one."""
+    parameters: dict[str, str] = request.query_params.dict()
+    unknown = sorted(parameters.keys() - shape().fields.keys() - also)
     if unknown:
         raise ValidationError({name: ["is not a known parameter"] for name in unknown}, "unknown")
-    return given
+    return parameters
+
+
+class CanPlan(BasePermission):
+    """Allow signed-in people, and tokens with the scope ``read`` or ``run``."""
+
+    message = "This token has neither the scope 'read' nor 'run'."
+    scopes = frozenset({"read", "run"})
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        """Refuse anonymous requests, and unsafe methods for tokens without either scope."""
+        if not (request.user and request.user.is_authenticated):
+            return False
+        granted = getattr(request.auth, "scopes", None)
+        if granted is None or request.method in SAFE_METHODS:
+            return True
+        return not self.scopes.isdisjoint(granted)
 
 
 @extend_schema_view(
@@ -76,7 +92,7 @@ class ToolViewSet(ToolViews):
     """Read and search the catalogue."""
 
     serializer_class = ToolSerializer
-    permission_classes = (MayPlan,)
+    permission_classes = (CanPlan,)
     orderings = {
         "name": ("name",),
         "-name": ("-name",),
@@ -87,7 +103,7 @@ class ToolViewSet(ToolViews):
     lookup_value_regex = ".+"
 
     def get_queryset(self) -> QuerySet[Tool]:
-        """Tools by the filters of the query string; raises ValidationError for a bad one."""
+        """Filter tools by the query string; raise ValidationError for an invalid filter."""
         rows = catalogue_selectors.tools()
         for name, value in self._filters().items():
             if value not in (None, ""):
@@ -95,24 +111,26 @@ class ToolViewSet(ToolViews):
         return rows
 
     def _filters(self) -> dict[str, Any]:
-        asked = ToolFilterSerializer(data=_query(self.request, ToolFilterSerializer, _OF_PAGES))
-        asked.is_valid(raise_exception=True)
-        return dict(asked.validated_data)
-
-    def _search(self, asked: Any) -> Response:
-        question = ToolSearchSerializer(data=asked)
-        question.is_valid(raise_exception=True)
-        wanted = question.validated_data
-        filters = retrieval_search.Filters(
-            kind=wanted.get("kind"),
-            server=wanted.get("server"),
-            read_only=wanted.get("read_only"),
+        serializer = ToolFilterSerializer(
+            data=_query(self.request, ToolFilterSerializer, _PAGE_PARAMETERS)
         )
-        answer = retrieval_search.search(wanted["query"], limit=wanted["limit"], filters=filters)
+        serializer.is_valid(raise_exception=True)
+        return dict(serializer.validated_data)
+
+    def _search(self, data: Any) -> Response:
+        serializer = ToolSearchSerializer(data=data)
+        serializer.is_valid(raise_exception=True)
+        params = serializer.validated_data
+        filters = retrieval_search.Filters(
+            kind=params.get("kind"),
+            server=params.get("server"),
+            read_only=params.get("read_only"),
+        )
+        response = retrieval_search.search(params["query"], limit=params["limit"], filters=filters)
         return Response(
             {
-                "results": [_found(found) for found in answer.found],
-                "warnings": list(answer.warnings),
+                "results": [_search_result(found) for found in response.found],
+                "warnings": list(response.warnings),
             }
         )
 
@@ -144,10 +162,10 @@ class ToolViewSet(ToolViews):
     @action(detail=False, methods=["post"], pagination_class=None)
     def suggest(self, request: Request) -> Response:
         """A plan with layers, confidence and reasons; or none, with the nearest tools."""
-        question = SuggestSerializer(data=request.data)
-        question.is_valid(raise_exception=True)
-        wanted = question.validated_data
-        found = planning_services.suggest(wanted["intent"], wanted.get("inputs"))
-        answer = SuggestionSerializer(found).data
-        answer["nearest"] = answer["nearest"][: wanted.get("limit", _NEAREST)]
-        return Response(answer)
+        serializer = SuggestSerializer(data=request.data)
+        serializer.is_valid(raise_exception=True)
+        params = serializer.validated_data
+        suggestion = planning_services.suggest(params["intent"], params.get("inputs"))
+        body = SuggestionSerializer(suggestion).data
+        body["nearest"] = body["nearest"][: params.get("limit", _NEAREST)]
+        return Response(body)

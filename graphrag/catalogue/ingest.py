@@ -1,4 +1,4 @@
-"""Keeps the catalogue in step with the servers, and the embeddings with the catalogue."""
+"""Update the catalogue from the servers, and the embeddings from the catalogue."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from graphrag.models import Tool
 
 _BATCH = 200
 _LOCK = 0x68706372
-_WRITTEN = (
+_UPDATED_FIELDS = (
     *tool_record.CONTENT_FIELDS,
     "permission_set",
     "enabled",
@@ -34,7 +34,7 @@ _WRITTEN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestResult:
-    """What an ingest did, as tool names. ``refused`` maps a name to the reason."""
+    """The tools that an ingest changed, by name. ``refused`` maps a name to the reason."""
 
     created: tuple[str, ...] = ()
     updated: tuple[str, ...] = ()
@@ -47,8 +47,8 @@ class IngestResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Embedded:
-    """Vectors by digest of their text, of one embedder."""
+class _Embeddings:
+    """Vectors of one embedder, by the digest of their text."""
 
     identity: str
     vectors: Mapping[str, Any]
@@ -58,73 +58,73 @@ class _Embedded:
 def upsert_tools(
     specs: Sequence[ToolRecord], *, server: str | None = None, prune: bool = False
 ) -> IngestResult:
-    """Store the tools; embed those whose text changed.
+    """Store the tools, and embed the tools whose text changed.
 
-    With ``prune``, tools of ``server`` that are not among ``specs`` become disabled, and come
-    back when a later call lists them again. A tool that a person disabled stays disabled, and a
-    permission set that a person chose stays. An embedder that fails does not stop the ingest:
-    the tools are stored without vectors and found by full text (see ``embedding_error``).
+    With ``prune``, tools of ``server`` that are not among ``specs`` are disabled, and enabled again
+    when a later call lists them. A tool that a person disabled stays disabled, and a
+    permission set that a person chose is kept. When the embedder fails, the tools are stored
+    without vectors and full text search still finds them (see ``embedding_error``).
 
-    :raises ValueError: when a spec is of another server than ``server``, or ``prune`` names none.
+    :raises ValueError: when a spec belongs to another server, or ``prune`` is set without a server.
     """
     if prune and server is None:
-        raise ValueError("prune needs the server whose tools may vanish")
-    wanted, refused = _accepted(specs, server)
+        raise ValueError("prune needs a server")
+    wanted, refused = _partition_valid(specs, server)
     embedded = _embed_changed(wanted)
     with transaction.atomic():
         _lock()
         return _store(wanted, refused, embedded, server if prune else None)
 
 
-def _accepted(
+def _partition_valid(
     specs: Iterable[ToolRecord], server: str | None
 ) -> tuple[dict[str, ToolRecord], dict[str, str]]:
     wanted: dict[str, ToolRecord] = {}
     refused: dict[str, str] = {}
     for spec in specs:
         if server is not None and spec.server != server:
-            raise ValueError(f"'{spec.name}' is of server '{spec.server}', not '{server}'")
+            raise ValueError(f"'{spec.name}' belongs to server '{spec.server}', not '{server}'")
         try:
-            wanted[spec.name] = tool_record.cleaned(spec)
-        except tool_record.ToolRefused as error:
+            wanted[spec.name] = tool_record.sanitized(spec)
+        except tool_record.InvalidTool as error:
             refused[spec.name] = str(error)
     return wanted, refused
 
 
 def _lock() -> None:
-    """One writer of the catalogue at a time, until the transaction ends."""
+    """Lock the catalogue against other writers until the transaction ends."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
 
 
-def _embed_changed(wanted: Mapping[str, ToolRecord]) -> _Embedded:
+def _embed_changed(wanted: Mapping[str, ToolRecord]) -> _Embeddings:
     try:
         embedder = embedders.current()
     except embedders.EmbedderError as error:
-        return _Embedded("", {}, str(error))
-    known = set(
+        return _Embeddings("", {}, str(error))
+    embedded_already = set(
         Tool.objects.filter(
             name__in=wanted, embedder=embedder.identity, embedding__isnull=False
         ).values_list("name", "embedded_digest")
     )
     texts = {}
     for name, record in wanted.items():
-        written = tool_record.text_of(record)
-        if (name, written.digest) not in known:
+        written = tool_record.tool_text(record)
+        if (name, written.digest) not in embedded_already:
             texts[written.digest] = str(written)
     if not texts:
-        return _Embedded(embedder.identity, {})
+        return _Embeddings(embedder.identity, {})
     try:
         rows = embedder.embed_documents(list(texts.values()))
     except embedders.EmbedderError as error:
-        return _Embedded(embedder.identity, {}, str(error))
-    return _Embedded(embedder.identity, dict(zip(texts, rows, strict=True)))
+        return _Embeddings(embedder.identity, {}, str(error))
+    return _Embeddings(embedder.identity, dict(zip(texts, rows, strict=True)))
 
 
 def _store(
     wanted: Mapping[str, ToolRecord],
     refused: Mapping[str, str],
-    embedded: _Embedded,
+    embedded: _Embeddings,
     pruned_server: str | None,
 ) -> IngestResult:
     rows = {row.name: row for row in Tool.objects.select_for_update().filter(name__in=wanted)}
@@ -143,10 +143,10 @@ def _store(
         changed = _apply(row, record, embedded)
         (updated if changed or name in restored else unchanged).append(row)
     Tool.objects.bulk_create(created, batch_size=_BATCH)
-    Tool.objects.bulk_update(updated, _WRITTEN, batch_size=_BATCH)
+    Tool.objects.bulk_update(updated, _UPDATED_FIELDS, batch_size=_BATCH)
     disabled = _prune(pruned_server, {*wanted, *refused}) if pruned_server else ()
     if created or updated or disabled:
-        _changed()
+        _bump_revisions()
     return IngestResult(
         created=tuple(row.name for row in created),
         updated=tuple(row.name for row in updated),
@@ -159,21 +159,21 @@ def _store(
     )
 
 
-def _new_row(record: ToolRecord, embedded: _Embedded) -> Tool:
+def _new_row(record: ToolRecord, embedded: _Embeddings) -> Tool:
     row = Tool(name=record.name, enabled=record.enabled)
     _apply(row, record, embedded)
     return row
 
 
-def _apply(row: Tool, record: ToolRecord, embedded: _Embedded) -> bool:
-    """Bring a row up to date; True when anything changed."""
+def _apply(row: Tool, record: ToolRecord, embedded: _Embeddings) -> bool:
+    """Update a row in memory; return whether anything changed."""
     new: dict[str, Any] = {name: getattr(record, name) for name in tool_record.CONTENT_FIELDS}
-    written = tool_record.text_of(record)
+    written = tool_record.tool_text(record)
     new.update(_search_fields(written))
     if not row.permission_set_by_hand:
         new["permission_set"] = record.permission_set
     new.update(_embedding_fields(row, written.digest, embedded))
-    # A vector is compared by its digest: comparing arrays is neither cheap nor a truth value.
+    # The digest stands for the vector: comparing arrays is slow and gives an array.
     changed = any(getattr(row, name) != value for name, value in new.items() if name != "embedding")
     for name, value in new.items():
         setattr(row, name, value)
@@ -183,14 +183,14 @@ def _apply(row: Tool, record: ToolRecord, embedded: _Embedded) -> bool:
 
 def _search_fields(written: tool_record.ToolText) -> dict[str, str]:
     return {
-        "search_name": text.indexed(written.headline),
-        "search_summary": text.indexed(written.summary),
-        "search_body": text.indexed(written.body),
-        "search_arguments": text.indexed(written.arguments),
+        "search_name": text.index_text(written.headline),
+        "search_summary": text.index_text(written.summary),
+        "search_body": text.index_text(written.body),
+        "search_arguments": text.index_text(written.arguments),
     }
 
 
-def _embedding_fields(row: Tool, digest: str, embedded: _Embedded) -> dict[str, Any]:
+def _embedding_fields(row: Tool, digest: str, embedded: _Embeddings) -> dict[str, Any]:
     if digest in embedded.vectors:
         return {
             "embedding": embedded.vectors[digest],
@@ -202,27 +202,27 @@ def _embedding_fields(row: Tool, digest: str, embedded: _Embedded) -> dict[str, 
     return {"embedding": None, "embedder": "", "embedded_digest": ""}
 
 
-def _changed() -> None:
+def _bump_revisions() -> None:
     versioned_cache.bump("catalogue")
     versioned_cache.bump("graph")
 
 
 def _prune(server: str, listed: set[str]) -> tuple[str, ...]:
-    gone = Tool.objects.filter(server=server, enabled=True).exclude(name__in=listed)
-    names = tuple(gone.order_by("name").values_list("name", flat=True))
-    gone.update(enabled=False, vanished=True, updated_at=timezone.now())
+    unlisted = Tool.objects.filter(server=server, enabled=True).exclude(name__in=listed)
+    names = tuple(unlisted.order_by("name").values_list("name", flat=True))
+    unlisted.update(enabled=False, vanished=True, updated_at=timezone.now())
     return names
 
 
 def disable_server(server: str) -> tuple[str, ...]:
-    """Disable every tool of a server that is gone; they return with its next listing."""
+    """Disable every tool of a removed server; its next listing enables them again."""
     return upsert_tools([], server=server, prune=True).disabled
 
 
 def set_tool_policy(
     *, name: str, enabled: bool | None = None, permission_set: str | None = None
 ) -> None:
-    """A person's choice for one tool, kept by every later sync.
+    """Store a person's choice for one tool; later syncs keep it.
 
     :raises Tool.DoesNotExist: when there is no such tool.
     """
@@ -242,25 +242,25 @@ def set_tool_policy(
                 "updated_at",
             ]
         )
-        _changed()
+        _bump_revisions()
 
 
 def outdated() -> QuerySet[Tool]:
-    """Tools without a vector of the embedder in force.
+    """Return the tools without a vector of the configured embedder.
 
-    :raises embedding.EmbedderError: when the setting names no embedder.
+    :raises embedding.EmbedderError: when the setting names no valid embedder.
     """
     identity = embedders.current().identity
     return Tool.objects.filter(~Q(embedder=identity) | Q(embedding__isnull=True))
 
 
 def reembed(*, progress: Callable[[int, int], None] | None = None, every: bool = False) -> int:
-    """Give the tools vectors of the embedder in force, in batches; returns how many.
+    """Embed tools with the configured embedder, in batches; return how many.
 
-    Searches in between see only finished vectors of the new embedder. ``every`` renews those
-    that are up to date as well. ``progress`` is called with (done, total) after each batch.
+    Concurrent searches use the vectors that are finished. ``every`` includes tools whose vector
+    is current. ``progress`` is called with (done, total) after each batch.
 
-    :raises embedding.EmbedderError: when the embedder fails; finished batches stay.
+    :raises embedding.EmbedderError: when the embedder fails; finished batches are kept.
     """
     embedder = embedders.current()
     rows = Tool.objects.all() if every else outdated()
@@ -276,17 +276,17 @@ def reembed(*, progress: Callable[[int, int], None] | None = None, every: bool =
 
 def _reembed_batch(embedder: embedders.Embedder, keys: Sequence[int]) -> None:
     rows = Tool.objects.filter(pk__in=keys).defer("embedding", "search")
-    texts = {row.pk: tool_record.text_of(tool_record.record_of(row)) for row in rows}
+    texts = {row.pk: tool_record.tool_text(tool_record.record_from_row(row)) for row in rows}
     vectors = embedder.embed_documents([str(written) for written in texts.values()])
-    by_key = dict(zip(texts, vectors, strict=True))
+    by_id = dict(zip(texts, vectors, strict=True))
     with transaction.atomic():
         _lock()
-        same = []
+        unchanged = []
         for row in Tool.objects.select_for_update().filter(pk__in=texts).defer("search"):
             written = texts[row.pk]
-            # A row changed meanwhile keeps what its own ingest gave it.
-            if tool_record.text_of(tool_record.record_of(row)).digest == written.digest:
-                row.embedding = by_key[row.pk]
+            # A row that changed meanwhile keeps the vector of its own ingest.
+            if tool_record.tool_text(tool_record.record_from_row(row)).digest == written.digest:
+                row.embedding = by_id[row.pk]
                 row.embedder, row.embedded_digest = embedder.identity, written.digest
-                same.append(row)
-        Tool.objects.bulk_update(same, ["embedding", "embedder", "embedded_digest"])
+                unchanged.append(row)
+        Tool.objects.bulk_update(unchanged, ["embedding", "embedder", "embedded_digest"])

@@ -1,15 +1,15 @@
-"""Reads of the catalogue."""
+"""Queries of the catalogue."""
 
 from collections.abc import Iterable
 
 from django.db.models import QuerySet
 
-from graphrag.catalogue.tool_record import ToolRecord, record_of
+from graphrag.catalogue.tool_record import ToolRecord, record_from_row
 from graphrag.models import Tool
-from graphrag.versioned_cache import Kept, Seen
+from graphrag.versioned_cache import CacheVersion, VersionedCache
 
-_MOST_KEPT = 2_000
-_HEAVY = (
+_MAX_CACHED = 2_000
+_DEFERRED_COLUMNS = (
     "embedding",
     "search",
     "search_name",
@@ -20,69 +20,73 @@ _HEAVY = (
 
 
 def tools() -> QuerySet[Tool]:
-    """All rows by name, without the heavy columns."""
-    return Tool.objects.defer(*_HEAVY).order_by("name")
+    """Return all rows ordered by name, without the large columns."""
+    return Tool.objects.defer(*_DEFERRED_COLUMNS).order_by("name")
 
 
-class Shelf:
-    """Records that were read since the catalogue last changed, at most 2,000 of them."""
+class ToolCache:
+    """Tool records that this process has read, by id and by name.
+
+    Bound: 2,000 records, then it starts empty again. Invalidation: ``VersionedCache`` replaces it
+    when the catalogue changes.
+    """
 
     def __init__(self) -> None:
-        self._by_key: dict[int, ToolRecord] = {}
-        self._keys: dict[str, int] = {}
+        self._by_id: dict[int, ToolRecord] = {}
+        self._ids: dict[str, int] = {}
 
-    def by_key(self, keys: Iterable[int]) -> dict[int, ToolRecord]:
-        """Tool id -> record; ids of no tool are left out."""
+    def by_id(self, keys: Iterable[int]) -> dict[int, ToolRecord]:
+        """Return tool id -> record; unknown ids are left out."""
         wanted = list(keys)
-        missing = [key for key in wanted if key not in self._by_key]
-        found = {key: record for key in wanted if (record := self._by_key.get(key))}
+        missing = [key for key in wanted if key not in self._by_id]
+        records = {key: record for key in wanted if (record := self._by_id.get(key))}
         if missing:
-            found |= self._read(tools().filter(pk__in=missing))
-        return found
+            records |= self._read(tools().filter(pk__in=missing))
+        return records
 
     def by_name(self, names: Iterable[str]) -> dict[str, ToolRecord]:
-        """As ``tools_by_name``."""
+        """Return tool name -> record, disabled tools included; unknown names are left out."""
         wanted = set(names)
-        found = {}
+        records = {}
         for name in wanted:
-            record = self._by_key.get(self._keys.get(name, -1))
+            record = self._by_id.get(self._ids.get(name, -1))
             if record is not None:
-                found[name] = record
-        if len(found) < len(wanted):
-            read = self._read(tools().filter(name__in=wanted - found.keys()))
-            found |= {record.name: record for record in read.values()}
-        return found
+                records[name] = record
+        if len(records) < len(wanted):
+            read = self._read(tools().filter(name__in=wanted - records.keys()))
+            records |= {record.name: record for record in read.values()}
+        return records
 
     def _read(self, rows: QuerySet[Tool]) -> dict[int, ToolRecord]:
-        read = {row.pk: record_of(row) for row in rows}
-        if len(self._by_key) + len(read) > _MOST_KEPT:
-            self._by_key, self._keys = {}, {}
+        read = {row.pk: record_from_row(row) for row in rows}
+        if len(self._by_id) + len(read) > _MAX_CACHED:
+            self._by_id, self._ids = {}, {}
         for key, record in read.items():
-            self._by_key[key] = record
-            self._keys[record.name] = key
+            self._by_id[key] = record
+            self._ids[record.name] = key
         return read
 
 
 def tools_by_name(names: Iterable[str]) -> dict[str, ToolRecord]:
-    """Records of the tools that exist, disabled ones included; unknown names are left out."""
-    return Shelf().by_name(names)
+    """Return tool name -> record, disabled tools included; unknown names are left out."""
+    return ToolCache().by_name(names)
 
 
-_shelf = Kept(Shelf)
+_tool_cache = VersionedCache(ToolCache)
 
 
-def shelf_at(seen: Seen | None) -> Shelf:
-    """What is kept for a revision of the catalogue just looked at."""
-    return _shelf.at(seen)
+def tool_cache_at(version: CacheVersion | None) -> ToolCache:
+    """Return the cache for a version of the catalogue just read."""
+    return _tool_cache.at(version)
 
 
 def all_enabled() -> list[ToolRecord]:
-    """Every tool a plan may use, by name."""
-    return [record_of(row) for row in tools().filter(enabled=True)]
+    """Return every enabled tool, ordered by name."""
+    return [record_from_row(row) for row in tools().filter(enabled=True)]
 
 
 def servers() -> dict[str, int]:
-    """Server name -> number of its enabled tools."""
+    """Return server name -> number of its enabled tools."""
     counts: dict[str, int] = {}
     for server in Tool.objects.filter(enabled=True).values_list("server", flat=True):
         counts[server] = counts.get(server, 0) + 1
@@ -90,6 +94,6 @@ def servers() -> dict[str, int]:
 
 
 def servers_of(kind: str) -> set[str]:
-    """Servers with enabled tools of this kind."""
+    """Return the servers that have enabled tools of this kind."""
     rows = Tool.objects.filter(enabled=True, kind=kind).order_by()
     return set(rows.values_list("server", flat=True).distinct())

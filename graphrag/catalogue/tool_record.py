@@ -1,4 +1,4 @@
-"""What the rest of the product sees of a tool: one frozen value, free of the database."""
+"""A tool as a frozen value, independent of its database row."""
 
 import hashlib
 import json
@@ -17,17 +17,16 @@ _LONGEST_SENTENCE = 300
 _SENTENCE_END = re.compile(r"[.!?:;](?=\s|$)")
 
 
-class ToolRefused(ValueError):
-    """A tool description that cannot be stored; the text says why."""
+class InvalidTool(ValueError):
+    """Raised for a tool that cannot be stored; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRecord:
     """One tool. ``name`` is ``server.tool``; schemas are JSON Schema objects.
 
-    ``enabled`` counts when the tool is first stored; later only a person or the tool's
-    disappearance from its server changes it. The same holds for a ``permission_set`` that a
-    person chose.
+    ``enabled`` applies when the tool is first stored; later only a person, or a listing of the
+    server without the tool, changes it. A sync keeps a ``permission_set`` that a person chose.
     """
 
     name: str
@@ -46,7 +45,7 @@ class ToolRecord:
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Names of the arguments the tool cannot do without."""
+        """Names of the required arguments."""
         names = self.input_schema.get("required", ())
         return tuple(str(name) for name in names) if isinstance(names, list | tuple) else ()
 
@@ -69,21 +68,21 @@ CONTENT_FIELDS = (
     "destructive",
     "open_world",
 )
-"""Fields a sync brings up to date; the others follow rules of their own."""
+"""Fields that a sync always overwrites."""
 
 
-def cleaned(record: ToolRecord) -> ToolRecord:
-    """The record as it may be stored: no NUL, no lone surrogate, bounded lengths.
+def sanitized(record: ToolRecord) -> ToolRecord:
+    """Return the record without NUL and lone surrogates, with bounded lengths.
 
-    :raises ToolRefused: on a name outside ``server.tool``, an unknown kind, or a schema that is
+    :raises InvalidTool: on a name outside ``server.tool``, an unknown kind, or a schema that is
         not a JSON object of at most 256 KiB.
     """
     if not record.name.startswith(f"{record.server}.") or len(record.name) > 200:
-        raise ToolRefused(f"name must be '{record.server}.<tool>' of at most 200 characters")
+        raise InvalidTool(f"name must be '{record.server}.<tool>' of at most 200 characters")
     if record.name != _plain(record.name) or not record.server or len(record.server) > 100:
-        raise ToolRefused("name or server has characters that cannot be stored")
+        raise InvalidTool("name or server has characters that cannot be stored")
     if record.kind not in models.ToolKind.values:
-        raise ToolRefused(f"kind must be one of {', '.join(models.ToolKind.values)}")
+        raise InvalidTool(f"kind must be one of {', '.join(models.ToolKind.values)}")
     output = record.output_schema
     return ToolRecord(
         name=record.name,
@@ -108,13 +107,13 @@ def _plain(value: str) -> str:
 
 def _schema(value: Mapping[str, Any], where: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise ToolRefused(f"{where} must be a JSON object")
+        raise InvalidTool(f"{where} must be a JSON object")
     try:
         written = json.dumps(value, allow_nan=False, ensure_ascii=True)
     except (TypeError, ValueError, RecursionError) as error:
-        raise ToolRefused(f"{where} is not JSON: {error}") from error
+        raise InvalidTool(f"{where} is not JSON: {error}") from error
     if len(written) > MAX_SCHEMA_BYTES:
-        raise ToolRefused(f"{where} is longer than {MAX_SCHEMA_BYTES} bytes")
+        raise InvalidTool(f"{where} is longer than {MAX_SCHEMA_BYTES} bytes")
     if "\\u0000" in written or "\\ud" in written:
         written = json.dumps(_plain_tree(value))
     loaded: dict[str, Any] = json.loads(written)
@@ -131,8 +130,8 @@ def _plain_tree(value: Any) -> Any:
     return value
 
 
-def record_of(row: models.Tool) -> ToolRecord:
-    """The record a stored row stands for."""
+def record_from_row(row: models.Tool) -> ToolRecord:
+    """Convert a database row into a record."""
     return ToolRecord(
         name=row.name,
         kind=row.kind,
@@ -151,13 +150,13 @@ def record_of(row: models.Tool) -> ToolRecord:
 
 
 def own_name(record: ToolRecord) -> str:
-    """The tool's name without its server."""
+    """Return the tool's name without the name of its server."""
     return record.name.removeprefix(f"{record.server}.")
 
 
 @dataclass(frozen=True, slots=True)
 class ToolText:
-    """A tool as words, from what says most to what says least; each part is one line."""
+    """The text of a tool for search, most significant part first; each part is one line."""
 
     headline: str
     summary: str
@@ -174,13 +173,13 @@ class ToolText:
         return hashlib.sha256(str(self).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def text_of(record: ToolRecord) -> ToolText:
-    """Name and title; the description's first sentence; its rest; the arguments by name."""
+def tool_text(record: ToolRecord) -> ToolText:
+    """Split a tool into name and title, first sentence, rest of the description, arguments."""
     description = " ".join(record.description.split())
     end = _SENTENCE_END.search(description, _SHORTEST_SENTENCE)
     cut = min(end.end() if end else _LONGEST_SENTENCE, _LONGEST_SENTENCE)
     arguments = (
-        f"{text.spaced(name)} {_described(schema)}".strip()
+        f"{text.spaced(name)} {_description_of(schema)}".strip()
         for name, schema in sorted(record.parameters.items())
     )
     return ToolText(
@@ -191,6 +190,6 @@ def text_of(record: ToolRecord) -> ToolText:
     )
 
 
-def _described(schema: Any) -> str:
+def _description_of(schema: Any) -> str:
     found = schema.get("description", "") if isinstance(schema, Mapping) else ""
     return " ".join(found.split()) if isinstance(found, str) else ""

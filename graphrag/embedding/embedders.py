@@ -1,7 +1,7 @@
-"""Embedders: text in, unit vectors of 384 numbers out.
+"""Embedders: they turn text into unit vectors of 384 dimensions.
 
-Which one is in force is a setting (``embedder``). Every vector is stored with the embedder's
-``identity``; a query is compared only with vectors of the same identity.
+The setting ``embedder`` selects one. Every vector is stored with the embedder's ``identity``; a
+query is compared only with vectors of the same identity.
 """
 
 import importlib
@@ -24,38 +24,38 @@ _BATCH = 64
 
 
 class EmbedderError(RuntimeError):
-    """The embedder cannot answer: not installed, unreachable, or its answer is unusable."""
+    """The embedder is not installed or unreachable, or its response is invalid."""
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors of one space."""
+    """Turns texts into vectors of one vector space."""
 
     @property
     def identity(self) -> str:
-        """Name of the vector space; two embedders share it only if their vectors compare."""
+        """Name of the vector space; embedders share it only if their vectors are comparable."""
 
     @property
     def trust(self) -> float:
-        """Weight of its ranking beside full text's when both are fused."""
+        """Weight of its ranking in the fusion; full text search has weight 1."""
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
-        """One unit vector per text, shape ``(len(texts), 384)``.
+        """Return one unit vector per text, shape ``(len(texts), 384)``.
 
-        :raises EmbedderError: when no vectors can be had.
+        :raises EmbedderError: when the embedder fails.
         """
 
     def embed_query(self, text: str, rarity: Rarity | None = None) -> Vectors:
-        """The unit vector of a question, shape ``(384,)``; ``rarity`` may weigh its words.
+        """Return the unit vector of a query, shape ``(384,)``; ``rarity`` may weigh its words.
 
-        :raises EmbedderError: when no vector can be had.
+        :raises EmbedderError: when the embedder fails.
         """
 
 
 class HashingEmbedder:
-    """The default: no model, no network, the same numbers on every machine."""
+    """The default embedder: no model, no network, equal vectors on every machine."""
 
     identity = hashing.IDENTITY
-    trust = 0.3  # it reads the same words as full text, through a narrower door
+    trust = 0.3  # it uses the words of full text search, with less precision
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """See :class:`Embedder`."""
@@ -77,7 +77,7 @@ class SentenceTransformerEmbedder:
         self._lock = threading.Lock()
         self._model: Any = None
 
-    def _loaded(self) -> Any:
+    def _get_model(self) -> Any:
         with self._lock:
             if self._model is None:
                 self._model = self._load()
@@ -97,10 +97,10 @@ class SentenceTransformerEmbedder:
             raise EmbedderError(f"the model '{self._name}' cannot be loaded: {error}") from error
 
     def _encode(self, method: str, texts: Sequence[str]) -> Vectors:
-        model = self._loaded()
+        model = self._get_model()
         encode = getattr(model, method, model.encode)
         try:
-            return _fitted(encode(list(texts), batch_size=_BATCH), self.identity)
+            return _unit_vectors(encode(list(texts), batch_size=_BATCH), self.identity)
         except EmbedderError:
             raise
         except Exception as error:
@@ -117,7 +117,7 @@ class SentenceTransformerEmbedder:
 
 
 class OpenAIEmbedder:
-    """Any server that speaks ``POST <base url>/embeddings``."""
+    """A server with the OpenAI API: ``POST <base url>/embeddings``."""
 
     trust = 1.0
 
@@ -129,17 +129,17 @@ class OpenAIEmbedder:
         self._client = httpx.Client(timeout=timeout, headers=headers)
 
     def _request(self, texts: Sequence[str]) -> Vectors:
-        asked = {"model": self._model, "input": list(texts), "dimensions": DIMENSIONS}
+        body = {"model": self._model, "input": list(texts), "dimensions": DIMENSIONS}
         try:
-            answer = self._client.post(self._url, json=asked)
-            answer.raise_for_status()
-            rows = sorted(answer.json()["data"], key=lambda row: row["index"])
-            return _fitted([row["embedding"] for row in rows], self.identity, len(texts))
+            response = self._client.post(self._url, json=body)
+            response.raise_for_status()
+            rows = sorted(response.json()["data"], key=lambda row: row["index"])
+            return _unit_vectors([row["embedding"] for row in rows], self.identity, len(texts))
         except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
             raise EmbedderError(f"the embedding server {self._url} failed: {error}") from error
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
-        """See :class:`Embedder`; asks for at most 64 vectors at once."""
+        """See :class:`Embedder`; requests at most 64 vectors at once."""
         if not texts:
             return np.zeros((0, DIMENSIONS), dtype=np.float32)
         starts = range(0, len(texts), _BATCH)
@@ -151,17 +151,17 @@ class OpenAIEmbedder:
         return vector
 
 
-def _fitted(rows: Any, identity: str, count: int | None = None) -> Vectors:
-    """Rows as unit vectors of 384: shorter ones are padded with zeros, longer ones refused."""
+def _unit_vectors(rows: Any, identity: str, count: int | None = None) -> Vectors:
+    """Normalize rows to 384 dimensions: pad shorter ones with zeros, reject longer ones."""
     vectors = np.asarray(rows, dtype=np.float32)
     if vectors.ndim != 2 or (count is not None and len(vectors) != count):
-        raise EmbedderError(f"'{identity}' gave an answer of shape {vectors.shape}")
+        raise EmbedderError(f"'{identity}' returned shape {vectors.shape}")
     if vectors.shape[1] > DIMENSIONS:
         raise EmbedderError(
-            f"'{identity}' gives {vectors.shape[1]} dimensions; at most {DIMENSIONS} can be stored"
+            f"'{identity}' returns {vectors.shape[1]} dimensions; the maximum is {DIMENSIONS}"
         )
     if not np.isfinite(vectors).all():
-        raise EmbedderError(f"'{identity}' gave numbers that are not finite")
+        raise EmbedderError(f"'{identity}' returned numbers that are not finite")
     padded = np.pad(vectors, ((0, 0), (0, DIMENSIONS - vectors.shape[1])))
     lengths = np.linalg.norm(padded, axis=1, keepdims=True)
     unit: Vectors = (padded / np.where(lengths > 0, lengths, 1)).astype(np.float32)
@@ -169,7 +169,7 @@ def _fitted(rows: Any, identity: str, count: int | None = None) -> Vectors:
 
 
 @lru_cache(maxsize=8)
-def _built(spec: str, model: str, api_key: str, timeout: float) -> Embedder:
+def _create(spec: str, model: str, api_key: str, timeout: float) -> Embedder:
     kind, _, rest = spec.partition(":")
     if kind == "hashing" and not rest:
         return HashingEmbedder()
@@ -184,11 +184,11 @@ def _built(spec: str, model: str, api_key: str, timeout: float) -> Embedder:
 
 
 def current() -> Embedder:
-    """The embedder that the settings name now, kept between calls.
+    """Return the configured embedder, cached by its settings (at most 8).
 
-    :raises EmbedderError: when the setting names none.
+    :raises EmbedderError: when the setting is invalid.
     """
-    return _built(
+    return _create(
         conf.embedder(),
         conf.embedder_model(),
         conf.embedder_api_key(),

@@ -1,8 +1,8 @@
-"""The hashing embedder: words, groups of like meaning and letter groups, hashed into a vector.
+"""The hashing embedder: words, synonym groups and character n-grams, hashed into a vector.
 
-Deterministic and without any model. Each feature is a sparse signed code (four places out of
-all), so that two features rarely meet. A document's lines weigh less from line to line: a tool's
-name says more than its small print. A query's words weigh by their rarity in the catalogue.
+It is deterministic and needs no model. Each feature has a sparse signed code (four nonzero
+dimensions), so that features rarely collide. Each line of a document weighs less than the line
+before, because a tool's name is the most significant. A query's words weigh by their IDF.
 """
 
 from collections import Counter
@@ -18,18 +18,18 @@ from graphrag import text
 
 IDENTITY = "hashing:2"
 Rarity = Callable[[str], float]
-"""A stem or the label of a group -> how rare it is in the catalogue, at least 0."""
+"""Stem or label of a synonym group -> its IDF in the catalogue, at least 0."""
 
-_PLACES = 4
-_LINES = (1.3, 0.8, 0.2, 0.1)
-_GROUP = 1.1
-_LETTERS = 0.25
-_REPEATED = 0.3
+_NONZERO = 4
+_LINE_WEIGHTS = (1.3, 0.8, 0.2, 0.1)
+_GROUP_WEIGHT = 1.1
+_NGRAM_WEIGHT = 0.25
+_REPETITION_WEIGHT = 0.3
 _MAX_WORDS = 400
 
 
 def embed_documents(texts: Sequence[str], *, dimensions: int) -> NDArray[np.float32]:
-    """Unit vectors, shape ``(len(texts), dimensions)``; a text without words gives zeros."""
+    """Return unit vectors, shape ``(len(texts), dimensions)``; a text without words gives zeros."""
     if not texts:
         return np.zeros((0, dimensions), dtype=np.float32)
     return np.stack([_vector(_document_weights(written), dimensions) for written in texts])
@@ -38,21 +38,21 @@ def embed_documents(texts: Sequence[str], *, dimensions: int) -> NDArray[np.floa
 def embed_query(
     query: str, *, dimensions: int, rarity: Rarity | None = None
 ) -> NDArray[np.float32]:
-    """The unit vector of a question, shape ``(dimensions,)``."""
-    return _vector(_query_weights(query, rarity or _alike), dimensions)
+    """Return the unit vector of a query, shape ``(dimensions,)``."""
+    return _vector(_query_weights(query, rarity or _uniform_rarity), dimensions)
 
 
-def _alike(_: str) -> float:
+def _uniform_rarity(_: str) -> float:
     return 1.0
 
 
 def _document_weights(written: str) -> Mapping[str, float]:
     weights: dict[str, float] = {}
     for at, line in enumerate(written.split("\n")):
-        share = _LINES[min(at, len(_LINES) - 1)]
+        share = _LINE_WEIGHTS[min(at, len(_LINE_WEIGHTS) - 1)]
         counts = Counter(text.stems(line)[:_MAX_WORDS])
         for word, count in counts.items():
-            weight = share * (1.0 + _REPEATED * log(count))
+            weight = share * (1.0 + _REPETITION_WEIGHT * log(count))
             for feature, part in _features(word):
                 weights[feature] = max(weights.get(feature, 0.0), weight * part)
     return weights
@@ -60,18 +60,18 @@ def _document_weights(written: str) -> Mapping[str, float]:
 
 @lru_cache(maxsize=65_536)
 def _features(word: str) -> tuple[tuple[str, float], ...]:
-    groups = tuple((label, _GROUP) for label in text.MEMBERSHIPS.get(word, ()))
-    return ((word, 1.0), *groups, *_letters(word))
+    groups = tuple((label, _GROUP_WEIGHT) for label in text.GROUPS_BY_STEM.get(word, ()))
+    return ((word, 1.0), *groups, *_ngrams(word))
 
 
 @lru_cache(maxsize=65_536)
-def _letters(word: str) -> tuple[tuple[str, float], ...]:
-    """Groups of four letters: a misspelt or compound word still meets its like."""
+def _ngrams(word: str) -> tuple[tuple[str, float], ...]:
+    """Return character 4-grams, which misspelt and compound words share."""
     if len(word) < 4:
         return ()
     edged = f"<{word}>"
     groups = [edged[start : start + 4] for start in range(len(edged) - 3)]
-    return tuple((f"#{group}", _LETTERS / sqrt(len(groups))) for group in groups)
+    return tuple((f"#{group}", _NGRAM_WEIGHT / sqrt(len(groups))) for group in groups)
 
 
 def _query_weights(query: str, rarity: Rarity) -> Mapping[str, float]:
@@ -79,17 +79,17 @@ def _query_weights(query: str, rarity: Rarity) -> Mapping[str, float]:
     for word in text.stems(query)[:_MAX_WORDS]:
         rare = rarity(word)
         weights[word] = rare
-        for feature, part in _letters(word):
+        for feature, part in _ngrams(word):
             weights[feature] = max(weights.get(feature, 0.0), part * rare)
     for label, share in text.query_groups(query).items():
-        weights[label] = _GROUP * share * rarity(label)
+        weights[label] = _GROUP_WEIGHT * share * rarity(label)
     return weights
 
 
 def _vector(weights: Mapping[str, float], dimensions: int) -> NDArray[np.float32]:
     vector = np.zeros(dimensions, dtype=np.float64)
     for feature, weight in weights.items():
-        places, signs = _code(feature, dimensions)
+        places, signs = _sparse_code(feature, dimensions)
         np.add.at(vector, places, weight * signs)
     length = float(np.linalg.norm(vector))
     unit: NDArray[np.float32] = (vector / (length or 1.0)).astype(np.float32)
@@ -97,9 +97,9 @@ def _vector(weights: Mapping[str, float], dimensions: int) -> NDArray[np.float32
 
 
 @lru_cache(maxsize=262_144)
-def _code(feature: str, dimensions: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    raw = blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8 * _PLACES).digest()
+def _sparse_code(feature: str, dimensions: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    raw = blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8 * _NONZERO).digest()
     numbers = [int.from_bytes(raw[at : at + 8]) for at in range(0, len(raw), 8)]
     places = np.array([number % dimensions for number in numbers], dtype=np.int64)
     signs = np.array([1.0 if number >> 63 else -1.0 for number in numbers])
-    return places, signs / sqrt(_PLACES)
+    return places, signs / sqrt(_NONZERO)

@@ -1,4 +1,4 @@
-"""Reads for people: the graph around one tool, and what one execution taught."""
+"""Queries for pages: the neighbours of one tool, and the edges learned from one execution."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ from typing import Any
 from django.db.models import F, FloatField, QuerySet
 from django.db.models.functions import Cast
 
-from graphrag.graph.svg import Around, Neighbour
+from graphrag.graph.svg import Neighbour, Neighbourhood
 from graphrag.models import LearnedExecution, Tool, ToolDependency
 
 _SHOWN = 6
 
 
-def around(tool: Tool, href: Callable[[Tool], str]) -> Around:
-    """The strongest edges that lead to and from a tool; ``href`` gives each neighbour's link."""
+def neighbourhood(tool: Tool, href: Callable[[Tool], str]) -> Neighbourhood:
+    """Return the strongest edges to and from a tool; ``href`` gives each neighbour's link."""
     before = _strongest(ToolDependency.objects.filter(to_tool=tool), "from_tool")
     after = _strongest(ToolDependency.objects.filter(from_tool=tool), "to_tool")
-    return Around(
+    return Neighbourhood(
         name=tool.name,
         rank=tool.pagerank,
         before=_neighbours(before, "from_tool", href),
@@ -36,18 +36,18 @@ def _strongest(rows: QuerySet[ToolDependency], other: str) -> QuerySet[ToolDepen
 def _neighbours(
     rows: QuerySet[ToolDependency], other: str, href: Callable[[Tool], str]
 ) -> tuple[Neighbour, ...]:
-    found = []
+    neighbours = []
     for row in rows[:_SHOWN]:
         tool: Tool = getattr(row, other)
-        found.append(
+        neighbours.append(
             Neighbour(tool.name, row.observed_count, row.confidence, tool.pagerank, href(tool))
         )
-    return tuple(found)
+    return tuple(neighbours)
 
 
 @dataclass(frozen=True, slots=True)
-class TaughtEdge:
-    """An edge as one execution left it; ``new`` when it had never been observed before."""
+class LearnedEdge:
+    """An edge after one execution; ``new`` when this execution observed it first."""
 
     from_tool: str
     to_tool: str
@@ -56,12 +56,12 @@ class TaughtEdge:
 
     @property
     def new(self) -> bool:
-        """Whether this execution was the first to show it."""
+        """Whether this execution observed the edge first."""
         return self.count == 1
 
 
 @dataclass(frozen=True, slots=True)
-class MovedRank:
+class RankChange:
     """A tool's PageRank before and after, in multiples of the average tool's."""
 
     tool: str
@@ -70,27 +70,27 @@ class MovedRank:
 
     @property
     def change(self) -> float:
-        """Share of the earlier rank by which it moved: 0.1 is ten per cent up."""
+        """Relative change of the rank: 0.1 is ten per cent up."""
         return self.after / self.before - 1.0 if self.before else 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Taught:
-    """What one execution taught; edges by count, ranks by how far they moved."""
+class LearnedFrom:
+    """Edges, by count, and rank changes, largest first, that came from one execution."""
 
     at: Any
-    edges: tuple[TaughtEdge, ...]
-    ranks: tuple[MovedRank, ...]
+    edges: tuple[LearnedEdge, ...]
+    ranks: tuple[RankChange, ...]
 
 
-def taught_by(execution_key: str) -> Taught | None:
-    """What the graph took from an execution, as of then; None before it has learned."""
+def learned_from(execution_key: str) -> LearnedFrom | None:
+    """Return the edges and ranks learned from an execution; None before it was learned."""
     row = LearnedExecution.objects.filter(execution_key=execution_key).first()
     if row is None:
         return None
-    edges = [TaughtEdge(*edge) for edge in row.outcome.get("edges", ())]
-    ranks = [MovedRank(*rank) for rank in row.outcome.get("ranks", ())]
-    return Taught(
+    edges = [LearnedEdge(*edge) for edge in row.outcome.get("edges", ())]
+    ranks = [RankChange(*rank) for rank in row.outcome.get("ranks", ())]
+    return LearnedFrom(
         at=row.learned_at,
         edges=tuple(sorted(edges, key=lambda edge: (-edge.count, edge.from_tool, edge.to_tool))),
         ranks=tuple(sorted(ranks, key=lambda rank: (-abs(rank.change), rank.tool))),

@@ -1,8 +1,8 @@
-"""The picture of the graph around one tool: boxes and curves with fixed coordinates. Pure.
+"""Geometry of the SVG of one tool and its neighbours: boxes and curves with fixed coordinates.
 
-Two layouts of the same: a wide one with what came before on the left and what came after on the
-right, and a narrow one for a phone, top to bottom. The template prints them as SVG; colours come
-from classes, so no inline style is needed.
+There are two layouts: a wide one with predecessors on the left and successors on the right, and a
+narrow one for phones from top to bottom. The template prints them as SVG; classes give the
+colours, so the page needs no inline style.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ NARROW = 340
 INDENT = 44
 HEAD = 26
 _TIMES = "\N{MULTIPLICATION SIGN}"
-_CHARACTER = 7.3
-_LEAST, _MOST = 1.25, 6.0
+_CHARACTER_WIDTH = 7.3
+_MIN_STROKE, _MAX_STROKE = 1.25, 6.0
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A tool on the other end of an edge, with what was observed of it.
+    """A tool at the other end of an edge, with the statistics of the edge.
 
     ``weight`` is count times confidence, as PageRank counts it; ``rank`` is its PageRank in
     multiples of the average tool's.
@@ -39,30 +39,30 @@ class Neighbour:
 
     @property
     def weight(self) -> float:
-        """What the edge weighs in PageRank."""
+        """Weight of the edge in PageRank."""
         return self.count * self.confidence
 
     @property
-    def words(self) -> str:
-        """``12x, confidence 0.90, PageRank 1.30x``, with real signs."""
-        told = {
+    def caption(self) -> str:
+        """``12x · confidence 0.90 · rank 1.30x``, with multiplication signs."""
+        params = {
             "count": f"{self.count}{_TIMES}",
             "confidence": _number(self.confidence),
             "rank": f"{_number(self.rank)}{_TIMES}",
         }
-        return _("%(count)s · confidence %(confidence)s · rank %(rank)s") % told
+        return _("%(count)s · confidence %(confidence)s · rank %(rank)s") % params
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A box: its corner and width in px, the name as it fits, the full name, a second line."""
+    """A box: corner and width in px, the shortened name, the full name, a second line."""
 
     x: float
     y: float
     width: int
     label: str
     name: str
-    words: str
+    caption: str
     href: str = ""
     centre: bool = False
 
@@ -78,11 +78,11 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """Words above a group of boxes."""
+    """Text above a group of boxes."""
 
     x: float
     y: float
-    words: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,8 @@ class Drawing:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
-    """A tool and its strongest neighbours; ``more_*`` were left out of the picture."""
+class Neighbourhood:
+    """A tool and its strongest neighbours; ``more_*`` count the neighbours that are not shown."""
 
     name: str
     rank: float
@@ -109,18 +109,18 @@ class Around:
     more_after: int = 0
 
     @property
-    def words(self) -> str:
-        """The second line of the tool's own box."""
+    def caption(self) -> str:
+        """Second line of the tool's own box."""
         rank = f"{_number(self.rank)}{_TIMES}"
         return _("PageRank %(rank)s the average") % {"rank": rank}
 
     @property
     def description(self) -> str:
-        """A sentence that says what the picture shows."""
+        """Text alternative of the graphic."""
         before = ", ".join(each.name for each in self.before) or _("no tool")
         after = ", ".join(each.name for each in self.after) or _("no tool")
-        told = {"name": self.name, "before": before, "after": after}
-        return _("%(name)s: %(before)s came before it, %(after)s after it.") % told
+        params = {"name": self.name, "before": before, "after": after}
+        return _("%(name)s: %(before)s came before it, %(after)s after it.") % params
 
     @property
     def drawings(self) -> tuple[Drawing, Drawing]:
@@ -129,27 +129,27 @@ class Around:
 
 
 def _number(value: float) -> str:
-    """Two places, with the decimal mark of the language."""
+    """Format with two decimal places and the decimal mark of the language."""
     return str(number_format(round(value, 2), 2))
 
 
-def wide(around: Around) -> Drawing:
-    """What came before, the tool, what came after, from left to right."""
+def wide(around: Neighbourhood) -> Drawing:
+    """Lay out predecessors, the tool and successors from left to right."""
     rows = max(len(around.before), len(around.after), 1)
     height = HEAD + rows * BOX + (rows - 1) * GAP + 4
     middle = HEAD + (height - HEAD - 4) / 2
     at = (2.0, 2.0 + WIDE + BETWEEN, 2.0 + 2 * (WIDE + BETWEEN))
-    centre = _centre(around, at[1], middle - BOX / 2, WIDE)
-    most = _heaviest(around)
+    centre = _centre_box(around, at[1], middle - BOX / 2, WIDE)
+    most = _max_weight(around)
     boxes, curves = [centre], []
-    for neighbour, y in zip(around.before, _stack(len(around.before), middle), strict=True):
+    for neighbour, y in zip(around.before, _stacked_tops(len(around.before), middle), strict=True):
         boxes.append(_box(neighbour, at[0], y, WIDE))
         start, end = at[0] + WIDE, at[1] - 7
-        curves.append(_across(start, y + BOX / 2, end, middle, _stroke(neighbour, most)))
-    for neighbour, y in zip(around.after, _stack(len(around.after), middle), strict=True):
+        curves.append(_curve_across(start, y + BOX / 2, end, middle, _stroke(neighbour, most)))
+    for neighbour, y in zip(around.after, _stacked_tops(len(around.after), middle), strict=True):
         boxes.append(_box(neighbour, at[2], y, WIDE))
         start, end = at[1] + WIDE, at[2] - 7
-        curves.append(_across(start, middle, end, y + BOX / 2, _stroke(neighbour, most)))
+        curves.append(_curve_across(start, middle, end, y + BOX / 2, _stroke(neighbour, most)))
     headings = (
         Heading(at[0], 14, _heading(_("Came before"), around.before, around.more_before)),
         Heading(at[2], 14, _heading(_("Came after"), around.after, around.more_after)),
@@ -158,19 +158,19 @@ def wide(around: Around) -> Drawing:
     return Drawing("wide", width, height, tuple(boxes), tuple(curves), headings)
 
 
-def narrow(around: Around) -> Drawing:
-    """The same from top to bottom; the lines run along the left side."""
-    most, width = _heaviest(around), NARROW - INDENT
+def narrow(around: Neighbourhood) -> Drawing:
+    """Lay out predecessors, the tool and successors from top to bottom, with lines on the left."""
+    most, width = _max_weight(around), NARROW - INDENT
     step = BOX + GAP
     top = HEAD + len(around.before) * step + GAP
     below = top + BOX + GAP + HEAD
-    boxes, curves = [_centre(around, 2, top, NARROW - 4)], []
+    boxes, curves = [_centre_box(around, 2, top, NARROW - 4)], []
     for at, neighbour in enumerate(around.before):
         boxes.append(_box(neighbour, INDENT, HEAD + at * step, width))
-        curves.append(_down(HEAD + at * step + BOX / 2, top, _stroke(neighbour, most)))
+        curves.append(_curve_down(HEAD + at * step + BOX / 2, top, _stroke(neighbour, most)))
     for at, neighbour in enumerate(around.after):
         boxes.append(_box(neighbour, INDENT, below + at * step, width))
-        curves.append(_in(top + BOX, below + at * step + BOX / 2, _stroke(neighbour, most)))
+        curves.append(_curve_into(top + BOX, below + at * step + BOX / 2, _stroke(neighbour, most)))
     headings = (
         Heading(INDENT, 14, _heading(_("Came before"), around.before, around.more_before)),
         Heading(INDENT, below - 12, _heading(_("Came after"), around.after, around.more_after)),
@@ -179,57 +179,57 @@ def narrow(around: Around) -> Drawing:
     return Drawing("narrow", NARROW, height, tuple(boxes), tuple(curves), headings)
 
 
-def _down(y: float, to_y: float, stroke: float) -> Curve:
-    """From a box's left side down to the tool."""
+def _curve_down(y: float, to_y: float, stroke: float) -> Curve:
+    """Draw a line from a box's left side down to the tool."""
     path = f"M{INDENT} {y:g} H24 Q16 {y:g} 16 {y + 8:g} V{to_y - 7:g}"
     return Curve(path, f"M11 {to_y - 8:g} H21 L16 {to_y:g} Z", stroke)
 
 
-def _in(y: float, to_y: float, stroke: float) -> Curve:
-    """From the tool down and into a box's left side."""
+def _curve_into(y: float, to_y: float, stroke: float) -> Curve:
+    """Draw a line from the tool down and into a box's left side."""
     path = f"M16 {y:g} V{to_y - 8:g} Q16 {to_y:g} 24 {to_y:g} H{INDENT - 7}"
     arrow = f"M{INDENT - 8} {to_y - 5:g} V{to_y + 5:g} L{INDENT} {to_y:g} Z"
     return Curve(path, arrow, stroke)
 
 
-def _centre(around: Around, x: float, y: float, width: int) -> Box:
-    return Box(x, y, width, *_named(around.name, width), around.words, centre=True)
+def _centre_box(around: Neighbourhood, x: float, y: float, width: int) -> Box:
+    return Box(x, y, width, *_labels(around.name, width), around.caption, centre=True)
 
 
-def _heading(words: str, shown: Sequence[Neighbour], more: int) -> str:
+def _heading(title: str, shown: Sequence[Neighbour], more: int) -> str:
     if not shown:
-        return _("%(heading)s: nothing so far") % {"heading": words}
+        return _("%(heading)s: nothing so far") % {"heading": title}
     if not more:
-        return words
-    told = {"heading": words, "shown": len(shown), "all": len(shown) + more}
-    return _("%(heading)s (%(shown)s of %(all)s)") % told
+        return title
+    params = {"heading": title, "shown": len(shown), "all": len(shown) + more}
+    return _("%(heading)s (%(shown)s of %(all)s)") % params
 
 
-def _stack(count: int, middle: float) -> list[float]:
-    """Tops of ``count`` boxes that stand centred on ``middle``."""
+def _stacked_tops(count: int, middle: float) -> list[float]:
+    """Return the tops of ``count`` boxes centred vertically on ``middle``."""
     height = count * BOX + (count - 1) * GAP
     return [middle - height / 2 + at * (BOX + GAP) for at in range(count)]
 
 
 def _box(neighbour: Neighbour, x: float, y: float, width: int) -> Box:
-    return Box(x, y, width, *_named(neighbour.name, width), neighbour.words, neighbour.href)
+    return Box(x, y, width, *_labels(neighbour.name, width), neighbour.caption, neighbour.href)
 
 
-def _named(name: str, width: int) -> tuple[str, str]:
-    """The name as it fits, its end kept, and the full name."""
-    fits = int((width - 24) / _CHARACTER)
+def _labels(name: str, width: int) -> tuple[str, str]:
+    """Return the name shortened from the left to fit, and the full name."""
+    fits = int((width - 24) / _CHARACTER_WIDTH)
     return (name if len(name) <= fits else f"…{name[-(fits - 1) :]}"), name
 
 
-def _heaviest(around: Around) -> float:
+def _max_weight(around: Neighbourhood) -> float:
     return max((each.weight for each in (*around.before, *around.after)), default=1.0)
 
 
 def _stroke(neighbour: Neighbour, most: float) -> float:
-    return round(_LEAST + (_MOST - _LEAST) * neighbour.weight / most, 2)
+    return round(_MIN_STROKE + (_MAX_STROKE - _MIN_STROKE) * neighbour.weight / most, 2)
 
 
-def _across(x: float, y: float, to_x: float, to_y: float, stroke: float) -> Curve:
+def _curve_across(x: float, y: float, to_x: float, to_y: float, stroke: float) -> Curve:
     half = (x + to_x) / 2
     path = f"M{x:g} {y:g} C{half:g} {y:g} {half:g} {to_y:g} {to_x:g} {to_y:g}"
     arrow = f"M{to_x - 1:g} {to_y - 5:g} V{to_y + 5:g} L{to_x + 7:g} {to_y:g} Z"

@@ -1,7 +1,7 @@
-"""The graph of tools in memory: PageRank by scipy, edges by name, kept until the graph changes.
+"""The tool graph in memory, with PageRank by scipy, cached until the graph changes.
 
-A worker reads the graph once. When executions have been learned since, it reads their edges
-alone; when the catalogue changed as well, it reads everything again.
+A worker reads the graph once. After executions have been learned, it reads only their edges; after
+a change of the catalogue, it reads everything again.
 """
 
 import threading
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from graphrag import versioned_cache
 from graphrag.models import LearnedExecution, Tool, ToolDependency
-from graphrag.versioned_cache import Seen
+from graphrag.versioned_cache import CacheVersion
 
 DAMPING = 0.85
 _TOLERANCE = 1e-6
@@ -37,7 +37,7 @@ class Edge:
 
     @property
     def support(self) -> float:
-        """What the edge adds to a guess, 0 to 1: confident and often seen is near 1."""
+        """Strength of the edge as evidence, 0 to 1: near 1 if confident and often observed."""
         return self.confidence * (1.0 - 0.5**self.count)
 
 
@@ -60,7 +60,7 @@ class ToolGraph:
         self._previous.setdefault(edge.to_tool, {})[edge.from_tool] = edge
 
     def with_edges(self, edges: Iterable[Edge]) -> "ToolGraph":
-        """A graph of the same tools in which these edges replace their earlier state."""
+        """Return a graph of the same tools in which these edges replace their earlier state."""
         new = ToolGraph.__new__(ToolGraph)
         new.keys, new.names, new.index = self.keys, self.names, self.index
         new._next, new._previous = dict(self._next), dict(self._previous)
@@ -76,25 +76,25 @@ class ToolGraph:
         return new
 
     def edge(self, from_tool: str, to_tool: str) -> Edge | None:
-        """The edge between two tools, if one was ever observed."""
+        """Return the edge between two tools, or None."""
         return self._next.get(from_tool, {}).get(to_tool)
 
     def after(self, name: str) -> list[Edge]:
-        """Edges that leave a tool, the most often observed first."""
+        """Return the edges from a tool, most often observed first."""
         found = self._next.get(name, {}).values()
         return sorted(found, key=lambda edge: (-edge.count, edge.to_tool))
 
     def before(self, name: str) -> list[Edge]:
-        """Edges that lead to a tool, the most often observed first."""
+        """Return the edges to a tool, most often observed first."""
         found = self._previous.get(name, {}).values()
         return sorted(found, key=lambda edge: (-edge.count, edge.from_tool))
 
     def edges(self) -> list[Edge]:
-        """All edges."""
+        """Return all edges."""
         return [edge for edges in self._next.values() for edge in edges.values()]
 
     def networkx(self) -> "nx.DiGraph[str]":
-        """The same graph for networkx; edges carry ``count``, ``confidence`` and ``weight``."""
+        """Convert to networkx; edges have ``count``, ``confidence`` and ``weight``."""
         graph: nx.DiGraph[str] = nx.DiGraph()
         graph.add_nodes_from(self.names)
         for edge in self.edges():
@@ -108,7 +108,7 @@ class ToolGraph:
         return graph
 
     def _matrix(self, weighted: Sequence[tuple[Edge, float]]) -> Any:
-        from scipy import sparse  # here: it is slow to load, and most processes never rank
+        from scipy import sparse  # imported here: it loads slowly, and few processes rank
 
         rows = [self.index[edge.from_tool] for edge, _ in weighted]
         columns = [self.index[edge.to_tool] for edge, _ in weighted]
@@ -122,7 +122,7 @@ class ToolGraph:
 
     @cached_property
     def _transitions(self) -> tuple[Any, Ranks]:
-        """Transposed transition matrix, and 1 for every tool that nothing follows."""
+        """Transposed transition matrix, and a vector with 1 for each tool without successors."""
         from scipy import sparse
 
         size = len(self.names)
@@ -134,12 +134,12 @@ class ToolGraph:
     def pagerank(
         self, restart: Mapping[str, float] | None = None, *, within: float | None = None
     ) -> Ranks:
-        """PageRank of every tool, in the order of ``names``, in multiples of the average tool's.
+        """Return the PageRank of every tool, ordered as ``names``, in multiples of the average.
 
-        ``restart`` (tool name -> weight) makes it personal: how close a tool is to those. Names
-        the graph does not know are left out; with none left it is the plain PageRank.
+        ``restart`` (tool name -> weight) personalizes it to these tools. Unknown names are ignored;
+        without known names the result is the plain PageRank.
 
-        Raises TimeoutError when it takes longer than ``within`` seconds.
+        :raises TimeoutError: when it takes longer than ``within`` seconds.
         """
         deadline = None if within is None else time.monotonic() + within
         size = len(self.names)
@@ -170,25 +170,31 @@ class ToolGraph:
 
     @cached_property
     def ranks(self) -> Ranks:
-        """The plain PageRank, worked out once."""
+        """The plain PageRank, computed once."""
         return self.pagerank()
 
     def ranks_within(self, seconds: float) -> Ranks:
-        """``ranks``; raises TimeoutError when working it out takes longer."""
+        """Return ``ranks``.
+
+        :raises TimeoutError: when computing them takes longer than ``seconds``.
+        """
         if "ranks" not in vars(self):
             self.ranks = self.pagerank(within=seconds)
         return self.ranks
 
     def ranks_near(self, names: Sequence[str]) -> Ranks:
-        """PageRank personal to these tools; the last is kept, each step of a plan asks it again."""
-        asked = tuple(names)
+        """Return PageRank personalized to these tools; the last result is cached.
+
+        The steps of one plan often ask for equal names. Key: the names; bound: one result.
+        """
+        key = tuple(names)
         near = self._near
-        if near is None or near[0] != asked:
-            near = self._near = (asked, self.pagerank(dict.fromkeys(asked, 1.0)))
+        if near is None or near[0] != key:
+            near = self._near = (key, self.pagerank(dict.fromkeys(key, 1.0)))
         return near[1]
 
     def rank(self, name: str) -> float:
-        """Plain PageRank of one tool in multiples of the average; 1 for an unknown tool."""
+        """Return the PageRank of one tool in multiples of the average; 1 for an unknown tool."""
         at = self.index.get(name)
         return float(self.ranks[at]) if at is not None else 1.0
 
@@ -198,35 +204,35 @@ def _weight(edge: Edge) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    seen: Seen
+class _Cached:
+    version: CacheVersion
     graph: ToolGraph
 
 
 _lock = threading.Lock()
-_kept: _Kept | None = None
+_cached: _Cached | None = None
 
 
 def current() -> ToolGraph:
-    """The graph as it is now, kept between calls while its revision stays."""
-    return at(versioned_cache.present().get("graph"))
+    """Return the current graph, cached until its revision changes."""
+    return at(versioned_cache.current_versions().get("graph"))
 
 
-def at(seen: Seen | None) -> ToolGraph:
-    """The graph of a revision just looked at."""
-    global _kept
-    if seen is None:
+def at(version: CacheVersion | None) -> ToolGraph:
+    """Return the graph for a version just read."""
+    global _cached
+    if version is None:
         return _read()
     with _lock:
-        if _kept is None or _kept.seen.token != seen.token:
-            _kept = _Kept(seen, _refreshed(_kept, seen.number))
-        return _kept.graph
+        if _cached is None or _cached.version.token != version.token:
+            _cached = _Cached(version, _refreshed(_cached, version.number))
+        return _cached.graph
 
 
-def _refreshed(kept: _Kept | None, number: int) -> ToolGraph:
-    """Read what changed: new edges alone when nothing but learning happened since."""
-    if kept is not None and number > kept.seen.number:
-        before = kept.seen
+def _refreshed(cached: _Cached | None, number: int) -> ToolGraph:
+    """Read only new edges when every change since the cached version was learning."""
+    if cached is not None and number > cached.version.number:
+        before = cached.version
         learned = list(
             LearnedExecution.objects.filter(
                 graph_number__gt=before.number, graph_number__lte=number
@@ -237,7 +243,7 @@ def _refreshed(kept: _Kept | None, number: int) -> ToolGraph:
         numbers = [at for at, _, _ in learned]
         if numbers == list(range(before.number + 1, number + 1)) and learned[0][1] == before.token:
             pairs = {(pair[0], pair[1]) for _, _, edges in learned for pair in edges}
-            return kept.graph.with_edges(_edges(kept.graph, pairs))
+            return cached.graph.with_edges(_edges(cached.graph, pairs))
     return _read()
 
 

@@ -1,4 +1,4 @@
-"""Where a new task's arguments may come from: inputs, context, outputs of earlier tasks."""
+"""Sources of a new task's arguments: inputs, context, outputs of earlier tasks."""
 
 import json
 import re
@@ -18,8 +18,8 @@ _CONTENT = text.stem_set(
     " source string raw payload"
 )
 _NAMES_FILES = text.stem_set("path file filename name")
-_ALIKE = 0.62
-_HANDED_OVER = 1.0
+_ALIAS_FIT = 0.62
+_CONTEXT_FIT = 1.0
 _ALIASES = tuple(
     text.stem_set(line)
     for line in (
@@ -35,10 +35,10 @@ _ALIASES = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One value a plan can refer to. ``origin``: ``inputs``, ``context`` or a task id.
+    """A value that a plan can refer to. ``origin``: ``inputs``, ``context`` or a task id.
 
-    ``name`` is what the value is called; empty for a task's whole output. ``length`` is how many
-    items a list among inputs or context has. ``by_ending``: chosen from a list by its ending.
+    ``name`` is the name of the value, empty for the whole output of a task. ``length`` is the
+    length of a list among inputs or context. ``by_ending``: chosen from a list by its suffix.
     """
 
     origin: str
@@ -50,23 +50,23 @@ class Source:
     by_ending: bool = False
 
     def reference(self, select: str | None = None) -> dict[str, str]:
-        """As it is written in a plan."""
+        """Return the reference in plan syntax."""
         chosen = self.select if select is None else select
         return {"$from": self.origin, "select": chosen} if chosen else {"$from": self.origin}
 
     @property
     def is_whole(self) -> bool:
-        """Whether the value stands for all a task gave."""
+        """Whether the value is the whole output of a task."""
         return self.origin not in ("inputs", "context") and self.select in _WHOLE
 
 
 def identifier(name: str) -> str:
-    """A property name as JMESPath writes it."""
+    """Quote a property name for JMESPath."""
     return name if _PLAIN.match(name) else json.dumps(name)
 
 
-def of_values(origin: str, values: Mapping[str, Any]) -> Iterator[Source]:
-    """Sources of the execution's inputs or context: one per key."""
+def sources_of_values(origin: str, values: Mapping[str, Any]) -> Iterator[Source]:
+    """Yield one source per key of the execution's inputs or context."""
     for name, value in values.items():
         array = value if isinstance(value, list | tuple) else None
         item_types = frozenset(schemas.type_of(item) for item in array or ())
@@ -80,25 +80,27 @@ def of_values(origin: str, values: Mapping[str, Any]) -> Iterator[Source]:
         )
 
 
-def of_task(task: str, record: ToolRecord | None, extension: str = "") -> Iterator[Source]:
-    """Sources of an earlier task's output: its properties and list items by schema, the whole.
+def sources_of_task(task: str, record: ToolRecord | None, extension: str = "") -> Iterator[Source]:
+    """Yield the sources of a task's output: properties and list items by schema, and the whole.
 
-    Of a list the first item is meant, or the first whose name ends with ``extension``.
+    A list provides its first item, or the first whose name ends with ``extension``.
     """
     schema = record.output_schema if record else None
     for name, part in schemas.properties_of(schema).items():
         select = identifier(name)
         yield Source(task, select, name, schemas.types_of(part), _item_types(part))
-        yield from _of_items(task, select, name, part, extension)
+        yield from _sources_of_items(task, select, name, part, extension)
     yield Source(task, "", "", schemas.types_of(schema), _item_types(schema))
-    yield from _of_items(task, "", "", schema, extension)
+    yield from _sources_of_items(task, "", "", schema, extension)
 
 
 def _item_types(schema: Any) -> frozenset[str]:
     return schemas.types_of(schemas.item_schema(schema))
 
 
-def _of_items(task: str, list_: str, name: str, schema: Any, extension: str) -> Iterator[Source]:
+def _sources_of_items(
+    task: str, list_: str, name: str, schema: Any, extension: str
+) -> Iterator[Source]:
     items = schemas.item_schema(schema)
     types = schemas.types_of(items)
     if types == {"string"}:
@@ -106,7 +108,7 @@ def _of_items(task: str, list_: str, name: str, schema: Any, extension: str) -> 
         yield Source(task, chosen, name, types, by_ending=bool(extension))
     for key, part in schemas.properties_of(items).items():
         kind, field = schemas.types_of(part), identifier(key)
-        by_ending = bool(extension) and kind == {"string"} and names_files(key)
+        by_ending = bool(extension) and kind == {"string"} and is_file_name(key)
         chosen = (
             f"{list_}[?ends_with({field}, '.{extension}')].{field} | [0]"
             if by_ending
@@ -120,30 +122,30 @@ def _stems(name: str) -> frozenset[str]:
     return frozenset(text.stems(name))
 
 
-def names_files(name: str) -> bool:
-    """Whether a name is one for files: ``path``, ``file_name``."""
+def is_file_name(name: str) -> bool:
+    """Whether a parameter name denotes a file: ``path``, ``file_name``."""
     return not _NAMES_FILES.isdisjoint(_stems(name))
 
 
 def fit(parameter: str, schema: Any, source: Source) -> float:
-    """How well a source fits a parameter, 0 to 1: by name, and only where the types allow."""
+    """Return how well a source fits a parameter, 0 to 1, by name and compatible types."""
     wanted = schemas.types_of(schema)
     if source.is_whole:
         if not schemas.feeds(source.types, wanted):
             return 0.0
         return 0.6 if _stems(parameter) & _CONTENT else 0.0
-    if source.by_ending and names_files(parameter):
+    if source.by_ending and is_file_name(parameter):
         return 1.0 if schemas.feeds(source.types, wanted) else 0.0
-    whole, each = schemas.feeds(source.types, wanted), may_spread(schema, source)
+    whole, each = schemas.feeds(source.types, wanted), can_fan_out(schema, source)
     if not (whole or each):
         return 0.0
-    likeness = name_fit(parameter, source.name)
-    # What an agent hands over for this very change outweighs what happens to have the name.
-    return _HANDED_OVER if source.origin == "context" and likeness >= _ALIKE else likeness
+    similarity = name_similarity(parameter, source.name)
+    # A value that the agent provided for this change precedes a value with an equal name.
+    return _CONTEXT_FIT if source.origin == "context" and similarity >= _ALIAS_FIT else similarity
 
 
-def may_spread(schema: Any, source: Source) -> bool:
-    """Whether a known list could feed a scalar parameter one item at a time."""
+def can_fan_out(schema: Any, source: Source) -> bool:
+    """Whether the items of a known list could fill a scalar parameter one at a time."""
     wanted = schemas.types_of(schema)
     return (
         bool(source.length)
@@ -155,8 +157,8 @@ def may_spread(schema: Any, source: Source) -> bool:
 
 
 @lru_cache(maxsize=16_384)
-def name_fit(parameter: str, given: str) -> float:
-    """How alike two names are, 0 to 1."""
+def name_similarity(parameter: str, given: str) -> float:
+    """Return the similarity of two names, 0 to 1. Key: the names; bound: 16,384; constant."""
     if parameter == given:
         return 1.0
     first, second = _stems(parameter), _stems(given)
@@ -167,12 +169,14 @@ def name_fit(parameter: str, given: str) -> float:
     if first <= second or second <= first:
         return 0.75
     if any(first & alias and second & alias for alias in _ALIASES):
-        return _ALIKE
+        return _ALIAS_FIT
     return 0.3 if first & second else 0.0
 
 
-def best(parameter: str, schema: Any, sources: Iterable[Source], at_least: float) -> Source | None:
-    """The source that fits best; earlier ones win ties."""
+def best_source(
+    parameter: str, schema: Any, sources: Iterable[Source], at_least: float
+) -> Source | None:
+    """Return the source with the best fit; the earlier of equals."""
     scored = [(fit(parameter, schema, source), source) for source in sources]
     good = [pair for pair in scored if pair[0] >= at_least]
     return max(good, key=lambda pair: (pair[1].by_ending, pair[0]))[1] if good else None

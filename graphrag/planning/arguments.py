@@ -1,4 +1,4 @@
-"""Fills a tool's arguments from what is there: inputs, context, earlier outputs, the words."""
+"""Fill a tool's arguments from inputs, context, earlier outputs and the text of the step."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -21,15 +21,15 @@ _COUNT_STEMS = text.stem_set("count limit max maximum number top results")
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
-    """Arguments of one task as a plan writes them, and required ones nothing could fill."""
+class FilledArguments:
+    """Arguments of one task in plan syntax, and the required ones without a source."""
 
     values: dict[str, Any]
     missing: tuple[str, ...] = ()
 
     @property
     def uses(self) -> frozenset[str]:
-        """Ids of the tasks whose outputs the arguments refer to."""
+        """The ids of the tasks whose outputs the arguments refer to."""
         origins = {
             value["$from"]
             for value in self.values.values()
@@ -40,34 +40,34 @@ class Filled:
 
 def fill(
     record: ToolRecord, *, step: Step, available: Sequence[Source], most: int = 1
-) -> list[Filled]:
-    """Arguments for one task, or for up to ``most`` when a known list feeds a single value.
+) -> list[FilledArguments]:
+    """Fill the arguments of one task, or of up to ``most`` tasks, one per item of a known list.
 
-    A required argument that nothing fits refers to an input of its own name, which is also named
-    in ``missing``: a person or a caller can give it.
+    A required argument without a source refers to an input of its own name, which is listed in
+    ``missing``, so that a caller can provide it.
     """
     values: dict[str, Any] = {}
     missing: list[str] = []
     spread: tuple[str, Source] | None = None
-    place = _place(record, step)
+    place = _optional_path_parameter(record, step)
     for name, schema in record.parameters.items():
         required = name in record.required
-        asked = required or name == place
-        found = _value(record, name, schema, step, available, required=asked)
+        wanted = required or name == place
+        found = _value(record, name, schema, step, available, required=wanted)
         if isinstance(found, Source):
-            if argument_sources.may_spread(schema, found) and required and spread is None:
+            if argument_sources.can_fan_out(schema, found) and required and spread is None:
                 spread = (name, found)
             found = found.reference()
         if found is not None:
             values[name] = found
-        elif required and "default" not in _mapping(schema):
+        elif required and "default" not in _as_mapping(schema):
             values[name] = {"$from": "inputs", "select": argument_sources.identifier(name)}
             missing.append(name)
-    return list(_spread(values, tuple(missing), spread, most))
+    return list(_fan_out(values, tuple(missing), spread, most))
 
 
-def _place(record: ToolRecord, step: Step) -> str | None:
-    """The optional parameter that takes a path of the words, where no required one does."""
+def _optional_path_parameter(record: ToolRecord, step: Step) -> str | None:
+    """Return the optional parameter for a path in the text, if no required one takes it."""
     if not step.literals.paths:
         return None
     places = [
@@ -78,7 +78,7 @@ def _place(record: ToolRecord, step: Step) -> str | None:
     return None if {*record.required} & {*places} else next(iter(places), None)
 
 
-def _mapping(schema: Any) -> dict[str, Any]:
+def _as_mapping(schema: Any) -> dict[str, Any]:
     return schema if isinstance(schema, dict) else {}
 
 
@@ -93,10 +93,10 @@ def _value(
 ) -> Any:
     """A source, a literal, or None.
 
-    Values given by name win over words, words over likeness; a file that the words name wins over
-    those that an earlier task found.
+    An exact match of names precedes a literal of the text, and a literal precedes a similar name;
+    a path in the text precedes files that an earlier task found.
     """
-    exact = argument_sources.best(name, schema, available, _OPTIONAL_FIT)
+    exact = argument_sources.best_source(name, schema, available, _OPTIONAL_FIT)
     literal = _literal(name, schema, step)
     found = exact is not None and exact.origin not in ("inputs", "context")
     if exact is not None and not (found and literal in step.literals.paths):
@@ -105,19 +105,19 @@ def _value(
         return literal
     if not required:
         return None
-    near = argument_sources.best(name, schema, available, _REQUIRED_FIT)
+    near = argument_sources.best_source(name, schema, available, _REQUIRED_FIT)
     if near is not None:
         return near
-    choices = _mapping(schema).get("enum")
+    choices = _as_mapping(schema).get("enum")
     if isinstance(choices, list) and len(choices) == 1:
         return choices[0]
-    return _question(record, name, schema, step)
+    return _search_text(record, name, schema, step)
 
 
 def _literal(name: str, schema: Any, step: Step) -> Any:
-    """A value the step itself names, when the parameter is of its kind."""
+    """Return a literal of the step that suits the parameter, or None."""
     found, stems, wanted = step.literals, set(text.stems(name)), schemas.types_of(schema)
-    if found.urls and (stems & _URL_STEMS or _mapping(schema).get("format") == "uri"):
+    if found.urls and (stems & _URL_STEMS or _as_mapping(schema).get("format") == "uri"):
         return found.urls[0]
     if found.numbers and wanted & {"integer", "number"} and stems & _COUNT_STEMS:
         return found.numbers[0]
@@ -128,23 +128,23 @@ def _literal(name: str, schema: Any, step: Step) -> Any:
     return found.quoted[0] if found.quoted and not stems & _PATH_STEMS else None
 
 
-def _question(record: ToolRecord, name: str, schema: Any, step: Step) -> str | None:
-    """For a tool that searches: what the step asks about. Never for a query language."""
+def _search_text(record: ToolRecord, name: str, schema: Any, step: Step) -> str | None:
+    """Return the object of the step for a search tool; None for tools with a query language."""
     if name not in _QUERY_NAMES or "string" not in schemas.types_of(schema):
         return None
-    described = f"{record.name} {record.description} {_mapping(schema).get('description', '')}"
+    described = f"{record.name} {record.description} {_as_mapping(schema).get('description', '')}"
     if _QUERY_LANGUAGES.search(described):
         return None
     return ABOUT.split(step.text, maxsplit=1)[-1].strip(" .?!")
 
 
-def _spread(
+def _fan_out(
     values: dict[str, Any], missing: tuple[str, ...], spread: tuple[str, Source] | None, most: int
-) -> Iterator[Filled]:
+) -> Iterator[FilledArguments]:
     if spread is None:
-        yield Filled(values, missing)
+        yield FilledArguments(values, missing)
         return
     name, source = spread
     for at in range(min(source.length or 0, max(1, most))):
         one = source.reference(f"{source.select}[{at}]")
-        yield Filled({**values, name: one}, missing)
+        yield FilledArguments({**values, name: one}, missing)

@@ -1,16 +1,16 @@
-"""Turns steps into tasks: chooses a tool for each, fills its arguments, adds what those need."""
+"""Turn steps into tasks: choose a tool, fill its arguments, add tasks that produce missing ones."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from graphrag import ranking
-from graphrag.cache import Knowledge
+from graphrag.cache import CacheSnapshot
 from graphrag.catalogue.tool_record import ToolRecord, own_name
 from graphrag.graph.tool_graph import ToolGraph
 from graphrag.planning import argument_sources, arguments, plans, schemas
 from graphrag.planning.argument_sources import Source
-from graphrag.planning.arguments import Filled
+from graphrag.planning.arguments import FilledArguments
 from graphrag.planning.intents import Step
 from graphrag.ranking import Ranked
 from graphrag.retrieval import search
@@ -19,13 +19,13 @@ from graphrag.retrieval.search import Filters
 _CHOICES = 5
 _PRODUCERS = 12
 _PRODUCER_FIT = 0.6
-_CLEARLY = 0.15
-_SURE = 0.7
+_CLEAR_MARGIN = 0.15
+_CONFIDENT = 0.7
 
 
 @dataclass(frozen=True, slots=True)
 class TaskReason:
-    """Why a task is in a plan. ``confidence`` is 0 to 1."""
+    """The reasons for a task of a plan. ``confidence`` is 0 to 1."""
 
     task: str
     tool: str
@@ -34,8 +34,8 @@ class TaskReason:
 
 
 @dataclass(frozen=True, slots=True)
-class Nearest:
-    """A tool that came near without being chosen."""
+class NearestTool:
+    """A tool that matched a step and was not chosen."""
 
     tool: str
     similarity: float
@@ -44,59 +44,59 @@ class Nearest:
 
 @dataclass(slots=True)
 class Draft:
-    """New tasks while they are put together.
+    """The new tasks of a plan under construction.
 
-    ``earlier`` holds the tasks that outputs may come from, in order, with their tools.
+    ``earlier`` holds the tasks whose outputs may be used, in order, with their tools.
     """
 
-    known: Knowledge
-    given: list[Source]
-    most: int
+    cached: CacheSnapshot
+    given_sources: list[Source]
+    max_tasks: int
     filters: Filters = search.EVERYTHING
     earlier: dict[str, ToolRecord | None] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=set)
+    used_ids: set[str] = field(default_factory=set)
     tasks: list[dict[str, Any]] = field(default_factory=list)
     reasons: list[TaskReason] = field(default_factory=list)
-    missing: dict[str, str] = field(default_factory=dict)
+    missing_inputs: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    nearest: list[Nearest] = field(default_factory=list)
+    nearest: list[NearestTool] = field(default_factory=list)
 
     @property
     def graph(self) -> ToolGraph:
-        """What followed what, as of the draft's beginning."""
-        return self.known.graph
+        """The tool graph as of the start of the draft."""
+        return self.cached.graph
 
     @property
-    def room(self) -> int:
-        """How many more tasks fit."""
-        return self.most - len(self.tasks)
+    def remaining(self) -> int:
+        """The number of tasks that may still be added."""
+        return self.max_tasks - len(self.tasks)
 
     def names(self) -> list[str]:
-        """Tools of the tasks that outputs may come from."""
+        """Return the tools of the earlier tasks."""
         return [record.name for record in self.earlier.values() if record]
 
     def sources(self, step: Step) -> list[Source]:
-        """Everything arguments may be filled from; newer outputs before older ones."""
-        found = list(self.given)
+        """Return all sources for arguments, newer outputs first."""
+        found = list(self.given_sources)
         for task, record in reversed(self.earlier.items()):
-            found.extend(argument_sources.of_task(task, record, step.literals.extension))
+            found.extend(argument_sources.sources_of_task(task, record, step.literals.extension))
         return found
 
 
-def choose(draft: Draft, step: Step) -> list[Ranked]:
-    """Tools for a step, best first; what cannot be searched becomes a warning."""
+def rank_tools(draft: Draft, step: Step) -> list[Ranked]:
+    """Return tools for a step, best first; a failed search becomes a warning."""
     ranked = _searched(draft, step.query)
     best = ranked[0].confidence if ranked else 0.0
-    if step.head == step.query or best >= _SURE:
+    if step.head == step.query or best >= _CONFIDENT:
         return ranked
-    # What is looked for ("diffusion models") may say nothing about the tool that looks.
-    by_head = _searched(draft, step.head, measured=True)
-    return by_head if by_head and by_head[0].confidence > best + _CLEARLY else ranked
+    # The object of a search ("diffusion models") need not occur in the text of the tool.
+    by_head = _searched(draft, step.head, with_cosines=True)
+    return by_head if by_head and by_head[0].confidence > best + _CLEAR_MARGIN else ranked
 
 
-def _searched(draft: Draft, query: str, *, measured: bool = False) -> list[Ranked]:
+def _searched(draft: Draft, query: str, *, with_cosines: bool = False) -> list[Ranked]:
     answer = search.search(
-        query, limit=_CHOICES, filters=draft.filters, measured=measured, known=draft.known
+        query, limit=_CHOICES, filters=draft.filters, with_cosines=with_cosines, cached=draft.cached
     )
     for warning in answer.warnings:
         if warning not in draft.warnings:
@@ -105,49 +105,51 @@ def _searched(draft: Draft, query: str, *, measured: bool = False) -> list[Ranke
 
 
 def add_step(draft: Draft, step: Step, chosen: Ranked, after: Collection[str] = ()) -> list[str]:
-    """Add the tasks for one step and return their ids (none when the draft is full)."""
-    filled = arguments.fill(chosen.tool, step=step, available=draft.sources(step), most=draft.room)
-    if filled and filled[0].missing and draft.room > 1:
+    """Add the tasks for one step and return their ids; none when the draft is full."""
+    filled = arguments.fill(
+        chosen.tool, step=step, available=draft.sources(step), most=draft.remaining
+    )
+    if filled and filled[0].missing and draft.remaining > 1:
         producer = _add_producer(draft, step, chosen.tool, filled[0].missing)
         if producer:
             filled = arguments.fill(
-                chosen.tool, step=step, available=draft.sources(step), most=draft.room
+                chosen.tool, step=step, available=draft.sources(step), most=draft.remaining
             )
     ids = []
-    for one in filled[: max(0, draft.room)]:
+    for one in filled[: max(0, draft.remaining)]:
         ids.append(_add(draft, chosen.tool, one, after))
         draft.reasons.append(
             TaskReason(ids[-1], chosen.tool.name, round(chosen.confidence, 4), chosen.reasons)
         )
         for name in one.missing:
-            draft.missing.setdefault(name, chosen.tool.name)
+            draft.missing_inputs.setdefault(name, chosen.tool.name)
     return ids
 
 
-def _add(draft: Draft, tool: ToolRecord, filled: Filled, after: Collection[str]) -> str:
-    task_id = plans.fresh_id(own_name(tool), draft.taken)
+def _add(draft: Draft, tool: ToolRecord, filled: FilledArguments, after: Collection[str]) -> str:
+    task_id = plans.fresh_id(own_name(tool), draft.used_ids)
     task: dict[str, Any] = {"id": task_id}
     if tool.kind == "capability":
         task |= {"type": "capability", "capability": own_name(tool), "inputs": filled.values}
     else:
         task |= {"type": "tool", "tool": tool.name, "arguments": filled.values}
-    waits = [name for name in draft.earlier if name in filled.uses or name in after]
-    if waits:
-        task["depends_on"] = waits
+    depends_on = [name for name in draft.earlier if name in filled.uses or name in after]
+    if depends_on:
+        task["depends_on"] = depends_on
     draft.tasks.append(task)
-    draft.taken.add(task_id)
+    draft.used_ids.add(task_id)
     draft.earlier[task_id] = tool
     return task_id
 
 
 def _add_producer(draft: Draft, step: Step, tool: ToolRecord, missing: Sequence[str]) -> str | None:
-    """Add a reading tool whose output gives what is missing, if one can run with what is there."""
+    """Add a read-only tool whose output provides the missing arguments, if one can run now."""
     for candidate in _producers(draft, step, tool, missing):
         filled = arguments.fill(candidate.tool, step=step, available=draft.sources(step))
-        if filled and not filled[0].missing and _gives(candidate.tool, tool, missing):
+        if filled and not filled[0].missing and _provides_all(candidate.tool, tool, missing):
             task = _add(draft, candidate.tool, filled[0], ())
-            wanted = ", ".join(f"'{name}'" for name in missing)
-            reason = f"gives {wanted} to {tool.name}"
+            names = ", ".join(f"'{name}'" for name in missing)
+            reason = f"gives {names} to {tool.name}"
             draft.reasons.append(
                 TaskReason(
                     task,
@@ -169,46 +171,48 @@ def _producers(draft: Draft, step: Step, tool: ToolRecord, missing: Sequence[str
         without=(*draft.filters.without, tool.name, *draft.names()),
     )
     found = search.search(
-        query, limit=_PRODUCERS, filters=filters, by_words=True, known=draft.known
+        query, limit=_PRODUCERS, filters=filters, text_only=True, cached=draft.cached
     ).found
     before = [edge.from_tool for edge in draft.graph.before(tool.name)]
     ranked = ranking.rank(found, graph=draft.graph, context=draft.names())
     return sorted(ranked, key=lambda item: item.tool.name not in before)
 
 
-def _gives(producer: ToolRecord, tool: ToolRecord, missing: Sequence[str]) -> bool:
+def _provides_all(producer: ToolRecord, tool: ToolRecord, missing: Sequence[str]) -> bool:
     outputs = [
         source
-        for source in argument_sources.of_task("producer", producer)
+        for source in argument_sources.sources_of_task("producer", producer)
         if source.select and schemas.properties_of(producer.output_schema)
     ]
     return all(
-        argument_sources.best(name, tool.parameters[name], outputs, _PRODUCER_FIT)
+        argument_sources.best_source(name, tool.parameters[name], outputs, _PRODUCER_FIT)
         for name in missing
     )
 
 
 def note_nearest(draft: Draft, ranked: Sequence[Ranked]) -> None:
-    """Keep the names of tools that came near, for an answer that says what there is."""
+    """Record the three best tools of a step, for a result without a plan."""
     for item in ranked[:3]:
-        if all(known.tool != item.tool.name for known in draft.nearest):
-            draft.nearest.append(Nearest(item.tool.name, round(item.confidence, 4), item.reasons))
+        if all(near.tool != item.tool.name for near in draft.nearest):
+            draft.nearest.append(
+                NearestTool(item.tool.name, round(item.confidence, 4), item.reasons)
+            )
 
 
-def unfit(draft: Draft, step: Step, ranked: Sequence[Ranked]) -> str:
-    """The warning for a step that no tool fits."""
+def no_match_warning(draft: Draft, step: Step, ranked: Sequence[Ranked]) -> str:
+    """Return the warning for a step without a matching tool."""
     if not draft.graph.names:
         return (
-            "The catalogue has no enabled tool: connect an MCP server in the admin, or bring in"
-            " the Python tools with `manage.py sync_tools`."
+            "The catalogue has no enabled tool. Connect an MCP server in the admin, or import the"
+            " Python tools with `manage.py sync_tools`."
         )
     names = ", ".join(item.tool.name for item in ranked[:3])
-    ending = f"; nearest are {names}" if names else "; the catalogue has nothing near"
+    ending = f"; the nearest are {names}" if names else "; the catalogue has no similar tool"
     return f"No tool fits '{step.text[:200]}' well enough{ending}."
 
 
-def settled_records(
+def records_by_task(
     tasks: Mapping[str, Mapping[str, Any]], records: Mapping[str, ToolRecord]
 ) -> dict[str, ToolRecord | None]:
-    """Task id -> its tool's record (None for code), in the plan's order."""
+    """Return task id -> record of its tool (None for code), in the plan's order."""
     return {name: records.get(plans.tool_name(task) or "") for name, task in tasks.items()}

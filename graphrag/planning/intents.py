@@ -1,4 +1,4 @@
-"""What a wish in plain words asks for: its steps in order, and the values it names itself."""
+"""Parse an intent in natural language into ordered steps and literal values."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _AND = re.compile(r"(?:,\s*(?:and\b)?|\band\b|\bplus\b)\s*", re.IGNORECASE)
 _BULLET = re.compile(r"^\s*(?:[-*]|\d+[.)])\s+", re.MULTILINE)
 _URL = re.compile(r"https?://[^\s\"'<>]+")
 _QUOTED = re.compile(r"\"([^\"\n]{1,500})\"|(?<!\w)'([^'\n]{1,500})'(?!\w)")
-_PLACES = (".", "..")
+_DIRECTORY_NAMES = (".", "..")
 _PATH = re.compile(r"(?<![\w/])(?:\.{0,2}/[\w.@/-]+|[\w-]+(?:/[\w.-]+)*\.[a-z]{1,5}\b)")
 _NUMBER = re.compile(r"(?<![\w.])\d{1,9}(?![\w.]|/)")
 ABOUT = re.compile(r"\b(?:for|about|on|regarding|matching|called|named)\s+", re.IGNORECASE)
@@ -30,7 +30,7 @@ _EXTENSION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Literals:
-    """Values written in a step."""
+    """Literal values in the text of a step."""
 
     urls: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Literals:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to do. ``after_previous`` when the words say that it comes later."""
+    """One action. ``after_previous`` when the text says that it follows the previous step."""
 
     text: str
     after_previous: bool = False
@@ -49,15 +49,15 @@ class Step:
 
     @property
     def query(self) -> str:
-        """What to search tools by: the words without the values, which name no tool."""
+        """The search query for tools: the text without literal values."""
         plain = _QUOTED.sub(" ", _URL.sub(" url ", self.text))
         return _NUMBER.sub(" ", _PATH.sub(lambda path: _kind_of(path.group()), plain))
 
     @property
     def head(self) -> str:
-        """The query without what it is about: ``search arXiv`` of ``search arXiv for birds``."""
+        """The query without its object: ``search arXiv`` of ``search arXiv for birds``."""
         head = _HEAD.split(self.query, maxsplit=1)[0]
-        return head if len(text.telling_words(head)) > 1 else self.query
+        return head if len(text.content_words(head)) > 1 else self.query
 
 
 def _kind_of(path: str) -> str:
@@ -66,10 +66,10 @@ def _kind_of(path: str) -> str:
 
 
 def steps(intent: str) -> list[Step]:
-    """The steps of an intent, at most 12; one step when it asks for one thing.
+    """Return the steps of an intent, at most 12.
 
-    ``then``, semicolons, full stops and lines part steps that follow each other; ``and`` and
-    commas part steps only where a new action begins ("read the log and draft notes", not "date
+    ``then``, semicolons, full stops and line breaks separate consecutive steps; ``and`` and commas
+    separate steps only where a new action begins ("read the log and draft notes", not "date
     and time").
     """
     plain = _BULLET.sub("", intent.replace("\x00", " "))
@@ -82,7 +82,7 @@ def steps(intent: str) -> list[Step]:
 
 
 def _outside_literals(written: str, separator: re.Pattern[str]) -> list[str]:
-    """Split, but never inside a URL, a path or a quotation."""
+    """Split at a separator that is not inside a URL or a quotation."""
     closed = [match.span() for pattern in (_URL, _QUOTED) for match in pattern.finditer(written)]
     parts, start = [], 0
     for match in separator.finditer(written):
@@ -93,16 +93,16 @@ def _outside_literals(written: str, separator: re.Pattern[str]) -> list[str]:
 
 
 def _actions(part: str) -> Iterator[str]:
-    """Pieces of a clause, each beginning with an action and saying on what."""
-    held = ""
+    """Split a clause into pieces that each begin with an action and have an object."""
+    current = ""
     for piece in _outside_literals(part, _AND):
-        if held and _starts_action(piece) and len(_content(held)) > 1:
-            yield held
-            held = piece
+        if current and _starts_action(piece) and len(_content(current)) > 1:
+            yield current
+            current = piece
         else:
-            held = f"{held} and {piece}" if held else piece
-    if held:
-        yield held
+            current = f"{current} and {piece}" if current else piece
+    if current:
+        yield current
 
 
 def _content(piece: str) -> list[str]:
@@ -119,12 +119,12 @@ ACTION_STEMS = text.stem_set(ACTIONS)
 
 
 def literals(written: str) -> Literals:
-    """URLs, paths, quotations, whole numbers and a file extension, in order of appearance."""
+    """Extract URLs, paths, quotations, integers and a file extension, in order of appearance."""
     urls = tuple(url.rstrip(".,;)") for url in _URL.findall(written))
     rest = _URL.sub(" ", written)
-    said = [first or second for first, second in _QUOTED.findall(rest)]
-    named = tuple(each for each in said if _PATH.fullmatch(each) or each in _PLACES)
-    quoted = tuple(each for each in said if each not in named)
+    quotations = [first or second for first, second in _QUOTED.findall(rest)]
+    named = tuple(each for each in quotations if _PATH.fullmatch(each) or each in _DIRECTORY_NAMES)
+    quoted = tuple(each for each in quotations if each not in named)
     extension = _EXTENSION.search(rest)
     return Literals(
         urls=urls,

@@ -1,4 +1,4 @@
-"""Changes a running plan: keeps what is there, adds tools for what was discovered."""
+"""Add tasks to a running plan for a new requirement; existing tasks stay unchanged."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from typing import Any
 
 from graphrag import cache, conf, database_errors
 from graphrag.planning import argument_sources, drafting, intents, plans
-from graphrag.planning.drafting import Draft, Nearest, TaskReason
-from graphrag.planning.plans import PlanDict, PlanRefused
+from graphrag.planning.drafting import Draft, NearestTool, TaskReason
+from graphrag.planning.plans import InvalidPlan, PlanDict
 from graphrag.retrieval.search import EVERYTHING, Filters
 
 
@@ -15,13 +15,13 @@ from graphrag.retrieval.search import EVERYTHING, Filters
 class ReplanResult:
     """A changed plan, or None with the reason among the warnings.
 
-    ``added`` are the new tasks' ids; every earlier task is kept as it was.
+    ``added`` are the ids of the new tasks; every earlier task is unchanged.
     """
 
     plan: PlanDict | None
     added: tuple[str, ...] = ()
     reasons: tuple[TaskReason, ...] = ()
-    nearest: tuple[Nearest, ...] = ()
+    nearest: tuple[NearestTool, ...] = ()
     missing_inputs: Mapping[str, str]
     warnings: tuple[str, ...] = ()
 
@@ -35,15 +35,15 @@ def replan(
     inputs: Mapping[str, Any] | None = None,
     filters: Filters = EVERYTHING,
 ) -> ReplanResult:
-    """Add tools for a new requirement, at most three (setting).
+    """Add tasks for a new requirement, at most three (setting ``replan_max_tasks``).
 
-    ``settled`` are the ids of tasks that succeeded: new tasks read their outputs and depend on
-    them alone, so nothing running or finished changes. ``context`` is what the agent knows
-    (``available_context``) and must be among the execution's context by the time the tasks run.
-    Nothing found, a plan with a cycle or an unknown task, a database that refuses: no plan, and a
-    warning that says so.
+    ``settled`` are the ids of tasks that succeeded. New tasks read their outputs and depend only
+    on them, so running and finished tasks do not change. ``context`` holds the values that the
+    agent knows (``available_context``); the execution's context must contain them when the tasks
+    run. Without a matching tool, for a plan with a cycle or an unknown task, and after a database
+    error, the result has no plan and a warning.
     """
-    return database_errors.answered(
+    return database_errors.with_fallback(
         lambda: _replan(plan, settled, requirement, context or {}, inputs or {}, filters),
         lambda reason: ReplanResult(plan=None, missing_inputs={}, warnings=(reason,)),
     )
@@ -60,27 +60,29 @@ def _replan(
     try:
         tasks = plans.tasks_of(plan)
         plans.layers(plan)
-        finished = _finished(tasks, settled)
-    except PlanRefused as error:
+        finished = _settled_in_order(tasks, settled)
+    except InvalidPlan as error:
         return ReplanResult(plan=None, missing_inputs={}, warnings=(f"Not replanned: {error}.",))
     draft = _draft(tasks, finished, context, inputs, filters)
     anchors = plans.sinks(tasks, finished)
     for step in intents.steps(requirement):
-        ranked = drafting.choose(draft, step)
+        ranked = drafting.rank_tools(draft, step)
         drafting.note_nearest(draft, ranked)
-        if draft.room < 1:
-            draft.warnings.append(f"At most {draft.most} tasks are added; '{step.text}' was not.")
+        if draft.remaining < 1:
+            draft.warnings.append(
+                f"At most {draft.max_tasks} tasks are added; '{step.text}' was not."
+            )
         elif not ranked or ranked[0].confidence < conf.suggest_threshold():
-            draft.warnings.append(drafting.unfit(draft, step, ranked))
+            draft.warnings.append(drafting.no_match_warning(draft, step, ranked))
         else:
-            drafting.add_step(draft, step, ranked[0], _after(step, draft, anchors))
-    return _answer(plan, tasks, draft, requirement)
+            drafting.add_step(draft, step, ranked[0], _minimum_dependencies(step, draft, anchors))
+    return _result(plan, tasks, draft, requirement)
 
 
-def _finished(tasks: Mapping[str, dict[str, Any]], settled: Collection[str]) -> list[str]:
+def _settled_in_order(tasks: Mapping[str, dict[str, Any]], settled: Collection[str]) -> list[str]:
     unknown = set(settled) - tasks.keys()
     if unknown:
-        raise PlanRefused(f"task '{min(unknown)}' is settled but not in the plan")
+        raise InvalidPlan(f"task '{min(unknown)}' is settled but not in the plan")
     return [name for name in tasks if name in set(settled)]
 
 
@@ -92,34 +94,36 @@ def _draft(
     filters: Filters,
 ) -> Draft:
     done = {name: tasks[name] for name in finished}
-    known = cache.current()
-    records = known.shelf.by_name(name for task in done.values() if (name := plans.tool_name(task)))
+    cached = cache.current()
+    records = cached.tools.by_name(
+        name for task in done.values() if (name := plans.tool_name(task))
+    )
     return Draft(
-        known=known,
-        given=[
-            *argument_sources.of_values("context", context),
-            *argument_sources.of_values("inputs", inputs),
+        cached=cached,
+        given_sources=[
+            *argument_sources.sources_of_values("context", context),
+            *argument_sources.sources_of_values("inputs", inputs),
         ],
-        most=conf.replan_max_tasks(),
+        max_tasks=conf.replan_max_tasks(),
         filters=filters,
-        earlier=drafting.settled_records(done, records),
-        taken=set(tasks),
+        earlier=drafting.records_by_task(done, records),
+        used_ids=set(tasks),
     )
 
 
-def _after(step: intents.Step, draft: Draft, anchors: list[str]) -> list[str]:
-    """What a new task waits for at least: the last new one, or the newest finished ones."""
+def _minimum_dependencies(step: intents.Step, draft: Draft, anchors: list[str]) -> list[str]:
+    """Return the tasks that a new task depends on at least: the last new or the last settled."""
     return [draft.tasks[-1]["id"]] if step.after_previous and draft.tasks else anchors
 
 
-def _answer(
+def _result(
     plan: Mapping[str, Any],
     tasks: Mapping[str, dict[str, Any]],
     draft: Draft,
     requirement: str,
 ) -> ReplanResult:
     needed = {name for task in draft.tasks for name in plans.dependencies(task)}
-    added = [task for task in draft.tasks if task["id"] in needed or not _is_there(task, tasks)]
+    added = [task for task in draft.tasks if task["id"] in needed or not _is_duplicate(task, tasks)]
     if not added:
         warnings = draft.warnings or [f"Nothing was found for '{requirement[:200]}'."]
         if draft.tasks:
@@ -134,19 +138,19 @@ def _answer(
     ids = tuple(task["id"] for task in added)
     try:
         plans.layers(changed)
-    except PlanRefused as error:
+    except InvalidPlan as error:
         return ReplanResult(plan=None, missing_inputs={}, warnings=(f"Not replanned: {error}.",))
     return ReplanResult(
         plan=changed,
         added=ids,
         reasons=tuple(reason for reason in draft.reasons if reason.task in ids),
         nearest=tuple(draft.nearest),
-        missing_inputs=dict(draft.missing),
+        missing_inputs=dict(draft.missing_inputs),
         warnings=tuple(draft.warnings),
     )
 
 
-def _is_there(task: Mapping[str, Any], tasks: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether the plan already has the same call (a second one would only repeat it)."""
+def _is_duplicate(task: Mapping[str, Any], tasks: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether the plan already has a task with an equal call."""
     keys = ("type", "tool", "arguments", "capability", "inputs")
     return any(all(task.get(key) == other.get(key) for key in keys) for other in tasks.values())

@@ -1,4 +1,4 @@
-"""Small questions about JSON Schemas: types, required names, whether one value may feed another."""
+"""Helpers for JSON Schemas: types, properties, and type compatibility."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ _WIDER = {"integer": {"number"}, "number": set(), "string": set(), "boolean": se
 
 
 def types_of(schema: Any) -> frozenset[str]:
-    """JSON types a schema allows; empty when it does not say."""
+    """Return the JSON types that a schema allows; empty when it does not restrict them."""
     if not isinstance(schema, Mapping):
         return frozenset()
     kind = schema.get("type")
@@ -25,7 +25,7 @@ def _parts(schema: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def type_of(value: Any) -> str:
-    """JSON type of a Python value."""
+    """Return the JSON type of a Python value."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -40,9 +40,9 @@ def type_of(value: Any) -> str:
 
 
 def feeds(given: frozenset[str], wanted: frozenset[str]) -> bool:
-    """Whether a value of the given types may stand where the wanted types are asked for.
+    """Whether a value of one of the given types is valid for one of the wanted types.
 
-    An empty set says nothing and fits everything.
+    An empty set is compatible with every type.
     """
     if not given or not wanted:
         return True
@@ -51,13 +51,13 @@ def feeds(given: frozenset[str], wanted: frozenset[str]) -> bool:
 
 
 def properties_of(schema: Any) -> dict[str, Any]:
-    """Property name -> schema, of an object schema; empty for others."""
+    """Return property name -> schema of an object schema; empty for other schemas."""
     found = schema.get("properties", {}) if isinstance(schema, Mapping) else {}
     return dict(found) if isinstance(found, Mapping) else {}
 
 
 def item_schema(schema: Any) -> Any:
-    """The schema of an array's items, or None."""
+    """Return the schema of an array's items, or None."""
     if isinstance(schema, Mapping) and "array" in types_of(schema):
         return schema.get("items", {})
     return None

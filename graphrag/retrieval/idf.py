@@ -1,4 +1,4 @@
-"""How rare each word is in the catalogue, kept in memory until the catalogue changes."""
+"""Inverse document frequency (IDF) of words in the catalogue, cached until it changes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,16 +7,16 @@ from math import log
 from django.db import connection
 
 from graphrag import text, versioned_cache
-from graphrag.versioned_cache import Kept, Seen
+from graphrag.versioned_cache import CacheVersion, VersionedCache
 
-_GROUP = 1.0
-_UNKNOWN = 0.5
-_ALIKE = 0.8
+_GROUP_WEIGHT = 1.0
+_UNKNOWN_WORD_FACTOR = 0.5
+_SYNONYM_FACTOR = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A word of a query by its stem, or a group of like meaning by its label (``word`` empty)."""
+    """A query word by its stem, or a synonym group by its label (``word`` is empty)."""
 
     lexeme: str
     weight: float
@@ -24,8 +24,8 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Lexicon:
-    """Lexeme -> number of enabled tools whose text has it, and the number of tools."""
+class Idf:
+    """Document frequencies: lexeme -> number of enabled tools with it, and the number of tools."""
 
     tools: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -38,15 +38,15 @@ class Lexicon:
         return log(1.0 + (self.tools - count + 0.5) / (count + 0.5))
 
     def terms(self, query: str) -> list[Term]:
-        """What to look for: the query's words, and their groups of like meaning at a discount."""
-        words = {text.stem(word): word for word in reversed(text.telling_words(query))}
+        """Return search terms: the words of the query, and their synonym groups at lower weight."""
+        words = {text.stem(word): word for word in reversed(text.content_words(query))}
         found = [Term(stem, self.rarity(stem), word) for stem, word in words.items()]
         for label, share in text.query_groups(query).items():
-            found.append(Term(label, _GROUP * share * self.rarity(label)))
+            found.append(Term(label, _GROUP_WEIGHT * share * self.rarity(label)))
         return found
 
-    def telling(self, terms: Iterable[Term], pool: int) -> list[str]:
-        """Lexemes to choose candidates by: the rarest, until about ``pool`` tools have one."""
+    def selective_lexemes(self, terms: Iterable[Term], pool: int) -> list[str]:
+        """Return the rarest lexemes that together select about ``pool`` tools."""
         chosen: list[str] = []
         tools = 0
         known = {term.lexeme for term in terms if term.lexeme in self.counts}
@@ -58,62 +58,63 @@ class Lexicon:
         return chosen
 
     def coverage(self, terms: Sequence[Term], lexemes: Iterable[str]) -> float:
-        """Share of the query's words, by rarity, that a text with these lexemes has: 0 to 1.
+        """Return the IDF-weighted share of the query's words in a text with these lexemes, 0 to 1.
 
-        A word met by one of like meaning counts most of itself; one that no tool has, half.
+        A word that only a synonym matches counts 0.8; a word that no tool has counts half in the
+        total.
         """
         met = set(lexemes)
         total = covered = 0.0
         for term in terms:
             if not term.word:
                 continue
-            weight = term.weight * (1.0 if term.lexeme in self.counts else _UNKNOWN)
+            weight = term.weight * (1.0 if term.lexeme in self.counts else _UNKNOWN_WORD_FACTOR)
             total += weight
             if term.lexeme in met:
                 covered += weight
-            elif not met.isdisjoint(text.MEMBERSHIPS.get(term.lexeme, ())):
-                covered += weight * _ALIKE
+            elif not met.isdisjoint(text.GROUPS_BY_STEM.get(term.lexeme, ())):
+                covered += weight * _SYNONYM_FACTOR
         return covered / total if total else 0.0
 
-    def asked(self, name: str, terms: Iterable[Term]) -> float:
-        """Share of a name's words, by rarity, that the query asks for: 0 to 1.
+    def name_coverage(self, name: str, terms: Iterable[Term]) -> float:
+        """Return the IDF-weighted share of a tool name's words that the query has, 0 to 1.
 
-        A word of like meaning counts as asked for; a name without words says nothing unasked.
+        Synonyms count as matches; a name without words gives 1.
         """
         wanted = {term.lexeme for term in terms}
         total = met = 0.0
         for stem in text.name_stems(name):
             weight = self.rarity(stem)
             total += weight
-            if stem in wanted or not wanted.isdisjoint(text.MEMBERSHIPS.get(stem, ())):
+            if stem in wanted or not wanted.isdisjoint(text.GROUPS_BY_STEM.get(stem, ())):
                 met += weight
         return met / total if total else 1.0
 
-    def matched(self, terms: Sequence[Term], lexemes: Iterable[str]) -> tuple[str, ...]:
-        """The query's words a text has, the rarest first."""
+    def matched_words(self, terms: Sequence[Term], lexemes: Iterable[str]) -> tuple[str, ...]:
+        """Return the query's words in a text, rarest first."""
         met = set(lexemes)
         words = [term for term in terms if term.word and term.lexeme in met]
         return tuple(term.word for term in sorted(words, key=lambda term: -term.weight))
 
 
-def current() -> Lexicon:
-    """The lexicon of the catalogue as it is now."""
-    return at(versioned_cache.present().get("catalogue"))
+def current() -> Idf:
+    """Return the frequencies of the catalogue as it is now."""
+    return at(versioned_cache.current_versions().get("catalogue"))
 
 
-def at(seen: Seen | None) -> Lexicon:
-    """The lexicon of a revision of the catalogue just looked at."""
-    return _kept.at(seen)
+def at(version: CacheVersion | None) -> Idf:
+    """Return the frequencies for a version of the catalogue just read."""
+    return _cached.at(version)
 
 
-def _read() -> Lexicon:
+def _read() -> Idf:
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM graphrag_tool WHERE enabled")
         (tools,) = cursor.fetchone()
         cursor.execute(
             "SELECT word, ndoc FROM ts_stat('SELECT search FROM graphrag_tool WHERE enabled')"
         )
-        return Lexicon(tools, dict(cursor.fetchall()))
+        return Idf(tools, dict(cursor.fetchall()))
 
 
-_kept = Kept(_read)
+_cached = VersionedCache(_read)

@@ -1,4 +1,4 @@
-"""Hybrid retrieval: nearest vectors and full text, filtered inside the SQL, fused by rank."""
+"""Hybrid search: vector and full text search with filters in SQL, fused by reciprocal rank."""
 
 import logging
 from collections.abc import Sequence
@@ -11,23 +11,23 @@ from django.db import DatabaseError, connection, transaction
 from pgvector import Vector
 
 from graphrag import cache, conf, text
-from graphrag.cache import Knowledge
+from graphrag.cache import CacheSnapshot
 from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.database_errors import first_line
 from graphrag.embedding import embedders
-from graphrag.retrieval.idf import Lexicon, Term
+from graphrag.retrieval.idf import Idf, Term
 
 logger = logging.getLogger(__name__)
 
 MAX_QUERY = 2_000
-_FUSION = 40
+_RRF_K = 40
 _EF_SEARCH = 160
-_SPARE = 20
-_COVERED = 0.6
-_OTHER_ACTION = 0.8
-_UNASKED = 0.45
-_POOL = 500
-# ``condition`` is put together from fixed texts (see Filters.sql); every value is a parameter.
+_EXTRA_CANDIDATES = 20
+_COVERAGE_WEIGHT = 0.6
+_OTHER_ACTION_FACTOR = 0.8
+_EXTRA_NAME_WORDS_PENALTY = 0.45
+_CANDIDATE_POOL = 500
+# Filters.sql builds ``condition`` from constants; every value is a parameter.
 _NEAREST = """
 SELECT t.id, t.name, t.server, t.read_only, t.pagerank, 1 - (t.embedding <=> %(vector)s::vector)
 FROM graphrag_tool t
@@ -35,22 +35,22 @@ WHERE {condition} AND t.embedder = %(embedder)s AND t.embedding IS NOT NULL
 ORDER BY {distance}
 LIMIT %(limit)s
 """
-# The first can be answered by the index; the sum cannot, so it compares every row that passes.
-_BY_INDEX = "t.embedding <=> %(vector)s::vector"
-_EXACTLY = f"({_BY_INDEX}) + 0"
-# The index filters after its scan; an iterative scan goes on until enough rows pass. Both settings
-# go with the query in one message, which PostgreSQL takes as one transaction: they end with it.
-_THOROUGH = f"""
+# PostgreSQL can answer the first from the index; for the sum it compares every row that passes.
+_INDEXED_DISTANCE = "t.embedding <=> %(vector)s::vector"
+_EXACT_DISTANCE = f"({_INDEXED_DISTANCE}) + 0"
+# The index filters after its scan; an iterative scan continues until enough rows pass. Both
+# settings are sent with the query in one message, which is one transaction, and end with it.
+_INDEX_SETTINGS = f"""
 SET LOCAL hnsw.iterative_scan = 'strict_order';
 SET LOCAL hnsw.ef_search = {_EF_SEARCH};
 """
-# Ranking reads each candidate once per term: so the rarest terms choose the candidates, and the
-# empty vector joined on makes a copy in memory that need not be fetched and unpacked each time.
-# One sum over the terms, rather than a join with them, spares sorting the pairs to group them.
-_BY_WORDS = """
+# Ranking reads each candidate once per term. Therefore the rarest terms select the candidates, and
+# concatenating an empty tsvector makes a copy in memory that PostgreSQL detoasts only once. A sum
+# over the terms, instead of a join with them, avoids a sort and a GROUP BY.
+_TEXT_SEARCH = """
 WITH candidates AS MATERIALIZED (
     SELECT t.id, t.search || ''::tsvector AS search FROM graphrag_tool t
-    WHERE {condition} AND t.search @@ %(telling)s::tsquery
+    WHERE {condition} AND t.search @@ %(selective)s::tsquery
     LIMIT %(pool)s
 ), best AS (
     SELECT id, search, {score} AS score FROM candidates
@@ -72,7 +72,7 @@ WHERE t.id = ANY(%(keys)s) AND t.embedder = %(embedder)s AND t.embedding IS NOT 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What a found tool must be; ``None`` leaves it open. Disabled tools are never found."""
+    """Conditions on results; ``None`` sets no condition. Disabled tools are never found."""
 
     kind: str | None = None
     server: str | None = None
@@ -82,7 +82,7 @@ class Filters:
     describes_output: bool = False
 
     def sql(self) -> tuple[str, dict[str, Any]]:
-        """A condition on the tool table ``t`` and its parameters."""
+        """Return a condition on the tool table ``t`` and its parameters."""
         parts = ["t.enabled"]
         if self.kind is not None:
             parts.append("t.kind = %(kind)s")
@@ -110,11 +110,10 @@ EVERYTHING = Filters()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """One tool with how it was found; ``score`` orders the answer.
+    """A search result; ``score`` orders the results.
 
-    ``similarity`` (0 to 1) says how well the tool fits the query, from both of the following:
-    ``cosine`` is -1 to 1 (None when only full text found it); ``coverage`` is the share, by
-    rarity, of the query's words in the tool's text, 0 to 1.
+    ``similarity`` (0 to 1) combines ``cosine``, -1 to 1 (None when only full text search found the
+    tool), and ``coverage``, the IDF-weighted share of the query's words in the tool's text, 0 to 1.
     """
 
     tool: ToolRecord
@@ -128,7 +127,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Found tools, best first; ``warnings`` says which half could not search, and why."""
+    """Results, best first; ``warnings`` name a search that failed, with the reason."""
 
     found: tuple[Found, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -136,7 +135,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Candidate:
-    """A tool one half of a search came upon, before it is read in full."""
+    """A tool that the vector or the full text search found, before its record is loaded."""
 
     key: int
     name: str
@@ -155,114 +154,116 @@ def search(
     *,
     limit: int = 10,
     filters: Filters = EVERYTHING,
-    by_words: bool = False,
-    measured: bool = False,
-    known: Knowledge | None = None,
+    text_only: bool = False,
+    with_cosines: bool = False,
+    cached: CacheSnapshot | None = None,
 ) -> Answer:
-    """Enabled tools that fit the query, at most ``limit``; nothing for an empty query.
+    """Return at most ``limit`` enabled tools that match the query; none for an empty query.
 
-    Without a working embedder or the ``vector`` extension full text answers alone, with a
-    warning; ``by_words`` asks for full text alone, which is cheaper; ``measured`` holds what full
-    text found against the query's vector, which costs little more. ``known`` is what a plan
-    that searches more than once has looked up already.
+    Without a working embedder or the ``vector`` extension, only full text search runs, and the
+    response has a warning. ``text_only`` runs only full text search, which is cheaper;
+    ``with_cosines`` compares only its results with the query's vector, which costs little more.
+    ``cached`` is the snapshot of a caller that searches more than once.
     """
-    asked = query.replace("\x00", " ")[:MAX_QUERY].strip()
-    if not asked or limit < 1:
+    cleaned_query = query.replace("\x00", " ")[:MAX_QUERY].strip()
+    if not cleaned_query or limit < 1:
         return Answer()
-    known = known or cache.current()
-    words = known.words
-    terms = words.terms(asked)
+    cached = cached or cache.current()
+    idf = cached.idf
+    terms = idf.terms(cleaned_query)
     candidates = max(conf.search_candidates(), limit)
-    by_text = text_search(terms, words, limit=candidates, filters=filters)
+    by_text = text_search(terms, idf, limit=candidates, filters=filters)
     by_vector: list[Candidate] = []
     warnings: tuple[str, ...] = ()
     trust = 0.0
     try:
-        if not by_words:
+        if not text_only:
             trust = embedders.current().trust
             by_vector = (
-                _measured(by_text, asked, words)
-                if measured
-                else vector_search(asked, words, limit=candidates, filters=filters)
+                _with_cosines(by_text, cleaned_query, idf)
+                if with_cosines
+                else vector_search(cleaned_query, idf, limit=candidates, filters=filters)
             )
     except (embedders.EmbedderError, DatabaseError) as error:
-        logger.warning("searching by full text alone: %s", error)
+        logger.warning("only full text search is available: %s", error)
         warnings = (f"Found by full text alone: {first_line(error)}.",)
-    fused = _fused(by_vector, by_text, trust)[: limit + _SPARE]
-    best = _scored(fused, terms, words, text.action(asked))[:limit]
-    return Answer(tuple(_described(best, terms, known)), warnings)
+    fused = _fused(by_vector, by_text, trust)[: limit + _EXTRA_CANDIDATES]
+    best = _rescored(fused, terms, idf, text.action(cleaned_query))[:limit]
+    return Answer(tuple(_results(best, terms, cached)), warnings)
 
 
 def vector_search(
-    query: str, words: Lexicon, *, limit: int, filters: Filters = EVERYTHING
+    query: str, idf: Idf, *, limit: int, filters: Filters = EVERYTHING
 ) -> list[Candidate]:
-    """Tools with their cosine, nearest first, among vectors of the embedder in force.
+    """Return tools with their cosine, nearest first, by vectors of the configured embedder.
 
     :raises embedding.EmbedderError: when the query cannot be embedded.
     """
-    asked = _vector(query, words)
-    if asked is None:
+    vector_parameters = _vector(query, idf)
+    if vector_parameters is None:
         return []
     condition, parameters = filters.sql()
-    parameters |= {**asked, "limit": limit}
-    with _aside(), connection.cursor() as cursor:
-        nearest = _NEAREST.format(condition=condition, distance=_BY_INDEX)
-        cursor.execute(_THOROUGH + nearest, parameters)
+    parameters |= {**vector_parameters, "limit": limit}
+    with _savepoint_if_in_transaction(), connection.cursor() as cursor:
+        nearest = _NEAREST.format(condition=condition, distance=_INDEXED_DISTANCE)
+        cursor.execute(_INDEX_SETTINGS + nearest, parameters)
         while cursor.description is None:
             cursor.nextset()
         rows = cursor.fetchall()
         if len(rows) < limit:
-            # Few tools pass, or the index cannot reach them: a cluster of equal vectors (dead
-            # row versions count until vacuum) links only to itself, and its scan ends there.
-            cursor.execute(_NEAREST.format(condition=condition, distance=_EXACTLY), parameters)
+            # Few tools pass, or the index does not reach them: in HNSW a cluster of equal vectors
+            # (dead rows count until VACUUM) links only to itself, and the scan ends there.
+            cursor.execute(
+                _NEAREST.format(condition=condition, distance=_EXACT_DISTANCE), parameters
+            )
             rows = cursor.fetchall()
     return [Candidate(*row) for row in rows]
 
 
-def _measured(candidates: Sequence[Candidate], query: str, words: Lexicon) -> list[Candidate]:
-    """Those that have a vector of the embedder in force, with their cosine, nearest first."""
-    asked = _vector(query, words)
-    if asked is None or not candidates:
+def _with_cosines(candidates: Sequence[Candidate], query: str, idf: Idf) -> list[Candidate]:
+    """Return the candidates that have a vector, with their cosine, nearest first."""
+    vector_parameters = _vector(query, idf)
+    if vector_parameters is None or not candidates:
         return []
-    by_key = {candidate.key: candidate for candidate in candidates}
-    with _aside(), connection.cursor() as cursor:
-        cursor.execute(_COSINES, {**asked, "keys": list(by_key)})
+    by_id = {candidate.key: candidate for candidate in candidates}
+    with _savepoint_if_in_transaction(), connection.cursor() as cursor:
+        cursor.execute(_COSINES, {**vector_parameters, "keys": list(by_id)})
         for key, cosine in cursor.fetchall():
-            by_key[key].cosine = cosine
+            by_id[key].cosine = cosine
     near = [candidate for candidate in candidates if candidate.cosine is not None]
     return sorted(near, key=lambda candidate: -(candidate.cosine or 0.0))
 
 
-def _vector(query: str, words: Lexicon) -> dict[str, str] | None:
-    """Parameters of a search by the query's vector; None for a query that says nothing."""
+def _vector(query: str, idf: Idf) -> dict[str, str] | None:
+    """Return the parameters of a vector search; None when the query's vector is zero."""
     embedder = embedders.current()
-    vector = embedder.embed_query(query, words.rarity)
+    vector = embedder.embed_query(query, idf.rarity)
     if not vector.any():
         return None
     return {"vector": Vector(vector).to_text(), "embedder": embedder.identity}
 
 
-def _aside() -> AbstractContextManager[object]:
-    """In a transaction of the caller's a failure must not end it: full text still answers."""
+def _savepoint_if_in_transaction() -> AbstractContextManager[object]:
+    """Keep the caller's transaction usable after a failure, so that full text search can run."""
     return transaction.atomic() if connection.in_atomic_block else nullcontext()
 
 
 def text_search(
-    terms: Sequence[Term], words: Lexicon, *, limit: int, filters: Filters = EVERYTHING
+    terms: Sequence[Term], idf: Idf, *, limit: int, filters: Filters = EVERYTHING
 ) -> list[Candidate]:
-    """Tools with the lexemes their text has, best first; rare words and names weigh most."""
-    telling = words.telling(terms, _POOL)
-    if not telling:
+    """Return tools with their lexemes, best first; rare words and names weigh most."""
+    selective = idf.selective_lexemes(terms, _CANDIDATE_POOL)
+    if not selective:
         return []
     condition, parameters = filters.sql()
     parameters |= {
-        "telling": " | ".join(map(_quoted, telling)),
-        "pool": 4 * _POOL,
+        "selective": " | ".join(map(_quoted, selective)),
+        "pool": 4 * _CANDIDATE_POOL,
         "limit": limit,
     }
     for at, term in enumerate(terms):
         parameters |= {f"term{at}": _quoted(term.lexeme), f"weight{at}": term.weight}
-    statement = _BY_WORDS.format(
+    statement = _TEXT_SEARCH.format(
         condition=condition,
         score=" + ".join(_SCORE.format(at=at) for at in range(len(terms))),
         has=", ".join(_HAS.format(at=at) for at in range(len(terms))),
@@ -277,45 +278,49 @@ def text_search(
 
 
 def _quoted(lexeme: str) -> str:
-    # Lexemes here are letters and digits alone (text.words), so quotes are enough.
+    # text.words() yields only letters and digits, so a lexeme contains no quote.
     return f"'{lexeme}'"
 
 
 def _fused(
     by_vector: Sequence[Candidate], by_text: Sequence[Candidate], trust: float
 ) -> list[Candidate]:
-    """Reciprocal rank fusion of both halves, best first; ``trust`` weighs the vectors."""
+    """Fuse both results by reciprocal rank, best first; ``trust`` weighs the vector search."""
     table: dict[int, Candidate] = {}
     for rank, candidate in enumerate(by_vector):
-        candidate.score = trust / (_FUSION + rank)
+        candidate.score = trust / (_RRF_K + rank)
         table[candidate.key] = candidate
     for rank, found in enumerate(by_text):
         candidate = table.setdefault(found.key, found)
         candidate.lexemes = found.lexemes
-        candidate.score += 1 / (_FUSION + rank)
+        candidate.score += 1 / (_RRF_K + rank)
     return sorted(table.values(), key=lambda candidate: -candidate.score)
 
 
-def _scored(
-    best: Sequence[Candidate], terms: Sequence[Term], words: Lexicon, action: str | None
+def _rescored(
+    best: Sequence[Candidate], terms: Sequence[Term], idf: Idf, action: str | None
 ) -> list[Candidate]:
-    """The candidates by fused rank times similarity; equals in order of the name.
+    """Sort candidates by fused score times similarity, then by name.
 
-    A tool whose name says more than was asked for ("get issue SLA" for "show the issue") yields to
-    one whose name says just that.
+    A tool whose name has words that the query lacks ("get issue SLA" for "show the issue") ranks
+    below a tool whose name has only words of the query.
     """
     for item in best:
-        item.coverage = words.coverage(terms, item.lexemes)
+        item.coverage = idf.coverage(terms, item.lexemes)
         own_name = item.name.removeprefix(f"{item.server}.")
         agreement = _agreement(action, own_name, read_only=item.read_only)
         item.similarity = _similarity(item.cosine, item.coverage) * agreement
-        item.score *= item.similarity * (1.0 - _UNASKED * (1.0 - words.asked(own_name, terms)))
+        item.score *= item.similarity * (
+            1.0 - _EXTRA_NAME_WORDS_PENALTY * (1.0 - idf.name_coverage(own_name, terms))
+        )
     return sorted(best, key=lambda item: (-item.score, item.name))
 
 
-def _described(best: Sequence[Candidate], terms: Sequence[Term], known: Knowledge) -> list[Found]:
-    """The chosen candidates with their tools."""
-    records = known.shelf.by_key(item.key for item in best)
+def _results(
+    best: Sequence[Candidate], terms: Sequence[Term], cached: CacheSnapshot
+) -> list[Found]:
+    """Load the tools of the candidates."""
+    records = cached.tools.by_id(item.key for item in best)
     return [
         Found(
             tool=records[item.key],
@@ -323,7 +328,7 @@ def _described(best: Sequence[Candidate], terms: Sequence[Term], known: Knowledg
             similarity=item.similarity,
             cosine=item.cosine,
             coverage=item.coverage,
-            matched=known.words.matched(terms, item.lexemes),
+            matched=cached.idf.matched_words(terms, item.lexemes),
             pagerank=item.pagerank,
         )
         for item in best
@@ -332,11 +337,11 @@ def _described(best: Sequence[Candidate], terms: Sequence[Term], known: Knowledg
 
 
 def _agreement(action: str | None, own_name: str, *, read_only: bool) -> float:
-    """1, or less for a tool that does another kind of thing than asked: reads, changes, deletes."""
-    does = text.name_action(own_name) or ("read" if read_only else None)
-    return _OTHER_ACTION if action and does and does != action else 1.0
+    """Return 1, or less when the tool and the query name different actions."""
+    tool_action = text.name_action(own_name) or ("read" if read_only else None)
+    return _OTHER_ACTION_FACTOR if action and tool_action and tool_action != action else 1.0
 
 
 def _similarity(cosine: float | None, coverage: float) -> float:
-    """The better of both halves, lifted by both: 0 to 1."""
-    return 1.0 - (1.0 - max(0.0, cosine or 0.0)) * (1.0 - _COVERED * coverage)
+    """Combine cosine and coverage: 0 to 1, and at least the cosine."""
+    return 1.0 - (1.0 - max(0.0, cosine or 0.0)) * (1.0 - _COVERAGE_WEIGHT * coverage)

@@ -16,7 +16,7 @@ from django.utils.translation import ngettext
 
 from graphrag.catalogue.selectors import tools as all_tools
 from graphrag.catalogue.selectors import tools_by_name
-from graphrag.graph.neighbours import Taught, around, taught_by
+from graphrag.graph.neighbours import LearnedFrom, learned_from, neighbourhood
 from graphrag.models import Tool
 from reviews.components import labels as components_labels
 from reviews.components.dag_svg import DagTask, Picture, layout, with_links
@@ -400,7 +400,7 @@ def tool_context(user: User, tool: Tool) -> dict[str, Any]:
     """Return `tool` of the template."""
     may_look = user.is_staff and user.has_perm("graphrag.view_tool")
     return {
-        "around": around(tool, _address),
+        "around": neighbourhood(tool, _address),
         "embedder": tool.embedder,
         "marks": tuple(_marks(tool)),
         "admin_url": reverse("admin:graphrag_tool_change", args=(tool.pk,)) if may_look else "",
@@ -432,7 +432,7 @@ def _marks(tool: Tool) -> list[str]:
 
 def learned_context(execution: Execution) -> dict[str, Any]:
     """Return what the tool graph learned from a run, or the reason for nothing."""
-    taught = taught_by(str(execution.pk))
+    taught = learned_from(str(execution.pk))
     return {
         "title": components_labels.run_title(execution.title, execution.pk),
         "run_url": reverse("reviews:run", args=(execution.pk,)),
@@ -443,7 +443,7 @@ def learned_context(execution: Execution) -> dict[str, Any]:
     }
 
 
-def _sentence(taught: Taught) -> str:
+def _sentence(taught: LearnedFrom) -> str:
     new = sum(edge.new for edge in taught.edges)
     seen = len(taught.edges) - new
     if not taught.edges:
@@ -462,7 +462,7 @@ def _sentence(taught: Taught) -> str:
     return f"{', '.join(parts)}."
 
 
-def _pairs(taught: Taught) -> Table:
+def _pairs(taught: LearnedFrom) -> Table:
     """Return pairs of consecutive tools with the number of runs."""
     return Table(
         key="edges-title",
@@ -481,7 +481,7 @@ def _pairs(taught: Taught) -> Table:
     )
 
 
-def _ranks(taught: Taught) -> Table:
+def _ranks(taught: LearnedFrom) -> Table:
     """Return the changed PageRank of the tools."""
     return Table(
         key="ranks-title",

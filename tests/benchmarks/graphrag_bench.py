@@ -194,22 +194,22 @@ def queries_per_second(rounds: int = 100) -> float:
 
 def recall_at_10(rounds: int = 50) -> float:
     """Share of the exact ten nearest that the index finds."""
-    words = idf.current()
+    frequencies = idf.current()
     exact = found = 0
     for query in _some_intents(rounds):
-        truth = _nearest(query, words, index=False)
+        truth = _nearest(query, frequencies, index=False)
         exact += len(truth)
-        found += len(truth & _nearest(query, words, index=True))
+        found += len(truth & _nearest(query, frequencies, index=True))
     return found / exact if exact else 1.0
 
 
-def _nearest(query: str, words: idf.Lexicon, *, index: bool) -> set[int]:
+def _nearest(query: str, frequencies: idf.Idf, *, index: bool) -> set[int]:
     use, avoid = ("indexscan", "seqscan") if index else ("seqscan", "indexscan")
     with connection.cursor() as cursor:
         cursor.execute(f"SET enable_{use} = on")
         cursor.execute(f"SET enable_{avoid} = off")
         try:
-            return {found.key for found in search.vector_search(query, words, limit=10)}
+            return {found.key for found in search.vector_search(query, frequencies, limit=10)}
         finally:
             cursor.execute(f"RESET enable_{use}")
             cursor.execute(f"RESET enable_{avoid}")

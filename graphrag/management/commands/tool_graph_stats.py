@@ -30,7 +30,7 @@ class Command(BaseCommand):
         edges = present.edges()
         self._line("edges", str(len(edges)))
         self._line("executions learned", str(LearnedExecution.objects.count()))
-        self._line("revision", str(versioned_cache.number("graph")))
+        self._line("revision", str(versioned_cache.revision_number("graph")))
         self._most_central(present)
         self._strongest(edges)
 

@@ -59,10 +59,10 @@ def by_vector(query: str) -> list[str]:
     return [candidate.name for candidate in found]
 
 
-def by_words(query: str) -> list[str]:
+def text_only(query: str) -> list[str]:
     """Names by the full text half alone."""
-    words = idf.current()
-    found = search.text_search(words.terms(query), words, limit=DEPTH)
+    frequencies = idf.current()
+    found = search.text_search(frequencies.terms(query), frequencies, limit=DEPTH)
     return [candidate.name for candidate in found]
 
 

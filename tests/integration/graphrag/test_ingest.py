@@ -26,10 +26,10 @@ def test_the_first_sync_creates_and_embeds_the_second_changes_nothing() -> None:
     first = ingest.upsert_tools(BOTH, server="git", prune=True)
     assert first.created == ("git.log", "git.diff")
     assert first.embedded == 2
-    number = versioned_cache.number("catalogue")
+    number = versioned_cache.revision_number("catalogue")
     second = ingest.upsert_tools(BOTH, server="git", prune=True)
     assert second.unchanged == ("git.log", "git.diff")
-    assert (second.embedded, versioned_cache.number("catalogue")) == (0, number)
+    assert (second.embedded, versioned_cache.revision_number("catalogue")) == (0, number)
 
 
 def test_records_come_back_as_they_went_in() -> None:

@@ -29,7 +29,7 @@ def test_hybrid_is_at_least_as_good_as_each_part(
     intents = fixtures.intents(name)
     parts: dict[str, Quality] = {
         "hashing": quality.measure(intents, quality.by_vector),
-        "full text": quality.measure(intents, quality.by_words),
+        "full text": quality.measure(intents, quality.text_only),
     }
     hybrid = quality.measure(intents, quality.hybrid)
     lines = [found.line(label) for label, found in {**parts, "hybrid": hybrid}.items()]

@@ -83,18 +83,18 @@ def test_what_only_changes_ranks_below_what_reads_when_asked_to_read(mixed: None
 
 def test_a_measured_search_weighs_what_words_found_as_a_whole_search_does(mixed: None) -> None:
     whole = search.search("counting pages", limit=20).found
-    measured = search.search("counting pages", limit=20, measured=True).found
-    by_words = search.search("counting pages", limit=20, by_words=True).found
-    assert {found.tool.name for found in measured} == {found.tool.name for found in by_words}
+    with_cosines = search.search("counting pages", limit=20, with_cosines=True).found
+    text_only = search.search("counting pages", limit=20, text_only=True).found
+    assert {found.tool.name for found in with_cosines} == {found.tool.name for found in text_only}
     expected = {found.tool.name: (found.cosine, found.similarity) for found in whole}
-    for found in measured:
+    for found in with_cosines:
         assert (found.cosine, found.similarity) == pytest.approx(expected[found.tool.name])
-    assert measured[0].similarity > by_words[0].similarity
+    assert with_cosines[0].similarity > text_only[0].similarity
 
 
 def test_a_measured_search_passes_over_vectors_of_another_embedder(mixed: None) -> None:
     Tool.objects.filter(name="c.count_pages").update(embedder="hashing:1")
-    found = {found.tool.name: found for found in search.search("page", measured=True).found}
+    found = {found.tool.name: found for found in search.search("page", with_cosines=True).found}
     assert found["c.count_pages"].cosine is None
     assert found["a.read_page"].cosine is not None
 
@@ -135,9 +135,11 @@ def anywhere(count: int) -> Any:
 def test_a_filter_that_few_pass_still_finds_them_through_the_index(db: None) -> None:
     """The index filters after its scan: without an iterative scan most would be missed."""
     store_vectors("s", anywhere(1_500), read_only_every=100)
-    words = idf.current()
+    frequencies = idf.current()
     only_the_index()
-    found = search.vector_search("read page", words, limit=10, filters=Filters(read_only=True))
+    found = search.vector_search(
+        "read page", frequencies, limit=10, filters=Filters(read_only=True)
+    )
     assert len(found) == 10
     cosines = [candidate.cosine or 0.0 for candidate in found]
     assert cosines == sorted(cosines, reverse=True)
@@ -149,25 +151,25 @@ def test_dead_copies_of_one_vector_do_not_hide_the_living(
 ) -> None:
     """What was updated or rolled back stays in the index until vacuum: here 400 copies of the
     question itself, which are each other's neighbours and lead nowhere else."""
-    words = idf.current()
-    copies = [embedders.current().embed_query("read page", words.rarity)] * 400
+    frequencies = idf.current()
+    copies = [embedders.current().embed_query("read page", frequencies.rarity)] * 400
     store_vectors("gone", copies)
     Tool.objects.filter(server="gone").delete()
     store_vectors("s", anywhere(300), read_only_every=20)
     only_the_index()
     filters = Filters(read_only=only_reading)
-    found = search.vector_search("read page", words, limit=10, filters=filters)
+    found = search.vector_search("read page", frequencies, limit=10, filters=filters)
     assert len(found) == 10
 
 
-def nearest(query: str, words: idf.Lexicon) -> list[float]:
+def nearest(query: str, frequencies: idf.Idf) -> list[float]:
     """Cosines of the ten nearest tools: tools that are equally near stand for each other."""
-    return [found.cosine or 0.0 for found in search.vector_search(query, words, limit=10)]
+    return [found.cosine or 0.0 for found in search.vector_search(query, frequencies, limit=10)]
 
 
 def test_the_index_is_used_and_finds_what_an_exact_search_finds(public_catalogue: None) -> None:
     exact, found = 0, 0
-    words = idf.current()
+    frequencies = idf.current()
     with connection.cursor() as cursor:
         # Other tests left rows behind in the index that this one does not measure.
         cursor.execute("REINDEX INDEX tool_embedding_hnsw")
@@ -175,10 +177,10 @@ def test_the_index_is_used_and_finds_what_an_exact_search_finds(public_catalogue
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL enable_seqscan = on")
             cursor.execute("SET LOCAL enable_indexscan = off")
-            truth = nearest(intent.text, words)
+            truth = nearest(intent.text, frequencies)
             cursor.execute("SET LOCAL enable_seqscan = off")
             cursor.execute("SET LOCAL enable_indexscan = on")
-            got = nearest(intent.text, words)
+            got = nearest(intent.text, frequencies)
         exact += len(truth)
         found += sum(cosine >= min(truth) - 1e-6 for cosine in got)
     assert found / exact >= 0.95

@@ -112,7 +112,7 @@ def test_a_planner_that_is_down_is_told_and_the_run_goes_on(engine: Engine) -> N
     with renamed("graphrag_tooldependency"):
         ingest.revisions.bump("graph")
         replan(engine, execution, "parse XML", text="<a/>")
-        assert "The tool graph cannot be asked now" in why_not(execution)
+        assert "The tool graph cannot be queried now" in why_not(execution)
         found = planning_services.suggest("parse XML")
         assert found.plan is None
         assert "cannot be asked now" in found.warnings[0]

@@ -30,14 +30,14 @@ def fill(
     context: Mapping[str, Any] | None = None,
     earlier: Mapping[str, ToolRecord] | None = None,
     most: int = 1,
-) -> list[arguments.Filled]:
+) -> list[arguments.FilledArguments]:
     (step,) = intents.steps(intent)
     available = [
-        *argument_sources.of_values("context", context or {}),
-        *argument_sources.of_values("inputs", inputs or {}),
+        *argument_sources.sources_of_values("context", context or {}),
+        *argument_sources.sources_of_values("inputs", inputs or {}),
     ]
     for name, given in (earlier or {}).items():
-        available.extend(argument_sources.of_task(name, given, step.literals.extension))
+        available.extend(argument_sources.sources_of_task(name, given, step.literals.extension))
     return arguments.fill(record, step=step, available=available, most=most)
 
 

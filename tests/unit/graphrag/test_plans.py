@@ -39,7 +39,7 @@ def test_layers_follow_the_dependencies() -> None:
     ],
 )
 def test_what_cannot_run_is_refused_with_the_reason(tasks: Any, why: str) -> None:
-    with pytest.raises(plans.PlanRefused, match=why):
+    with pytest.raises(plans.InvalidPlan, match=why):
         plans.layers({"tasks": tasks})
 
 
@@ -67,7 +67,7 @@ def test_layers_hold_every_task_once_after_what_it_needs_or_name_a_cycle(
     plan = {"tasks": [task(f"t{at}", *(f"t{n}" for n in some)) for at, some in enumerate(needs)]}
     try:
         found = plans.layers(plan)
-    except plans.PlanRefused:
+    except plans.InvalidPlan:
         assert _has_cycle(needs)
         return
     assert not _has_cycle(needs)

@@ -39,12 +39,12 @@ GOOD = ToolRecord(
     ],
 )
 def test_what_cannot_be_stored_is_refused_with_the_reason(change: dict[str, Any], why: str) -> None:
-    with pytest.raises(tool_record.ToolRefused, match=why):
-        tool_record.cleaned(replace(GOOD, **change))
+    with pytest.raises(tool_record.InvalidTool, match=why):
+        tool_record.sanitized(replace(GOOD, **change))
 
 
 def test_hostile_characters_and_lengths_are_cut() -> None:
-    found = tool_record.cleaned(
+    found = tool_record.sanitized(
         replace(
             GOOD,
             title="t" * 500,
@@ -58,13 +58,13 @@ def test_hostile_characters_and_lengths_are_cut() -> None:
 
 
 def test_a_good_record_stays_as_it_is() -> None:
-    assert tool_record.cleaned(GOOD) == GOOD
+    assert tool_record.sanitized(GOOD) == GOOD
     assert GOOD.required == ("path",)
     assert list(GOOD.parameters) == ["path", "n"]
 
 
 def test_the_text_goes_from_what_says_most_to_what_says_least() -> None:
-    written = tool_record.text_of(GOOD)
+    written = tool_record.tool_text(GOOD)
     assert written.headline == "s read file read a file"
     assert written.summary == "Reads a file."
     assert written.body == "It may be long."
@@ -76,7 +76,7 @@ def test_the_order_of_properties_does_not_change_the_digest() -> None:
     """jsonb gives keys back in an order of its own."""
     properties = dict(reversed(GOOD.input_schema["properties"].items()))
     turned = replace(GOOD, input_schema={**GOOD.input_schema, "properties": properties})
-    assert tool_record.text_of(turned).digest == tool_record.text_of(GOOD).digest
+    assert tool_record.tool_text(turned).digest == tool_record.tool_text(GOOD).digest
 
 
 def test_schemas_that_are_not_what_they_should_be_do_no_harm() -> None:
@@ -84,5 +84,5 @@ def test_schemas_that_are_not_what_they_should_be_do_no_harm() -> None:
     assert odd.required == ()
     assert dict(odd.parameters) == {}
     assert (
-        tool_record.text_of(replace(GOOD, input_schema={"properties": {"p": 1}})).arguments == "p"
+        tool_record.tool_text(replace(GOOD, input_schema={"properties": {"p": 1}})).arguments == "p"
     )

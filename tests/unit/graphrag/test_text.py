@@ -33,13 +33,13 @@ def test_stop_words_go_unless_nothing_else_is_there() -> None:
 
 
 def test_words_of_like_meaning_share_a_group() -> None:
-    remove, delete = text.MEMBERSHIPS["remov"], text.MEMBERSHIPS["delet"]
+    remove, delete = text.GROUPS_BY_STEM["remov"], text.GROUPS_BY_STEM["delet"]
     assert set(remove) & set(delete)
-    assert not set(delete) & set(text.MEMBERSHIPS["fetch"])
+    assert not set(delete) & set(text.GROUPS_BY_STEM["fetch"])
 
 
 def test_no_group_label_is_the_stem_of_a_word_in_the_thesaurus() -> None:
-    assert not text.GROUPS.keys() & text.MEMBERSHIPS.keys()
+    assert not text.GROUPS.keys() & text.GROUPS_BY_STEM.keys()
 
 
 def test_a_question_asks_for_a_reading_tool() -> None:
@@ -65,4 +65,4 @@ def test_any_text_gives_lower_case_words_that_split_no_further(written: str) -> 
     for word in text.words(written):
         assert word
         assert text.words(word.lower()) in ([word], text.words(word))
-    assert isinstance(text.indexed(written), str)
+    assert isinstance(text.index_text(written), str)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graphrag.graph.svg import BOX, Around, Drawing, Neighbour
+from graphrag.graph.svg import BOX, Drawing, Neighbour, Neighbourhood
 
 neighbours = st.lists(
     st.builds(
@@ -23,7 +23,7 @@ neighbours = st.lists(
 def test_boxes_stay_inside_and_apart(
     before: tuple[Neighbour, ...], after: tuple[Neighbour, ...]
 ) -> None:
-    around = Around("git.git_log", 1.2, before, after)
+    around = Neighbourhood("git.git_log", 1.2, before, after)
     for drawing in around.drawings:
         assert len(drawing.boxes) == len(before) + len(after) + 1
         assert len(drawing.curves) == len(before) + len(after)
@@ -50,13 +50,13 @@ def _apart(drawing: Drawing) -> None:
 def test_what_was_taken_more_often_is_thicker_and_long_names_keep_their_end() -> None:
     often = Neighbour("s.often", 12, 1.0, 1.0)
     once = Neighbour(f"s.{'very_' * 20}long_name", 1, 0.5, 1.0)
-    around = Around("s.tool", 2.0, (often, once), (), more_before=3)
+    around = Neighbourhood("s.tool", 2.0, (often, once), (), more_before=3)
     first, second = around.drawings[0].curves
     assert first.stroke == pytest.approx(6.0)
     assert second.stroke < 2.0
     box = around.drawings[0].boxes[-1]
     assert box.label.startswith("…")
     assert box.label.endswith("long_name")
-    words = [heading.words for heading in around.drawings[1].headings]
-    assert words == ["Came before (2 of 5)", "Came after: nothing so far"]
+    titles = [heading.text for heading in around.drawings[1].headings]
+    assert titles == ["Came before (2 of 5)", "Came after: nothing so far"]
     assert "s.often" in around.description

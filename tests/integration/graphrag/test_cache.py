@@ -7,7 +7,7 @@ from django.test.utils import CaptureQueriesContext
 from graphrag import cache, versioned_cache
 from graphrag.catalogue import ingest
 from graphrag.catalogue import selectors as catalogue_selectors
-from graphrag.catalogue.selectors import Shelf
+from graphrag.catalogue.selectors import ToolCache
 from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.planning import replanning
 from graphrag.planning import services as planning_services
@@ -44,40 +44,40 @@ def test_a_search_reads_no_edges(files_catalogue: list[ToolRecord]) -> None:
 
 
 def test_a_persons_choice_for_a_tool_is_known_at_once(files_catalogue: list[ToolRecord]) -> None:
-    assert cache.current().shelf.by_name([READ])[READ].permission_set == "minimal"
+    assert cache.current().tools.by_name([READ])[READ].permission_set == "minimal"
     ingest.set_tool_policy(name=READ, permission_set="trusted")
-    assert cache.current().shelf.by_name([READ])[READ].permission_set == "trusted"
+    assert cache.current().tools.by_name([READ])[READ].permission_set == "trusted"
 
 
 def test_a_new_description_is_known_at_once(files_catalogue: list[ToolRecord]) -> None:
     assert planning_services.suggest("read a file").plan is not None
     ingest.upsert_tools([make_tool(READ, "Open a parcel.")])
-    (found,) = cache.current().shelf.by_name([READ]).values()
+    (found,) = cache.current().tools.by_name([READ]).values()
     assert found.description == "Open a parcel."
 
 
 def test_nothing_is_kept_before_the_catalogue_has_a_revision() -> None:
-    assert versioned_cache.present() == {}
-    assert cache.current().shelf is not cache.current().shelf
-    assert cache.current().shelf.by_name(["nobody.there"]) == {}
+    assert versioned_cache.current_versions() == {}
+    assert cache.current().tools is not cache.current().tools
+    assert cache.current().tools.by_name(["nobody.there"]) == {}
 
 
 def test_a_shelf_tells_what_the_catalogue_tells(files_catalogue: list[ToolRecord]) -> None:
-    shelf, names = Shelf(), [tool.name for tool in files_catalogue]
+    shelf, names = ToolCache(), [tool.name for tool in files_catalogue]
     for _ in range(2):
         assert shelf.by_name([*names, "nobody.there"]) == catalogue_selectors.tools_by_name(names)
     keys = list(catalogue_selectors.tools().values_list("pk", flat=True))
     with CaptureQueriesContext(connection) as asked:
-        assert {record.name for record in shelf.by_key([*keys]).values()} == set(names)
+        assert {record.name for record in shelf.by_id([*keys]).values()} == set(names)
     assert statements(asked) == []
-    assert shelf.by_key([0]) == {}
+    assert shelf.by_id([0]) == {}
 
 
 def test_a_shelf_has_room_for_so_many(
     files_catalogue: list[ToolRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalogue_selectors, "_MOST_KEPT", 2)
-    shelf = Shelf()
+    monkeypatch.setattr(catalogue_selectors, "_MAX_CACHED", 2)
+    shelf = ToolCache()
     first, second, third = (tool.name for tool in files_catalogue[:3])
     shelf.by_name([first, second])
     assert set(shelf.by_name([second, third])) == {second, third}
