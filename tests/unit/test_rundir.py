@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workflows.sandbox.rundir import _remove, is_overgrown, run_folder
+from workflows.sandbox.rundir import _remove, exceeds_limits, run_directory
 
 
 def _deep(folder: Path, levels: int) -> None:
@@ -23,9 +23,9 @@ def _deep(folder: Path, levels: int) -> None:
 
 
 def test_folders_deeper_than_any_path(tmp_path: Path) -> None:
-    with run_folder(tmp_path) as folder:
+    with run_directory(tmp_path) as folder:
         _deep(folder, 1100)
-        assert is_overgrown(folder, 10_000)
+        assert exceeds_limits(folder, 10_000)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -33,7 +33,7 @@ def test_links_and_folders_without_rights(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / "file").write_text("x")
-    with run_folder(tmp_path) as folder:
+    with run_directory(tmp_path) as folder:
         (folder / "link").symlink_to(kept)
         (folder / "closed" / "inner").mkdir(parents=True)
         (folder / "closed" / "inner" / "link").symlink_to(kept)
@@ -58,5 +58,5 @@ def test_two_that_delete_the_same(tmp_path: Path, round_number: int) -> None:
 def test_many_entries(tmp_path: Path) -> None:
     for number in range(11):
         (tmp_path / str(number)).touch()
-    assert is_overgrown(tmp_path, 10)
-    assert not is_overgrown(tmp_path, 11)
+    assert exceeds_limits(tmp_path, 10)
+    assert not exceeds_limits(tmp_path, 11)

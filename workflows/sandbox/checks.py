@@ -1,4 +1,4 @@
-"""System checks: does this machine have what the sandbox stands on, and are its names known?"""
+"""System checks of the sandbox: runtimes, Landlock, the user account, and configured names."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from workflows.permissions import deny_list
 
 from . import deno_setup, landlock, monty_pool
 
-#: What it means to run as root, by whether the settings allow it.
+#: Consequence of running as root, by whether the settings allow it.
 _ROOT: Final = {
     False: "every code task fails.",
-    True: "HOLDPOINT_SANDBOX_ALLOW_ROOT is set, and whatever escapes the sandbox is root too.",
+    True: "HOLDPOINT_SANDBOX_ALLOW_ROOT is set, and code that escapes the sandbox is root.",
 }
 
 
 def check_sandbox(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Missing runtimes are errors; a missing second wall, or running as root, is a warning.
+    """Report missing runtimes as errors, missing Landlock and running as root as warnings.
 
-    The warnings are about the process that runs code, so only a worker gives them.
+    The warnings concern the process that runs code, so only workers report them.
     """
-    found = [*_runtimes(), *_ceilings(), *_file_root()]
+    messages = [*_runtimes(), *_ceilings(), *_file_root()]
     if settings.HOLDPOINT_ROLE != "worker":
-        return found
-    return [*found, *_second_wall(), *_user()]
+        return messages
+    return [*messages, *_landlock(), *_user()]
 
 
 def _file_root() -> list[CheckMessage]:
-    """A folder for the file tools that the deny list covers leaves them nothing."""
+    """Report a directory of the file tools that the deny list covers."""
     root = settings.HOLDPOINT.get("file_root")
     problem = deny_list.path_problem(str(root), "write", below=False) if root else ""
     if not problem:
@@ -50,7 +50,7 @@ def _file_root() -> list[CheckMessage]:
 
 
 def _ceilings() -> list[CheckMessage]:
-    """A ceiling that no set has the name of lets nothing pass; somebody should be told."""
+    """Report ceilings that name no permission set, because they allow nothing."""
     return [
         Error(
             f"The {what} ceiling of {group!r} is {name!r}, and there is no such permission set: "
@@ -65,7 +65,7 @@ def _ceilings() -> list[CheckMessage]:
 
 
 def _runtimes() -> list[CheckMessage]:
-    found: list[CheckMessage] = []
+    messages: list[CheckMessage] = []
     for name, locate, package in (
         ("Deno", deno_setup.binary, "deno"),
         ("Monty", monty_pool.binary, "pydantic-monty"),
@@ -77,11 +77,11 @@ def _runtimes() -> list[CheckMessage]:
         if not usable:
             hint = f"Install the Python package {package}."
             message = f"The {name} executable is missing: its code tasks cannot run."
-            found.append(Error(message, hint=hint, id="workflows.E101"))
-    return found
+            messages.append(Error(message, hint=hint, id="workflows.E101"))
+    return messages
 
 
-def _second_wall() -> list[CheckMessage]:
+def _landlock() -> list[CheckMessage]:
     if landlock.abi():
         return []
     mode = conf.sandbox_landlock()

@@ -1,8 +1,8 @@
-"""One confined child process: started behind every wall, read within bounds, ended for sure.
+"""A confined child process: restricted start, bounded output, guaranteed end.
 
-The walls that stand before the first instruction of the child: its own session and process group,
-an environment made from nothing, Landlock where the kernel has it. The resource limits follow
-before the child is sent anything to run. Only Deno's own code runs in between.
+Before the first instruction of the child, it has its own session and process group, an environment
+without inherited variables, and Landlock rules if the kernel has Landlock. Resource limits are set
+before the child receives a program; until then it runs only Deno's own code.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Limits:
     open_files: int = 128
 
     def apply(self, pid: int) -> None:
-        """Set them on process `pid`, where the system can (Linux)."""
+        """Set the limits on process `pid` (Linux only)."""
         if not hasattr(resource, "prlimit"):
             return
         for kind, limit in (
@@ -62,7 +62,7 @@ class Child:
         *,
         env: Mapping[str, str],
         cwd: str,
-        fence: landlock.Fence | None,
+        rules: landlock.LandlockRules | None,
         limits: Limits,
         audit_variable: str,
     ) -> None:
@@ -76,11 +76,11 @@ class Child:
             return _spawn(argv, environment, cwd)
 
         try:
-            # The audit pipe is inheritable for a moment; no other child may be started then.
+            # No other child may be started while the audit pipe is inheritable.
             with _SPAWNING:
                 os.set_inheritable(audit_write, True)  # noqa: FBT003 - the standard library's own signature
                 try:
-                    self._process = landlock.confined(fence, spawn) if fence else spawn()
+                    self._process = landlock.run_restricted(rules, spawn) if rules else spawn()
                 finally:
                     os.close(audit_write)
         except BaseException:
@@ -114,20 +114,20 @@ class Child:
         return self._process.poll()
 
     def written(self) -> int:
-        """Bytes it has written, to files and pipes alike; 0 where the system keeps no count."""
+        """Return the bytes written to files and pipes; 0 if the system does not count them."""
         try:
-            told = Path(f"/proc/{self.pid}/io").read_text(encoding="ascii")
+            counters = Path(f"/proc/{self.pid}/io").read_text(encoding="ascii")
         except OSError:
             return 0
-        return int(told.partition("wchar:")[2].split()[0])
+        return int(counters.partition("wchar:")[2].split()[0])
 
     def send(self, data: bytes) -> None:
-        """Queue `data` for the child's stdin; `pump` moves it."""
+        """Queue `data` for the child's stdin; `pump` writes it."""
         self._outgoing += data
         self._write()
 
     def pump(self, timeout: float) -> Iterator[tuple[Stream, bytes]]:
-        """Move bytes for at most `timeout` seconds; yields what arrived, then returns."""
+        """Transfer bytes for at most `timeout` seconds; yield the output that arrived."""
         for key, events in self._selector.select(timeout):
             if events & selectors.EVENT_WRITE:
                 self._write()
@@ -139,7 +139,7 @@ class Child:
                 self._selector.unregister(key.fileobj)
 
     def drain(self, stream: Stream) -> Iterator[bytes]:
-        """What is left in one pipe right now."""
+        """Yield the output that is available in one pipe now."""
         _, stdout, stderr = self._pipes()
         fd = {"stdout": stdout, "stderr": stderr, "audit": self._audit}[stream].fileno()
         while data := _read(fd):
@@ -152,7 +152,7 @@ class Child:
         except BlockingIOError:
             sent = 0
         except OSError:
-            # The reader is gone; the missing result tells the rest.
+            # The child closed its stdin; the caller notices the missing result.
             self._outgoing.clear()
             sent = 0
         del self._outgoing[:sent]
@@ -193,7 +193,7 @@ def _spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> subprocess.
 
 
 def _read(fd: int) -> bytes | None:
-    """The next bytes, b"" at the end, None when there are none yet."""
+    """Return the next bytes, b"" at the end, None when none are available."""
     try:
         return os.read(fd, _CHUNK)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""What goes into the sandbox and what comes out."""
+"""Requests to the sandbox, their results, and the environment of one run."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from workflows.permissions import deny_list
 
 Language = Literal["python", "typescript", "javascript"]
 
-NEVER_PATHS: Final = ("/proc", "/sys", "/dev")
-"""Denied before any link is resolved: links in there mean the worker, not the program."""
+UNRESOLVED_PATHS: Final = ("/proc", "/sys", "/dev")
+"""Denied before links are resolved: links there refer to the worker, not to the program."""
 
 LandlockMode = Literal["auto", "on", "off"]
 
 
 @dataclass(frozen=True)
 class SandboxConfig:
-    """Bounds and places that belong to the installation, not to one request.
+    """Limits and directories that the installation sets for all requests.
 
-    `temp_root` holds the folder of each run (the system's default when None). Output beyond
-    `max_output_bytes` is dropped; a program that goes on to `flood_bytes` is ended. A program
-    writes `max_file_bytes` to disk, over all its files, and has `max_files` in its working folder.
+    `temp_root` holds the directory of each run (the system's default when None). Output beyond
+    `max_output_bytes` is dropped; a program whose output reaches `flood_bytes` is killed. A program
+    may write `max_file_bytes` over all files, and have `max_files` in its working directory.
 
-    `landlock` says when code is refused for want of Landlock: "auto" where the kernel has it and
-    this process may not use it, "on" everywhere, "off" never. Nothing runs as root unless
+    `landlock` says when code is refused because Landlock is unavailable: "auto" if the kernel has
+    it and this process may not use it, "on" always, "off" never. Code runs as root only with
     `allow_root`.
     """
 
@@ -52,9 +52,9 @@ class SandboxConfig:
 class CodeRequest:
     """One program to run. See the package's docstring for what `code` may be.
 
-    `env` holds the values behind `permissions.env_names`; nothing of the worker's own environment
-    is passed on. `scratch_dir` is the working folder, what `$SCRATCH` stands for; without one the
-    run gets an empty folder that is deleted afterwards.
+    `env` holds the values of `permissions.env_names`; the worker's own environment is not passed
+    on. `scratch_dir` is the working directory, named `$SCRATCH` in permissions; without one the run
+    gets an empty directory that is deleted afterwards.
     """
 
     language: Language
@@ -70,7 +70,7 @@ class CodeRequest:
 
 @dataclass(frozen=True)
 class CodeResult:
-    """A finished program: its JSON value, what it printed, seconds it took by the wall clock."""
+    """The result of a program: JSON value, output, and duration in seconds of wall-clock time."""
 
     value: JSON
     stdout: str
@@ -79,68 +79,68 @@ class CodeResult:
 
     @property
     def logs(self) -> str:
-        """Both streams in one text."""
-        return one_text(self.stdout, self.stderr)
+        """Standard output and standard error in one text."""
+        return combined_output(self.stdout, self.stderr)
 
 
-def one_text(stdout: str, stderr: str) -> str:
-    """What a program printed, the way a log keeps it."""
+def combined_output(stdout: str, stderr: str) -> str:
+    """Join standard output and standard error for a log."""
     return "\n".join(part for part in (stdout, stderr) if part)
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """A request's permissions on this machine, for this run.
+class RunEnvironment:
+    """The environment of one run: the request, its working directory and resolved permissions.
 
-    `$SCRATCH` is bound to the working folder. A granted path counts only while it is the place
-    that was granted: not denied, not a symbolic link or below one, and no folder or hard link
-    where one file was granted.
+    `$SCRATCH` is bound to the working directory. A granted path is effective only while it refers
+    to the file that was granted: not denied, not a symbolic link or below one, and no directory
+    or hard link where one file was granted.
     """
 
     request: CodeRequest
     scratch: Path
     permissions: PermissionSet
-    keeps_scratch: bool
+    scratch_persists: bool
 
     @classmethod
-    def of(cls, request: CodeRequest, run_dir: Path) -> Surroundings:
-        """Resolve `request` for the run whose own folder is `run_dir`; makes the working folder."""
-        keeps = request.scratch_dir is not None
+    def of(cls, request: CodeRequest, run_dir: Path) -> RunEnvironment:
+        """Resolve `request` for a run in `run_dir`; create the working directory."""
+        persists = request.scratch_dir is not None
         scratch = (request.scratch_dir or run_dir / "scratch").resolve()
         scratch.mkdir(parents=True, exist_ok=True)
         bound = deny_list.without_denied(request.permissions.bound(str(scratch)), scratch=scratch)
-        real = PermissionSet(
+        resolved = PermissionSet(
             hosts=bound.hosts,
-            read_paths=tuple(filter(_is_as_granted, bound.read_paths)),
-            write_paths=tuple(filter(_is_as_granted, bound.write_paths)),
+            read_paths=tuple(filter(_is_unchanged, bound.read_paths)),
+            write_paths=tuple(filter(_is_unchanged, bound.write_paths)),
             env_names=bound.env_names,
         )
-        return cls(request, scratch, real, keeps)
+        return cls(request, scratch, resolved, persists)
 
     def resource(self, path: Path) -> str:
-        """How to name the resolved `path` to a person, and in a grant that a rerun understands."""
-        if not self.keeps_scratch and path.is_relative_to(self.scratch):
+        """Return the name of the resolved `path` for people and for grants of later runs."""
+        if not self.scratch_persists and path.is_relative_to(self.scratch):
             inside = path.relative_to(self.scratch)
             return SCRATCH if str(inside) == "." else f"{SCRATCH}/{inside}"
-        return entry_of(path)
+        return permission_entry(path)
 
     def problem(self, operation: Operation, path: Path) -> str:
-        """Why no grant reaches `path` for "read" or "write", in words; "" when one does."""
+        """Return why `path` cannot be granted for "read" or "write"; "" when it can."""
         return deny_list.path_problem(str(path), operation, scratch=self.scratch)
 
     def allows(self, operation: Operation, path: Path) -> bool:
-        """Whether the program may use the resolved `path`: granted, and not denied."""
-        granted = self.permissions.allows(operation, entry_of(path))
+        """Whether the resolved `path` is granted and not denied."""
+        granted = self.permissions.allows(operation, permission_entry(path))
         return granted and not self.problem(operation, path)
 
     def granted_env(self) -> dict[str, str]:
-        """The environment the code may see."""
+        """Return the granted environment variables."""
         env = self.request.env
         return {name: env[name] for name in self.permissions.env_names if name in env}
 
 
-def entry_of(path: Path) -> str:
-    """How a permission names the resolved `path`: a folder that is there ends in "/"."""
+def permission_entry(path: Path) -> str:
+    """Return the permission entry of the resolved `path`; an existing directory ends in "/"."""
     try:
         is_folder = stat.S_ISDIR(path.lstat().st_mode)
     except (OSError, ValueError):
@@ -148,19 +148,19 @@ def entry_of(path: Path) -> str:
     return f"{path}/" if is_folder and path != path.parent else str(path)
 
 
-def _is_as_granted(entry: str) -> bool:
+def _is_unchanged(entry: str) -> bool:
     path = Path(entry)
     try:
         if real_paths.resolve(path) != path:
             return False
-        found = path.lstat()
+        status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return True
     except (OSError, RuntimeError):
         return False
     if is_folder_path(entry):
         return True
-    # Deno opens files itself, so that a hard link granted by name is refused here.
-    return not stat.S_ISDIR(found.st_mode) and (
-        not stat.S_ISREG(found.st_mode) or found.st_nlink == 1
+    # Deno opens files itself; therefore a hard link that was granted by name is refused here.
+    return not stat.S_ISDIR(status.st_mode) and (
+        not stat.S_ISREG(status.st_mode) or status.st_nlink == 1
     )

@@ -1,4 +1,4 @@
-"""From "the code was refused this" to the exception that says so."""
+"""Exceptions for operations that the sandbox denied."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from workflows.engine.permissions import Operation, smallest_cover
 from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
 from workflows.permissions import deny_list
 
-from .contract import NEVER_PATHS, Surroundings
+from .contract import UNRESOLVED_PATHS, RunEnvironment
 
 _IMPOSSIBLE = {
     "run": "Programs cannot be started from the sandbox",
@@ -18,56 +18,55 @@ _IMPOSSIBLE = {
 }
 
 
-def failed(message: str, line: int | None = None) -> TaskFailed:
-    """A failure of the user's program; running it again would change nothing."""
-    told = storable(message)
-    return TaskFailed(told if line is None else f"{told} (line {line})", retryable=False)
+def task_failure(message: str, line: int | None = None) -> TaskFailed:
+    """Return a failure of the user's program; it is not retryable."""
+    text = storable(message)
+    return TaskFailed(text if line is None else f"{text} (line {line})", retryable=False)
 
 
 def storable(text: str) -> str:
-    """`text` without what a database text cannot hold: NUL and lone surrogates."""
+    """Replace NUL and lone surrogates, which PostgreSQL cannot store."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
-def is_never(path: Path) -> bool:
-    """Whether `path` (without `..`) lies where no link may be resolved for a program."""
-    return any(path.is_relative_to(root) for root in NEVER_PATHS)
+def is_unresolvable(path: Path) -> bool:
+    """Whether `path` (without `..`) is below a directory whose links are never resolved."""
+    return any(path.is_relative_to(root) for root in UNRESOLVED_PATHS)
 
 
-def denied_path(
-    around: Surroundings, operation: Operation, path: Path, line: int | None
+def path_denial(
+    environment: RunEnvironment, operation: Operation, path: Path, line: int | None
 ) -> Exception:
-    """The exception for a refused "read" or "write" of the resolved `path`."""
-    problem = around.problem(operation, path)
+    """Return the exception for a denied "read" or "write" of the resolved `path`."""
+    problem = environment.problem(operation, path)
     if problem:
-        return failed(f"It may not {operation} {path}: {problem}", line)
-    return denied(around, operation, around.resource(path), line)
+        return task_failure(f"It may not {operation} {path}: {problem}", line)
+    return denial(environment, operation, environment.resource(path), line)
 
 
-def denied(
-    around: Surroundings, operation: str, resource: str | None, line: int | None
+def denial(
+    environment: RunEnvironment, operation: str, resource: str | None, line: int | None
 ) -> Exception:
-    """The exception for a refused operation: a need a person can grant, or a plain failure.
+    """Return the exception for a denied operation: an escalation or a task failure.
 
-    What the deny list covers is a failure: no decision could help.
-
-    `resource` is None when the runtime asked for all of a kind at once.
+    An operation on the deny list is a failure, because no grant can allow it. `resource` is None
+    when the runtime requested unlimited access of a kind.
     """
-    current = around.request.permissions
+    current = environment.request.permissions
     if operation in _IMPOSSIBLE:
-        told = f": {resource}" if resource else ""
-        return failed(f"{_IMPOSSIBLE[operation]}{told}", line)
+        suffix = f": {resource}" if resource else ""
+        return task_failure(f"{_IMPOSSIBLE[operation]}{suffix}", line)
     if resource is None:
-        return failed(f"Unlimited {operation} access is never given in the sandbox", line)
+        return task_failure(f"Unlimited {operation} access is never given in the sandbox", line)
     try:
         need = smallest_cover(operation, resource)  # type: ignore[arg-type]
     except ValueError as error:
-        return failed(f"No permission can be given for {operation}: {error}", line)
-    problem = deny_list.problem_of(need, scratch=around.scratch)
+        return task_failure(f"No permission can be given for {operation}: {error}", line)
+    problem = deny_list.problem_of(need, scratch=environment.scratch)
     if problem:
-        return failed(f"It may not use {resource}: {problem}", line)
-    if current.bound(str(around.scratch)).covers(need.bound(str(around.scratch))):
-        return failed(f"{operation} of {resource} is granted but not possible this way", line)
+        return task_failure(f"It may not use {resource}: {problem}", line)
+    if current.bound(str(environment.scratch)).covers(need.bound(str(environment.scratch))):
+        return task_failure(f"{operation} of {resource} is granted but not possible this way", line)
     return PermissionEscalationNeeded(
         operation=operation,
         resource=resource,

@@ -1,4 +1,4 @@
-"""How Deno is started: the executable, the flags, the fence, the folder it keeps for itself."""
+"""How Deno is started: executable, flags, Landlock rules, environment variables."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Final
 from deno import find_deno_bin  # type: ignore[import-untyped]
 
 from . import landlock
-from .contract import NEVER_PATHS, Surroundings
-from .denials import failed
+from .contract import UNRESOLVED_PATHS, RunEnvironment
+from .denials import task_failure
 
 HARNESS: Final = str(Path(__file__).resolve().with_name("harness.js"))
-EMITTED: Final = "gen"
-"""Where below its own folder Deno keeps the code that it makes of TypeScript."""
+EMITTED_CODE_DIR: Final = "gen"
+"""Subdirectory of DENO_DIR in which Deno stores compiled TypeScript."""
 AUDIT_VARIABLE: Final = "DENO_AUDIT_PERMISSIONS"
 
 _LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/nix/store")
@@ -25,50 +25,60 @@ _FLAGS: Final = (
     "--cached-only", "--no-code-cache", "--deny-import", "--deny-net", "--deny-run", "--deny-ffi",
     "--deny-sys",
 )  # fmt: skip
-# Variables that would change the runtime itself are not passed on, whatever was granted.
+# Variables that configure the runtime itself are not passed on, even if granted.
 _RUNTIME_ENV: Final = ("DENO_", "NODE_", "LD_", "V8_", "SSL_", "TMPDIR")
 
 
 @cache
 def binary() -> str:
-    """The Deno executable that its PyPI package brings. FileNotFoundError when it is not there."""
+    """Return the Deno executable of its PyPI package, cached for the process.
+
+    :raises FileNotFoundError: when it is not installed.
+    """
     return str(Path(find_deno_bin()).resolve())
 
 
-def command(around: Surroundings) -> list[str]:
-    """The command line: everything denied but the granted paths and names."""
-    permissions = around.permissions
-    never = ",".join(NEVER_PATHS)
-    argv = [binary(), "run", *_FLAGS, f"--v8-flags=--max-old-space-size={around.request.memory_mb}"]
+def command(environment: RunEnvironment) -> list[str]:
+    """Return the command line, which denies all but the granted paths and names."""
+    permissions = environment.permissions
+    unresolved = ",".join(UNRESOLVED_PATHS)
+    argv = [
+        binary(),
+        "run",
+        *_FLAGS,
+        f"--v8-flags=--max-old-space-size={environment.request.memory_mb}",
+    ]
     for name, paths in (("read", permissions.read_paths), ("write", permissions.write_paths)):
-        argv.append(f"--allow-{name}={_listed(map(_bare, paths))}" if paths else f"--deny-{name}")
-        argv += [f"--deny-{name}={never}"] if paths else []
+        argv.append(
+            f"--allow-{name}={_listed(map(_without_slash, paths))}" if paths else f"--deny-{name}"
+        )
+        argv += [f"--deny-{name}={unresolved}"] if paths else []
     names = permissions.env_names
     argv.append(f"--allow-env={','.join(names)}" if names else "--deny-env")
     return [*argv, HARNESS]
 
 
-def _bare(entry: str) -> str:
+def _without_slash(entry: str) -> str:
     return entry.removesuffix("/")
 
 
 def _listed(entries: Iterable[str]) -> str:
     paths = tuple(entries)
-    # Deno separates paths with commas and knows no way to write one inside a path.
+    # Deno separates paths by commas and has no escape for a comma in a path.
     unwritable = next((path for path in paths if "," in path), None)
     if unwritable is not None:
-        raise failed(f"A path with a comma cannot be granted to Deno: {unwritable}")
+        raise task_failure(f"A path with a comma cannot be granted to Deno: {unwritable}")
     return ",".join(paths)
 
 
-def environment(around: Surroundings, home: Path) -> dict[str, str]:
-    """The child's whole environment: granted names, and what keeps Deno from storing anything.
+def environment_variables(environment: RunEnvironment, home: Path) -> dict[str, str]:
+    """Return all environment variables of the child: granted ones, and Deno's configuration.
 
-    Without the cache mode Deno retries its own writes for 150 ms before it gives up.
+    Without the in-memory cache mode, Deno retries its own writes for 150 ms before it gives up.
     """
     granted = {
         name: value
-        for name, value in around.granted_env().items()
+        for name, value in environment.granted_env().items()
         if not name.startswith(_RUNTIME_ENV)
     }
     return granted | {
@@ -81,42 +91,42 @@ def environment(around: Surroundings, home: Path) -> dict[str, str]:
     }
 
 
-def fence(around: Surroundings, home: Path) -> landlock.Fence | None:
-    """The second wall: the granted files once more, and of `home` the emitted code alone.
+def landlock_rules(environment: RunEnvironment, home: Path) -> landlock.LandlockRules | None:
+    """Return Landlock rules: the granted files, and below `home` only compiled TypeScript.
 
-    So a program without grants leaves nothing on disk, not even through localStorage or caches.
-    The code that Deno makes of TypeScript has to be kept: for the lines of an error it would make
-    it anew, on a thread whose stack it then looks up in /proc, and abort without it.
+    Therefore a program without grants leaves nothing on disk, not even through localStorage or
+    caches. Deno needs its compiled TypeScript for the line numbers of errors: otherwise it compiles
+    again on a thread whose stack it looks up in /proc, and aborts.
     """
     if not landlock.abi():
         return None
-    permissions = around.permissions
+    permissions = environment.permissions
     made = [path for path in permissions.read_paths if permissions.allows("write", path)]
     places = {
-        "read": [*permissions.read_paths, *_places(made, around)],
-        "write": _places(permissions.write_paths, around),
+        "read": [*permissions.read_paths, *_existing_targets(made, environment)],
+        "write": _existing_targets(permissions.write_paths, environment),
     }
-    return landlock.Fence(
+    return landlock.LandlockRules(
         execute=(binary(), *_LIBRARIES),
         read=(
             *(HARNESS, *_DEVICES, str(home)),
             *places["read"],
         ),
-        write=("/dev/null", str(home / EMITTED), *places["write"]),
+        write=("/dev/null", str(home / EMITTED_CODE_DIR), *places["write"]),
     )
 
 
-def _places(entries: Iterable[str], around: Surroundings) -> list[str]:
-    """The granted paths, or the folders they would be made in: Landlock only names what exists.
+def _existing_targets(entries: Iterable[str], environment: RunEnvironment) -> list[str]:
+    """Return granted paths, or the directories to create them in: Landlock needs existing paths.
 
-    In the working folder the folders on the way may have to be made too. A folder that holds
-    something denied is left out: the file in it cannot be made then.
+    In the working directory, parent directories may have to be created too. A directory that
+    contains a denied path is left out; then the file in it cannot be created.
     """
-    found = []
+    targets = []
     for path in map(Path, entries):
         place = path
         if not path.exists():
-            place = around.scratch if path.is_relative_to(around.scratch) else path.parent
-        if not around.problem("write", place):
-            found.append(str(place))
-    return found
+            place = environment.scratch if path.is_relative_to(environment.scratch) else path.parent
+        if not environment.problem("write", place):
+            targets.append(str(place))
+    return targets

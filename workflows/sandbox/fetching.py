@@ -1,4 +1,4 @@
-"""Network for sandboxed code: the worker fetches, through `workflows.common.outbound_http`."""
+"""Network access of sandboxed code: the worker sends requests with `common.outbound_http`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from workflows.common.outbound_http import (
 )
 from workflows.permissions import deny_list
 
-from .contract import Surroundings
-from .denials import denied, failed
+from .contract import RunEnvironment
+from .denials import denial, task_failure
 
 
 class Fetcher:
-    """The `fetch` of one run, bounded in number and by the run's own deadline."""
+    """The `fetch` function of one run, limited in number and by the deadline of the run."""
 
     def __init__(
-        self, around: Surroundings, deadline: float, should_stop: Callable[[], bool]
+        self, environment: RunEnvironment, deadline: float, should_stop: Callable[[], bool]
     ) -> None:
-        self._around, self._deadline, self._should_stop = around, deadline, should_stop
-        self._left = around.request.config.max_fetches
+        self._environment, self._deadline, self._should_stop = environment, deadline, should_stop
+        self._left = environment.request.config.max_fetches
 
     def fetch(
         self,
@@ -36,18 +36,21 @@ class Fetcher:
         body: bytes | None,
         line: int | None,
     ) -> Response:
-        """Fetch `url`. Raises NetworkFailed for the code to handle, and what ends the run."""
+        """Fetch `url`.
+
+        Raises NetworkFailed, which the program can handle, and exceptions that end the run.
+        """
         if self._left <= 0:
-            raise failed("The program made too many network requests", line)
+            raise task_failure("The program made too many network requests", line)
         self._left -= 1
-        config = self._around.request.config
+        config = self._environment.request.config
         remaining = max(self._deadline - time.monotonic(), 0.001)
         limits = replace(config.net, total_seconds=min(config.net.total_seconds, remaining))
         try:
             return request(
                 method,
                 url,
-                grants=self._around.permissions,
+                grants=self._environment.permissions,
                 headers=headers,
                 body=body,
                 limits=limits,
@@ -56,9 +59,9 @@ class Fetcher:
                 problem=deny_list.task_address_problem,
             )
         except NetworkForbidden as error:
-            raise failed(str(error), line) from None
+            raise task_failure(str(error), line) from None
         except NetworkDenied as error:
-            raise denied(self._around, "net", error.resource, line) from None
+            raise denial(self._environment, "net", error.resource, line) from None
 
 
 __all__ = ["Fetcher", "NetworkFailed"]

@@ -1,8 +1,7 @@
-"""The file system as the Python sandbox sees it: real files, each call checked first.
+"""File operations of the Python sandbox, on real files and checked against the permissions.
 
-The interpreter never opens anything; it asks for one operation at a time and the worker does it
-here. A path is resolved through every link before it is checked, and walked without links when it
-is used.
+The interpreter opens no file itself; it requests one operation at a time, and the worker performs
+it here. A path is checked after all links are resolved, and opened without following links.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ from pydantic_monty import MontyFileHandle, ScanEntry, StatResult
 from workflows.common import real_paths
 from workflows.engine.permissions import Operation
 
-from . import pinned
-from .contract import Surroundings
-from .denials import denied_path, failed, is_never
+from . import openat
+from .contract import RunEnvironment
+from .denials import is_unresolvable, path_denial, task_failure
 
 _MAX_READ_BYTES: Final = 16 << 20
 _MAX_ENTRIES: Final = 10_000
 
 
 class HostFiles:
-    """File operations of one run. OSErrors are the program's to handle; a denial ends the run."""
+    """File operations of one run. The program can handle an OSError; a denial ends the run."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
-        self._writable_bytes = around.request.config.max_file_bytes
+    def __init__(self, environment: RunEnvironment) -> None:
+        self._environment = environment
+        self._writable_bytes = environment.request.config.max_file_bytes
         self.line: int | None = None
         self.operations: dict[str, Callable[..., Any]] = {
             "open": self._open,
@@ -47,8 +46,8 @@ class HostFiles:
             "Path.append_text": lambda path, text: self._write_text(path, text, os.O_APPEND),
             "Path.append_bytes": lambda path, data: self._write(path, data, os.O_APPEND),
             "Path.mkdir": self._mkdir,
-            "Path.unlink": lambda path: pinned.remove_file(self._entry("write", path)),
-            "Path.rmdir": lambda path: pinned.remove_folder(self._entry("write", path)),
+            "Path.unlink": lambda path: openat.unlink(self._entry("write", path)),
+            "Path.rmdir": lambda path: openat.rmdir(self._entry("write", path)),
             "Path.iterdir": self._iterdir,
             "Path.scan": self._scan,
             "Path.stat": self._stat,
@@ -58,56 +57,56 @@ class HostFiles:
         }
 
     def _check(self, operation: Operation, path: Path) -> Path:
-        if not self._around.allows(operation, path):
-            raise denied_path(self._around, operation, path, self.line)
+        if not self._environment.allows(operation, path):
+            raise path_denial(self._environment, operation, path, self.line)
         return path
 
     def _resolved(self, operation: Operation, path: Path) -> Path:
-        """`path` through every link; a relative one lies in the working folder."""
-        named = Path(os.path.normpath(self._around.scratch / path))
-        if is_never(named):
-            # Not resolved: there are links in there that mean the worker.
-            raise denied_path(self._around, operation, named, self.line)
+        """Resolve all links of `path`, which is relative to the working directory."""
+        named = Path(os.path.normpath(self._environment.scratch / path))
+        if is_unresolvable(named):
+            # Not resolved: links there refer to the worker.
+            raise path_denial(self._environment, operation, named, self.line)
         try:
-            return real_paths.resolve(self._around.scratch / path)
+            return real_paths.resolve(self._environment.scratch / path)
         except RuntimeError:
             raise OSError(errno.ELOOP, "Too many levels of symbolic links", str(path)) from None
 
     def _target(self, operation: Operation, path: PurePosixPath | MontyFileHandle) -> Path:
-        """Where `path` leads, links followed, checked for `operation`."""
+        """Resolve `path` and check it for `operation`."""
         text = path.path if isinstance(path, MontyFileHandle) else str(path)
         return self._check(operation, self._resolved(operation, Path(text)))
 
     def _entry(self, operation: Operation, path: PurePosixPath) -> Path:
-        """The directory entry itself: links followed in its folder, not in its own name."""
+        """Resolve the directory of `path` but not its last component, and check the entry."""
         return self._check(operation, self._resolved(operation, Path(path.parent)) / path.name)
 
     def _kind(self, path: PurePosixPath) -> int | None:
-        """The mode of what `path` leads to; None when there is nothing."""
+        """Return the file mode of the target of `path`, or None."""
         target = self._target("read", path)
         try:
-            return pinned.entry(target).st_mode
+            return openat.lstat(target).st_mode
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def _is_symlink(self, path: PurePosixPath) -> bool:
         try:
-            return stat.S_ISLNK(pinned.entry(self._entry("read", path)).st_mode)
+            return stat.S_ISLNK(openat.lstat(self._entry("read", path)).st_mode)
         except (FileNotFoundError, NotADirectoryError):
             return False
 
     def _file(self, operation: Operation, path: Path, flags: int) -> int:
-        """An open regular file at `path` (resolved, checked)."""
-        # Truncation waits until the opened file is known to be the right one.
-        handle = pinned.opened(path, flags & ~os.O_TRUNC)
+        """Open the regular file at `path`, which is resolved and checked."""
+        # Truncate only after the checks of the opened file.
+        handle = openat.open_file(path, flags & ~os.O_TRUNC)
         try:
-            found = os.fstat(handle)
-            if stat.S_ISDIR(found.st_mode):
+            status = os.fstat(handle)
+            if stat.S_ISDIR(status.st_mode):
                 raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
-            if not stat.S_ISREG(found.st_mode):
+            if not stat.S_ISREG(status.st_mode):
                 raise PermissionError(errno.EACCES, "Not a regular file", str(path))
-            if found.st_nlink > 1:
-                # The other name may lie in a folder that no grant reaches.
+            if status.st_nlink > 1:
+                # The other name may be in a directory without a grant.
                 raise PermissionError(errno.EACCES, "The file is a hard link", str(path))
             if flags & os.O_TRUNC:
                 os.ftruncate(handle, 0)
@@ -139,7 +138,7 @@ class HostFiles:
     def _write(self, path: PurePosixPath | MontyFileHandle, data: bytes, how: int) -> int:
         self._writable_bytes -= len(data)
         if self._writable_bytes < 0:
-            raise failed("The program wrote more to disk than it may", self.line)
+            raise task_failure("The program wrote more to disk than it may", self.line)
         flags = os.O_WRONLY | os.O_CREAT | how
         with os.fdopen(self._file("write", self._target("write", path), flags), "wb") as file:
             return file.write(data)
@@ -149,33 +148,33 @@ class HostFiles:
         try:
             if parents:
                 self._make_parents(target)
-            pinned.make_folder(target)
+            openat.mkdir(target)
         except FileExistsError:
-            if not exist_ok or not stat.S_ISDIR(pinned.entry(target).st_mode):
+            if not exist_ok or not stat.S_ISDIR(openat.lstat(target).st_mode):
                 raise
 
     def _make_parents(self, target: Path) -> None:
-        """The folders above that are missing; each is a write of its own."""
+        """Create missing parent directories; each is checked as a write."""
         for folder in reversed(target.parents):
             try:
-                pinned.entry(folder)
+                openat.lstat(folder)
             except FileNotFoundError:
-                pinned.make_folder(self._check("write", folder))
+                openat.mkdir(self._check("write", folder))
 
     def _iterdir(self, path: PurePosixPath) -> list[PurePosixPath]:
-        with pinned.listed(self._target("read", path)) as entries:
+        with openat.scandir(self._target("read", path)) as entries:
             return [path / child.name for child in _bounded(entries, _MAX_ENTRIES, path)]
 
     def _stat(self, path: PurePosixPath) -> StatResult:
-        found = pinned.entry(self._target("read", path))
-        if stat.S_ISDIR(found.st_mode):
-            return StatResult.dir_stat(found.st_mode, found.st_mtime)
-        return StatResult.file_stat(found.st_size, found.st_mode, found.st_mtime)
+        status = openat.lstat(self._target("read", path))
+        if stat.S_ISDIR(status.st_mode):
+            return StatResult.dir_stat(status.st_mode, status.st_mtime)
+        return StatResult.file_stat(status.st_size, status.st_mode, status.st_mtime)
 
     def _rename(self, source: PurePosixPath, target: PurePosixPath) -> None:
-        # Moving a file into a readable folder reads it.
+        # Moving a file into a readable directory makes it readable.
         self._entry("read", source)
-        pinned.move(self._entry("write", source), self._entry("write", target))
+        openat.rename(self._entry("write", source), self._entry("write", target))
 
     def _scan(
         self,
@@ -185,25 +184,25 @@ class HostFiles:
         follow_symlinks: bool = False,
         **_hints: object,
     ) -> list[ScanEntry]:
-        """The folder and what lies below it; links inside are listed and never entered."""
+        """List the directory recursively; links are listed and not followed."""
         top = self._target("read", path)
-        mode = pinned.entry(top).st_mode
-        found = [ScanEntry("", stat.S_ISDIR(mode), stat.S_ISREG(mode), stat.S_ISLNK(mode))]
+        mode = openat.lstat(top).st_mode
+        result = [ScanEntry("", stat.S_ISDIR(mode), stat.S_ISREG(mode), stat.S_ISLNK(mode))]
         pending = [(top, "", 0)] if stat.S_ISDIR(mode) else []
         while pending:
             folder, prefix, depth = pending.pop()
             if max_depth is not None and depth >= max_depth:
                 continue
-            with pinned.listed(folder) as entries:
-                children = list(_bounded(entries, _MAX_ENTRIES - len(found), path))
+            with openat.scandir(folder) as entries:
+                children = list(_bounded(entries, _MAX_ENTRIES - len(result), path))
             for child in sorted(children, key=lambda each: each.name):
                 name = f"{prefix}/{child.name}" if prefix else child.name
                 is_dir = child.is_dir(follow_symlinks=False)
                 is_file = child.is_file(follow_symlinks=False)
-                found.append(ScanEntry(name, is_dir, is_file, child.is_symlink()))
+                result.append(ScanEntry(name, is_dir, is_file, child.is_symlink()))
                 if is_dir:
                     pending.append((folder / child.name, name, depth + 1))
-        return found
+        return result
 
 
 def _bounded(

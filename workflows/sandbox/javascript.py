@@ -1,7 +1,7 @@
-"""How a JavaScript or TypeScript program is dressed before Deno imports it.
+"""Wrap a JavaScript or TypeScript program for import by Deno.
 
-A program is one of three things: an ES module (it has `export` or static `import`), one
-expression, or the body of an async function. Each form becomes a data URL.
+A program is an ES module (it has `export` or a static `import`), one expression, or the body of an
+async function. Each form becomes a data URL.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ NO_VALUE: Final = (
 
 @dataclass(frozen=True)
 class Form:
-    """A dressed program: `offset` lines stand before the first line of the user's code.
+    """A wrapped program: `offset` lines precede the first line of the user's code.
 
-    `refusal` says why it is not run even though it can be parsed.
+    `refusal` says why it is not run although it can be parsed.
     """
 
     name: FormName
@@ -46,26 +46,26 @@ class Form:
     refusal: str | None = None
 
     def message(self) -> dict[str, str | int | None]:
-        """The form as the harness reads it."""
+        """Return the form as JSON for the harness."""
         return asdict(self)
 
 
 def input_names(inputs: Iterable[str]) -> list[str]:
-    """The inputs that can be variables; the others are reached through `inputs`."""
+    """Return the inputs that can be variables; the program reads the others from `inputs`."""
     return [
         name for name in inputs if name.replace("$", "_").isidentifier() and name not in _RESERVED
     ]
 
 
 def forms(code: str, names: list[str], language: str) -> list[Form]:
-    """What to try to import, in order; only the parse may fail before the last one."""
+    """Return the forms to import, in order; the next one is tried after a syntax error."""
     media = _MEDIA[language]
     if _MODULE.search(code):
         return [_form("module", code, 0, media)]
     parameters = ", ".join(["inputs", *names])
     expression = code.rstrip().rstrip(";")
     shape = f"export default async ({parameters}) => (\n{expression}\n);"
-    # The inner block lets the code declare a variable that has the name of an input.
+    # The inner block allows the code to redeclare the name of an input.
     body = f"export default async function ({parameters}) {{ {{\n{code}\n}} }}"
     refusal = None if _RETURN.search(code) else NO_VALUE
     return [_form("expression", shape, 1, media), _form("body", body, 1, media, refusal)]
@@ -76,11 +76,11 @@ def _form(name: FormName, source: str, offset: int, media: str, refusal: str | N
     return Form(name, f"data:{media};base64,{data}", offset, refusal)
 
 
-def line_of(stack: str, offset: int, last: int) -> int | None:
-    """The first line of the user's code in a stack trace; None when it is not one of 1 to `last`.
+def user_code_line(stack: str, offset: int, last: int) -> int | None:
+    """Return the first line of the user's code in a stack trace, or None.
 
-    The program can write its own stack traces.
+    The program can forge stack traces; a line outside of 1 to `last` gives None.
     """
-    found = _LINE.search(stack)
-    line = max(int(found[1]) - offset, 1) if found else 0
+    match = _LINE.search(stack)
+    line = max(int(match[1]) - offset, 1) if match else 0
     return line if 1 <= line <= last else None

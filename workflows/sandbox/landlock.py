@@ -1,8 +1,7 @@
-"""Landlock, the kernel's own file and socket fence, through ctypes.
+"""Landlock, the access control of the kernel for files and sockets, through ctypes.
 
-A ruleset binds the calling thread and every process it starts from then on, for good. `confined`
-runs a function in a thread of its own that is thrown away afterwards, so the worker itself is
-never restricted. https://docs.kernel.org/userspace-api/landlock.html
+A ruleset restricts the calling thread and every process that it starts afterwards, permanently.
+`run_restricted` runs a function in a new thread, so that the worker itself is never restricted. https://docs.kernel.org/userspace-api/landlock.html
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, TypeVar
 
-from . import pinned
+from . import openat
 
 T = TypeVar("T")
 
@@ -30,7 +29,7 @@ _CREATE_RULESET_VERSION: Final = 1
 _RULE_PATH_BENEATH: Final = 1
 _PR_SET_NO_NEW_PRIVS: Final = 38
 
-_EVERY_FILE_RIGHT: Final = (1 << 16) - 1
+_ALL_FILE_RIGHTS: Final = (1 << 16) - 1
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REMOVE, _MAKE_FOLDER, _MAKE_FILE = 0b11 << 4, 1 << 7, 1 << 8
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
@@ -42,15 +41,15 @@ _SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS: Final = 0b11
 
 
 class LandlockError(RuntimeError):
-    """The kernel refused to build or to apply a ruleset."""
+    """The kernel refused to create or to apply a ruleset."""
 
 
 @dataclass(frozen=True)
-class Fence:
-    """Absolute paths a confined process may execute, read and write below; TCP is never allowed.
+class LandlockRules:
+    """Absolute paths below which a process may execute, read and write; TCP is never allowed.
 
-    A path that does not exist is left out. Links are followed in `execute` only: a path to read or
-    write that is a link, or lies below one, is left out.
+    Missing paths are ignored. Links are followed only in `execute`: a path to read or write that is
+    a link, or below one, is ignored.
     """
 
     execute: tuple[str, ...] = ()
@@ -83,31 +82,31 @@ def _syscall(number: int, *arguments: object) -> int:
 
 @cache
 def abi() -> int:
-    """The Landlock version of the running kernel; 0 where there is none."""
+    """Return the Landlock version of the running kernel, cached; 0 without Landlock."""
     if not sys.platform.startswith("linux"):
         return 0
-    return max(_asked_version(), 0)
+    return max(_query_version(), 0)
 
 
 def is_blocked() -> bool:
     """Whether the kernel has Landlock and this process may not use it.
 
-    It was switched off at boot (EOPNOTSUPP), or a filter around this process refuses the call
-    (EPERM). A kernel without it does not know the call (ENOSYS).
+    It was disabled at boot (EOPNOTSUPP), or a seccomp filter refuses the call (EPERM). A kernel
+    without Landlock returns ENOSYS.
     """
     if not sys.platform.startswith("linux"):
         return False
-    return _asked_version() < 0 and ctypes.get_errno() != errno.ENOSYS
+    return _query_version() < 0 and ctypes.get_errno() != errno.ENOSYS
 
 
-def _asked_version() -> int:
+def _query_version() -> int:
     nothing, zero = ctypes.c_void_p(None), ctypes.c_size_t(0)
     ask_version = ctypes.c_uint32(_CREATE_RULESET_VERSION)
     return _syscall(_CREATE_RULESET, nothing, zero, ask_version)
 
 
 def _handled(version: int) -> int:
-    rights = _EVERY_FILE_RIGHT
+    rights = _ALL_FILE_RIGHTS
     if version < 5:
         rights &= ~_IOCTL_DEV
     if version < 3:
@@ -132,18 +131,21 @@ def _create(version: int) -> int:
     return _check(made, "create ruleset")
 
 
-def _followed(path: str) -> int:
+def _open_following_links(path: str) -> int:
     return os.open(path, os.O_PATH | os.O_CLOEXEC)
 
 
-def _walked(path: str) -> int:
-    """A descriptor of `path`, never through a symbolic link: nobody can swap one in."""
-    with pinned.parent_of(Path(path)) as (parent, name):
+def _open_without_links(path: str) -> int:
+    """Open `path` without following symbolic links, so that no link can be swapped in."""
+    with openat.open_parent(Path(path)) as (parent, name):
         return os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
 
 
 def _allow(
-    ruleset: int, paths: Iterable[str], rights: int, opened: Callable[[str], int] = _walked
+    ruleset: int,
+    paths: Iterable[str],
+    rights: int,
+    opened: Callable[[str], int] = _open_without_links,
 ) -> None:
     for path in paths:
         try:
@@ -168,14 +170,14 @@ def _allow(
             os.close(beneath)
 
 
-def _restrict_this_thread(fence: Fence) -> None:
+def _restrict_this_thread(rules: LandlockRules) -> None:
     handled = _handled(abi())
     ruleset = _create(abi())
     try:
-        # Systems keep /lib as a link; nobody but root can change where it leads.
-        _allow(ruleset, fence.execute, (_EXECUTE | _READ) & handled, _followed)
-        _allow(ruleset, fence.read, _READ & handled)
-        _allow(ruleset, fence.write, _WRITE & handled)
+        # /lib is a link on many systems, and only root can change it.
+        _allow(ruleset, rules.execute, (_EXECUTE | _READ) & handled, _open_following_links)
+        _allow(ruleset, rules.read, _READ & handled)
+        _allow(ruleset, rules.write, _WRITE & handled)
         prctl = _libc().prctl(_PR_SET_NO_NEW_PRIVS, *(ctypes.c_ulong(n) for n in (1, 0, 0, 0)))
         _check(prctl, "forbid new privileges")
         restricted = _syscall(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
@@ -184,11 +186,11 @@ def _restrict_this_thread(fence: Fence) -> None:
         os.close(ruleset)
 
 
-def confined(fence: Fence, function: Callable[[], T]) -> T:
-    """Call `function` behind `fence` in a thread of its own; processes it starts inherit it.
+def run_restricted(rules: LandlockRules, function: Callable[[], T]) -> T:
+    """Call `function` in a new thread that `rules` restrict; processes it starts inherit them.
 
-    Raises what `function` raises, or LandlockError. Without Landlock (`abi() == 0`) it raises
-    LandlockError too: the caller decides whether to go on unfenced.
+    Raises the exceptions of `function`, and LandlockError, also without Landlock (`abi() == 0`):
+    the caller decides whether to run without restrictions.
     """
     if not abi():
         raise LandlockError("this kernel has no Landlock")
@@ -197,12 +199,12 @@ def confined(fence: Fence, function: Callable[[], T]) -> T:
 
     def work() -> None:
         try:
-            _restrict_this_thread(fence)
+            _restrict_this_thread(rules)
             results.append(function())
         except BaseException as error:
             errors.append(error)
 
-    thread = threading.Thread(target=work, name="sandbox-fence")
+    thread = threading.Thread(target=work, name="sandbox-landlock")
     thread.start()
     thread.join()
     if errors:

@@ -1,8 +1,8 @@
-"""Python in Monty: an interpreter that has no way out but to ask the worker, one call at a time.
+"""Python in Monty, an interpreter whose only access to the system is through the worker.
 
-Every file, environment or network call of the program stops the interpreter. The worker checks it
-against the permission set, does it, and lets the program go on. The first call beyond the grants
-ends the run; the program cannot catch that.
+Every file, environment or network call of the program pauses the interpreter. The worker checks the
+call against the permission set, performs it and resumes the program. The first call beyond the
+grants ends the run; the program cannot catch that.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from pydantic_monty import (
 
 from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
 
-from .contract import CodeRequest, CodeResult, Surroundings, one_text
-from .denials import denied, failed
+from .contract import CodeRequest, CodeResult, RunEnvironment, combined_output
+from .denials import denial, task_failure
 from .fetching import Fetcher, NetworkFailed
 from .host_files import HostFiles
 from .monty_pool import Watchdog, session
-from .rundir import run_folder
-from .values import Printed, python_result
+from .rundir import run_directory
+from .values import CapturedOutput, python_result
 
 _MAX_RECURSION: Final = 500
 _MAX_HOST_CALLS: Final = 20_000
 _MAX_RANDOM_BYTES: Final = 1 << 20
-_GRACE_SECONDS: Final = 0.2
+_WATCHDOG_GRACE_SECONDS: Final = 0.2
 _SLEEPS: Final = frozenset(("time.sleep", "asyncio.sleep", "system.sleep", "system.async_sleep"))
 _NOT_HANDLED: Final = object()
 
@@ -50,12 +50,12 @@ _NOT_HANDLED: Final = object()
 def run_monty(request: CodeRequest, should_stop: Callable[[], bool]) -> CodeResult:
     """Run a Python request. Raises as `workflows.sandbox.run_code` does."""
     started = time.monotonic()
-    with run_folder(request.config.temp_root) as folder:
-        around = Surroundings.of(request, folder)
+    with run_directory(request.config.temp_root) as folder:
+        environment = RunEnvironment.of(request, folder)
         with session(_limits(request), request.timeout_seconds) as worker:
             deadline = started + request.timeout_seconds
-            run = _Run(around, deadline, should_stop)
-            with Watchdog(worker, deadline + _GRACE_SECONDS, run.must_end) as watchdog:
+            run = _Run(environment, deadline, should_stop)
+            with Watchdog(worker, deadline + _WATCHDOG_GRACE_SECONDS, run.must_end) as watchdog:
                 try:
                     value = _value(worker, run, watchdog)
                 except (TaskFailed, PermissionEscalationNeeded) as fault:
@@ -89,34 +89,34 @@ class _Run:
     """The worker's side of one run."""
 
     def __init__(
-        self, around: Surroundings, deadline: float, should_stop: Callable[[], bool]
+        self, environment: RunEnvironment, deadline: float, should_stop: Callable[[], bool]
     ) -> None:
-        self._around, self._deadline, self._should_stop = around, deadline, should_stop
-        config = around.request.config
-        self.stdout, self.stderr = (Printed(config.max_output_bytes) for _ in range(2))
-        self._files = HostFiles(around)
-        self._fetcher = Fetcher(around, deadline, should_stop)
-        self._source = around.request.code.encode()
+        self._environment, self._deadline, self._should_stop = environment, deadline, should_stop
+        config = environment.request.config
+        self.stdout, self.stderr = (CapturedOutput(config.max_output_bytes) for _ in range(2))
+        self._files = HostFiles(environment)
+        self._fetcher = Fetcher(environment, deadline, should_stop)
+        self._source = environment.request.code.encode()
         self._line: int | None = None
         self._flooded = False
 
     def printed(self) -> str:
-        """What the program has printed so far."""
-        return one_text(self.stdout.text(), self.stderr.text())
+        """Return the output of the program so far."""
+        return combined_output(self.stdout.text(), self.stderr.text())
 
     def must_end(self) -> bool:
-        """Whether the program has to be killed now, time apart."""
+        """Whether to kill the program now for another reason than its deadline."""
         return self._flooded or self._should_stop()
 
     def drive(self, worker: MontySession) -> Any:
-        """Run the program to its end, answering its calls; returns the last expression's value."""
-        request = self._around.request
+        """Run the program and serve its calls; return the value of the last expression."""
+        request = self._environment.request
         snapshot = worker.feed_start(
             request.code,
             inputs=_variables(request.inputs),
             external_lookup={"fetch": _placeholder},
             print_callback=self._print,
-            cwd=str(self._around.scratch),
+            cwd=str(self._environment.scratch),
         )
         while not isinstance(snapshot, MontyComplete):
             if time.monotonic() >= self._deadline:
@@ -130,7 +130,7 @@ class _Run:
     def _print(self, stream: str, text: str) -> None:
         (self.stdout if stream == "stdout" else self.stderr).add(text.encode("utf-8", "replace"))
         printed = self.stdout.total + self.stderr.total
-        self._flooded = printed > self._around.request.config.flood_bytes
+        self._flooded = printed > self._environment.request.config.flood_bytes
 
     def _line_of(self, position: SourceRange) -> int | None:
         if position.filename != "<python-input-0>":
@@ -142,11 +142,11 @@ class _Run:
         if not isinstance(snapshot, FunctionSnapshot):
             if isinstance(snapshot, NameLookupSnapshot):
                 return snapshot.resume_auto()
-            raise failed("The program waits for something that never comes", self._line)
+            raise task_failure("The program waits for something that never comes", self._line)
         try:
             result = self._call(snapshot.function_name, snapshot.args, snapshot.kwargs)
         except (OSError, UnicodeError, TypeError, ValueError, ArithmeticError) as error:
-            return snapshot.resume({"exception": _plain(error)})
+            return snapshot.resume({"exception": _sanitized(error)})
         if result is not _NOT_HANDLED:
             return snapshot.resume({"return_value": result})
         if snapshot.is_os_function:
@@ -162,7 +162,7 @@ class _Run:
         if name == "os.getenv":
             return self._getenv(*args)
         if name == "os.environ":
-            return self._around.granted_env()
+            return self._environment.granted_env()
         if name == "os.urandom":
             return os.urandom(min(int(args[0]), _MAX_RANDOM_BYTES))
         operation = self._files.operations.get(name)
@@ -179,9 +179,9 @@ class _Run:
     def _getenv(self, name: str, default: str | None = None) -> str | None:
         if default is not None and not isinstance(default, str):
             raise TypeError("the default of getenv must be a str")
-        if name not in self._around.permissions.env_names:
-            raise denied(self._around, "env", name, self._line)
-        return self._around.granted_env().get(name, default)
+        if name not in self._environment.permissions.env_names:
+            raise denial(self._environment, "env", name, self._line)
+        return self._environment.granted_env().get(name, default)
 
     def _fetch(
         self,
@@ -207,38 +207,40 @@ class _Run:
         }
 
     def stopped(self) -> Exception:
-        """The failure of a program that `must_end` ended."""
-        told = "The program printed without end" if self._flooded else "The program was stopped"
-        return failed(told)
+        """Return the failure of a program that `must_end` ended."""
+        reason = "The program printed without end" if self._flooded else "The program was stopped"
+        return task_failure(reason)
 
     def too_late(self) -> Exception:
-        """The failure of a program that ran out of time."""
-        seconds = self._around.request.timeout_seconds
-        return failed(f"The program did not end within {seconds:g} seconds")
+        """Return the failure of a program that exceeded its timeout."""
+        seconds = self._environment.request.timeout_seconds
+        return task_failure(f"The program did not end within {seconds:g} seconds")
 
     def explain(self, error: MontyError) -> Exception:
-        """What went wrong in the program, with the line, as a TaskFailed."""
+        """Convert an error of the program into a TaskFailed with its line."""
         if isinstance(error, MontyCrashedError):
-            return failed("The program crashed its interpreter")
+            return task_failure("The program crashed its interpreter")
         if isinstance(error, MontyConversionError):
-            return failed(f"The inputs cannot be handed to the program: {error}")
+            return task_failure(f"The inputs cannot be handed to the program: {error}")
         if not isinstance(error, MontyRuntimeError | MontySyntaxError):
-            return failed(str(error))
+            return task_failure(str(error))
         message = error.display("type-msg")[:4000]
         if message.startswith("MemoryError"):
-            return failed(f"The program ran out of memory ({self._around.request.memory_mb} MB)")
+            return task_failure(
+                f"The program ran out of memory ({self._environment.request.memory_mb} MB)"
+            )
         if message.startswith("TimeoutError: feed time limit"):
             return self.too_late()
         frames = error.traceback()
-        return failed(message, frames[-1].line if frames else None)
+        return task_failure(message, frames[-1].line if frames else None)
 
 
 def _placeholder(*_: Any, **__: Any) -> None:
-    """Stands for `fetch` where the program names it; calls are answered in `_call`."""
+    """Placeholder for the name `fetch` in the program; `_call` serves the calls."""
 
 
 def _check_fetch(url: object, method: object, headers: object, body: object) -> None:
-    """TypeError unless the program's arguments are what `fetch` is declared with."""
+    """Raise TypeError unless the arguments match the declaration of `fetch`."""
     if not isinstance(url, str) or not isinstance(method, str):
         raise TypeError("fetch: url and method must be str")
     if body is not None and not isinstance(body, str | bytes):
@@ -251,23 +253,23 @@ def _check_fetch(url: object, method: object, headers: object, body: object) -> 
         raise TypeError("fetch: names and values of headers must be str")
 
 
-def _plain(error: Exception) -> Exception:
-    """`error` without host facts beyond what the program named, of a type the interpreter knows."""
+def _sanitized(error: Exception) -> Exception:
+    """Return `error` without details of the host, as a type that the interpreter knows."""
     if isinstance(error, OSError) and error.strerror:
         named = f": {error.filename!r}" if error.filename else ""
-        told = f"[Errno {error.errno}] {error.strerror}{named}"
-        known = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
+        message = f"[Errno {error.errno}] {error.strerror}{named}"
+        os_errors = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
         kind = next(
-            (kind for kind in (*known, PermissionError) if isinstance(error, kind)), OSError
+            (kind for kind in (*os_errors, PermissionError) if isinstance(error, kind)), OSError
         )
-        return kind(told)
+        return kind(message)
     if isinstance(error, UnicodeError):
         return ValueError(str(error))
     return error
 
 
 def _variables(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Every input whose name can be a variable, and all of them as `inputs`."""
+    """Return the inputs whose names can be variables, and all inputs as `inputs`."""
     usable = {
         name: value
         for name, value in inputs.items()

@@ -1,4 +1,4 @@
-"""The Monty workers of this process: small, warm, behind Landlock, replaced when they die."""
+"""The pool of Monty workers of this process, restricted by Landlock, replaced when they die."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import atexit
 import contextlib
 import os
 import resource
+import shutil
 import signal
+import sysconfig
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,10 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from pydantic_monty import Monty, MontySession, ResourceLimits
-from pydantic_monty._binary import find_monty_binary
 
 from . import landlock, reaper
-from .denials import failed
+from .denials import task_failure
 
 _LIBRARIES: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/nix/store")
 _MAX_WORKERS: Final = max(2, os.cpu_count() or 2)
@@ -30,26 +31,38 @@ _pools: dict[int, Monty] = {}
 
 @cache
 def binary() -> str:
-    """The Monty executable that its PyPI package brings. FileNotFoundError when not there."""
-    return str(Path(find_monty_binary()).resolve())
+    """Return the Monty executable: MONTY_BIN, that of the PyPI package, or one on the PATH.
+
+    The result is cached for the process.
+
+    :raises FileNotFoundError: when it is not installed.
+    """
+    executable = (
+        os.environ.get("MONTY_BIN")
+        or shutil.which("monty", path=sysconfig.get_path("scripts"))
+        or shutil.which("monty")
+    )
+    if executable is None:
+        raise FileNotFoundError("the monty executable is not installed")
+    return str(Path(executable).resolve())
 
 
 def _pool() -> Monty:
-    """The pool of this process, started when it is first needed."""
+    """Return the pool of this process; start it at first use."""
     with _LOCK:
         pool = _pools.get(os.getpid())
         if pool is None and _pools:
-            # The threads that serve a pool do not survive a fork; a run here would never end.
+            # The threads of a pool do not survive a fork; a run would never end.
             raise RuntimeError("Python code ran before this process was forked: fork earlier")
         if pool is None:
             pool = Monty(binary_path=binary(), min_processes=1, max_processes=_MAX_WORKERS)
-            _behind_fence(pool.__enter__)
+            _run_restricted(pool.__enter__)
             _pools[os.getpid()] = pool
         return pool
 
 
 def close_pool() -> None:
-    """End the workers of this process. The next run starts new ones."""
+    """Stop the workers of this process. The next run starts new ones."""
     with _LOCK:
         pool = _pools.pop(os.getpid(), None)
         if pool is not None:
@@ -59,33 +72,33 @@ def close_pool() -> None:
 atexit.register(close_pool)
 
 
-def _behind_fence(start: Callable[[], object]) -> None:
-    """Call `start` so that a worker process it spawns can reach no file and no TCP port."""
+def _run_restricted(start: Callable[[], object]) -> None:
+    """Call `start` so that a worker process it spawns has no access to files and TCP ports."""
     if not landlock.abi():
         start()
         return
-    fence = landlock.Fence(
+    rules = landlock.LandlockRules(
         execute=(binary(), *_LIBRARIES), read=("/dev/null", "/dev/urandom"), write=("/dev/null",)
     )
-    landlock.confined(fence, start)
+    landlock.run_restricted(rules, start)
 
 
 @contextlib.contextmanager
-def session(limits: ResourceLimits, patience: float) -> Iterator[MontySession]:
-    """A fresh session on a worker of its own; waits at most `patience` seconds for one."""
-    waiting_until = time.monotonic() + patience
+def session(limits: ResourceLimits, timeout: float) -> Iterator[MontySession]:
+    """Open a session on a dedicated worker; wait at most `timeout` seconds for one."""
+    waiting_until = time.monotonic() + timeout
     while True:
         opened = _pool().checkout(limits=limits, script_name="code.py")
         try:
-            _behind_fence(opened.__enter__)
+            _run_restricted(opened.__enter__)
             break
         except TimeoutError:
             if time.monotonic() >= waiting_until:
-                raise failed("No sandbox worker became free in time") from None
+                raise task_failure("No sandbox worker became free in time") from None
     pid = opened.worker_pid
     try:
         if pid is not None:
-            # An idle worker ends with the pipe to this process, a busy one does not look at it.
+            # An idle worker ends when the pipe to this process closes; a busy one does not read it.
             reaper.watch(pid, group=False)
         _limit(pid)
         yield opened
@@ -108,10 +121,10 @@ def _limit(pid: int | None) -> None:
 
 
 class Watchdog:
-    """Kills a session's worker when the time is over or the caller wants to stop.
+    """Kills a session's worker at the deadline, or when the caller stops the run.
 
-    The interpreter checks its own limits between instructions; one long instruction, or the
-    compiler, would outlive them. `reason` says why it struck.
+    The interpreter checks its limits between instructions; one long instruction, or the compiler,
+    can exceed them. `reason` is "stopped" or "late".
     """
 
     def __init__(
@@ -153,7 +166,7 @@ class Watchdog:
 
 
 def _process_handle(pid: int | None) -> tuple[str, int]:
-    """A handle that can never name a later process with the same id, where the system has one."""
+    """Return a pidfd, which cannot refer to a later process with an equal id, or else the pid."""
     if pid is None:
         return "none", 0
     if hasattr(os, "pidfd_open"):

@@ -1,7 +1,8 @@
-"""Files by descriptor: no folder on the way can be swapped for a link between check and use.
+"""File operations relative to directory descriptors (openat), which never follow a link.
 
-A path given here is absolute, resolved through every link and checked. It is walked once more from
-the root, one component at a time, and a link that has come in meanwhile is refused by the kernel.
+Paths are absolute, and the caller has resolved and checked them. Each is opened again from the
+root, one component at a time; the kernel refuses a directory that was swapped for a link between
+check and use.
 """
 
 from __future__ import annotations
@@ -12,45 +13,45 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-_STEP: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_LISTED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PATH_COMPONENT: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
-def parent_of(path: Path) -> Iterator[tuple[int, str]]:
-    """A descriptor of the folder `path` lies in, and its name there ("." for the root).
+def open_parent(path: Path) -> Iterator[tuple[int, str]]:
+    """Open the parent directory of `path`; yield its descriptor and the entry's name.
 
-    Raises OSError, NotADirectoryError where something on the way is a link.
+    The name is "." for the root. Raises OSError, NotADirectoryError where a component is a link.
     """
-    here = os.open("/", _STEP)
+    descriptor = os.open("/", _PATH_COMPONENT)
     try:
         for name in path.parts[1:-1]:
-            inner = os.open(name, _STEP, dir_fd=here)
-            os.close(here)
-            here = inner
-        yield here, path.name or "."
+            inner = os.open(name, _PATH_COMPONENT, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor, path.name or "."
     finally:
-        os.close(here)
+        os.close(descriptor)
 
 
-def entry(path: Path) -> os.stat_result:
-    """What stands at `path` itself, a link included. OSError when nothing does."""
-    with parent_of(path) as (parent, name):
+def lstat(path: Path) -> os.stat_result:
+    """Return the status of `path` itself, even if it is a link."""
+    with open_parent(path) as (parent, name):
         return os.stat(name, dir_fd=parent, follow_symlinks=False)
 
 
-def opened(path: Path, flags: int) -> int:
-    """A descriptor of the file at `path`, never through a link."""
+def open_file(path: Path, flags: int) -> int:
+    """Open the file at `path`; return its descriptor."""
     safe = flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-    with parent_of(path) as (parent, name):
+    with open_parent(path) as (parent, name):
         return os.open(name, safe, 0o600, dir_fd=parent)
 
 
 @contextmanager
-def listed(path: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
-    """The entries of the folder at `path`, as `os.scandir` gives them."""
-    with parent_of(path) as (parent, name):
-        handle = os.open(name, _LISTED, dir_fd=parent)
+def scandir(path: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """Iterate over the directory at `path` as `os.scandir` does."""
+    with open_parent(path) as (parent, name):
+        handle = os.open(name, _DIRECTORY, dir_fd=parent)
     try:
         with os.scandir(handle) as entries:
             yield entries
@@ -58,25 +59,25 @@ def listed(path: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
         os.close(handle)
 
 
-def make_folder(path: Path) -> None:
-    """Make the folder `path` in one that is there."""
-    with parent_of(path) as (parent, name):
+def mkdir(path: Path) -> None:
+    """Create the directory `path`; its parent must exist."""
+    with open_parent(path) as (parent, name):
         os.mkdir(name, dir_fd=parent)
 
 
-def remove_file(path: Path) -> None:
-    """Remove the file or the link at `path`."""
-    with parent_of(path) as (parent, name):
+def unlink(path: Path) -> None:
+    """Remove the file or link at `path`."""
+    with open_parent(path) as (parent, name):
         os.unlink(name, dir_fd=parent)
 
 
-def remove_folder(path: Path) -> None:
-    """Remove the empty folder at `path`."""
-    with parent_of(path) as (parent, name):
+def rmdir(path: Path) -> None:
+    """Remove the empty directory at `path`."""
+    with open_parent(path) as (parent, name):
         os.rmdir(name, dir_fd=parent)
 
 
-def move(source: Path, target: Path) -> None:
-    """Give the entry at `source` the place `target`."""
-    with parent_of(source) as (parent, name), parent_of(target) as (other, new):
+def rename(source: Path, target: Path) -> None:
+    """Rename `source` to `target`."""
+    with open_parent(source) as (parent, name), open_parent(target) as (other, new):
         os.rename(name, new, src_dir_fd=parent, dst_dir_fd=other)

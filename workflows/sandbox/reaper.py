@@ -1,12 +1,12 @@
-"""Ends the sandboxed programs of a worker that was killed.
+"""Kill the sandboxed programs of a worker that was killed itself.
 
-A worker cannot clean up after `kill -9`. So it starts one small process of its own, the reaper, and
-tells it over a pipe which programs run. When the pipe closes, however the worker ended, the reaper
-kills the programs that are still listed, and ends.
+A worker cannot clean up after `kill -9`. Therefore it starts a small process, the reaper, and sends
+it the ids of running programs over a pipe. When the pipe closes, for whatever reason, the reaper
+kills the programs that are still listed, and exits.
 
-PR_SET_PDEATHSIG would not do: it belongs to the thread that starts the program, and the threads
-that do so are short-lived (Landlock binds a thread for good). Run as a script, this file needs
-nothing but the standard library: `python -I -S reaper.py`.
+PR_SET_PDEATHSIG is not enough: it is bound to the thread that starts the program, and these threads
+are short-lived (Landlock restricts a thread permanently). As a script, this file needs only the
+standard library: `python -I -S reaper.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _reapers: dict[int, _Reaper] = {}
 
 
 class _Reaper:
-    """The worker's end of the pipe, and what the other end has to know."""
+    """The worker's end of the pipe, with the list of watched processes."""
 
     def __init__(self) -> None:
         self._watched: dict[int, str] = {}
@@ -34,17 +34,17 @@ class _Reaper:
 
     def watch(self, pid: int, kind: str) -> None:
         self._watched[pid] = kind
-        self._tell(f"{kind}{pid}\n")
+        self._send(f"{kind}{pid}\n")
 
     def forget(self, pid: int) -> None:
         if self._watched.pop(pid, None) is not None:
-            self._tell(f"-{pid}\n")
+            self._send(f"-{pid}\n")
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         try:
             self._write(line)
         except OSError:
-            # Somebody killed the reaper: another one takes over everything that still runs.
+            # The reaper was killed: a new one receives the whole list.
             self.close()
             self._process = _start()
             for pid, kind in self._watched.items():
@@ -53,7 +53,7 @@ class _Reaper:
     def _write(self, line: str) -> None:
         if self._process.stdin is None:
             raise RuntimeError("the reaper was started without its pipe")
-        # A short line is written whole or not at all.
+        # Writes of a short line to a pipe are atomic.
         os.write(self._process.stdin.fileno(), line.encode())
 
     def close(self) -> None:
@@ -65,17 +65,17 @@ class _Reaper:
 
 
 def watch(pid: int, *, group: bool) -> None:
-    """Have process `pid` killed when this process dies; with `group` its whole process group."""
+    """Kill process `pid` when this process dies; with `group`, its whole process group."""
     with _LOCK:
         own = os.getpid()
         if own not in _reapers:
-            _reapers.clear()  # the pipe of a process that we were forked from
+            _reapers.clear()  # the pipe of the parent process
             _reapers[own] = _Reaper()
         _reapers[own].watch(pid, "g" if group else "p")
 
 
 def forget(pid: int) -> None:
-    """Process `pid` is about to be waited for: its id may soon belong to another process."""
+    """Stop watching `pid`: call this before waiting for it, because its id can be reused."""
     with _LOCK:
         reaper = _reapers.get(os.getpid())
         if reaper is not None:
@@ -83,7 +83,7 @@ def forget(pid: int) -> None:
 
 
 def close() -> None:
-    """End this process's reaper, and with it every program that is still watched."""
+    """Stop this process's reaper, which kills every program that is still watched."""
     with _LOCK:
         reaper = _reapers.pop(os.getpid(), None)
         if reaper is not None:
@@ -94,7 +94,7 @@ atexit.register(close)
 
 
 def _start() -> subprocess.Popen[bytes]:
-    """A reaper that is ready: from here on nothing but SIGKILL ends it."""
+    """Start a reaper and wait until it ignores all signals except SIGKILL."""
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", str(Path(__file__).resolve())],
         bufsize=0,
@@ -103,7 +103,7 @@ def _start() -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         cwd="/",
         env={},
-        # Whoever ends the worker's process group must not end the reaper with it.
+        # A signal to the worker's process group must not reach the reaper.
         start_new_session=True,
     )
     if process.stdout is not None:
@@ -115,7 +115,7 @@ def _start() -> subprocess.Popen[bytes]:
 
 
 class _Program:
-    """One watched process. A pidfd cannot come to mean another process, as a number can."""
+    """A watched process. A pidfd cannot refer to another process later, unlike an id."""
 
     def __init__(self, kind: str, pid: int) -> None:
         self.pid, self.is_group = pid, kind == "g"
@@ -128,7 +128,7 @@ class _Program:
             os.close(self.handle)
 
     def kill(self) -> None:
-        # Its end makes a pidfd readable.
+        # A pidfd becomes readable when the process ends.
         if self.handle >= 0 and select.select([self.handle], [], [], 0)[0]:
             return
         with contextlib.suppress(OSError):
@@ -139,7 +139,7 @@ class _Program:
 
 
 def main() -> None:
-    """Follow the pipe until it closes, then kill every program that is still listed."""
+    """Read the pipe until it closes, then kill every program that is still listed."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.write(1, b"!")

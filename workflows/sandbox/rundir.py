@@ -1,4 +1,4 @@
-"""The folder of one run, and the folders that killed workers left behind."""
+"""The temporary directory of a run, and cleanup of directories that killed workers left."""
 
 from __future__ import annotations
 
@@ -14,41 +14,43 @@ from typing import Final
 _PREFIX: Final = "holdpoint-sandbox-"
 _NAME: Final = re.compile(rf"{_PREFIX}(\d+-\d+)-[^-]+")
 _CHILD_FILE: Final = "child"
-_DEEPEST: Final = 100
+_MAX_DEPTH: Final = 100
 
 
 @contextlib.contextmanager
-def run_folder(root: Path | None) -> Iterator[Path]:
-    """A fresh folder, readable by this user alone, deleted at the end whatever was put there."""
-    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{_stamp(os.getpid())}-", dir=root)).resolve()
+def run_directory(root: Path | None) -> Iterator[Path]:
+    """Create a temporary directory that only this user can read; delete it at the end."""
+    folder = Path(
+        tempfile.mkdtemp(prefix=f"{_PREFIX}{_process_identity(os.getpid())}-", dir=root)
+    ).resolve()
     try:
         yield folder
     finally:
         _remove(folder)
 
 
-def note_child(folder: Path, pid: int) -> None:
-    """Write down which child works in `folder`, for `clear_leftovers`."""
-    (folder / _CHILD_FILE).write_text(_stamp(pid), encoding="ascii")
+def record_child(folder: Path, pid: int) -> None:
+    """Record the child that runs in `folder`, for `clear_leftovers`."""
+    (folder / _CHILD_FILE).write_text(_process_identity(pid), encoding="ascii")
 
 
 def clear_leftovers(root: Path | None = None) -> int:
-    """Delete run folders whose worker is gone and kill what still runs there; returns how many.
+    """Delete directories of dead workers and kill their children; return how many.
 
-    `root` is where runs have their folders, None for the system's default.
+    `root` contains the directories of runs; None for the system's default.
     """
     cleared = 0
     for folder in Path(root or tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         name = _NAME.fullmatch(folder.name)
         if name is None or folder.is_symlink() or _is_alive(name[1]):
             continue
-        _kill_noted(folder)
+        _kill_recorded_child(folder)
         _remove(folder)
         cleared += 1
     return cleared
 
 
-def _kill_noted(folder: Path) -> None:
+def _kill_recorded_child(folder: Path) -> None:
     try:
         stamp = (folder / _CHILD_FILE).read_text(encoding="ascii")
     except (OSError, ValueError):
@@ -58,10 +60,10 @@ def _kill_noted(folder: Path) -> None:
             os.killpg(int(stamp.partition("-")[0]), signal.SIGKILL)
 
 
-def _stamp(pid: int) -> str:
-    """A process, told apart from a later one with the same id by when it started."""
+def _process_identity(pid: int) -> str:
+    """Return the id and start time of a process, which no later process can share."""
     try:
-        # The command's name is in parentheses and may hold anything; the fields follow it.
+        # The command's name in parentheses may contain any character; the fields follow it.
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         return f"{pid}-{fields.rpartition(')')[2].split()[19]}"
     except (OSError, IndexError):
@@ -70,13 +72,13 @@ def _stamp(pid: int) -> str:
 
 def _is_alive(stamp: str) -> bool:
     pid = stamp.partition("-")[0]
-    return pid.isdigit() and Path(f"/proc/{pid}").exists() and _stamp(int(pid)) == stamp
+    return pid.isdigit() and Path(f"/proc/{pid}").exists() and _process_identity(int(pid)) == stamp
 
 
-def is_overgrown(folder: Path, most: int) -> bool:
-    """Whether more than `most` entries lie below `folder`, or some very deep inside.
+def exceeds_limits(folder: Path, most: int) -> bool:
+    """Whether `folder` has more than `most` entries, or is nested too deeply.
 
-    The program may be at work there: what vanishes meanwhile does not count.
+    The program may change it meanwhile; entries that disappear are ignored.
     """
     pending, count = [(str(folder), 0)], 0
     while pending:
@@ -84,7 +86,7 @@ def is_overgrown(folder: Path, most: int) -> bool:
         with contextlib.suppress(OSError), os.scandir(path) as entries:
             for each in entries:
                 count += 1
-                if count > most or depth > _DEEPEST:
+                if count > most or depth > _MAX_DEPTH:
                     return True
                 if each.is_dir(follow_symlinks=False):
                     pending.append((each.path, depth + 1))
@@ -95,63 +97,63 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def _remove(folder: Path) -> None:
-    """Delete `folder`, however deep it is: there may be no path that names all of it.
+    """Delete `folder` at any depth, even where a full path would be too long.
 
-    Another worker may be at the same: what is gone already is passed over.
+    Another worker may delete it too; missing entries are ignored.
     """
     with contextlib.suppress(FileNotFoundError):
         folder.chmod(0o700)
-        with _Place(folder) as place:
-            _clear(place)
+        with _DirectoryCursor(folder) as cursor:
+            _clear(cursor)
         folder.rmdir()
 
 
-class _Place:
-    """The one folder that is open."""
+class _DirectoryCursor:
+    """The open directory of a traversal."""
 
     def __init__(self, folder: Path) -> None:
         self.handle = os.open(folder, _FOLDER)
 
-    def go(self, name: str) -> None:
-        """Be in the folder `name` of this one, ".." for the one above."""
-        there = os.open(name, _FOLDER, dir_fd=self.handle)
+    def change_to(self, name: str) -> None:
+        """Change to the subdirectory `name`, or to the parent for ".."."""
+        inner = os.open(name, _FOLDER, dir_fd=self.handle)
         os.close(self.handle)
-        self.handle = there
+        self.handle = inner
 
-    def __enter__(self) -> _Place:
+    def __enter__(self) -> _DirectoryCursor:
         return self
 
     def __exit__(self, *_: object) -> None:
         os.close(self.handle)
 
 
-def _clear(place: _Place) -> None:
-    """Delete all that is in a folder, one step down or up at a time."""
-    way: list[tuple[str, list[str]]] = []
-    left = _unlink_files(place.handle)
-    while left or way:
-        if left:
-            name = left.pop()
+def _clear(cursor: _DirectoryCursor) -> None:
+    """Delete the contents of a directory, one step down or up at a time."""
+    path: list[tuple[str, list[str]]] = []
+    remaining = _unlink_files(cursor.handle)
+    while remaining or path:
+        if remaining:
+            name = remaining.pop()
             with contextlib.suppress(FileNotFoundError):
-                place.go(name)
-                way.append((name, left))
-                left = _unlink_files(place.handle)
+                cursor.change_to(name)
+                path.append((name, remaining))
+                remaining = _unlink_files(cursor.handle)
         else:
-            place.go("..")
-            name, left = way.pop()
+            cursor.change_to("..")
+            name, remaining = path.pop()
             with contextlib.suppress(FileNotFoundError):
-                os.rmdir(name, dir_fd=place.handle)
+                os.rmdir(name, dir_fd=cursor.handle)
 
 
 def _unlink_files(handle: int) -> list[str]:
-    """Delete what is no folder; returns the folders, now with every right for this user."""
+    """Delete files; return the subdirectories, with all permissions for this user."""
     folders = []
     with os.scandir(handle) as entries:
         children = list(entries)
     for each in children:
         with contextlib.suppress(FileNotFoundError):
             if each.is_dir(follow_symlinks=False):
-                # A folder without rights can be neither read nor moved.
+                # A directory without permissions can be neither read nor moved.
                 os.chmod(each.name, 0o700, dir_fd=handle)
                 folders.append(each.name)
             else:

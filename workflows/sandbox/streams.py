@@ -1,71 +1,71 @@
-"""The child's output, taken apart while it arrives, never holding more than a bound."""
+"""Incremental parsers of the child's output, with bounded buffers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .denials import failed
-from .values import Printed
+from .denials import task_failure
+from .values import CapturedOutput
 
 _MAX_FRAME = 16 << 20
 _MAX_AUDIT_LINE = 1 << 20
 
 
 class FrameReader:
-    """Splits stdout into the harness's frames and what the program printed itself.
+    """Splits stdout into frames of the harness and output of the program.
 
-    A frame is a newline, the marker, one line of JSON, a newline. All else goes to `printed`.
+    A frame is a newline, the marker, one line of JSON, a newline. All other bytes go to `output`.
     """
 
-    def __init__(self, marker: str, printed: Printed) -> None:
+    def __init__(self, marker: str, output: CapturedOutput) -> None:
         self._begin = b"\n" + marker.encode("ascii")
-        self._printed, self._buffer, self._inside = printed, bytearray(), False
+        self._output, self._buffer, self._inside = output, bytearray(), False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The frames that `data` completes."""
+        """Yield the frames that `data` completes."""
         self._buffer += data
         while True:
             mark = b"\n" if self._inside else self._begin
             at = self._buffer.find(mark)
             if at < 0:
                 break
-            taken = bytes(self._buffer[:at])
+            chunk = bytes(self._buffer[:at])
             del self._buffer[: at + len(mark)]
             if self._inside:
-                yield taken
+                yield chunk
             else:
-                self._printed.add(taken)
+                self._output.add(chunk)
             self._inside = not self._inside
         self._trim()
 
     def _trim(self) -> None:
         if self._inside:
             if len(self._buffer) > _MAX_FRAME:
-                raise failed("The result is too large")
+                raise task_failure("The result is too large")
             return
-        # The last bytes may be the beginning of a marker that is still under way.
+        # The last bytes may be the beginning of an incomplete marker.
         safe = max(len(self._buffer) - len(self._begin) + 1, 0)
-        self._printed.add(bytes(self._buffer[:safe]))
+        self._output.add(bytes(self._buffer[:safe]))
         del self._buffer[:safe]
 
     def finish(self) -> None:
-        """What is left was printed: no frame can follow."""
+        """Treat the remaining bytes as output: no frame can follow."""
         if not self._inside:
-            self._printed.add(bytes(self._buffer))
+            self._output.add(bytes(self._buffer))
         self._buffer.clear()
 
 
 class LineReader:
-    """Whole lines out of arbitrary chunks."""
+    """Splits chunks into lines."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The lines that `data` completes, without their newline."""
+        """Yield the lines that `data` completes, without their newlines."""
         self._buffer += data
         if len(self._buffer) > _MAX_AUDIT_LINE:
-            raise failed("The runtime's permission log is unreadable")
+            raise task_failure("The runtime's permission log is unreadable")
         *lines, rest = bytes(self._buffer).split(b"\n")
         self._buffer = bytearray(rest)
         yield from lines

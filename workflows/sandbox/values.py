@@ -1,4 +1,4 @@
-"""Values and printed text on their way out of the sandbox."""
+"""Results and captured output of sandboxed programs."""
 
 from __future__ import annotations
 
@@ -8,35 +8,36 @@ from typing import Any
 
 from workflows.engine.bounded_json import DEFAULT, JSON, BoundedJSONError, parse
 
-from .denials import failed, storable
+from .denials import storable, task_failure
 
 
 def parsed_result(text: str) -> JSON:
-    """The program's JSON value through the bounded parser; TaskFailed says what is wrong."""
+    """Parse the program's JSON value with bounds; raise TaskFailed if it is invalid."""
     try:
         return parse(text)
     except BoundedJSONError as error:
-        raise failed(f"The result is not acceptable JSON: {error}") from None
+        raise task_failure(f"The result is not acceptable JSON: {error}") from None
 
 
 def python_result(value: Any) -> JSON:
-    """A value of the Python sandbox as JSON. Tuples become lists; anything else foreign fails."""
-    _measure(value)
+    """Convert a value of the Python sandbox to JSON. Tuples become lists; other types fail."""
+    _check_size(value)
     try:
-        text = json.dumps(value, allow_nan=False, default=_refuse)
+        text = json.dumps(value, allow_nan=False, default=_reject)
     except (TypeError, ValueError, RecursionError) as error:
-        raise failed(f"The result is not JSON: {error}") from None
+        raise task_failure(f"The result is not JSON: {error}") from None
     return parsed_result(text)
 
 
-def _refuse(value: Any) -> Any:
+def _reject(value: Any) -> Any:
     name = getattr(value, "name", None) if type(value).__module__ == "pydantic_monty" else None
     raise TypeError(f"a {name or type(value).__name__} has no JSON form")
 
 
-def _measure(value: Any) -> None:
-    """Refuse what would be too large when written out, before it is: parts may be shared, and a
-    list of a few lines then stands for more text than any machine holds.
+def _check_size(value: Any) -> None:
+    """Raise TaskFailed for a value that is too large, before it is serialized.
+
+    Parts of a value may be shared, so that a small value can have an enormous serialization.
     """
     pending, count, characters = [value], 0, 0
     while pending:
@@ -44,7 +45,7 @@ def _measure(value: Any) -> None:
         count += 1
         if isinstance(item, Mapping):
             if not all(isinstance(key, str) for key in item):
-                raise failed("The result is not JSON: every key of a dict must be a str")
+                raise task_failure("The result is not JSON: every key of a dict must be a str")
             characters += sum(map(len, item))
             pending.extend(item.values())
         elif isinstance(item, list | tuple):
@@ -52,22 +53,22 @@ def _measure(value: Any) -> None:
         elif isinstance(item, str):
             characters += len(item)
         if count > DEFAULT.nodes or characters > DEFAULT.max_bytes:
-            raise failed("The result is too large")
+            raise task_failure("The result is too large")
 
 
-class Printed:
-    """What a program printed on one stream: its first `keep` bytes, and how much there was."""
+class CapturedOutput:
+    """Output of a program on one stream: the first `limit` bytes, and the total number."""
 
-    def __init__(self, keep: int) -> None:
-        self._keep, self._kept, self.total = keep, bytearray(), 0
+    def __init__(self, limit: int) -> None:
+        self._limit, self._data, self.total = limit, bytearray(), 0
 
     def add(self, data: bytes) -> None:
-        """Take in the next bytes."""
+        """Append bytes."""
         self.total += len(data)
-        self._kept += data[: max(self._keep - len(self._kept), 0)]
+        self._data += data[: max(self._limit - len(self._data), 0)]
 
     def text(self) -> str:
-        """The kept part as text, with a last line that says so when something was dropped."""
-        text = storable(self._kept.decode("utf-8", "replace"))
-        dropped = self.total - len(self._kept)
+        """Return the captured output, with a last line about dropped bytes if there are any."""
+        text = storable(self._data.decode("utf-8", "replace"))
+        dropped = self.total - len(self._data)
         return f"{text}\n[{dropped} more bytes were not kept]" if dropped else text

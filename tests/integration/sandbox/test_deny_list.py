@@ -15,7 +15,7 @@ from tests.support.http_server import Server
 from workflows.engine.permissions import PermissionSet, named
 from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
 from workflows.sandbox import deno_setup, landlock
-from workflows.sandbox.contract import Surroundings
+from workflows.sandbox.contract import RunEnvironment
 
 from .conftest import SECRET, Bench
 
@@ -306,18 +306,18 @@ def _ending(bench: Bench, language: str) -> str:
 def test_a_granted_folder_that_is_swapped_before_the_fence_stands(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Deno itself opens by name; the fence names what was checked, or nothing."""
+    """Deno itself opens by name; the ruleset names what was checked, or nothing."""
     folder = bench.scratch / "data"
     folder.mkdir()
-    fence = deno_setup.fence
+    landlock_rules = deno_setup.landlock_rules
 
-    def swapped(around: Surroundings, home: Path) -> landlock.Fence | None:
-        made = fence(around, home)
+    def swapped(environment: RunEnvironment, home: Path) -> landlock.LandlockRules | None:
+        made = landlock_rules(environment, home)
         folder.rmdir()
         folder.symlink_to(bench.secret.parent)
         return made
 
-    monkeypatch.setattr(deno_setup, "fence", swapped)
+    monkeypatch.setattr(deno_setup, "landlock_rules", swapped)
     code = f"return Deno.readTextFileSync('{folder}/secret.txt');"
     permissions = PermissionSet(read_paths=(f"{folder}/",))
     with pytest.raises((TaskFailed, PermissionEscalationNeeded)) as caught:
@@ -329,14 +329,14 @@ def test_a_granted_folder_that_is_swapped_before_the_fence_stands(
 @pytest.mark.skipif(not landlock.abi(), reason="this kernel has no Landlock")
 def test_the_fence_opens_nothing_of_the_host_beyond_what_deno_needs(bench: Bench) -> None:
     """Its own executable and harness, system libraries, two devices, the folders of the run."""
-    around = Surroundings.of(
+    environment = RunEnvironment.of(
         bench.request("typescript", "", permissions=everything(str(bench.scratch))), bench.temp
     )
-    fence = deno_setup.fence(around, bench.temp)
-    assert fence is not None
-    opened = {*fence.execute, *fence.read, *fence.write}
+    rules = deno_setup.landlock_rules(environment, bench.temp)
+    assert rules is not None
+    opened = {*rules.execute, *rules.read, *rules.write}
     needed = {deno_setup.binary(), deno_setup.HARNESS, "/dev/null", "/dev/urandom"}
     assert needed <= opened
     for path in opened - needed:
-        assert not around.problem("read", Path(path)), path
-    (around.scratch).rmdir()
+        assert not environment.problem("read", Path(path)), path
+    environment.scratch.rmdir()

@@ -20,7 +20,7 @@ from django.conf import settings
 from workflows.engine.ports import TaskFailed
 from workflows.sandbox import SandboxConfig, checks, clear_leftovers, deno_setup, landlock
 from workflows.sandbox import monty_pool as pool
-from workflows.sandbox.contract import CodeRequest, Surroundings
+from workflows.sandbox.contract import CodeRequest, RunEnvironment
 
 from .conftest import SECRET, Bench, deno_processes
 
@@ -37,13 +37,13 @@ def test_a_confined_process_reaches_only_its_paths(tmp_path: Path) -> None:
         f"cat {tmp_path}/in/file; cat {tmp_path}/secret; echo x > {tmp_path}/in/new;"
         f"echo x > {tmp_path}/out/new; ln -s {tmp_path}/secret {tmp_path}/out/link"
     )
-    fence = landlock.Fence(
+    rules = landlock.LandlockRules(
         execute=("/bin", "/usr", "/lib", "/lib64"),
         read=(str(tmp_path / "in"), "/dev/null"),
         write=(str(tmp_path / "out"), "/dev/null"),
     )
-    done = landlock.confined(
-        fence, lambda: subprocess.run(["/bin/sh", "-c", script], capture_output=True, check=False)
+    done = landlock.run_restricted(
+        rules, lambda: subprocess.run(["/bin/sh", "-c", script], capture_output=True, check=False)
     )
     assert done.stdout == b"seen"
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["new"]
@@ -53,10 +53,10 @@ def test_a_confined_process_reaches_only_its_paths(tmp_path: Path) -> None:
 
 @needs_landlock
 def test_the_thread_that_confines_stays_free(tmp_path: Path) -> None:
-    landlock.confined(landlock.Fence(), lambda: None)
+    landlock.run_restricted(landlock.LandlockRules(), lambda: None)
     (tmp_path / "file").write_text("x")
     with pytest.raises(PermissionError):
-        landlock.confined(landlock.Fence(), (tmp_path / "file").read_text)
+        landlock.run_restricted(landlock.LandlockRules(), (tmp_path / "file").read_text)
     assert (tmp_path / "file").read_text() == "x"
 
 
@@ -66,17 +66,19 @@ def test_even_an_unrestricted_deno_is_held(bench: Bench, monkeypatch: pytest.Mon
     monkeypatch.setattr(
         deno_setup, "command", lambda _: [deno_setup.binary(), "run", "-A", deno_setup.HARNESS]
     )
-    around = Surroundings.of(CodeRequest("typescript", "", scratch_dir=bench.scratch), bench.temp)
-    fence = deno_setup.fence(around, bench.temp)
-    assert fence is not None
+    environment = RunEnvironment.of(
+        CodeRequest("typescript", "", scratch_dir=bench.scratch), bench.temp
+    )
+    rules = deno_setup.landlock_rules(environment, bench.temp)
+    assert rules is not None
     code = f"Deno.readTextFileSync('{bench.secret}')"
-    done = landlock.confined(
-        fence,
+    done = landlock.run_restricted(
+        rules,
         lambda: subprocess.run(
             [deno_setup.binary(), "eval", code],
             capture_output=True,
             check=False,
-            env=deno_setup.environment(around, bench.temp),
+            env=deno_setup.environment_variables(environment, bench.temp),
         ),
     )
     assert done.returncode != 0
