@@ -1,1 +1,1 @@
-"""The demo: people, servers and workflows that a fresh installation starts with."""
+"""The demo: users, tool servers and workflows of a new installation."""

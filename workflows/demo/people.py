@@ -1,4 +1,4 @@
-"""Roles, and the demo's users with passwords made on first use."""
+"""Create the roles, and the demo's users with random passwords."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ DEMO_USERS = {
     "integrator": INTEGRATOR,
 }
 _APPS = ("workflows", "reviews", "graphrag")
-#: What admins change in the administration, or act on there.
-_EDITED = ("workflow", "mcpserver", "tool", "apitoken", "capability", "signinalert")
+#: Models that admins change or act on in the admin.
+_EDITABLE_MODELS = ("workflow", "mcpserver", "tool", "apitoken", "capability", "signinalert")
 
 
 def ensure_roles() -> None:
-    """Make the role groups, with the admin pages that each may open."""
+    """Create the groups of the roles with their permissions for the admin."""
     views = Permission.objects.filter(
         content_type__app_label__in=_APPS, codename__startswith="view_"
     )
     edits = Permission.objects.filter(content_type__app_label__in=_APPS).filter(
-        Q(content_type__model__in=_EDITED) & ~Q(codename__startswith="delete_")
+        Q(content_type__model__in=_EDITABLE_MODELS) & ~Q(codename__startswith="delete_")
     )
     loosen = Permission.objects.filter(
         content_type__app_label="workflows", codename="loosen_policy"
@@ -54,16 +54,16 @@ def ensure_roles() -> None:
 
 
 def ensure_users(passwords: dict[str, str]) -> None:
-    """Make the demo's users that are missing; those that exist are left as they are."""
+    """Create missing users of the demo; existing users are not changed."""
     model = get_user_model()
     for name, role in DEMO_USERS.items():
         with transaction.atomic():
             user, created = model.objects.get_or_create(username=name)
             if created:
-                _furnish(user, role, passwords[name])
+                _set_up_user(user, role, passwords[name])
 
 
-def _furnish(user: User, role: str, password: str) -> None:
+def _set_up_user(user: User, role: str, password: str) -> None:
     user.email = f"{user.username}@holdpoint.invalid"
     user.is_staff = role in (ADMIN, AUDITOR, OPERATOR)
     user.is_superuser = role == ADMIN
@@ -73,12 +73,12 @@ def _furnish(user: User, role: str, password: str) -> None:
 
 
 def demo_passwords(home: Path) -> dict[str, str]:
-    """The demo's passwords, kept below `home` in a file only its owner can read."""
+    """Return the passwords of the demo, stored below `home` in a file only its owner can read."""
     path = home / "demo_passwords.json"
-    known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
-    missing = {name: f"{name}-{secrets.token_hex(3)}" for name in DEMO_USERS if name not in known}
+    stored: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    missing = {name: f"{name}-{secrets.token_hex(3)}" for name in DEMO_USERS if name not in stored}
     if missing:
         home.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
-        path.write_text(json.dumps({**known, **missing}, indent=1))
-    return {**missing, **known}
+        path.write_text(json.dumps({**stored, **missing}, indent=1))
+    return {**missing, **stored}

@@ -1,4 +1,4 @@
-"""The git repository that the demo reads: where it is, and since when its diff is readable."""
+"""The git repository that the demo reads, and the base of its diff."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from pathlib import Path
 
 from django.conf import settings
 
-#: A diff larger than this is no pleasure to review, and near the limit of one task's output.
+#: Larger diffs are hard to review, and near the limit of one task's output.
 _MAX_DIFF_BYTES = 200_000
-_MOST_COMMITS = 10
-#: What git calls the empty tree: the diff of a first commit is taken against it.
+_MAX_COMMITS = 10
+#: The id of the empty tree in git, the base of the diff of a first commit.
 _EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 
 class NoRepository(Exception):
-    """There is no git repository to run the demo on; the text says what to do."""
+    """Raised without a git repository for the demo; the message says what to do."""
 
 
 def demo_repository(path: str = "") -> Path:
-    """The repository's folder: `path`, the setting, or the one Holdpoint stands in."""
+    """Return the directory of the repository: `path`, the setting, or Holdpoint's own."""
     chosen = path or settings.HOLDPOINT["demo_repository"]
     folder = Path(chosen).expanduser().resolve()
     try:
@@ -33,10 +33,10 @@ def demo_repository(path: str = "") -> Path:
 
 
 def diff_base(folder: Path) -> str:
-    """The oldest of the last commits whose diff to now is still readable."""
+    """Return the oldest of the last commits whose diff to HEAD is small enough."""
     commits = int(_git(folder, "rev-list", "--count", "HEAD"))
     base = "HEAD"
-    for back in range(1, min(commits - 1, _MOST_COMMITS) + 1):
+    for back in range(1, min(commits - 1, _MAX_COMMITS) + 1):
         if _diff_size(folder, f"HEAD~{back}") > _MAX_DIFF_BYTES:
             break
         base = f"HEAD~{back}"
@@ -50,8 +50,8 @@ def _diff_size(folder: Path, base: str) -> int:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(  # noqa: S603 - fixed words, a folder chosen by whoever runs the demo
-        ["git", "-C", str(folder), *arguments],  # noqa: S607 - git is found as its user finds it
+    done = subprocess.run(  # noqa: S603 - constant arguments; the user of the demo chose the directory
+        ["git", "-C", str(folder), *arguments],  # noqa: S607 - git of the PATH
         check=True,
         capture_output=True,
         timeout=30,

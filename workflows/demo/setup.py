@@ -1,4 +1,4 @@
-"""Putting the demo in place and starting its runs; both can be repeated."""
+"""Set up the demo and start its runs; both can be repeated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def ensure_git_server() -> McpServer:
-    """The public git server, run by this installation's own Python."""
+    """Create or update the git server, which runs with this installation's Python."""
     server, _ = McpServer.objects.update_or_create(
         name="git",
         defaults={
@@ -31,29 +31,29 @@ def ensure_git_server() -> McpServer:
 
 
 def own_page() -> str:
-    """The address at which this installation says that it is alive, on this machine."""
+    """Return the address of this installation's liveness check."""
     site = urlsplit(conf.site_url())
     host, port = site.hostname or "127.0.0.1", site.port or (443 if site.scheme == "https" else 80)
     return f"{site.scheme or 'http'}://{host}:{port}/livez"
 
 
 def ensure_workflows() -> None:
-    """The demo's workflows; one that somebody changed is left as it is."""
-    known = {"page": own_page()}
+    """Create missing workflows of the demo; existing ones are not changed."""
+    defaults_by_name = {"page": own_page()}
     try:
         folder = demo_repository()
-        known |= {"repo": str(folder), "since": diff_base(folder)}
+        defaults_by_name |= {"repo": str(folder), "since": diff_base(folder)}
     except NoRepository:
         pass
     for definition in WORKFLOWS:
-        asked = definition["inputs_schema"]["properties"]
-        inputs = {name: value for name, value in known.items() if name in asked}
+        properties = definition["inputs_schema"]["properties"]
+        inputs = {name: value for name, value in defaults_by_name.items() if name in properties}
         defaults = {**definition, "default_inputs": inputs}
         Workflow.objects.get_or_create(name=definition["name"], defaults=defaults)
 
 
 def start_demo(*, actor: User | None, workflow: str = "release-notes", repo: str = "") -> Execution:
-    """Start one of the demo's workflows on a repository; see demo_repository for which."""
+    """Start a workflow of the demo on the repository that `demo_repository` returns."""
     chosen = Workflow.objects.get(name=workflow)
     if "repo" not in chosen.inputs_schema.get("properties", {}):
         return start_execution(actor=actor, workflow=chosen)

@@ -1,4 +1,4 @@
-"""Python tools that tasks call: how they are declared, found and called, and the built-in ones."""
+"""Python tools for tasks: declaration, discovery, calls, and the built-in tools."""
 
 from .context import CancelFlag, ToolContext
 from .invocation import call, call_sync

@@ -1,4 +1,4 @@
-"""Built-in tools that touch nothing outside: echo, wait, fail, select."""
+"""Built-in tools without external effects: echo, wait, fail, select."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from workflows.engine.ports import TaskFailed
 from .context import ToolContext
 from .registry import tool
 
-#: How often a waiting tool looks at the abort flag, in seconds.
-_LOOK_EVERY = 0.05
+#: Seconds between checks of the abort flag.
+_POLL_SECONDS = 0.05
 
 
 @tool(read_only=True, idempotent=True, title="Echo")
@@ -41,7 +41,7 @@ async def wait(
             raise TaskFailed("the wait was cut short: the execution is stopping", retryable=False)
         if ctx.remaining() == 0.0:
             raise TaskFailed("the wait outlasted the task's own timeout")
-        await asyncio.sleep(min(left, _LOOK_EVERY))
+        await asyncio.sleep(min(left, _POLL_SECONDS))
     return {"waited_seconds": round(time.monotonic() - start, 3)}
 
 

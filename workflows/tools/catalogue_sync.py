@@ -1,9 +1,8 @@
-"""Keeping the catalogue in step with the tool servers and the capabilities.
+"""Synchronize the catalogue with tool servers and capabilities.
 
-A server tells over an open session that its tools have changed
-(`notifications/tools/list_changed`).  Every worker listens on the sessions it has; the sweeper's
-process holds one with each server by means of `Follower`, so that a change is heard although no
-task runs.
+A server notifies open sessions that its tools have changed
+(`notifications/tools/list_changed`). Every worker handles notifications of its sessions; the
+sweeper keeps a session with each server (`Follower`), so that changes are noticed between tasks.
 """
 
 from __future__ import annotations
@@ -40,68 +39,68 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Servers that are read at once, so that one that hangs holds nobody up.
-_AT_ONCE = 4
+#: Servers that are read concurrently, so that a slow one does not delay the others.
+_CONCURRENT_READS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Synced:
-    """One server's sync: how many tools it offers now, or why it could not be read."""
+class SyncResult:
+    """Result for one server: the number of its tools, or the error."""
 
     server: str
     tools: int
     error: str = ""
 
 
-def sync_all() -> list[Synced]:
-    """Bring the catalogue in step: Python tools, capabilities, every enabled server's list.
+def sync_all() -> list[SyncResult]:
+    """Synchronize Python tools, capabilities and the list of every enabled server.
 
     Tools of a server that was disabled or removed are marked missing.
     """
     sync_python_tools()
     sync_capabilities()
-    python = Synced("python", len(registry.all_tools()))
+    python = SyncResult("python", len(registry.all_tools()))
     return [python, *sync_servers()]
 
 
-def sync_servers() -> list[Synced]:
-    """Read every enabled server's tool list; tools of the others go missing."""
+def sync_servers() -> list[SyncResult]:
+    """Read the tool list of every enabled server; mark the tools of other servers as missing."""
     retire_servers()
     return [sync_server(row) for row in McpServer.objects.filter(enabled=True)]
 
 
 def retire_servers() -> tuple[str, ...]:
-    """Mark the tools of servers that were disabled or removed as missing; returns their names."""
+    """Mark the tools of servers that were disabled or removed as missing; return their names."""
     enabled = McpServer.objects.filter(enabled=True)
     return retire_mcp_servers(enabled.values_list("name", flat=True))
 
 
-def sync_server(row: McpServer) -> Synced:
-    """Read one server's tool list; what went wrong is kept on its row."""
+def sync_server(row: McpServer) -> SyncResult:
+    """Read one server's tool list; store an error on its row."""
     try:
         tools = background_loop.run(pool().list_tools(spec_of(row)), timeout=90)
         sync_mcp_tools(row.name, tools)
     except (TaskFailed, ValueError, TimeoutError) as error:
         McpServer.objects.filter(pk=row.pk).update(sync_error=str(error)[:2000])
-        return Synced(row.name, 0, str(error))
+        return SyncResult(row.name, 0, str(error))
     McpServer.objects.filter(pk=row.pk).update(sync_error="", synced_at=Now())
-    return Synced(row.name, len(tools))
+    return SyncResult(row.name, len(tools))
 
 
 def keep_capability(*, actor: User, execution: Execution, **wanted: Any) -> Capability:
-    """Make a capability (see `make_capability`) and offer it to plans at once."""
-    made = make_capability(actor=actor, execution=execution, **wanted)
+    """Create a capability (see `make_capability`) and add it to the catalogue."""
+    capability = make_capability(actor=actor, execution=execution, **wanted)
     sync_capabilities()
-    return made
+    return capability
 
 
-# --- servers that tell of changes -----------------------------------------------------------------
+# --- notifications of changed tool lists ----------------------------------------------------------
 
 
-class Changes:
-    """Reads a server's list again when it tells of a change, one reading at a time per server.
+class ListChangeHandler:
+    """Reads a server's list after a change notification, one read at a time per server.
 
-    What is told during a reading is read once more afterwards, however often it was told.
+    Any number of notifications during a read lead to one more read afterwards.
     """
 
     def __init__(self) -> None:
@@ -109,8 +108,8 @@ class Changes:
         self._reading: set[str] = set()
         self._again: set[str] = set()
 
-    def heard(self, server: str) -> None:
-        """Called in a thread of its own by the session with `server`."""
+    def on_change(self, server: str) -> None:
+        """Handle a notification of `server`; its session calls this in a worker thread."""
         with self._lock:
             if server in self._reading:
                 self._again.add(server)
@@ -135,22 +134,24 @@ class Changes:
         row = McpServer.objects.filter(name=server, enabled=True).first()
         if row is None:
             return
-        synced = sync_server(row)
+        result = sync_server(row)
         logger.info(
-            "mcp server %s told of a change: %s", server, synced.error or f"{synced.tools} tools"
+            "mcp server %s notified of a change: %s",
+            server,
+            result.error or f"{result.tools} tools",
         )
 
 
 def listen() -> None:
-    """From now on, what servers tell over this process's sessions reaches the catalogue."""
-    pool().on_list_changed(Changes().heard)
+    """Handle change notifications of this process's sessions from now on."""
+    pool().on_list_changed(ListChangeHandler().on_change)
 
 
 class Follower:
-    """A thread that holds a session with every enabled server and reads all lists now and then.
+    """A thread that keeps a session with every enabled server and reads all lists periodically.
 
-    The reading is for servers that tell nothing, for those that were away, and for what was
-    enabled, disabled or made since.
+    The periodic read is for servers that send no notifications or were unavailable, and for servers
+    and capabilities that were enabled, disabled or created since.
     """
 
     def __init__(self) -> None:
@@ -158,12 +159,12 @@ class Follower:
         self._thread = threading.Thread(target=self._follow, name="catalogue", daemon=True)
 
     def start(self) -> None:
-        """Begin; the first reading opens the sessions."""
+        """Start the thread; the first read opens the sessions."""
         listen()
         self._thread.start()
 
     def stop(self) -> None:
-        """End, and the sessions with it, which also ends a reading that waits for its server."""
+        """Stop the thread and close the sessions, which also ends a pending read."""
         self._stop.set()
         close_pool()
         self._thread.join(timeout=10)
@@ -173,7 +174,7 @@ class Follower:
             try:
                 self._read_all()
             except Exception:
-                logger.exception("the catalogue could not be brought in step; trying again")
+                logger.exception("the catalogue could not be synchronized; retrying")
             finally:
                 connections.close_all()
             self._stop.wait(conf.catalogue_seconds())
@@ -182,7 +183,7 @@ class Follower:
         sync_capabilities()
         retire_servers()
         rows = McpServer.objects.filter(enabled=True)
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="catalogue") as threads:
+        with ThreadPoolExecutor(_CONCURRENT_READS, thread_name_prefix="catalogue") as threads:
             list(threads.map(_read_in_a_thread, rows))
 
 

@@ -1,4 +1,4 @@
-"""What a tool may know about the task that calls it."""
+"""The context of a tool call: task, deadline, permissions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workflows.engine.permissions import PermissionSet
 
 
 class CancelFlag(Protocol):
-    """Set when the execution is being aborted; `threading.Event` fits."""
+    """Set when the execution is being aborted, such as a `threading.Event`."""
 
     def is_set(self) -> bool: ...
 
@@ -20,13 +20,13 @@ class CancelFlag(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """Handed to a tool that declares a parameter of this type.
+    """The argument `ctx` of a tool that declares it.
 
-    `idempotency_key` is stable for (execution, plan revision, task, attempt): a tool with an
-    effect outside passes it on, so that an attempt that is repeated has its effect once.
-    `deadline` is a `time.monotonic()` instant or None.  `permissions` is what the task may touch
-    with its grants; None when nobody keeps grants for it, and the tool's own set holds.
-    `feedback` is what reviewers asked to be changed in the task's output so far, oldest first.
+    `idempotency_key` is stable for (execution, plan revision, task, attempt): a tool with external
+    effects passes it on, so that a repeated attempt takes effect once. `deadline` is a
+    `time.monotonic()` time or None. `permissions` is the permission set of the task with its
+    grants; None for calls without grants, to which the tool's own set applies. `feedback` lists the
+    changes that reviewers have requested for the task's output, oldest first.
     """
 
     idempotency_key: str = ""
@@ -38,7 +38,7 @@ class ToolContext:
     feedback: tuple[str, ...] = ()
 
     def remaining(self) -> float | None:
-        """Seconds until the deadline, never negative; None without one."""
+        """Return the seconds until the deadline, at least 0; None without a deadline."""
         if self.deadline is None:
             return None
         return max(0.0, self.deadline - time.monotonic())

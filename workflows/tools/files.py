@@ -21,32 +21,32 @@ from workflows.permissions import deny_list
 
 from .context import ToolContext
 from .registry import tool
-from .rooted import Root, refuse
+from .root_directory import Root, permanent_failure
 
-#: Most bytes that one call reads or writes: a result has to stay one JSON string.
+#: Maximum number of bytes in one call: a result has to fit in one JSON string.
 MAX_FILE_BYTES = 256 * 1024
-#: Most entries that one listing returns.
+#: Maximum number of entries in one listing.
 MAX_ENTRIES = 2_000
 
-#: For calls from Python: nobody keeps grants for them.
-_NOBODY = ToolContext()
+#: Context of direct calls from Python, without grants.
+_DEFAULT_CONTEXT = ToolContext()
 
 
 def _inside(path: str) -> str:
-    """Refuse early what the tool will refuse when it runs: a path that leaves the root."""
-    with _said_of_the_field():
+    """Validate before the run that a path stays below the root."""
+    with _as_field_error():
         file_root().parts(path)
     return path
 
 
 def _writable(path: str) -> str:
-    with _said_of_the_field():
+    with _as_field_error():
         Root.check_writable(file_root().parts(path))
     return path
 
 
 @contextmanager
-def _said_of_the_field() -> Iterator[None]:
+def _as_field_error() -> Iterator[None]:
     try:
         yield
     except TaskFailed as failure:
@@ -85,15 +85,17 @@ class Written(TypedDict):
 
 
 def file_root() -> Root:
-    """The root from the settings; raises TaskFailed when there is none."""
+    """Return the root of the settings; raise TaskFailed when there is none."""
     configured = settings.HOLDPOINT.get("file_root")
     if not configured:
-        raise refuse("file tools are switched off: the setting HOLDPOINT['file_root'] is empty")
+        raise permanent_failure(
+            "file tools are switched off: the setting HOLDPOINT['file_root'] is empty"
+        )
     return Root(configured)
 
 
 def _check(ctx: ToolContext, operation: Operation, root: Root, parts: tuple[str, ...]) -> None:
-    """Ask a person where the task's set does not allow this; $SCRATCH is the allowed root."""
+    """Raise PermissionEscalationNeeded without a permission; $SCRATCH is the root."""
     current = ctx.permissions
     if current is None:
         return
@@ -102,11 +104,11 @@ def _check(ctx: ToolContext, operation: Operation, root: Root, parts: tuple[str,
         return
     problem = deny_list.path_problem(str(root.real.joinpath(*parts)), operation, below=False)
     if problem:
-        raise refuse(f"{root.relative(parts)!r} is not for tools: {problem}")
+        raise permanent_failure(f"{root.relative(parts)!r} is not for tools: {problem}")
     try:
         requested = current.union(smallest_cover(operation, resource))
     except ValueError as error:
-        raise refuse(f"no permission can be given for {operation}: {error}") from None
+        raise permanent_failure(f"no permission can be given for {operation}: {error}") from None
     raise PermissionEscalationNeeded(
         operation=operation, resource=resource, current=current, requested=requested
     )
@@ -118,7 +120,7 @@ def list_directory(
     pattern: Annotated[str, Field(description="Shell pattern for file names: *.xml")] = "*",
     *,
     recursive: Annotated[bool, Field(description="Go into subdirectories too.")] = False,
-    ctx: ToolContext = _NOBODY,
+    ctx: ToolContext = _DEFAULT_CONTEXT,
 ) -> Listing:
     """List the files and directories in a folder, optionally by name pattern or recursively.
 
@@ -127,22 +129,24 @@ def list_directory(
     """
     root = file_root()
     _check(ctx, "read", root, root.parts(path))
-    found = Listing(path=root.relative(root.parts(path)), files=[], directories=[], truncated=False)
+    listing = Listing(
+        path=root.relative(root.parts(path)), files=[], directories=[], truncated=False
+    )
     pending = [root.parts(path)]
-    while pending and not found["truncated"]:
+    while pending and not listing["truncated"]:
         current = pending.pop(0)
-        inner = _list_into(found, root, current, pattern)
+        inner = _list_into(listing, root, current, pattern)
         if recursive:
             pending.extend(parts for parts in inner if parts[-1] != ".git")
-    found["files"].sort()
-    found["directories"].sort()
-    return found
+    listing["files"].sort()
+    listing["directories"].sort()
+    return listing
 
 
 def _list_into(
-    found: Listing, root: Root, parts: tuple[str, ...], pattern: str
+    listing: Listing, root: Root, parts: tuple[str, ...], pattern: str
 ) -> list[tuple[str, ...]]:
-    """Add one directory's entries to `found`; returns its subdirectories."""
+    """Add one directory's entries to `listing`; return its subdirectories."""
     subdirectories: list[tuple[str, ...]] = []
     with root.directory(parts) as descriptor:
         for name in sorted(os.listdir(descriptor)):  # noqa: PTH208 - of a descriptor
@@ -150,20 +154,20 @@ def _list_into(
             target = None
             if stat.S_ISDIR(mode):
                 subdirectories.append((*parts, name))
-                target = found["directories"]
+                target = listing["directories"]
             elif stat.S_ISREG(mode) and fnmatch.fnmatchcase(name, pattern):
-                target = found["files"]
+                target = listing["files"]
             if target is None:
                 continue
-            if len(found["files"]) + len(found["directories"]) >= MAX_ENTRIES:
-                found["truncated"] = True
+            if len(listing["files"]) + len(listing["directories"]) >= MAX_ENTRIES:
+                listing["truncated"] = True
                 break
             target.append(root.relative((*parts, name)))
     return subdirectories
 
 
 def _mode(descriptor: int, name: str) -> int:
-    """The entry's own mode; 0 when it is gone, a link, or has a name that JSON cannot hold."""
+    """Return the file mode; 0 for missing entries and names that are not UTF-8."""
     try:
         name.encode("utf-8")
         return os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
@@ -172,7 +176,7 @@ def _mode(descriptor: int, name: str) -> int:
 
 
 @tool(read_only=True, idempotent=True, permission_set="readonly", title="Read a file")
-def read_file(path: FilePath, ctx: ToolContext = _NOBODY) -> FileText:
+def read_file(path: FilePath, ctx: ToolContext = _DEFAULT_CONTEXT) -> FileText:
     """Read a UTF-8 text file and return its content, size and checksum.
 
     At most 256 KiB; a larger or a binary file is an error.
@@ -184,13 +188,13 @@ def read_file(path: FilePath, ctx: ToolContext = _NOBODY) -> FileText:
     with root.open_file(parts) as descriptor, os.fdopen(descriptor, "rb", closefd=False) as source:
         data = source.read(MAX_FILE_BYTES + 1)
     if len(data) > MAX_FILE_BYTES:
-        raise refuse(f"{shown!r} is larger than {MAX_FILE_BYTES} bytes")
+        raise permanent_failure(f"{shown!r} is larger than {MAX_FILE_BYTES} bytes")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise refuse(f"{shown!r} is not UTF-8 text (byte {error.start})") from None
+        raise permanent_failure(f"{shown!r} is not UTF-8 text (byte {error.start})") from None
     if "\x00" in text:
-        raise refuse(f"{shown!r} is not text: it has a NUL character")
+        raise permanent_failure(f"{shown!r} is not text: it has a NUL character")
     return FileText(path=shown, content=text, **_fingerprint(data))
 
 
@@ -200,7 +204,7 @@ def write_file(
     content: Annotated[str, Field(description="The whole new text of the file.")],
     *,
     overwrite: Annotated[bool, Field(description="Replace a file that is there.")] = True,
-    ctx: ToolContext = _NOBODY,
+    ctx: ToolContext = _DEFAULT_CONTEXT,
 ) -> Written:
     """Write text to a file, creating its folders; an existing file is replaced in one step.
 
@@ -218,9 +222,11 @@ def _encoded(content: str) -> bytes:
     try:
         data = content.encode("utf-8")
     except UnicodeEncodeError:
-        raise refuse("content has a lone surrogate, which no text file can hold") from None
+        raise permanent_failure(
+            "content has a lone surrogate, which no text file can hold"
+        ) from None
     if len(data) > MAX_FILE_BYTES:
-        raise refuse(f"content is larger than {MAX_FILE_BYTES} bytes")
+        raise permanent_failure(f"content is larger than {MAX_FILE_BYTES} bytes")
     return data
 
 

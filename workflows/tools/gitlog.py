@@ -1,4 +1,4 @@
-"""Reads the text that git MCP servers give for a log and a diff."""
+"""Parse the log and the diff that git MCP servers return."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Commit:
 
 @dataclass(slots=True)
 class FileChange:
-    """One file of a diff with its added and removed lines; `status` says what became of it."""
+    """One file of a diff with its added and removed lines; `status` is the kind of change."""
 
     path: str
     status: str = "modified"
@@ -47,7 +47,7 @@ class FileChange:
 
 
 def read_log(text: str) -> list[Commit]:
-    """The commits of a log, in its order; text that is no log has none."""
+    """Parse the commits of a log, in its order; other text has none."""
     heads = list(_ENTRY.finditer(text))
     ends = [head.start() for head in heads[1:]] + [len(text)]
     return [_commit(head, text[head.end() : end]) for head, end in zip(heads, ends, strict=False)]
@@ -56,24 +56,24 @@ def read_log(text: str) -> list[Commit]:
 def _commit(head: re.Match[str], message: str) -> Commit:
     message = message.strip().strip("'")
     subject = " ".join(message.partition("\n")[0].split()) or "(no message)"
-    found = _SUBJECT.fullmatch(subject)
+    match = _SUBJECT.fullmatch(subject)
     author = _ACTOR.fullmatch(head["author"].strip())
     return Commit(
         sha=head["sha"],
         author=(author["name"] if author else head["author"].strip()) or "unknown",
         date=head["date"].strip(),
-        subject=found["text"] if found else subject,
-        kind=found["kind"].lower() if found else "",
-        scope=found["scope"] or "" if found else "",
-        breaking=bool(found and found["bang"]) or bool(_BREAKING.search(message)),
+        subject=match["text"] if match else subject,
+        kind=match["kind"].lower() if match else "",
+        scope=match["scope"] or "" if match else "",
+        breaking=bool(match and match["bang"]) or bool(_BREAKING.search(message)),
     )
 
 
 def read_diff(text: str) -> list[FileChange]:
-    """The files of a unified diff, in its order; text that is no diff has none.
+    """Parse the files of a unified diff, in its order; other text has none.
 
-    Lines are counted by the sizes in each hunk's head, so a changed line that looks like a head
-    is still a line.
+    Lines are counted by the sizes in each hunk header, so a changed line that looks like a header
+    counts as a line.
     """
     changes: list[FileChange] = []
     lines = iter(text.split("\n"))
@@ -107,7 +107,7 @@ def _count(change: FileChange, hunk: re.Match[str], lines: Iterator[str]) -> Non
 
 def _header(change: FileChange, line: str) -> None:
     if change.status == "merged":
-        return  # a diff against several parents: its lines cannot be told from its heads
+        return  # a combined diff: its lines cannot be distinguished from headers
     if line.startswith("@@@"):
         change.status = "merged"
     elif line.startswith("new file mode"):
@@ -124,13 +124,13 @@ def _header(change: FileChange, line: str) -> None:
 
 
 def _path_of(line: str) -> str:
-    """The path in a "diff --git a/x b/x" line, right unless the file was renamed."""
+    """Return the path in a "diff --git a/x b/x" line, correct unless the file was renamed."""
     rest = line.partition(" ")[2].partition(" ")[2]
     if not line.startswith("diff --git "):
         return _unquoted(rest)
     if rest.endswith('"') and ' "' in rest:
         return _without_side(_unquoted('"' + rest[:-1].rpartition(' "')[2] + '"'))
-    # Both halves are the same but for their first letter, whatever spaces they hold.
+    # Both halves are equal except for the first letter, even with spaces.
     return _without_side(rest[len(rest) // 2 + 1 :])
 
 
@@ -139,7 +139,7 @@ def _without_side(path: str) -> str:
 
 
 def _unquoted(path: str) -> str:
-    """A path as git quotes it (C style, octal bytes), or as it is."""
+    """Remove git's quoting of a path (C style, octal bytes)."""
     if len(path) < 2 or path[0] != '"' or path[-1] != '"':
         return path
 

@@ -1,4 +1,4 @@
-"""Built-in tool for HTTP requests, through the product's one way out to the network."""
+"""Built-in tool for HTTP requests, sent with `workflows.common.outbound_http`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from workflows.permissions import deny_list
 
 from .context import ToolContext
 from .registry import tool
-from .rooted import refuse
+from .root_directory import permanent_failure
 
-#: A response becomes one JSON value, so it is bounded like one.
+#: A response becomes one JSON value; therefore its limit applies.
 MAX_RESPONSE_BYTES = 256 * 1024
 
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
@@ -65,13 +65,13 @@ def http_request(
             headers=_headers(headers or {}, content_type, method, ctx),
             body=data,
             limits=outbound_http.NetLimits(
-                total_seconds=_allowed(timeout_seconds, ctx), max_response_bytes=MAX_RESPONSE_BYTES
+                total_seconds=_timeout(timeout_seconds, ctx), max_response_bytes=MAX_RESPONSE_BYTES
             ),
             should_stop=ctx.cancelled.is_set,
             problem=deny_list.task_address_problem,
         )
     except outbound_http.NetworkForbidden as forbidden:
-        raise refuse(f"the request is not allowed: {forbidden}") from None
+        raise permanent_failure(f"the request is not allowed: {forbidden}") from None
     except outbound_http.NetworkDenied as denied:
         raise _denied(denied, grants, ctx) from None
     except outbound_http.NetworkFailed as failed:
@@ -89,9 +89,9 @@ def http_request(
 
 
 def _grants(ctx: ToolContext) -> PermissionSet:
-    """What the task may reach; if that is anything, also what HOLDPOINT["http_allow_hosts"] names.
+    """Return the hosts of the task; add HOLDPOINT["http_allow_hosts"] unless there are none.
 
-    Without a set from the caller: public hosts on the TLS port.
+    Without permissions from the caller: public hosts on the TLS port.
     """
     grants = ctx.permissions or named("network-api")
     if not grants.hosts:
@@ -100,10 +100,12 @@ def _grants(ctx: ToolContext) -> PermissionSet:
         extra = tuple(settings.HOLDPOINT.get("http_allow_hosts", ()))
         return grants.union(PermissionSet(hosts=extra))
     except ValueError as error:
-        raise refuse(f"the setting HOLDPOINT['http_allow_hosts'] is wrong: {error}") from None
+        raise permanent_failure(
+            f"the setting HOLDPOINT['http_allow_hosts'] is wrong: {error}"
+        ) from None
 
 
-def _allowed(seconds: float, ctx: ToolContext) -> float:
+def _timeout(seconds: float, ctx: ToolContext) -> float:
     left = ctx.remaining()
     return seconds if left is None else max(0.01, min(seconds, left))
 
@@ -116,7 +118,7 @@ def _encoded(body: Any) -> tuple[bytes | None, str]:
             return body.encode("utf-8"), "text/plain; charset=utf-8"
         return json.dumps(body, allow_nan=False).encode("ascii"), "application/json"
     except ValueError as error:
-        raise refuse(f"argument 'body': {error}") from None
+        raise permanent_failure(f"argument 'body': {error}") from None
 
 
 def _headers(
@@ -137,11 +139,11 @@ def _denied(
 ) -> TaskFailed | PermissionEscalationNeeded:
     """A question to a person where the caller keeps grants, else a plain failure."""
     if ctx.permissions is None:
-        return refuse(f"the request is not allowed: {denied}")
+        return permanent_failure(f"the request is not allowed: {denied}")
     need = smallest_cover("net", denied.resource)
     problem = deny_list.problem_of(need)
     if problem:
-        return refuse(f"the request is not allowed: {problem}")
+        return permanent_failure(f"the request is not allowed: {problem}")
     requested = current.union(need)
     return PermissionEscalationNeeded(
         operation="net", resource=denied.resource, current=current, requested=requested
@@ -162,5 +164,5 @@ def _decoded(answer: outbound_http.Response) -> Any:
         try:
             return parse_document(answer.body) if answer.body else None
         except BoundedJSONError as error:
-            raise refuse(f"the response's JSON is refused: {error}") from None
+            raise permanent_failure(f"the response's JSON is refused: {error}") from None
     return answer.text().replace("\x00", "\ufffd")

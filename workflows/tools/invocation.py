@@ -1,4 +1,4 @@
-"""Calling a Python tool: arguments checked before, the result checked after."""
+"""Call Python tools with validated arguments and results."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def call_sync(tool: PythonTool, arguments: Mapping[str, Any], ctx: ToolContext) 
     """Call `tool` and return its result as a bounded JSON value; blocks the calling thread.
 
     An async tool runs on the background loop and is cancelled at the context's deadline; a sync
-    one runs in this thread and has to look at the context itself.  Raises TaskFailed or
-    PermissionEscalationNeeded, nothing else.
+    tool runs in this thread and has to check the context itself. Raises only TaskFailed and
+    PermissionEscalationNeeded.
     """
     bound = tool.signature.bind(arguments, ctx)
     try:
@@ -37,7 +37,7 @@ def call_sync(tool: PythonTool, arguments: Mapping[str, Any], ctx: ToolContext) 
 
 
 async def call(tool: PythonTool, arguments: Mapping[str, Any], ctx: ToolContext) -> Any:
-    """The same for a coroutine: async tools on the background loop, sync ones in a thread."""
+    """Call `tool` from a coroutine: async tools on the background loop, sync tools in a thread."""
     bound = tool.signature.bind(arguments, ctx)
     try:
         async with asyncio.timeout(ctx.remaining()):
@@ -53,7 +53,7 @@ async def call(tool: PythonTool, arguments: Mapping[str, Any], ctx: ToolContext)
 
 
 def _failure(tool: PythonTool, error: Exception, ctx: ToolContext) -> TaskFailed:
-    """What a caller of `tool` sees instead of an exception that the tool did not mean."""
+    """Convert an unexpected exception of `tool` into a TaskFailed."""
     if isinstance(error, TimeoutError) and ctx.remaining() == 0.0:
         return TaskFailed(f"{tool.name} did not finish in time")
     logger.error("tool %s failed", tool.name, exc_info=error)

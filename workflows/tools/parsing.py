@@ -12,10 +12,10 @@ from workflows.engine.bounded_json import BoundedJSONError
 from workflows.engine.bounded_json import parse as parse_document
 
 from .registry import tool
-from .rooted import refuse
+from .root_directory import permanent_failure
 
-#: Most characters of XML, most elements, and the deepest nesting that is accepted.  An element
-#: takes two levels of the JSON result: itself and its list of children.
+#: Limits of XML: characters, elements, depth. An element takes two levels of the JSON result:
+#: itself and its list of children.
 MAX_XML_CHARS = 1_000_000
 MAX_ELEMENTS = 2_000
 MAX_DEPTH = 30
@@ -32,7 +32,7 @@ def parse_json(
     try:
         return parse_document(text)
     except BoundedJSONError as error:
-        raise refuse(f"the JSON document is refused: {error}") from None
+        raise permanent_failure(f"the JSON document is refused: {error}") from None
 
 
 class Element(TypedDict):
@@ -45,7 +45,7 @@ class Element(TypedDict):
 
 
 class _Builder:
-    """Collects expat's calls into nested elements, and refuses what could blow up."""
+    """Builds nested elements from expat's callbacks, within the limits."""
 
     def __init__(self) -> None:
         self.root: Element | None = None
@@ -55,9 +55,9 @@ class _Builder:
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         self._count += 1
         if self._count > MAX_ELEMENTS:
-            raise refuse(f"the XML has more than {MAX_ELEMENTS} elements")
+            raise permanent_failure(f"the XML has more than {MAX_ELEMENTS} elements")
         if len(self._open) >= MAX_DEPTH:
-            raise refuse(f"the XML is nested deeper than {MAX_DEPTH} elements")
+            raise permanent_failure(f"the XML is nested deeper than {MAX_DEPTH} elements")
         element = Element(tag=tag, attributes=attributes, text="", children=[])
         if self._open:
             self._open[-1][0]["children"].append(element)
@@ -73,7 +73,7 @@ class _Builder:
 
 
 def _refuse_dtd(*_details: object) -> None:
-    raise refuse("the XML has a document type declaration, which is not accepted")
+    raise permanent_failure("the XML has a document type declaration, which is not accepted")
 
 
 @tool(read_only=True, idempotent=True, title="Parse XML")
@@ -95,7 +95,7 @@ def parse_xml(
     try:
         parser.Parse(text.encode("utf-8"), True)  # noqa: FBT003 - positional only
     except expat.ExpatError as error:
-        raise refuse(f"not well-formed XML: {error}") from None
+        raise permanent_failure(f"not well-formed XML: {error}") from None
     if builder.root is None:
-        raise refuse("the XML has no root element")
+        raise permanent_failure("the XML has no root element")
     return builder.root

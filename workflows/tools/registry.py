@@ -1,4 +1,4 @@
-"""Python tools: a decorator declares them, their schemas come from their type hints."""
+"""Registry of Python tools; the decorator `tool` declares them by their type hints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .signatures import Signature
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Modules whose import declares the tools that come with the product.
+#: Modules that declare the built-in tools.
 BUILTIN_MODULES = (
     "workflows.tools.basic",
     "workflows.tools.files",
@@ -56,12 +56,12 @@ class PythonTool:
 
     @property
     def asks(self) -> bool:
-        """Whether it can ask for more permission: it looks at its context."""
+        """Whether the tool can request more permissions: it takes a context."""
         return self.signature.takes_context
 
     @property
     def function(self) -> Callable[..., Any]:
-        """What the decorator was put on."""
+        """The decorated function."""
         return self.signature.function
 
 
@@ -73,23 +73,23 @@ class ToolRegistry:
         self._lock = threading.Lock()
 
     def add(self, tool: PythonTool) -> None:
-        """Register `tool`; ValueError if another function has its name.
+        """Register `tool`; raise ValueError if another function has its name.
 
-        The same function again (a module that is imported anew) takes the place of its old self.
+        A function whose module is imported again replaces its earlier registration.
         """
         with self._lock:
-            standing = self._tools.get(tool.name)
-            if standing is not None and _home(standing.function) != _home(tool.function):
-                homes = f"{_home(standing.function)} and {_home(tool.function)}"
-                raise ValueError(f"two tools are called {tool.name!r}: {homes}")
+            existing = self._tools.get(tool.name)
+            if existing is not None and _path(existing.function) != _path(tool.function):
+                names = f"{_path(existing.function)} and {_path(tool.function)}"
+                raise ValueError(f"two tools are called {tool.name!r}: {names}")
             self._tools[tool.name] = tool
 
     def get(self, name: str) -> PythonTool | None:
-        """The tool with this qualified name, or None."""
+        """Return the tool with this qualified name, or None."""
         return self._tools.get(name)
 
     def all(self) -> tuple[PythonTool, ...]:
-        """Every registered tool, by name."""
+        """Return all tools, ordered by name."""
         return tuple(self._tools[name] for name in sorted(self._tools))
 
 
@@ -106,11 +106,11 @@ def tool(
     title: str | None = None,
     registry: ToolRegistry | None = None,
 ) -> Callable[[F], F]:
-    """Declare a function as a tool; it stays callable as it was.
+    """Declare a sync or async function as a tool; the function itself is unchanged.
 
-    Sync and async functions alike.  The docstring is the description, every parameter but `ctx`, a
-    ToolContext, is an argument, and its hints become the schemas.  ValueError for a bad name,
-    an unknown permission set or a missing docstring.
+    The docstring becomes the description, and the type hints become the schemas. Every parameter is
+    an argument, except `ctx`, a ToolContext. Raises ValueError for an invalid name, an unknown
+    permission set or a missing docstring.
     """
 
     def declare(function: F) -> F:
@@ -164,39 +164,39 @@ def _qualified(server: str, name: str) -> str:
     return f"{server}.{name}"
 
 
-def _home(function: Callable[..., Any]) -> str:
+def _path(function: Callable[..., Any]) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
 def get(name: str) -> PythonTool | None:
-    """The Python tool called `name` ("server.tool"), or None; finds the tools on first use."""
+    """Return the Python tool `name` ("server.tool"), or None; discover tools at first use."""
     discover()
     return _registry.get(name)
 
 
 def confines(name: str) -> bool:
-    """Whether the tool called `name` can be held to a smaller permission set than its own.
+    """Whether the tool `name` can run with a smaller permission set than its own.
 
-    That takes a Python tool that looks at its context; a tool of an MCP server never does.
+    Only Python tools that take a context can; tools of MCP servers cannot.
     """
-    found = get(name)
-    return found is not None and found.asks
+    declared = get(name)
+    return declared is not None and declared.asks
 
 
 def argument_errors(name: str, arguments: Any) -> tuple[FieldError, ...]:
-    """What the Python tool called `name` would refuse of these arguments; () for other tools.
+    """Return the validation errors of a Python tool's arguments; () for other tools.
 
-    A tool says more than its schema with validators in its hints (`AfterValidator`); they run
-    here before anybody approves, and again when the tool is called.
+    Validators in the hints (`AfterValidator`) can be stricter than the schema; they run here before
+    an approval, and again when the tool is called.
     """
-    found = get(name)
-    if found is None or not isinstance(arguments, Mapping):
+    declared = get(name)
+    if declared is None or not isinstance(arguments, Mapping):
         return ()
-    return found.signature.errors(arguments)
+    return declared.signature.errors(arguments)
 
 
 def all_tools() -> tuple[PythonTool, ...]:
-    """Every Python tool, by name; finds them on first use."""
+    """Return all Python tools, ordered by name; discover them at first use."""
     discover()
     return _registry.all()
 
@@ -207,8 +207,8 @@ _discovered = threading.Event()
 def discover(*, again: bool = False) -> None:
     """Import every module that declares tools, once per process.
 
-    Those are the built-in ones, what the setting HOLDPOINT["tool_modules"] adds, and the `tools`
-    module of each installed app that has one.
+    These are the built-in modules, the setting HOLDPOINT["tool_modules"], and the `tools` module
+    of each installed app.
     """
     if _discovered.is_set() and not again:
         return

@@ -1,10 +1,10 @@
-"""Files below one root and nowhere else.
+"""Access to files below one root directory only.
 
-A path is resolved first, so that a symbolic link inside the root works and one that leaves it is
-refused.  Then every component is opened relative to the one before with O_NOFOLLOW: a directory
-that is swapped for a link between the check and the use is refused by the kernel.  What the deny
-list covers (`workflows.permissions.deny_list`) is refused even below the root.  A hard link is
-never read: its other name may lie outside.  Writing replaces the name, not the file behind it.
+A path is resolved first: a symbolic link inside the root works, and a link that leaves it is
+refused. Then every component is opened relative to the previous one with O_NOFOLLOW, so that the
+kernel refuses a directory that was swapped for a link between check and use. Paths on the deny list
+(`workflows.permissions.deny_list`) are refused even below the root. A hard link is never read,
+because its other name may be outside. Writing replaces the directory entry, not the file behind it.
 """
 
 from __future__ import annotations
@@ -28,69 +28,71 @@ _MAX_PATH = 4096
 _RENAME_NOREPLACE = 1
 
 
-def refuse(message: str) -> TaskFailed:
-    """A failure that trying again does not mend."""
+def permanent_failure(message: str) -> TaskFailed:
+    """Return a failure that is not retryable."""
     return TaskFailed(message, retryable=False)
 
 
 class Root:
-    """The directory that file tools may see; paths go in and out relative to it, with "/"."""
+    """The directory that file tools can access; paths are relative to it and use "/"."""
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         try:
             self._real = Path(directory).resolve(strict=True)
         except OSError as error:
-            raise refuse(
+            raise permanent_failure(
                 f"the file root {os.fspath(directory)!r} cannot be used: {error}"
             ) from None
         if not self._real.is_dir():
-            raise refuse("the file root is not a directory")
+            raise permanent_failure("the file root is not a directory")
 
     @property
     def real(self) -> Path:
-        """The directory itself, links resolved."""
+        """The resolved directory."""
         return self._real
 
     def parts(self, path: str) -> tuple[str, ...]:
-        """The real components of `path` below the root, links resolved; () is the root itself.
+        """Resolve `path` into components below the root; () is the root itself.
 
-        Raises TaskFailed for a path that is empty, malformed or outside.
+        Raises TaskFailed for a path that is empty, malformed or outside of the root.
         """
         if not path or len(path) > _MAX_PATH or any(ord(char) < 32 for char in path):
-            raise refuse(f"path {path[:80]!r} is empty, too long or has control characters")
+            raise permanent_failure(
+                f"path {path[:80]!r} is empty, too long or has control characters"
+            )
         try:
             real = real_paths.resolve(self._real / path)
         except (OSError, RuntimeError, UnicodeError, ValueError) as error:
-            raise refuse(f"path {path!r} cannot be resolved: {error}") from None
+            raise permanent_failure(f"path {path!r} cannot be resolved: {error}") from None
         if not real.is_relative_to(self._real):
-            raise refuse(f"path {path!r} lies outside the allowed root")
+            raise permanent_failure(f"path {path!r} lies outside the allowed root")
         parts = real.relative_to(self._real).parts
         self._check_denied(parts, "read")
         return parts
 
     def _check_denied(self, parts: tuple[str, ...], operation: Operation) -> None:
-        """Raise TaskFailed for what the deny list covers: a root may be set around the product."""
+        """Raise TaskFailed for a path on the deny list: the root may contain the product itself."""
         path = str(self._real.joinpath(*parts))
         problem = deny_list.path_problem(path, operation, below=False)
         if problem:
-            raise refuse(f"{self.relative(parts)!r} is not for tools: {problem}")
+            raise permanent_failure(f"{self.relative(parts)!r} is not for tools: {problem}")
 
     def relative(self, parts: tuple[str, ...]) -> str:
-        """How a resolved path is written in results."""
+        """Format a resolved path for results."""
         return PurePosixPath(*parts).as_posix() if parts else "."
 
     @classmethod
     def check_writable(cls, parts: tuple[str, ...]) -> None:
-        """Raise TaskFailed where no file is ever written: the root, the inside of a repository."""
+        """Raise TaskFailed for paths that are never written: the root, and .git directories."""
         if not parts:
-            raise refuse("'.' is a directory, not a file")
+            raise permanent_failure("'.' is a directory, not a file")
         if ".git" in parts:
             shown = PurePosixPath(*parts).as_posix()
-            raise refuse(f"{shown!r} lies in a .git directory, which runs code")
+            raise permanent_failure(f"{shown!r} lies in a .git directory, which runs code")
 
     @contextmanager
     def directory(self, parts: tuple[str, ...], *, create: bool = False) -> Iterator[int]:
-        """An open descriptor of the directory `parts`, made with its parents if `create`."""
+        """Open the directory `parts`; with `create`, create it and its parents."""
         shown = self.relative(parts)
         self._check_denied(parts, "write" if create else "read")
         descriptor = os.open(self._real, _DIRECTORY)
@@ -105,30 +107,32 @@ class Root:
 
     @contextmanager
     def open_file(self, parts: tuple[str, ...]) -> Iterator[int]:
-        """An open descriptor of the regular file `parts`, for reading."""
+        """Open the regular file `parts` for reading."""
         shown = self.relative(parts)
         if not parts:
-            raise refuse(f"{shown!r} is a directory, not a file")
+            raise permanent_failure(f"{shown!r} is a directory, not a file")
         self._check_denied(parts, "read")
         with self.directory(parts[:-1]) as parent:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             try:
                 descriptor = os.open(parts[-1], flags, dir_fd=parent)
             except OSError as error:
-                raise _explained(error, shown) from None
+                raise _failure_from(error, shown) from None
         try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
-                kind = "a directory" if stat.S_ISDIR(found.st_mode) else "not a regular file"
-                raise refuse(f"{shown!r} is {kind}")
-            if found.st_nlink > 1:
-                raise refuse(f"{shown!r} is a hard link: its other name may lie outside the root")
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+                raise permanent_failure(f"{shown!r} is {kind}")
+            if status.st_nlink > 1:
+                raise permanent_failure(
+                    f"{shown!r} is a hard link: its other name may lie outside the root"
+                )
             yield descriptor
         finally:
             os.close(descriptor)
 
     def put(self, parts: tuple[str, ...], data: bytes, *, overwrite: bool) -> None:
-        """Put `data` at `parts` in one step: readers see the old file or the new one."""
+        """Write `data` to `parts` atomically: readers see the old file or the new one."""
         shown = self.relative(parts)
         self.check_writable(parts)
         self._check_denied(parts, "write")
@@ -143,16 +147,18 @@ class Root:
             except FileExistsError:
                 self._check_same(parts, data)
             except OSError as error:
-                raise _explained(error, shown) from None
+                raise _failure_from(error, shown) from None
             finally:
                 with suppress(OSError):
                     os.unlink(temporary, dir_fd=parent)
 
     def _check_same(self, parts: tuple[str, ...], data: bytes) -> None:
-        """Pass over an attempt that is repeated: its file is there already, byte for byte."""
+        """Accept an existing file with equal content, which an earlier attempt has written."""
         with self.open_file(parts) as descriptor, os.fdopen(descriptor, "rb", closefd=False) as old:
             if old.read(len(data) + 1) != data:
-                raise refuse(f"{self.relative(parts)!r} exists already, with other content")
+                raise permanent_failure(
+                    f"{self.relative(parts)!r} exists already, with other content"
+                )
 
 
 def _enter(parent: int, name: str, shown: str, *, create: bool) -> int:
@@ -162,20 +168,20 @@ def _enter(parent: int, name: str, shown: str, *, create: bool) -> int:
                 os.mkdir(name, 0o755, dir_fd=parent)
         return os.open(name, _DIRECTORY, dir_fd=parent)
     except OSError as error:
-        raise _explained(error, shown) from None
+        raise _failure_from(error, shown) from None
 
 
 def _mode_of(parent: int, name: str, shown: str) -> int | None:
-    """Permission bits of the file that will be replaced, or None if there is none."""
+    """Return the permission bits of the file to replace, or None."""
     try:
-        found = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+        mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _explained(error, shown) from None
-    if not stat.S_ISREG(found):
-        raise refuse(f"{shown!r} exists and is not a regular file")
-    return stat.S_IMODE(found) & 0o777
+        raise _failure_from(error, shown) from None
+    if not stat.S_ISREG(mode):
+        raise permanent_failure(f"{shown!r} exists and is not a regular file")
+    return stat.S_IMODE(mode) & 0o777
 
 
 def _write_new(parent: int, name: str, data: bytes, mode: int | None) -> None:
@@ -189,7 +195,7 @@ def _write_new(parent: int, name: str, data: bytes, mode: int | None) -> None:
 
 
 def _rename_new(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
-    """Rename `source` to `target`; FileExistsError where something stands there."""
+    """Rename `source` to `target`; raise FileExistsError if `target` exists."""
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is not None:
         names = os.fsencode(source), os.fsencode(target)
@@ -198,16 +204,16 @@ def _rename_new(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -
         number = ctypes.get_errno()
         if number not in (errno.ENOSYS, errno.EINVAL):
             raise OSError(number, os.strerror(number), target)
-    # Some network file systems cannot. The file has two names until the caller removes one.
+    # Some network file systems lack it. The file has two names until the caller removes one.
     os.link(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
 
-def _explained(error: OSError, shown: str) -> TaskFailed:
-    """What went wrong, in words, without the machine's own paths."""
+def _failure_from(error: OSError, shown: str) -> TaskFailed:
+    """Convert an OSError into a failure without paths of the host."""
     if isinstance(error, FileNotFoundError):
-        return refuse(f"{shown!r} does not exist")
+        return permanent_failure(f"{shown!r} does not exist")
     if isinstance(error, NotADirectoryError):
-        return refuse(f"a part of {shown!r} is not a directory")
+        return permanent_failure(f"a part of {shown!r} is not a directory")
     if isinstance(error, PermissionError):
-        return refuse(f"no permission for {shown!r}")
+        return permanent_failure(f"no permission for {shown!r}")
     return TaskFailed(f"{shown!r}: {error.strerror or type(error).__name__}")

@@ -1,4 +1,4 @@
-"""From a function's type hints to the check of its arguments and the form of its result."""
+"""Validate arguments and results of a tool by the type hints of its function."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CONTEXT = "ctx"
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a tool takes and gives, and whether it wants the ToolContext (its parameter `ctx`)."""
+    """Arguments and result of a tool, and whether it takes a ToolContext (parameter `ctx`)."""
 
     function: Callable[..., Any]
     arguments: TypeAdapter[dict[str, Any]]
@@ -34,7 +34,7 @@ class Signature:
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Signature:
-        """Read `function`; TypeError for a parameter without a hint or with a star."""
+        """Inspect `function`; raise TypeError for a parameter without a hint or with a star."""
         hints = get_type_hints(function, include_extras=True)
         fields: dict[str, Any] = {}
         for name, parameter in inspect.signature(function).parameters.items():
@@ -53,7 +53,7 @@ class Signature:
         )
 
     def errors(self, arguments: Mapping[str, Any]) -> tuple[FieldError, ...]:
-        """What is wrong with these arguments by the hints, their validators included."""
+        """Return the errors of these arguments by the hints and their validators."""
         try:
             self.arguments.validate_python(dict(arguments))
         except ValidationError as error:
@@ -61,24 +61,24 @@ class Signature:
         return ()
 
     def bind(self, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
-        """Keyword arguments for the function, converted to the hints.
+        """Return keyword arguments for the function, converted by the hints.
 
-        Raises TaskFailed naming the path of each bad argument; trying again would not help.
+        Raises TaskFailed, not retryable, with the path of each invalid argument.
         """
         try:
-            # A copy: a tool may change what it is given, and what is recorded is what it was given.
+            # A copy: a tool may change its arguments, and the recorded arguments must stay.
             bound = dict(self.arguments.validate_python(deepcopy(dict(arguments))))
         except ValidationError as error:
-            raise TaskFailed(_complaint(error), retryable=False) from None
+            raise TaskFailed(_error_message(error), retryable=False) from None
         if self.takes_context:
             bound[_CONTEXT] = context
         return bound
 
     def result(self, value: Any) -> Any:
-        """`value` as a bounded JSON value; TaskFailed when it cannot be one."""
+        """Convert `value` to bounded JSON; raise TaskFailed if it is invalid."""
         try:
             declared = self.returns.dump_python(value, warnings="error")
-            # In its JSON mode pydantic would turn NaN into null without a word.
+            # The JSON mode of pydantic would silently convert NaN to null.
             plain = to_jsonable_python(declared, inf_nan_mode="constants")
             check_value(plain)
         except BoundedJSONError as error:
@@ -101,7 +101,7 @@ def _check_parameter(
 
 
 def _arguments_adapter(fields: dict[str, Any]) -> TypeAdapter[dict[str, Any]]:
-    # A TypedDict and not a model: a model's own attributes ("json", "copy") would clash.
+    # A TypedDict, because attributes of a model ("json", "copy") would clash with arguments.
     make: Any = TypedDict
     shape = make("Arguments", fields)
     shape.__pydantic_config__ = ConfigDict(extra="forbid", hide_input_in_errors=True)
@@ -113,7 +113,7 @@ def _items(error: ValidationError) -> list[ErrorDetails]:
     return error.errors(include_url=False, include_input=False, include_context=False)
 
 
-def _complaint(error: ValidationError) -> str:
-    found = [f"argument {path_text(item['loc'])!r}: {item['msg']}" for item in _items(error)]
-    more = f" (and {len(found) - 5} more)" if len(found) > 5 else ""
-    return "; ".join(found[:5]) + more
+def _error_message(error: ValidationError) -> str:
+    messages = [f"argument {path_text(item['loc'])!r}: {item['msg']}" for item in _items(error)]
+    more = f" (and {len(messages) - 5} more)" if len(messages) > 5 else ""
+    return "; ".join(messages[:5]) + more

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_django.fixtures import Settings
 
 from workflows.engine.ports import TaskFailed
-from workflows.tools.rooted import Root
+from workflows.tools.root_directory import Root
 
 from .conftest import use
 

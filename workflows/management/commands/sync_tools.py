@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from workflows.models import McpServer
-from workflows.tools.catalogue_sync import Synced, sync_all, sync_server
+from workflows.tools.catalogue_sync import SyncResult, sync_all, sync_server
 
 
 class Command(BaseCommand):
@@ -24,7 +24,7 @@ class Command(BaseCommand):
         if any(result.error for result in results):
             raise CommandError("some servers could not be read; see above")
 
-    def _one(self, name: str) -> list[Synced]:
+    def _one(self, name: str) -> list[SyncResult]:
         row = McpServer.objects.filter(name=name).first()
         if row is None:
             raise CommandError(f"there is no MCP server {name!r}")

@@ -1,9 +1,9 @@
-"""Runs one stdio server and takes its whole process group along when the owner goes away.
+"""Run one stdio server, and kill its process group when the owner exits.
 
-Started as a script (`python -I -S guard.py COMMAND ARGS...`) as the leader of a new session.  The
-server inherits stdin, stdout and stderr, so the guard is not in the way of a message.  It ends the
-group when the server ends, so that no helper process stays, and when stdin hangs up, which happens
-whenever the owner closes it or dies, however it dies.
+The owner starts this file as a script (`python -I -S guard.py COMMAND ARGS...`), as the leader of a
+new session. The server inherits stdin, stdout and stderr, so messages do not pass through the
+guard. The guard kills the group when the server ends, so that no helper process remains, and when
+stdin hangs up, because the owner closed it or died.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import sys
 import time
 from types import FrameType
 
-#: Seconds between a hang-up and the kill: a well-behaved server leaves by itself on end of input.
+#: Seconds between a hang-up and the kill: a well-behaved server exits at the end of its input.
 GRACE_SECONDS = 3.0
 
-#: How often to look whether the owner is still the parent: a process that it has forked may hold
-#: the other end of stdin open after its death.
-LOOK_SECONDS = 1.0
+#: Seconds between checks that the owner is still the parent: a process that it has forked may keep
+#: the other end of stdin open after the death of the owner.
+POLL_SECONDS = 1.0
 
-#: A hang-up of a pipe is always reported; that of a socket has to be asked for.
+#: poll() always reports the hang-up of a pipe; for a socket this flag requests it.
 _HANG_UP = getattr(select, "POLLRDHUP", 0)
 
 
@@ -61,7 +61,7 @@ def main(command: list[str]) -> int:
     try:
         _wait(server, owner, ended)
         if server.returncode:
-            # Straight to the descriptor: nobody may be there any more to read it.
+            # Written to the descriptor: sys.stderr could fail when the reader is gone.
             os.write(2, f"the server ended with status {server.returncode}\n".encode())
     finally:
         os.killpg(0, signal.SIGKILL)
@@ -69,26 +69,26 @@ def main(command: list[str]) -> int:
 
 
 def _end_with_guard() -> None:
-    """In the server, before it begins: have it killed if somebody kills the guard (Linux)."""
+    """Let the kernel kill the server when the guard is killed (Linux); runs before exec."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, *map(ctypes.c_ulong, (signal.SIGKILL, 0, 0, 0)))
 
 
 def _release_stdout() -> None:
-    """The owner must see end of file as soon as the server alone has closed its side."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)
+    """Close stdout here, so that the owner sees end of file when the server closes its side."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
 
 
 def _wait(server: subprocess.Popen[bytes], owner: int, ended: int) -> None:
-    """Return when the server has ended, or at the end of the grace after the owner has gone."""
+    """Return when the server has ended, or the grace period after the owner has ended."""
     poll = select.poll()
     poll.register(ended, select.POLLIN)
     poll.register(0, _HANG_UP)
     end: float | None = None
     while server.poll() is None:
-        events = {descriptor for descriptor, _event in poll.poll(LOOK_SECONDS * 1000)}
+        events = {descriptor for descriptor, _event in poll.poll(POLL_SECONDS * 1000)}
         if ended in events:
             os.read(ended, 512)
         if 0 in events:

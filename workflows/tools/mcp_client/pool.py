@@ -21,9 +21,9 @@ from .stream_wrappers import Attempt, current_attempt
 T = TypeVar("T")
 ShouldStop = Callable[[], bool]
 
-#: How often a running call looks at `should_stop`, in seconds.
-_LOOK_EVERY = 0.1
-#: How long a call that was given up may take to tell the server so.
+#: Seconds between calls of `should_stop` during a call.
+_POLL_SECONDS = 0.1
+#: Seconds that a cancelled call may take to notify the server.
 _CANCEL_SECONDS = 6.0
 _MAX_PAGES = 100
 
@@ -33,9 +33,9 @@ logger = logging.getLogger(__name__)
 class McpPool:
     """Calls tools of MCP servers.
 
-    Sessions are started by the first call, shared by calls side by side, replaced when the server
-    has died or its spec has changed.  Every coroutine may be awaited on any loop; the work happens
-    on the background loop.  Failures are TaskFailed.
+    The first call starts a session, concurrent calls share it, and the pool replaces it when the
+    server has died or its spec has changed. Every coroutine may be awaited on any loop; the work
+    runs on the background loop. Failures are TaskFailed.
     """
 
     def __init__(self) -> None:
@@ -45,9 +45,9 @@ class McpPool:
         self._closed = False
 
     def on_list_changed(self, hook: Changed | None) -> None:
-        """Have `hook(server name)` called, in a worker thread, when a server's tools change.
+        """Call `hook(server name)` in a worker thread when a server's tools change.
 
-        Sessions that start afterwards listen.  The hook must not block for long.
+        This applies to sessions that start afterwards. The hook must not block for long.
         """
         self._changed = hook
 
@@ -61,24 +61,23 @@ class McpPool:
     ) -> Any:
         """Call `tool` (its name on the server) and return its value as bounded JSON.
 
-        Structured content if the server gives any, else its text.  A call that finds the session
-        dead before anything was sent is sent once more on a fresh one; what dies later, takes more
-        than `timeout` seconds or is stopped by `should_stop` raises TaskFailed, after telling the
-        server that nobody waits any more.
+        The value is the structured content if there is any, otherwise the text. If the session is
+        dead before the call was sent, the call is sent once more on a new session. A later failure,
+        a timeout and `should_stop` raise TaskFailed, after a cancellation was sent to the server.
         """
 
-        async def ask(client: Client) -> Any:
+        async def request(client: Client) -> Any:
             result = await client.call_tool(tool, dict(arguments))
             return value_of(f"{spec.name}.{tool}", result)
 
-        return await self._perform(spec, f"{spec.name}.{tool}", ask, timeout, should_stop)
+        return await self._perform(spec, f"{spec.name}.{tool}", request, timeout, should_stop)
 
     async def list_tools(self, spec: McpServerSpec, timeout: float = 60.0) -> tuple[McpTool, ...]:
-        """Every tool that the server offers, all pages, in its order."""
+        """Return all tools of the server, from all pages, in its order."""
         return await self._perform(spec, spec.name, _all_tools, timeout, None)
 
     async def close(self) -> None:
-        """End every session and its server; the pool takes no more calls."""
+        """Close every session and stop its server; the pool accepts no more calls."""
         await background_loop.await_on_loop(self._close())
 
     async def _close(self) -> None:
@@ -91,26 +90,26 @@ class McpPool:
         self,
         spec: McpServerSpec,
         name: str,
-        ask: Callable[[Client], Coroutine[Any, Any, T]],
+        request: Callable[[Client], Coroutine[Any, Any, T]],
         timeout: float,
         should_stop: ShouldStop | None,
     ) -> T:
         return await background_loop.await_on_loop(
-            _watched(self._attempts(spec, name, ask), name, timeout, should_stop)
+            _with_timeout(self._attempts(spec, name, request), name, timeout, should_stop)
         )
 
     async def _attempts(
         self,
         spec: McpServerSpec,
         name: str,
-        ask: Callable[[Client], Coroutine[Any, Any, T]],
+        request: Callable[[Client], Coroutine[Any, Any, T]],
     ) -> T:
         try:
-            return await self._attempt(spec, name, ask)
+            return await self._attempt(spec, name, request)
         except _NotSent as first:
             logger.info("mcp server %s: %s; starting it again", spec.name, first)
         try:
-            return await self._attempt(spec, name, ask)
+            return await self._attempt(spec, name, request)
         except _NotSent as second:
             raise TaskFailed(f"{name}: {second}") from second
 
@@ -118,14 +117,14 @@ class McpPool:
         self,
         spec: McpServerSpec,
         name: str,
-        ask: Callable[[Client], Coroutine[Any, Any, T]],
+        request: Callable[[Client], Coroutine[Any, Any, T]],
     ) -> T:
         attempt = Attempt()
         current_attempt.set(attempt)
         session, fresh = self._session(spec)
         with session:
             try:
-                return await ask(await session.client())
+                return await request(await session.client())
             except SessionFailed as error:
                 if fresh:
                     raise TaskFailed(f"{name}: {error}") from error
@@ -141,7 +140,7 @@ class McpPool:
                 raise failure_of(name, error) from error
 
     def _session(self, spec: McpServerSpec) -> tuple[McpSession, bool]:
-        """The session for `spec`, and whether it was started just now."""
+        """Return the session for `spec`, and whether it is new."""
         if self._closed:
             raise TaskFailed(f"{spec.name}: this process is shutting down")
         session = self._sessions.get(spec.name)
@@ -155,25 +154,25 @@ class McpPool:
 
 
 class _NotSent(Exception):
-    """The server has not seen the call."""
+    """The call has not been sent to the server."""
 
 
 async def _all_tools(client: Client) -> tuple[McpTool, ...]:
-    found: list[McpTool] = []
+    tools: list[McpTool] = []
     cursor: str | None = None
     for _ in range(_MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
-        found.extend(tool_of(tool) for tool in page.tools)
+        tools.extend(tool_of(tool) for tool in page.tools)
         cursor = page.next_cursor
         if cursor is None:
-            return tuple(found)
+            return tuple(tools)
     raise TaskFailed(f"the tool list has more than {_MAX_PAGES} pages", retryable=False)
 
 
-async def _watched(
+async def _with_timeout(
     work: Coroutine[Any, Any, T], name: str, timeout: float, should_stop: ShouldStop | None
 ) -> T:
-    """The result of `work`, which is cancelled when time is up or somebody wants it to stop."""
+    """Return the result of `work`; cancel it after `timeout` seconds or on `should_stop`."""
     loop = asyncio.get_running_loop()
     end = loop.time() + timeout
     task = loop.create_task(work)
@@ -185,7 +184,7 @@ async def _watched(
             if should_stop is not None and should_stop():
                 raise TaskFailed(f"{name}: stopped, the execution is ending", retryable=False)
             await asyncio.wait(
-                {task}, timeout=left if should_stop is None else min(left, _LOOK_EVERY)
+                {task}, timeout=left if should_stop is None else min(left, _POLL_SECONDS)
             )
         return task.result()
     finally:

@@ -1,4 +1,4 @@
-"""The pool of this process, made when it is first asked for."""
+"""The pool of this process, created at first use."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ _lock = threading.Lock()
 
 
 def pool() -> McpPool:
-    """This process's pool; a forked child gets one of its own."""
+    """Return this process's pool; a forked child creates its own."""
     with _lock:
-        found = _pools.get(os.getpid())
-        if found is None:
-            # The SDK takes a fifth of the start of a process, and most commands call no server.
+        current = _pools.get(os.getpid())
+        if current is None:
+            # Importing the SDK takes a fifth of the start of a process; few commands need it.
             from .pool import McpPool
 
-            found = _pools[os.getpid()] = McpPool()
+            current = _pools[os.getpid()] = McpPool()
             background_loop.register_closer(_close_pool)
-        return found
+        return current
 
 
 def close_pool(timeout: float = 30.0) -> None:
-    """Close this process's pool and end its servers; the next `pool()` is a fresh one.
+    """Close this process's pool and stop its servers; the next `pool()` creates a new one.
 
-    Waits at most `timeout` seconds, then raises TimeoutError.  Not to be called on the background
-    loop, which closes the pool by itself when it stops.
+    Waits at most `timeout` seconds, then raises TimeoutError. Do not call it on the background
+    loop, which closes the pool itself when it stops.
     """
     background_loop.run(_close_pool(), timeout)
 
 
 async def _close_pool() -> None:
     with _lock:
-        found = _pools.pop(os.getpid(), None)
-    if found is not None:
-        await found.close()
+        current = _pools.pop(os.getpid(), None)
+    if current is not None:
+        await current.close()

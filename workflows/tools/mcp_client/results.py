@@ -1,4 +1,4 @@
-"""From the SDK's answers to JSON values, tool entries and task failures."""
+"""Convert results of the SDK into JSON values, tool entries and task failures."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _MAX_MESSAGE = 4_000
 
 
 def value_of(name: str, result: CallToolResult) -> Any:
-    """The task's output: structured content if there is any, else the text.
+    """Return the task's output: structured content if present, otherwise the text.
 
-    Several texts are joined with newlines.  Content that is not text (images, audio, links) makes
-    the value the list of all parts as the protocol writes them.  Raises TaskFailed with the text of
-    a result that is an error, or when the value is not bounded JSON.
+    Several texts are joined with newlines. With other content (images, audio, links) the output is
+    the list of all parts in the format of the protocol. Raises TaskFailed with the text of an error
+    result, or when the value exceeds the limits for JSON.
     """
     if result.is_error:
         message = _text(result) or "the tool reported an error without a message"
@@ -65,7 +65,7 @@ def _text_of(part: object) -> str | None:
 
 
 def failure_of(name: str, error: Exception) -> TaskFailed:
-    """What a call that raised `error` means for the task."""
+    """Convert an exception of a call into a TaskFailed."""
     if isinstance(error, MCPError):
         retryable = error.code not in _FINAL_CODES
         return TaskFailed(f"{name}: {error.message}"[:_MAX_MESSAGE], retryable=retryable)
@@ -73,7 +73,7 @@ def failure_of(name: str, error: Exception) -> TaskFailed:
 
 
 def tool_of(tool: Tool) -> McpTool:
-    """A server's tool entry; the title falls back as the protocol says."""
+    """Convert a tool entry; the title falls back as the protocol specifies."""
     hints = tool.annotations
     return McpTool(
         name=tool.name,

@@ -1,4 +1,4 @@
-"""One live session with one server, owned by one task from its start to its end."""
+"""A session with one MCP server, owned by one asyncio task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .spec import McpServerSpec
 from .stderr import StderrLog, stderr_log
 from .transports import http_transport, stdio_transport
 
-#: Turns of the loop that let it see an end of file which the kernel already has.
+#: Iterations of the event loop until it notices an end of file that the kernel has reported.
 _SETTLE_TURNS = 12
 
 _CLIENT = Implementation(name="holdpoint", version="1")
@@ -36,8 +36,8 @@ class SessionFailed(Exception):
 class McpSession:
     """Starts in the background on construction; `client()` waits until it can be used.
 
-    The SDK's contexts have to be left by the task that entered them, so a task of its own holds
-    them open until the session is retired or the server goes away.
+    The task that entered the SDK's contexts must also exit them; therefore a dedicated task keeps
+    them open until the session is retired or the server ends.
     """
 
     def __init__(self, spec: McpServerSpec, on_changed: Changed | None) -> None:
@@ -49,14 +49,14 @@ class McpSession:
         self._scope = anyio.CancelScope()
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._ready.add_done_callback(lambda future: future.cancelled() or future.exception())
-        # A context of its own: what the handshake sends is not part of the call that caused it.
+        # A separate context: messages of the handshake are not part of the call that started it.
         self._owner = asyncio.get_running_loop().create_task(
-            self._own(), name=f"mcp-{spec.name}", context=contextvars.Context()
+            self._run(), name=f"mcp-{spec.name}", context=contextvars.Context()
         )
 
     @property
     def gone(self) -> bool:
-        """Whether nothing more can be sent."""
+        """Whether the session has ended or is ending."""
         return self._owner.done() or self._scope.cancel_called
 
     @property
@@ -65,7 +65,7 @@ class McpSession:
         return not self._retired and not self.gone
 
     async def client(self) -> Client:
-        """The connected client; raises SessionFailed if there is none."""
+        """Return the connected client; raise SessionFailed if there is none."""
         client = await asyncio.shield(self._ready)
         if self.spec.transport == "stdio":
             for _ in range(_SETTLE_TURNS):
@@ -83,23 +83,23 @@ class McpSession:
             self._scope.cancel()
 
     def retire(self) -> None:
-        """Take no more calls, and end when the present ones are done."""
+        """Accept no more calls, and end after the current ones."""
         self._retired = True
         if not self._users:
             self._scope.cancel()
 
     async def close(self) -> None:
-        """End now, with the server's process group; calls in flight fail."""
+        """End now and stop the server; running calls fail."""
         self._retired = True
         self._scope.cancel()
         await asyncio.wait({self._owner})
 
-    async def _own(self) -> None:
-        """Hold the session open until its scope is cancelled; say why if it never got ready."""
+    async def _run(self) -> None:
+        """Keep the session open until its scope is cancelled; report why it did not start."""
         reason: Exception | None = None
         log: StderrLog | None = None
         try:
-            # Outside of the scope, whose cancellation would cut the last lines off.
+            # Outside of the scope, because its cancellation would lose the last lines.
             async with AsyncExitStack() as stack:
                 if self.spec.transport == "stdio":
                     log = await stack.enter_async_context(stderr_log(self.spec.name))
@@ -145,7 +145,7 @@ class McpSession:
         return SessionFailed(f"MCP server {self.spec.name} did not start: {why}{tail}")
 
     async def _follow_changes(self, client: Client) -> None:
-        """Hear of a changed tool list where the protocol wants a subscription for it."""
+        """Subscribe to changes of the tool list if the protocol version requires it."""
         tools = client.server_capabilities.tools
         if self._on_changed is None or client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return
@@ -154,28 +154,28 @@ class McpSession:
         try:
             async with client.listen(tools_list_changed=True) as changes:
                 async for _change in changes:
-                    self._tell_changed()
+                    self._notify_changed()
         except (MCPError, SubscriptionLost) as error:
             logger.info("mcp server %s: change subscription lost: %s", self.spec.name, error)
-        # Whatever changed from here on would go unheard: the next call gets a new session.
-        self._tell_changed()
+        # Later changes would not be reported: the next call starts a new session.
+        self._notify_changed()
         self.retire()
 
     async def _on_message(self, message: IncomingMessage) -> None:
         if isinstance(message, ToolListChangedNotification):
-            self._tell_changed()
+            self._notify_changed()
         elif isinstance(message, Exception):
-            logger.warning("mcp server %s sent something unreadable: %s", self.spec.name, message)
+            logger.warning("mcp server %s sent an invalid message: %s", self.spec.name, message)
 
-    def _tell_changed(self) -> None:
+    def _notify_changed(self) -> None:
         if self._on_changed is None:
             return
-        told = asyncio.get_running_loop().run_in_executor(None, self._on_changed, self.spec.name)
-        told.add_done_callback(_log_failure)
+        future = asyncio.get_running_loop().run_in_executor(None, self._on_changed, self.spec.name)
+        future.add_done_callback(_log_failure)
 
 
-def _log_failure(told: asyncio.Future[None]) -> None:
-    if not told.cancelled() and (error := told.exception()) is not None:
+def _log_failure(future: asyncio.Future[None]) -> None:
+    if not future.cancelled() and (error := future.exception()) is not None:
         logger.error("the hook for changed tool lists failed", exc_info=error)
 
 

@@ -1,4 +1,4 @@
-"""What the pool is told about a server, and what a server tells about its tools."""
+"""Configuration of an MCP server, and an entry of its tool list."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from workflows.common.http_headers import headers_problem
 class McpServerSpec:
     """How to reach one MCP server.
 
-    A "stdio" server is started as `command` with `args`; it sees `env` on top of HOME, LOGNAME,
-    PATH, SHELL, TERM and USER, and nothing else of this process's environment.  An "http" server
-    is reached by streamable HTTP at `url` with `headers` on every request.  `start_seconds` bounds
-    starting and the handshake together.  ValueError when a part is missing or malformed.
+    A "stdio" server is started as `command` with `args`; its environment has `env`
+    and HOME, LOGNAME, PATH, SHELL, TERM and USER of this process. An "http" server is reached by
+    streamable HTTP at `url` with `headers` on every request. `start_seconds` limits start and
+    handshake together. Raises ValueError when a part is missing or malformed.
     """
 
     name: str
@@ -31,7 +31,7 @@ class McpServerSpec:
     start_seconds: float = 30.0
 
     def __post_init__(self) -> None:
-        # Copies, so that a caller's dict that changes later does not change what was pooled.
+        # Copies: a later change of the caller's dict must not change a pooled spec.
         object.__setattr__(self, "args", tuple(self.args))
         object.__setattr__(self, "env", MappingProxyType(dict(self.env)))
         object.__setattr__(self, "headers", MappingProxyType(dict(self.headers)))
@@ -62,7 +62,7 @@ class McpServerSpec:
 
 @dataclass(frozen=True, slots=True)
 class McpTool:
-    """One entry of a server's tool list; the flags are its own hints, None where it is silent."""
+    """One entry of a server's tool list; the flags are its annotations, None if absent."""
 
     name: str
     title: str

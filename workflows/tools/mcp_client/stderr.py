@@ -1,4 +1,4 @@
-"""A stdio server's stderr, line by line into the log."""
+"""Log the stderr of a stdio server line by line."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from contextlib import asynccontextmanager
 from typing import TextIO
 
 _MAX_LINE = 2_000
-_KEPT_LINES = 5
+_TAIL_LINES = 5
 
 logger = logging.getLogger(__name__)
 
 
 class StderrLog:
-    """`writer` is what the server gets as stderr; `tail` says what it wrote last."""
+    """`writer` is the server's stderr; `tail` is its last output."""
 
     def __init__(self, server: str, writer: TextIO) -> None:
         self.writer = writer
         self._server = server
-        self._last: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._last: deque[str] = deque(maxlen=_TAIL_LINES)
 
     @property
     def tail(self) -> str:
-        """The last lines in one, for the message of a server that did not start."""
+        """The last lines as one, for the error message of a server that did not start."""
         return " | ".join(self._last)
 
     async def follow(self, reader: asyncio.StreamReader) -> None:
-        """Log until every holder of the writing end is gone."""
+        """Log until every process has closed the writing end."""
         async for chunk in _lines(reader):
             text = chunk.decode("utf-8", "backslashreplace").rstrip()
             if text:
@@ -39,7 +39,7 @@ class StderrLog:
 
 
 async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """Lines of at most `_MAX_LINE` bytes; a longer one comes in pieces."""
+    """Yield lines of at most `_MAX_LINE` bytes; longer lines are split."""
     while True:
         try:
             line = await reader.readuntil(b"\n")
@@ -54,7 +54,7 @@ async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 @asynccontextmanager
 async def stderr_log(server: str) -> AsyncIterator[StderrLog]:
-    """A pipe into the log; the caller closes `writer` once the server has it."""
+    """Open a pipe into the log; the caller closes `writer` after the server has inherited it."""
     loop = asyncio.get_running_loop()
     reading, writing = os.pipe()
     reader = asyncio.StreamReader(limit=_MAX_LINE)
@@ -67,7 +67,7 @@ async def stderr_log(server: str) -> AsyncIterator[StderrLog]:
         yield log
     finally:
         log.writer.close()
-        # The server is gone by now; what it wrote last is in the pipe.
+        # The server has ended; its last output is still in the pipe.
         await asyncio.wait({following}, timeout=1)
         following.cancel()
         transport.close()

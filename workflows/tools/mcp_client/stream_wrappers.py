@@ -1,4 +1,4 @@
-"""Wrappers round the SDK's streams that tell the pool what became of a call."""
+"""Wrappers of the SDK's streams: they record sent messages and report a closed connection."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from mcp.shared.message import SessionMessage
 
 @dataclass(slots=True)
 class Attempt:
-    """Whether a call may have reached the server; one that has not may be sent again."""
+    """Whether a call may have reached the server; if not, it may be sent again."""
 
     sent: bool = False
 
 
-#: The attempt that the current task makes.  The SDK carries the context along with each message.
+#: The attempt of the current task. The SDK carries the context along with each message.
 current_attempt: contextvars.ContextVar[Attempt] = contextvars.ContextVar("mcp_attempt")
 
 
 def mark_sent() -> None:
-    """Note that the current attempt, if there is one, may have reached the server."""
+    """Record that the current attempt, if any, may have reached the server."""
     attempt = current_attempt.get(None)
     if attempt is not None:
         attempt.sent = True
 
 
-class SendTap:
-    """A write stream that notes on the current attempt what was handed to the server's pipe."""
+class SendStreamWrapper:
+    """A write stream that marks the current attempt as sent after each message."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -42,7 +42,7 @@ class SendTap:
     async def aclose(self) -> None:
         await self._inner.aclose()
 
-    async def __aenter__(self) -> SendTap:
+    async def __aenter__(self) -> SendStreamWrapper:
         await self._inner.__aenter__()
         return self
 
@@ -56,8 +56,8 @@ class SendTap:
         return closed
 
 
-class ReceiveTap:
-    """A read stream that tells when the server has closed its side."""
+class ReceiveStreamWrapper:
+    """A read stream that calls `on_end` when the server has closed the connection."""
 
     def __init__(self, inner: Any, on_end: Callable[[], None]) -> None:
         self._inner = inner
@@ -65,15 +65,15 @@ class ReceiveTap:
 
     @property
     def last_context(self) -> contextvars.Context | None:
-        """What the SDK looks for on a stream that carries contexts."""
-        found: contextvars.Context | None = getattr(self._inner, "last_context", None)
-        return found
+        """The context of the last message; the SDK reads this attribute of its streams."""
+        context: contextvars.Context | None = getattr(self._inner, "last_context", None)
+        return context
 
     async def receive(self) -> SessionMessage | Exception:
         received: SessionMessage | Exception = await self._inner.receive()
         return received
 
-    def __aiter__(self) -> ReceiveTap:
+    def __aiter__(self) -> ReceiveStreamWrapper:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
@@ -87,7 +87,7 @@ class ReceiveTap:
     async def aclose(self) -> None:
         await self._inner.aclose()
 
-    async def __aenter__(self) -> ReceiveTap:
+    async def __aenter__(self) -> ReceiveStreamWrapper:
         await self._inner.__aenter__()
         return self
 

@@ -1,4 +1,4 @@
-"""The SDK's two transports, with what the pool has to know about each call."""
+"""The SDK's stdio and HTTP transports, with the wrappers and errors that the pool needs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mcp.client.streamable_http import streamable_http_client
 
 from .spec import McpServerSpec
 from .stderr import StderrLog
-from .stream_wrappers import ReceiveTap, SendTap, mark_sent
+from .stream_wrappers import ReceiveStreamWrapper, SendStreamWrapper, mark_sent
 
 _GUARD = Path(__file__).with_name("guard.py")
 
-#: Errors of this side, outside the range that JSON-RPC reserves.
+#: Error codes of this client, outside the range that JSON-RPC reserves.
 NOT_REACHED = -31_001
 CONNECTION_LOST = -31_002
 SESSION_GONE = -31_003
@@ -32,7 +32,7 @@ HTTP_STATUS = -31_004
 async def stdio_transport(
     spec: McpServerSpec, log: StderrLog, on_end: Callable[[], None]
 ) -> AsyncIterator[tuple[Any, Any]]:
-    """Start the server under its guard and yield its streams; it is gone when this returns."""
+    """Start the server under its guard and yield its streams; stop it at the end."""
     program = _program(spec)
     parameters = StdioServerParameters(
         command=sys.executable,
@@ -42,21 +42,24 @@ async def stdio_transport(
     )
     async with stdio_client(parameters, errlog=log.writer) as (read, write):
         log.writer.close()
-        yield ReceiveTap(read, on_end), SendTap(write)
+        yield ReceiveStreamWrapper(read, on_end), SendStreamWrapper(write)
 
 
 def _program(spec: McpServerSpec) -> str:
-    """The executable's path, looked up as the server would see it; FileNotFoundError if none."""
-    found = shutil.which(spec.command, path=spec.env.get("PATH", os.environ.get("PATH")))
-    if found is None:
+    """Return the path of the executable, looked up in the PATH of the server.
+
+    :raises FileNotFoundError: when there is none.
+    """
+    path = shutil.which(spec.command, path=spec.env.get("PATH", os.environ.get("PATH")))
+    if path is None:
         raise FileNotFoundError(f"{spec.command!r} is not a program on the PATH")
-    return found
+    return path
 
 
-class _CandidHTTP(httpx2.AsyncBaseTransport):
-    """Tells the SDK about network trouble as JSON-RPC errors of the one request.
+class _ErrorReportingTransport(httpx2.AsyncBaseTransport):
+    """Reports network errors to the SDK as JSON-RPC errors of one request.
 
-    Left alone, an exception here would end the session with every call on it, and an HTTP error
+    Otherwise an exception here would end the session with all of its calls, and an HTTP error
     would lose its status.
     """
 
@@ -75,16 +78,16 @@ class _CandidHTTP(httpx2.AsyncBaseTransport):
         if request.method != "POST" or response.status_code < 400:
             mark_sent()
             return response
-        return await _candid(request, response)
+        return await _readable_error(request, response)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-async def _candid(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-    """A POST's error response as the SDK can read it."""
+async def _readable_error(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    """Convert an error response to a POST into a JSON-RPC error."""
     if response.status_code == 404 and "mcp-session-id" in request.headers:
-        # The server has forgotten the session, so it has not looked at the message.
+        # The server does not know the session, so it has not processed the message.
         await response.aclose()
         return _error(request, 404, SESSION_GONE, "the server has ended the session")
     mark_sent()
@@ -109,13 +112,13 @@ def _error(request: httpx2.Request, status: int, code: int, message: str) -> htt
 async def http_transport(
     spec: McpServerSpec, on_end: Callable[[], None]
 ) -> AsyncIterator[tuple[Any, Any]]:
-    """Yield the streams of one HTTP session; the pool bounds the calls, not a read timeout."""
+    """Yield the streams of one HTTP session; the pool limits the calls, not a read timeout."""
     async with (
         httpx2.AsyncClient(
             headers=dict(spec.headers),
             timeout=httpx2.Timeout(spec.start_seconds, read=None),
-            transport=_CandidHTTP(),
+            transport=_ErrorReportingTransport(),
         ) as http,
         streamable_http_client(spec.url, http_client=http) as (read, write),
     ):
-        yield ReceiveTap(read, on_end), write
+        yield ReceiveStreamWrapper(read, on_end), write
