@@ -110,12 +110,12 @@ def ranks() -> dict[str, float]:
 def test_a_planner_that_is_down_is_told_and_the_run_goes_on(engine: Engine) -> None:
     execution = waiting(engine)
     with renamed("graphrag_tooldependency"):
-        ingest.revisions.bump("graph")
+        ingest.versioned_cache.bump("graph")
         replan(engine, execution, "parse XML", text="<a/>")
         assert "The tool graph cannot be queried now" in why_not(execution)
         found = planning_services.suggest("parse XML")
         assert found.plan is None
-        assert "cannot be asked now" in found.warnings[0]
+        assert "cannot be queried now" in found.warnings[0]
         goes_on(engine, execution)
         learn_from(execution.pk)
     failed = execution.events.get(kind="graph_update_failed")
