@@ -1,4 +1,4 @@
-"""Who calls: `Authorization: Bearer hp_…`."""
+"""Authenticate REST requests by `Authorization: Bearer hp_…`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["TokenAuthentication", "authenticate_token"]
 
 
 class TokenAuthentication(BaseAuthentication):
-    """API tokens.  `request.auth` is the ApiToken; other schemes are left to others.
+    """Authenticate by API token; `request.auth` is the ApiToken.
 
-    Whatever stands behind Bearer and is no usable token is 401, without a word about why, and 429
-    once an address sent too many of them.
+    Other schemes are left to other authentication classes. An unusable token is a 401 that does not
+    say why, and a 429 after too many unknown tokens from one address.
     """
 
     def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
@@ -38,9 +38,9 @@ class TokenAuthentication(BaseAuthentication):
         except UnicodeDecodeError:
             token = None
         if token is None:
-            over = count_unknown_token(address_of(request))
-            if over:
-                raise Throttled(wait=over, detail="Too many unknown tokens from this address.")
+            wait = count_unknown_token(address_of(request))
+            if wait:
+                raise Throttled(wait=wait, detail="Too many unknown tokens from this address.")
             raise AuthenticationFailed("This token is not valid; it may be expired or revoked.")
         bind_contextvars(user=token.user.get_username(), token=token.prefix)
         return token.user, token

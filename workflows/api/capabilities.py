@@ -1,4 +1,4 @@
-"""Capabilities over REST: every role reads, whoever may operate an execution makes one from it."""
+"""REST API of capabilities: every role reads; operators of an execution create one from it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _as_lists(permissions: PermissionSet) -> dict[str, list[str]]:
 
 
 class CapabilityRowSerializer(CapabilityModel):
-    """A capability in a list.  `granted` is what was granted to it on top of its own set."""
+    """A capability in a list. `granted` holds the permissions granted beyond its own set."""
 
     input_schema = serializers.DictField()
     output_schema = serializers.JSONField(allow_null=True)
@@ -63,19 +63,19 @@ class CapabilityRowSerializer(CapabilityModel):
         read_only_fields: tuple[str, ...] = fields
 
     def get_permission_set(self, row: Capability) -> dict[str, list[str]]:
-        """What it may do now, grants to it included."""
+        """Return its current permissions, including grants."""
         return _as_lists(self._raised(row))
 
     def get_granted(self, row: Capability) -> dict[str, list[str]]:
         return _as_lists(self._raised(row).difference(capabilities.declared_set(row)))
 
     def _raised(self, row: Capability) -> PermissionSet:
-        """The set of one row; those of a page are read together."""
-        found: dict[int, PermissionSet] = getattr(self, "_found", {})
-        if row.pk not in found:
+        """Return the set of one row; the sets of a page are read in one query."""
+        sets: dict[int, PermissionSet] = getattr(self, "_raised_sets", {})
+        if row.pk not in sets:
             rows = getattr(self.parent, "instance", None) or [row]
-            found = self._found = capabilities.raised_sets(rows)
-        return found[row.pk]
+            sets = self._raised_sets = capabilities.raised_sets(rows)
+        return sets[row.pk]
 
     def get_created_by(self, row: Capability) -> str | None:
         return row.created_by.get_username() if row.created_by else None
@@ -93,7 +93,7 @@ class CapabilitySerializer(CapabilityRowSerializer):
 
 
 class MakeSerializer(StrictSerializer):
-    """The code task that succeeded, and the name under which its code is kept."""
+    """A code task that succeeded, and the name of the new capability."""
 
     execution_id = serializers.CharField(max_length=20)
     task_id = serializers.CharField(max_length=64)
@@ -102,13 +102,13 @@ class MakeSerializer(StrictSerializer):
     approval_mode = serializers.ChoiceField(
         choices=Capability.ApprovalMode.choices,
         default=Capability.ApprovalMode.ASK.value,
-        help_text="ask: a person approves each use; auto: it runs by itself.",
+        help_text="ask: a person approves each use; auto: it runs without approval.",
     )
     input_schema = serializers.DictField(
-        required=False, help_text="Default: read off what the task was given."
+        required=False, help_text="Default: inferred from the inputs of the task."
     )
     output_schema = serializers.DictField(
-        required=False, help_text="Default: the kind of what it gave."
+        required=False, help_text="Default: the type of the output of the task."
     )
 
 
@@ -117,7 +117,7 @@ def _rows() -> QuerySet[Capability]:
 
 
 class CapabilitiesView(ListAPIView[Capability]):
-    """The capabilities there are, and making one."""
+    """List and create capabilities."""
 
     permission_classes = (HasRole, HasScope("run"))
     orderings = {
@@ -151,13 +151,16 @@ class CapabilitiesView(ListAPIView[Capability]):
         return idempotent(request, lambda: self._make(request))
 
     def _make(self, request: Request) -> StoredResponse:
-        asked = MakeSerializer(data=object_body(request.data))
-        asked.is_valid(raise_exception=True)
-        wanted = dict(asked.validated_data)
-        execution = visible_execution(request, wanted.pop("execution_id"))
+        serializer = MakeSerializer(data=object_body(request.data))
+        serializer.is_valid(raise_exception=True)
+        fields = dict(serializer.validated_data)
+        execution = visible_execution(request, fields.pop("execution_id"))
         allowed = access.may_operate(request.user, execution)
-        require(allowed, "Operators, admins and whoever started the run make capabilities of it.")
-        made = catalogue_sync.keep_capability(actor=caller(request), execution=execution, **wanted)
+        require(
+            allowed,
+            "Only operators, admins and the user who started the run create capabilities from it.",
+        )
+        made = catalogue_sync.keep_capability(actor=caller(request), execution=execution, **fields)
         text = json_text(CapabilitySerializer(made).data)
         return StoredResponse(201, text, reverse("capability", kwargs={"name": made.name}))
 
@@ -175,7 +178,7 @@ class CapabilityView(APIView):
     )
     def get(self, request: Request, name: str) -> Response:
         reject_query_params(request)
-        found = _rows().filter(name=name).first() if "\0" not in name else None
-        if found is None:
+        capability = _rows().filter(name=name).first() if "\0" not in name else None
+        if capability is None:
             raise Http404
-        return Response(CapabilitySerializer(found).data)
+        return Response(CapabilitySerializer(capability).data)

@@ -1,4 +1,4 @@
-"""A client for Python programs: start, wait, decide, follow.
+"""A client for Python programs: start runs, wait, decide, read events.
 
     from workflows.api.client import Client
 
@@ -8,7 +8,7 @@
         for hold in run.open_holds:
             holdpoint.decide(run, hold["id"], "APPROVE", comment="Looks right.")
 
-It needs httpx and nothing else of this project, so that the file may be copied as it is.
+It needs only httpx, and no other file of this project, so that you may copy the file.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from typing import Any, Literal, Self
 import httpx
 
 FINAL = frozenset({"COMPLETED", "FAILED", "ABORTED"})
-#: Where nothing goes on until somebody answers.
+#: Statuses in which the run waits for a decision.
 WAITING = frozenset({"PAUSED_FOR_REVIEW", "AWAITING_AGENT"})
-#: Answers after which the same request is sent again; POSTs carry a key, so that is safe.
-_AGAIN = frozenset({429, 502, 503, 504})
-_TRIES = 5
-_SLOWEST_POLL = 2.0
+#: Statuses after which the request is retried; POSTs have an idempotency key, so this is safe.
+_RETRY_STATUSES = frozenset({429, 502, 503, 504})
+_MAX_ATTEMPTS = 5
+_MAX_POLL_SECONDS = 2.0
 
 
 class Problem(Exception):
-    """A refusal.  `code` is stable, `errors` names fields, `state` is the present one."""
+    """An error response. `code` is stable, `errors` names fields, `state` is the current state."""
 
     def __init__(self, status: int, body: Mapping[str, Any]) -> None:
         self.status = status
@@ -46,7 +46,7 @@ class Problem(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """A run as it was when it was read; `body` is the whole answer."""
+    """A run as last read; `body` is the full response."""
 
     id: str
     status: str
@@ -59,17 +59,17 @@ class Execution:
 
     @property
     def open_holds(self) -> list[dict[str, Any]]:
-        """What waits for a decision, oldest first."""
+        """Open holds, oldest first."""
         return [hold for hold in self.body["holds"] if hold["status"] == "OPEN"]
 
     def output(self, task: str) -> Any:
-        """What a task gave; KeyError for a task that is not in the plan."""
+        """Return the output of a task; raise KeyError for a task that is not in the plan."""
         return {each["id"]: each["output"] for each in self.body["tasks"]}[task]
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened; `seq` is None for what is not recorded (`task_started`)."""
+    """An event; `seq` is None for events that are not recorded (`task_started`)."""
 
     type: str
     seq: int | None
@@ -77,10 +77,11 @@ class Event:
 
 
 class Client:
-    """One installation, one token.  Threads may share it.
+    """A client of one server with one token; thread-safe.
 
-    `timeout` is in seconds and for one answer; `transport` is httpx's, for a proxy or a test.
-    Raises Problem for refusals and httpx.HTTPError when there is no answer after five tries.
+    `timeout` is in seconds per response; `transport` is passed to httpx, for a proxy or a test.
+    Methods raise Problem for error responses, and httpx.HTTPError after five attempts without a
+    response.
     """
 
     def __init__(
@@ -127,9 +128,9 @@ class Client:
     ) -> Execution:
         """Start a run of a workflow, a plan or an intent.
 
-        With the same `key` the same call starts one run, however often it is made.
+        Repeated calls with the same `key` start only one run.
         """
-        asked = {
+        fields = {
             "workflow": workflow,
             "plan": plan,
             "intent": intent,
@@ -137,56 +138,56 @@ class Client:
             "policy": policy,
             "title": title,
         }
-        body = {name: value for name, value in asked.items() if value is not None}
+        body = {name: value for name, value in fields.items() if value is not None}
         return _execution(self._send("POST", "executions/", body, key=key))
 
     def get(self, execution_id: str) -> Execution:
-        """The run as it is now."""
+        """Read a run."""
         return _execution(self._send("GET", f"executions/{execution_id}/"))
 
     def wait(
         self, execution_id: str, *, timeout: float | None = None, for_end: bool = False
     ) -> Execution:
-        """The run once it is over or waits for an answer; with `for_end` once it is over.
+        """Wait until the run ends or waits for a decision; with `for_end`, until it ends.
 
-        Raises TimeoutError after `timeout` seconds; None waits for as long as it takes.
+        Raises TimeoutError after `timeout` seconds; None waits without a limit.
         """
         end = None if timeout is None else time.monotonic() + timeout
         pause = 0.1
         while True:
-            found = self.get(execution_id)
-            if found.is_final or (found.status in WAITING and not for_end):
-                return found
+            run = self.get(execution_id)
+            if run.is_final or (run.status in WAITING and not for_end):
+                return run
             if end is not None and time.monotonic() + pause > end:
-                raise TimeoutError(f"run {execution_id} is {found.status} after {timeout} s")
+                raise TimeoutError(f"run {execution_id} is {run.status} after {timeout} s")
             time.sleep(pause)
-            pause = min(pause * 1.5, _SLOWEST_POLL)
+            pause = min(pause * 1.5, _MAX_POLL_SECONDS)
 
     def command(
         self, execution_id: str, kind: str, *, key: str | None = None, **fields: Any
     ) -> dict[str, Any]:
-        """One of the nine commands; the answer has `outcome`, `version` and `status`."""
+        """Submit one of the nine commands; the response has `outcome`, `version` and `status`."""
         path = f"executions/{execution_id}/commands/"
         return self._send("POST", path, {"kind": kind, **fields}, key=key)
 
     def events(self, execution_id: str, *, after: int = 0) -> Iterator[Event]:
-        """What happened after `after` and what happens, until the run is over.
+        """Yield the events after `after`, and new events until the run ends.
 
-        A broken connection is taken up where it broke.
+        A lost connection is resumed from the last event.
         """
-        last, tries = after, 0
+        last, attempts = after, 0
         while True:
             try:
                 for event in self._stream(execution_id, last):
-                    tries = 0
+                    attempts = 0
                     last = last if event.seq is None else event.seq
                     yield event
                 return
             except httpx.TransportError:
-                tries += 1
-                if tries == _TRIES:
+                attempts += 1
+                if attempts == _MAX_ATTEMPTS:
                     raise
-                time.sleep(0.2 * 2**tries)
+                time.sleep(0.2 * 2**attempts)
 
     def _stream(self, execution_id: str, after: int) -> Iterator[Event]:
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
@@ -203,7 +204,7 @@ class Client:
     # --- decisions ------------------------------------------------------------------------------
 
     def pending(self) -> Iterator[dict[str, Any]]:
-        """Every hold that waits for this token's user, newest first."""
+        """Yield the holds that this token's user may decide, newest first."""
         page = self._send("GET", "reviews/pending/")
         while True:
             yield from page["results"]
@@ -223,11 +224,11 @@ class Client:
         undo_seconds: float = 0,
         key: str | None = None,
     ) -> dict[str, Any]:
-        """Decide a hold of a run as it was read; Problem `stale_version` when it moved on.
+        """Decide a hold; raise Problem `stale_version` if the run changed since it was read.
 
-        Without `edits` (or with None) an approval changes nothing.  `set_output_null` approves with
-        null in place of the task's output.
-        With `undo_seconds` the run rests that long, and `withdraw` takes the decision back.
+        Without `edits` (or with None) an approval changes nothing. `set_output_null` approves and
+        replaces the task's output with null. With `undo_seconds` the run pauses that long, and
+        `withdraw` can take the decision back.
         """
         body = {
             "execution_id": execution.id,
@@ -244,7 +245,7 @@ class Client:
     def withdraw(
         self, hold_id: str, *, comment: str = "", key: str | None = None
     ) -> dict[str, Any]:
-        """Take back a decision or a vote; Problem (409) once it has taken effect."""
+        """Take back a decision or a vote; raise Problem (409) once it has taken effect."""
         body = {"comment": comment}
         return self._send("POST", f"reviews/holds/{hold_id}/withdraw/", body, key=key)
 
@@ -254,22 +255,22 @@ class Client:
         self, method: str, path: str, body: Mapping[str, Any] | None = None, key: str | None = None
     ) -> dict[str, Any]:
         headers = {"Idempotency-Key": key or uuid.uuid4().hex} if method == "POST" else {}
-        for tries in range(1, _TRIES + 1):
-            wait = 0.2 * 2**tries
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
+            wait = 0.2 * 2**attempt
             try:
                 response = self._http.request(method, path, json=body, headers=headers)
             except httpx.TransportError:
-                if tries == _TRIES:
+                if attempt == _MAX_ATTEMPTS:
                     raise
             else:
-                if response.status_code not in _AGAIN or tries == _TRIES:
-                    return _answer(response)
+                if response.status_code not in _RETRY_STATUSES or attempt == _MAX_ATTEMPTS:
+                    return _body_of(response)
                 wait = float(response.headers.get("Retry-After", wait))
             time.sleep(wait)
         raise AssertionError("unreachable")
 
 
-def _answer(response: httpx.Response) -> dict[str, Any]:
+def _body_of(response: httpx.Response) -> dict[str, Any]:
     if response.status_code >= 400:
         raise _problem(response)
     body: dict[str, Any] = response.json()

@@ -1,4 +1,4 @@
-"""Commands to an execution, the same nine as from every door."""
+"""REST API of the nine commands to an execution."""
 
 from __future__ import annotations
 
@@ -44,11 +44,14 @@ _LARGEST = 2**63 - 1
 
 
 class CommandSerializer(PlainSerializer):
-    """`kind` decides which of the other fields are asked for."""
+    """A command; `kind` determines the other fields."""
 
     kind = serializers.ChoiceField(choices=_KINDS)
     version = serializers.IntegerField(
-        required=False, min_value=0, max_value=_LARGEST, help_text="The version its sender saw."
+        required=False,
+        min_value=0,
+        max_value=_LARGEST,
+        help_text="The version that the caller has read.",
     )
     reason = serializers.CharField(required=False, help_text="continue, abort, skip_layer")
     hold = serializers.CharField(required=False, help_text="approval_response: the hold's id")
@@ -82,7 +85,7 @@ class CommandSerializer(PlainSerializer):
 
 
 class CommandsView(APIView):
-    """One command; a decision takes the scope `decide`, anything else `run`."""
+    """Submit a command; a decision requires the scope `decide`, other commands `run`."""
 
     permission_classes = (HasRole,)
     throttle_scope = "decide"
@@ -102,11 +105,13 @@ class CommandsView(APIView):
     def post(self, request: Request, execution_id: str) -> Response:
         execution = visible_execution(request, execution_id)
         body = object_body(request.data)
-        decides = body.get("kind") in DECISIONS
-        require_scope(request, "decide" if decides else "run")
-        if not decides:
+        is_decision = body.get("kind") in DECISIONS
+        require_scope(request, "decide" if is_decision else "run")
+        if not is_decision:
             allowed = access.may_operate(request.user, execution)
-            require(allowed, "Operators, admins and whoever started it may command an execution.")
+            require(
+                allowed, "Operators, admins and the user who started it may command an execution."
+            )
         try:
             version = _version(body, request)
             command = services.parse_command({k: v for k, v in body.items() if k != "version"})
@@ -115,7 +120,7 @@ class CommandsView(APIView):
             raise
         response = idempotent(request, lambda: _perform(request, execution, command, version))
         if response.status_code == 409:
-            # Outside of the transaction of an idempotent request: the attempt counts.
+            # Raised outside of the transaction, so that the attempt is not rolled back.
             raise Refused("replan_failed", response.data["failure"])
         return response
 
@@ -123,11 +128,11 @@ class CommandsView(APIView):
 def _perform(
     request: Request, execution: Execution, command: Any, version: int | None
 ) -> StoredResponse:
-    more: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
     if command.kind in DECISIONS:
         result = _decision(request, execution, command, version)
         outcome = "applied"
-        more["warnings"] = [asdict(each) for each in result.warnings]
+        extra["warnings"] = [asdict(each) for each in result.warnings]
     else:
         result = services.submit_command(
             execution_id=execution.pk,
@@ -139,15 +144,15 @@ def _perform(
         if result.failure:
             return StoredResponse(status=409, text=json_text({"failure": result.failure}))
         outcome = result.outcome
-    told = {"outcome": outcome, "version": result.version, "status": result.status, **more}
-    return StoredResponse(status=200 if outcome == "applied" else 202, text=json_text(told))
+    body = {"outcome": outcome, "version": result.version, "status": result.status, **extra}
+    return StoredResponse(status=200 if outcome == "applied" else 202, text=json_text(body))
 
 
 def _decision(request: Request, execution: Execution, command: Any, version: int | None) -> Any:
-    """Have the app above decide: rights, edits and the record are its business.
+    """Decide through the app `reviews`, which checks rights and edits and writes the record.
 
-    It is named in settings (`HOLDPOINT["decision_service"]`), takes these keyword arguments and
-    returns something with the `version` and `status` the decision led to, and its `warnings`.
+    The setting `HOLDPOINT["decision_service"]` names the callable. It takes these keyword arguments
+    and returns an object with the resulting `version` and `status`, and `warnings`.
     """
     decide = import_string(settings.HOLDPOINT["decision_service"])
     return decide(
@@ -162,15 +167,19 @@ def _decision(request: Request, execution: Execution, command: Any, version: int
 
 
 def _version(body: dict[str, Any], request: Request) -> int | None:
-    """The version the sender saw, from the body or from If-Match; None when it does not say."""
-    given = body.get("version")
-    if given is None:
+    """Return the version that the caller has read, from the body or If-Match; None without one."""
+    version = body.get("version")
+    if version is None:
         return if_match_version(request)
-    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= _LARGEST:
+    if isinstance(version, bool) or not isinstance(version, int) or not 0 <= version <= _LARGEST:
         raise InvalidRequest(
-            (Problem("version", "not_a_version", "must be a whole number, the version you saw"),)
+            (
+                Problem(
+                    "version", "not_a_version", "must be a whole number, the version you have read"
+                ),
+            )
         )
-    return given
+    return version
 
 
 def _log_malformed(

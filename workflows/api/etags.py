@@ -1,4 +1,4 @@
-"""ETag, If-Match and If-None-Match: the version of a thing, at the door."""
+"""ETag, If-Match and If-None-Match headers."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ _TAGS = re.compile(rf"{_TAG.pattern}(?:\s*,\s*{_TAG.pattern})*")
 
 
 def execution_etag(version: int) -> str:
-    """The ETag of an execution is its version."""
+    """Return the ETag of an execution: its version."""
     return f'"{version}"'
 
 
 def workflow_etag(workflow: Workflow) -> str:
-    """The ETag of a workflow: when it was last written, in microseconds."""
+    """Return the ETag of a workflow: the time of its last change, in microseconds."""
     return f'"{int(workflow.updated_at.timestamp() * 1_000_000)}"'
 
 
 def if_match_version(request: Request) -> int | None:
-    """The execution's version in If-Match, None when there is none or `*`.
+    """Return the execution version in If-Match; None without the header or for `*`.
 
-    Raises InvalidRequest for what is not the ETag of an execution.
+    Raises InvalidRequest for a value that is not the ETag of an execution.
     """
-    sent = request.headers.get("If-Match", "*").strip()
-    if sent == "*":
+    header = request.headers.get("If-Match", "*").strip()
+    if header == "*":
         return None
-    found = _VERSION.fullmatch(sent)
-    if found is None:
+    match = _VERSION.fullmatch(header)
+    if match is None:
         message = 'must be the ETag of the execution, as in "12"'
         raise InvalidRequest((Problem("If-Match", "not_a_version", message),))
-    return int(found[1])
+    return int(match[1])
 
 
 def check_if_match(request: Request, etag: str) -> None:
-    """Raise PreconditionFailed when the sender saw another state than `etag`."""
+    """Raise PreconditionFailed unless If-Match is absent, `*` or contains `etag`."""
     sent = request.headers.get("If-Match", "*").strip()
     if sent != "*" and etag not in _tags("If-Match", sent):
         raise PreconditionFailed
@@ -58,7 +58,7 @@ def _tags(header: str, sent: str) -> list[str]:
 
 
 def not_modified_response(request: Request, etag: str) -> Response | None:
-    """304 when the client has this state already, else None."""
+    """Return a 304 response if the client already has this state, else None."""
     sent = request.headers.get("If-None-Match", "").strip()
     known = sent == "*" or etag in [tag.removeprefix("W/") for tag in _TAG.findall(sent)]
     return Response(status=304, headers={"ETag": etag}) if known else None

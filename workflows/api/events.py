@@ -1,4 +1,4 @@
-"""The journal over http: pages of JSON, or a stream of server-sent events."""
+"""REST API of an execution's events: pages of JSON, or a stream of server-sent events."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from .permissions import HasRole, HasScope, caller, token_of
 from .serializers import PlainSerializer
 
 _LARGEST = 2**63 - 1
-_MOST = 500
-#: When a client that has too many streams open should try again.
-_FULL_SECONDS = 5
+_MAX_LIMIT = 500
+#: Retry-After for a client that has too many open streams.
+_RETRY_SECONDS = 5
 
 
 class EventStreamRenderer(JSONRenderer):
-    """Lets `Accept: text/event-stream` be agreed on; a refusal is rendered as JSON all the same."""
+    """Accept `text/event-stream` in content negotiation; errors are rendered as JSON."""
 
     media_type = "text/event-stream"
     format = "event-stream"
@@ -43,12 +43,12 @@ class EventStreamRenderer(JSONRenderer):
 
 
 class AfterSerializer(PlainSerializer):
-    """Where to begin, and how much to get."""
+    """Position and page size."""
 
     after = serializers.IntegerField(
         min_value=0, max_value=_LARGEST, default=0, help_text="Events with a greater `seq`."
     )
-    limit = serializers.IntegerField(min_value=1, max_value=_MOST, default=_MOST)
+    limit = serializers.IntegerField(min_value=1, max_value=_MAX_LIMIT, default=_MAX_LIMIT)
 
 
 class WireEventSerializer(PlainSerializer):
@@ -72,7 +72,7 @@ class EventPageSerializer(PlainSerializer):
 
 
 class EventsView(APIView):
-    """What happened to an execution, in order and without gaps."""
+    """The events of an execution, in order and without gaps."""
 
     permission_classes = (HasRole, HasScope("read"))
     renderer_classes = (JSONRenderer, EventStreamRenderer)
@@ -99,23 +99,23 @@ class EventsView(APIView):
     )
     def get(self, request: Request, execution_id: str) -> HttpResponseBase:
         execution = visible_execution(request, execution_id)
-        wanted = _asked(request)
-        after = wanted["after"]
+        query = _event_query(request)
+        after = query["after"]
         if request.accepted_renderer.media_type == EventStreamRenderer.media_type:
-            return _streamed(request, execution, after)
-        return _page(request, execution, after, wanted["limit"])
+            return _stream_response(request, execution, after)
+        return _page(request, execution, after, query["limit"])
 
 
-def _asked(request: Request) -> dict[str, Any]:
-    """The query; a reconnecting EventSource says in a header how far it came."""
-    wanted = query_params(request, AfterSerializer, also=frozenset())
+def _event_query(request: Request) -> dict[str, Any]:
+    """Return the query; a reconnecting EventSource sends its position in a header."""
+    query = query_params(request, AfterSerializer, also=frozenset())
     last = request.headers.get("Last-Event-ID")
     if not last:
-        return wanted
-    came = AfterSerializer(data={"after": last})
-    if not came.is_valid():
-        raise ValidationError({"Last-Event-ID": came.errors["after"]})
-    return {**wanted, "after": came.validated_data["after"]}
+        return query
+    position = AfterSerializer(data={"after": last})
+    if not position.is_valid():
+        raise ValidationError({"Last-Event-ID": position.errors["after"]})
+    return {**query, "after": position.validated_data["after"]}
 
 
 def _page(request: Request, execution: Execution, after: int, limit: int) -> Response:
@@ -131,18 +131,18 @@ def _page(request: Request, execution: Execution, after: int, limit: int) -> Res
     )
 
 
-def _streamed(request: Request, execution: Execution, after: int) -> HttpResponseBase:
+def _stream_response(request: Request, execution: Execution, after: int) -> HttpResponseBase:
     if ExecutionStatus(execution.status).is_final and after >= execution.version:
-        # Tells an EventSource not to come back.
+        # 204 makes an EventSource stop reconnecting.
         return HttpResponse(status=204)
-    watcher = stream.Watcher(
+    client = stream.StreamClient(
         user_id=caller(request).pk,
         token_id=token.pk if (token := token_of(request)) else None,
         session_key=None if request.auth is not None else request.session.session_key,
     )
     slot = _slot(request)
     response = _Stream(
-        _until_over(stream.follow(execution.pk, after=after, watcher=watcher), slot),
+        _released_at_end(stream.follow(execution.pk, after=after, client=client), slot),
         content_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
@@ -151,7 +151,7 @@ def _streamed(request: Request, execution: Execution, after: int) -> HttpRespons
 
 
 class _Stream(StreamingHttpResponse):
-    """Gives its place back when the server closes it, read from or not."""
+    """A streaming response that releases its connection slot when the server closes it."""
 
     slot: ConnectionSlot
 
@@ -161,16 +161,18 @@ class _Stream(StreamingHttpResponse):
 
 
 def _slot(request: Request) -> ConnectionSlot:
-    """A place for one more stream; raises Throttled when the caller has no more."""
+    """Acquire a connection slot; raise Throttled if the caller has none left."""
     token = token_of(request)
-    who = token.digest if token else str(request.session.session_key)
-    slot = acquire(who, most=conf.connections_each())
+    owner = token.digest if token else str(request.session.session_key)
+    slot = acquire(owner, most=conf.connections_each())
     if slot is None:
-        raise Throttled(wait=_FULL_SECONDS, detail="Too many streams are open; close one.")
+        raise Throttled(wait=_RETRY_SECONDS, detail="Too many streams are open; close one.")
     return slot
 
 
-async def _until_over(events: AsyncIterator[bytes], slot: ConnectionSlot) -> AsyncIterator[bytes]:
+async def _released_at_end(
+    events: AsyncIterator[bytes], slot: ConnectionSlot
+) -> AsyncIterator[bytes]:
     try:
         async for event in events:
             yield event

@@ -1,9 +1,9 @@
 """Examples for the OpenAPI document.
 
-Requests of several kinds are here, and a test sends each of them.  Every other request and every
-answer is in `examples.json`, by operation id: `make examples` takes them from the API as it answers
-(tests/integration/api/test_scenario.py).  A test holds each against its schema, and wants one for
-every body there is.
+This module holds requests with several variants; a test sends each of them. All other requests and
+all responses are in `examples.json` by operation id: `make examples` records them from the API
+(tests/integration/api/test_scenario.py).  A test validates each example against its schema
+and requires one for every body.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from drf_spectacular.utils import OpenApiExample
 
-#: What the recorded example of a body is called.
+#: Name of the recorded example of a body.
 RECORDED = "Example"
 RECORDED_IN = Path(__file__).with_suffix(".json")
 
@@ -85,12 +85,12 @@ TOKEN = [
 
 @cache
 def _recorded() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(RECORDED_IN.read_text(encoding="utf-8"))
-    return found
+    examples: dict[str, Any] = json.loads(RECORDED_IN.read_text(encoding="utf-8"))
+    return examples
 
 
 def add_examples(result: Any, **about: Any) -> Any:
-    """A spectacular hook: the recorded examples, where an operation names none itself."""
+    """Postprocessing hook of drf-spectacular: add recorded examples to operations without one."""
     for item in result["paths"].values():
         for operation in item.values():
             known = _recorded().get(operation.get("operationId"), {})

@@ -1,4 +1,4 @@
-"""Executions: start, list, look, fork; their checkpoints and messages."""
+"""REST API of executions: start, list, read, fork; checkpoints, decisions and messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from . import examples
 from .etags import execution_etag, not_modified_response
 from .idempotency import idempotent
 from .openapi import BODY, ETAG, EXECUTION_ID, IDEMPOTENCY_KEY, IF_NONE_MATCH, problems
-from .pagination import Merged
+from .pagination import MergedQuerysets
 from .parsers import object_body, query_params
 from .permissions import HasRole, HasScope, caller, require, token_of
 from .serializers import (
@@ -55,23 +55,22 @@ _LARGEST = 2**63 - 1
 
 
 def parse_id(text: str) -> int:
-    """An id from a path or a body; what cannot be one raises Http404."""
+    """Parse an id from a path or a body; raise Http404 for text that is no id."""
     if not _DIGITS.fullmatch(text) or int(text) > _LARGEST:
         raise Http404
     return int(text)
 
 
 def visible_execution(request: Request, execution_id: str) -> Execution:
-    """The execution, workflow and starter loaded; Http404 when it is not the caller's to see."""
-    rows = visible_executions(request).filter(pk=parse_id(execution_id))
-    found = rows.first()
-    if found is None:
+    """Return an execution with workflow and creator; raise Http404 if it is not visible."""
+    execution = visible_executions(request).filter(pk=parse_id(execution_id)).first()
+    if execution is None:
         raise Http404
-    return found
+    return execution
 
 
 def visible_executions(request: Request) -> QuerySet[Execution]:
-    """What the caller may see, each with the task and phase of its oldest open hold."""
+    """The executions the caller may see, with the task and phase of their oldest open hold."""
     oldest = Hold.objects.filter(execution=OuterRef("pk"), status=Hold.Status.OPEN)
     oldest = oldest.order_by("opened_seq")
     return (
@@ -85,12 +84,14 @@ def visible_executions(request: Request) -> QuerySet[Execution]:
 
 
 def body_of(execution: Execution) -> dict[str, Any]:
-    """The execution as the API shows it, tasks and holds included, secrets behind marks."""
-    shown: dict[str, Any] = _view("execution_view")(execution=execution, body=_true_body(execution))
-    return shown
+    """Return the execution with tasks and holds; secrets are masked."""
+    masked_body: dict[str, Any] = _view("execution_view")(
+        execution=execution, body=_unmasked_body(execution)
+    )
+    return masked_body
 
 
-def _true_body(execution: Execution) -> dict[str, Any]:
+def _unmasked_body(execution: Execution) -> dict[str, Any]:
     execution.task_views = tasks_of(execution)  # type: ignore[attr-defined]
     execution.all_holds = holds_of(execution)  # type: ignore[attr-defined]
     execution.masked = ()  # type: ignore[attr-defined]
@@ -98,22 +99,22 @@ def _true_body(execution: Execution) -> dict[str, Any]:
 
 
 def _view(name: str) -> Any:
-    """How payloads are shown: the app above this one knows who may see masked values."""
+    """Import a callable of the app `reviews`, which knows who may see masked values."""
     return import_string(settings.HOLDPOINT[name])
 
 
-def _revealed(request: Request, execution: Execution) -> Response:
-    """With its true values, for those who may have masked values shown; recorded first."""
+def _reveal_response(request: Request, execution: Execution) -> Response:
+    """Return the execution without masks to users with that right, after recording the access."""
     body = _view("execution_revealed")(
         execution=execution,
-        body=_true_body(execution),
+        body=_unmasked_body(execution),
         user=caller(request),
         token=token_of(request),
     )
     return Response(body, headers={"ETag": execution_etag(execution.version)})
 
 
-def _answer(request: Request, started: Execution) -> StoredResponse:
+def _created(request: Request, started: Execution) -> StoredResponse:
     execution = visible_execution(request, str(started.pk))
     body = body_of(execution)
     if warnings := services.run_warnings(execution):
@@ -123,19 +124,19 @@ def _answer(request: Request, started: Execution) -> StoredResponse:
     return StoredResponse(status=201, text=text, location=location)
 
 
-def _by_move(rows: QuerySet[Execution]) -> Merged:
-    """Executions with `moved_at`: when they ended, and for those under way their last step.
+def _by_last_change(rows: QuerySet[Execution]) -> MergedQuerysets:
+    """Annotate `changed_at`: the end of ended executions, the last step of active ones.
 
-    An index on each step's time would make each step dearer; few are under way at once.
+    An index on `updated_at` would slow down each step, and few executions are active at once.
     """
-    return Merged(
-        rows.filter(finished_at=None).annotate(moved_at=F("updated_at")),
-        rows.exclude(finished_at=None).annotate(moved_at=F("finished_at")),
+    return MergedQuerysets(
+        rows.filter(finished_at=None).annotate(changed_at=F("updated_at")),
+        rows.exclude(finished_at=None).annotate(changed_at=F("finished_at")),
     )
 
 
 class ExecutionsView(ListAPIView[Execution]):
-    """The executions that the caller may see, and starting one."""
+    """List the visible executions, and start one."""
 
     permission_classes = (HasRole, HasScope("run"))
     throttle_scope = "start"
@@ -143,30 +144,30 @@ class ExecutionsView(ListAPIView[Execution]):
     orderings = {
         "-created_at": ("-id",),
         "created_at": ("id",),
-        "-updated_at": ("-moved_at", "-id"),
-        "updated_at": ("moved_at", "id"),
+        "-updated_at": ("-changed_at", "-id"),
+        "updated_at": ("changed_at", "id"),
     }
 
-    def get_queryset(self) -> QuerySet[Execution] | Merged:  # type: ignore[override]
-        rows = self._asked_for()
-        by_move = "updated_at" in self.request.query_params.get("ordering", "")
-        return _by_move(rows) if by_move else rows
+    def get_queryset(self) -> QuerySet[Execution] | MergedQuerysets:  # type: ignore[override]
+        rows = self._filtered()
+        by_last_change = "updated_at" in self.request.query_params.get("ordering", "")
+        return _by_last_change(rows) if by_last_change else rows
 
-    def _asked_for(self) -> QuerySet[Execution]:
-        wanted = query_params(self.request, FilterSerializer)
+    def _filtered(self) -> QuerySet[Execution]:
+        filters = query_params(self.request, FilterSerializer)
         rows = visible_executions(self.request)
-        if "status" in wanted:
-            rows = rows.filter(status=wanted["status"])
-        if "workflow" in wanted:
-            rows = rows.filter(workflow__name=wanted["workflow"])
-        if wanted.get("created_by") == "me":
+        if "status" in filters:
+            rows = rows.filter(status=filters["status"])
+        if "workflow" in filters:
+            rows = rows.filter(workflow__name=filters["workflow"])
+        if filters.get("created_by") == "me":
             rows = rows.filter(created_by=self.request.user.pk)
-        elif "created_by" in wanted:
-            rows = rows.filter(created_by__username=wanted["created_by"])
-        if "created_from" in wanted:
-            rows = rows.filter(created_at__gte=wanted["created_from"])
-        if "created_to" in wanted:
-            rows = rows.filter(created_at__lt=wanted["created_to"])
+        elif "created_by" in filters:
+            rows = rows.filter(created_by__username=filters["created_by"])
+        if "created_from" in filters:
+            rows = rows.filter(created_at__gte=filters["created_from"])
+        if "created_to" in filters:
+            rows = rows.filter(created_at__lt=filters["created_to"])
         return rows
 
     @extend_schema(
@@ -191,35 +192,35 @@ class ExecutionsView(ListAPIView[Execution]):
         return idempotent(request, lambda: self._start(request))
 
     def _start(self, request: Request) -> StoredResponse:
-        asked = StartSerializer(data=object_body(request.data))
-        asked.is_valid(raise_exception=True)
-        wanted = asked.validated_data
-        name, plan, title = wanted.get("workflow"), wanted.get("plan"), wanted.get("title", "")
-        if "intent" in wanted:
-            intent = wanted["intent"]
-            plan = plan_for_intent(intent=intent, inputs=wanted.get("inputs", {}))
+        serializer = StartSerializer(data=object_body(request.data))
+        serializer.is_valid(raise_exception=True)
+        fields = serializer.validated_data
+        name, plan, title = fields.get("workflow"), fields.get("plan"), fields.get("title", "")
+        if "intent" in fields:
+            intent = fields["intent"]
+            plan = plan_for_intent(intent=intent, inputs=fields.get("inputs", {}))
             title = title or intent[:200]
         execution = services.start_execution(
             actor=caller(request),
             workflow=get_workflow(caller(request), name) if name is not None else None,
             plan=plan,
-            inputs=wanted.get("inputs"),
-            policy=wanted.get("policy"),
+            inputs=fields.get("inputs"),
+            policy=fields.get("policy"),
             title=title,
         )
-        return _answer(request, execution)
+        return _created(request, execution)
 
 
 def get_workflow(user: User, name: str) -> Workflow:
-    """The enabled workflow of this name, else of this id; raises InvalidRequest."""
+    """Return the enabled workflow with this name or id; raise InvalidRequest."""
     rows = access.workflows_for(user).filter(enabled=True)
-    found = rows.filter(name=name).first()
-    if found is None and _DIGITS.fullmatch(name):
-        found = rows.filter(pk=int(name)).first()
-    if found is None:
-        message = f"there is no workflow {name!r}, or it is switched off"
+    workflow = rows.filter(name=name).first()
+    if workflow is None and _DIGITS.fullmatch(name):
+        workflow = rows.filter(pk=int(name)).first()
+    if workflow is None:
+        message = f"there is no workflow {name!r}, or it is disabled"
         raise InvalidRequest((Problem("workflow", "unknown_workflow", message),))
-    return found
+    return workflow
 
 
 class ExecutionView(APIView):
@@ -231,8 +232,9 @@ class ExecutionView(APIView):
         operation_id="executions_get",
         summary="One execution with tasks and holds",
         description=(
-            "Passwords, tokens and keys are marks, listed in `masked`. With `reveal=true` auditors "
-            "and those who decide holds of the execution get the true values; each is recorded."
+            "Passwords, tokens and keys are masked; `masked` lists them. With `reveal=true` "
+            "auditors and deciders of the execution's holds get the real values; each access is "
+            "recorded."
         ),
         parameters=[EXECUTION_ID, RevealQuery, IF_NONE_MATCH, ETAG],
         responses={200: ExecutionSerializer, 304: None, **problems(403, 404)},
@@ -241,14 +243,14 @@ class ExecutionView(APIView):
         reveal = query_params(request, RevealQuery, also=frozenset())["reveal"]
         execution = visible_execution(request, execution_id)
         if reveal:
-            return _revealed(request, execution)
+            return _reveal_response(request, execution)
         etag = execution_etag(execution.version)
-        known = not_modified_response(request, etag)
-        return known or Response(body_of(execution), headers={"ETag": etag})
+        not_modified = not_modified_response(request, etag)
+        return not_modified or Response(body_of(execution), headers={"ETag": etag})
 
 
 class CheckpointsView(ListAPIView[Checkpoint]):
-    """Where an execution can be forked."""
+    """The checkpoints at which an execution can be forked."""
 
     permission_classes = (HasRole, HasScope("read"))
     orderings = {"-layer": ("-layer",), "layer": ("layer",)}
@@ -271,7 +273,7 @@ class CheckpointsView(ListAPIView[Checkpoint]):
 
 
 class DecisionsView(ListAPIView[ExecutionEvent]):
-    """What people and agents decided in an execution."""
+    """The decisions of people and agents in an execution."""
 
     permission_classes = (HasRole, HasScope("read"))
     orderings = {"seq": ("place",), "-seq": ("-place",)}
@@ -287,9 +289,8 @@ class DecisionsView(ListAPIView[ExecutionEvent]):
         summary="Decisions of people and agents, oldest first",
         description=(
             "The list of a fork begins with the decisions of the executions that it comes from, up "
-            "to the checkpoint it was taken at. `execution_id` says where each was made, `seq` "
-            "counts within that execution. Those of an execution that the caller may not see are "
-            "left out."
+            "to the checkpoint of the fork. `execution_id` is the execution of the decision, `seq` "
+            "its number there. Decisions of executions that the caller may not see are left out."
         ),
         parameters=[EXECUTION_ID],
         responses={200: DecisionSerializer(many=True), **problems(403, 404)},
@@ -321,7 +322,7 @@ class MessagesView(ListAPIView[ExecutionEvent]):
 
     @extend_schema(
         operation_id="executions_say",
-        summary="Say something in the conversation",
+        summary="Add a message to the conversation",
         parameters=[EXECUTION_ID, IDEMPOTENCY_KEY],
         request=MessageSerializer,
         responses={
@@ -332,24 +333,24 @@ class MessagesView(ListAPIView[ExecutionEvent]):
     )
     def post(self, request: Request, execution_id: str) -> Response:
         execution = visible_execution(request, execution_id)
-        require(access.may_start(request.user), "Your role reads conversations only.")
+        require(access.may_start(request.user), "Your role can only read conversations.")
         return idempotent(request, lambda: self._say(request, execution))
 
     def _say(self, request: Request, execution: Execution) -> StoredResponse:
-        asked = MessageSerializer(data=object_body(request.data))
-        asked.is_valid(raise_exception=True)
-        said = asked.validated_data
-        # A model takes what stands under its own name for what it said itself.
-        if said.get("ask_agent") or said["role"] != "user":
+        serializer = MessageSerializer(data=object_body(request.data))
+        serializer.is_valid(raise_exception=True)
+        message = serializer.validated_data
+        # A language model trusts messages under its own role, so that role needs more rights.
+        if message.get("ask_agent") or message["role"] != "user":
             allowed = access.may_operate(request.user, execution)
             require(
                 allowed,
-                "Operators, admins and whoever started it may have its agent decide, and speak as"
-                " its agent or as a tool.",
+                "Operators, admins and the user who started it may have its agent decide, and add"
+                " messages as its agent or as a tool.",
             )
         result = services.submit_command(
             execution_id=execution.pk,
-            command=AddMessage(**asked.validated_data, author=request.user.get_username()),
+            command=AddMessage(**serializer.validated_data, author=request.user.get_username()),
             actor=request.user.get_username(),
             source="rest",
         )
@@ -358,7 +359,7 @@ class MessagesView(ListAPIView[ExecutionEvent]):
 
 
 class ForkView(APIView):
-    """Going on from a checkpoint as a new execution."""
+    """Fork an execution at a checkpoint."""
 
     permission_classes = (HasRole, HasScope("run"))
     throttle_scope = "start"
@@ -373,22 +374,22 @@ class ForkView(APIView):
     def post(self, request: Request, execution_id: str) -> Response:
         execution = visible_execution(request, execution_id)
         allowed = access.may_operate(request.user, execution)
-        require(allowed, "Operators, admins and whoever started it may fork an execution.")
+        require(allowed, "Operators, admins and the user who started it may fork an execution.")
         return idempotent(request, lambda: self._fork(request, execution))
 
     def _fork(self, request: Request, execution: Execution) -> StoredResponse:
-        asked = ForkSerializer(data=object_body(request.data))
-        asked.is_valid(raise_exception=True)
-        wanted = asked.validated_data
-        edits = wanted.get("edits") or {}
+        serializer = ForkSerializer(data=object_body(request.data))
+        serializer.is_valid(raise_exception=True)
+        fields = serializer.validated_data
+        edits = fields.get("edits") or {}
         fork = services.fork_execution(
             execution=execution,
-            checkpoint=_checkpoint(execution, wanted["checkpoint"]),
+            checkpoint=_checkpoint(execution, fields["checkpoint"]),
             actor=caller(request),
             inputs=edits.get("inputs"),
             context=edits.get("context"),
         )
-        return _answer(request, fork)
+        return _created(request, fork)
 
 
 def _checkpoint(execution: Execution, text: str) -> Checkpoint:

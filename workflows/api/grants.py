@@ -1,4 +1,4 @@
-"""The ledger of grants over REST: what was given, and taking it back."""
+"""REST API of grants: list and revoke."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ID = OpenApiParameter("grant_id", str, OpenApiParameter.PATH, pattern="^[0-9]{1
 
 
 class GrantSerializer(GrantModel):
-    """A permission that somebody gave: how far it reaches, who gave it, how often it was used."""
+    """A granted permission: its scope, who granted it, how often it was used."""
 
     id = serializers.CharField()
     execution_id = serializers.CharField()
@@ -69,7 +69,7 @@ class InForceSerializer(PlainSerializer):
     """Filter of the list."""
 
     in_force = serializers.BooleanField(
-        default=True, help_text="Only what a task could still use; `false` for the whole ledger."
+        default=True, help_text="Only grants that a task could still use; `false` for all."
     )
 
 
@@ -81,9 +81,9 @@ class GrantsView(ListAPIView[Grant]):
     serializer_class = GrantSerializer
 
     def get_queryset(self) -> QuerySet[Grant]:
-        wanted = query_params(self.request, InForceSerializer)
+        filters = query_params(self.request, InForceSerializer)
         user = caller(self.request)
-        return grants.in_force(user) if wanted["in_force"] else grants.visible_grants(user)
+        return grants.in_force(user) if filters["in_force"] else grants.visible_grants(user)
 
     @extend_schema(
         operation_id="grants_list",
@@ -96,14 +96,14 @@ class GrantsView(ListAPIView[Grant]):
 
 
 class RevokeView(APIView):
-    """Taking a grant back."""
+    """Revoke a grant."""
 
     permission_classes = (HasRole, HasScope("decide"))
 
     @extend_schema(
         operation_id="grants_revoke",
-        summary="Take a grant back, at once",
-        description="Whatever runs with it is stopped; whatever comes later asks again.",
+        summary="Revoke a grant at once",
+        description="Tasks that run with the grant are stopped; later tasks have to ask again.",
         parameters=[_ID, IDEMPOTENCY_KEY],
         request=None,
         responses={200: GrantSerializer, **problems(403, 404, 409)},
@@ -114,11 +114,11 @@ class RevokeView(APIView):
         if grant is None:
             raise Http404
         allowed = grants.may_revoke(user, grant)
-        require(allowed, "Operators, admins and whoever gave it can take it back.")
-        return idempotent(request, lambda: _revoke(grant, user))
+        require(allowed, "Operators, admins and the user who granted it can revoke it.")
+        return idempotent(request, lambda: _revoked(grant, user))
 
 
-def _revoke(grant: Grant, user: User) -> StoredResponse:
+def _revoked(grant: Grant, user: User) -> StoredResponse:
     return StoredResponse(
         200, json_text(GrantSerializer(grants.revoke(grant=grant, user=user)).data)
     )

@@ -1,4 +1,4 @@
-"""`Idempotency-Key` at the door."""
+"""The `Idempotency-Key` header."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ _KEY = re.compile(r"[!-~]{1,200}")
 
 
 def idempotent(request: Request, perform: Callable[[], StoredResponse]) -> Response:
-    """The answer of `perform`, or of the first request with the same key, path and body."""
-    key = key_of(request)
+    """Return the response of `perform`, or of the first equal request with the same key."""
+    key = idempotency_key(request)
     if key is None:
         return _response(perform())
     try:
-        answer = idempotency.respond_once(**_asked(request, key), perform=perform)
+        answer = idempotency.respond_once(**_identity(request, key), perform=perform)
     except idempotency.KeyReused as error:
         raise IdempotencyMismatch from error
     return _response(answer)
 
 
 def idempotent_in_parts(request: Request, perform: Callable[[Part], StoredResponse]) -> Response:
-    """The same for work of several transactions: see `idempotency.respond_in_parts`."""
-    key = key_of(request)
+    """Like `idempotent`, for work in several transactions: see `idempotency.respond_in_parts`."""
+    key = idempotency_key(request)
     if key is None:
         return _response(perform(lambda _, do: do()))
     try:
-        answer = idempotency.respond_in_parts(**_asked(request, key), perform=perform)
+        answer = idempotency.respond_in_parts(**_identity(request, key), perform=perform)
     except idempotency.KeyReused as error:
         raise IdempotencyMismatch from error
     return _response(answer)
 
 
-def _asked(request: Request, key: str) -> dict[str, Any]:
+def _identity(request: Request, key: str) -> dict[str, Any]:
     route = f"{request.method} {request.path}"
     return {"user": caller(request), "key": key, "route": route, "body": request.data}
 
 
-def key_of(request: Request) -> str | None:
-    """The request's key, if it has one; raises InvalidRequest for what cannot be one."""
+def idempotency_key(request: Request) -> str | None:
+    """Return the key of the request or None; raise InvalidRequest for a malformed key."""
     key = request.headers.get("Idempotency-Key")
     if key is not None and not _KEY.fullmatch(key):
         message = "must be 1 to 200 printable ASCII characters without spaces"

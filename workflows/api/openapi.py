@@ -1,4 +1,4 @@
-"""What the OpenAPI document says about problems and parameters."""
+"""Problems and parameters in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from rest_framework import serializers
 from .problems import CODES, CONTENT_TYPE
 from .serializers import ID_PATTERN, PlainSerializer
 
-_WORDS = {
+_DESCRIPTIONS = {
     400: "Malformed JSON",
     401: "No valid token or session",
     403: "The role or the token's scope does not allow it",
-    404: "There is no such thing, or it is not visible to the caller",
-    406: "Accept names nothing that can be written",
-    409: "It has moved on, or the present state does not allow it",
+    404: "It does not exist, or it is not visible to the caller",
+    406: "Accept names no supported media type",
+    409: "It has changed, or its current state does not allow it",
     411: "The body came without a Content-Length",
-    412: "It was changed since the state that If-Match names",
+    412: "It has changed since the state in If-Match",
     413: "The body is too large",
     415: "The body is not JSON",
-    422: "Fields are at fault; `errors` names them",
+    422: "Invalid fields; `errors` names them",
     429: "Too many requests in a minute, or too many open streams",
-    500: "Our own fault; the log has it under `request_id`",
+    500: "Internal error; the log has it under `request_id`",
 }
 
 EXECUTION_ID = OpenApiParameter(
@@ -34,26 +34,26 @@ IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     {"type": "string", "pattern": "^[!-~]{1,200}$"},
     OpenApiParameter.HEADER,
-    description="The same key with the same body gets the same answer, for 24 hours.",
+    description="The same key with the same body gets the same response for 24 hours.",
 )
 
 IF_MATCH = OpenApiParameter(
     "If-Match",
     {"type": "string", "pattern": '^(\\*|"[0-9]{1,18}")$'},
     OpenApiParameter.HEADER,
-    description="The ETag of what you saw; `*` for whatever is there.",
+    description="The ETag that you have read; `*` for any state.",
 )
 IF_NONE_MATCH = OpenApiParameter(
     "If-None-Match",
     str,
     OpenApiParameter.HEADER,
-    description="The ETag you have; the answer is 304 while nothing has changed.",
+    description="The ETag that you have; the response is 304 if nothing has changed.",
 )
 ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=[200])
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """How the document describes API tokens."""
+    """API tokens in the OpenAPI document."""
 
     target_class = "workflows.api.authentication.TokenAuthentication"
     name = "token"
@@ -63,7 +63,7 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
 
 
 class FaultSerializer(PlainSerializer):
-    """One fault: where, a stable code, plain words."""
+    """One error: path, stable code, message."""
 
     path = serializers.CharField(allow_blank=True)
     code = serializers.CharField()
@@ -71,9 +71,10 @@ class FaultSerializer(PlainSerializer):
 
 
 class ProblemSerializer(PlainSerializer):
-    """A refusal (RFC 9457).
+    """An error (RFC 9457).
 
-    `reason` says more for `refused`; `state` is the present one where the sender's is stale.
+    `reason` is a more specific code for `refused`; `state` is the current state after a stale
+    version.
     """
 
     type = serializers.CharField()
@@ -88,15 +89,15 @@ class ProblemSerializer(PlainSerializer):
 
 
 def problems(*statuses: int) -> dict[Any, Any]:
-    """Responses for `extend_schema`: the problems an operation may answer with, 401 included."""
+    """Return responses for `extend_schema`: the given problems and 401."""
     return {
-        (status, CONTENT_TYPE): OpenApiResponse(ProblemSerializer, _WORDS[status])
+        (status, CONTENT_TYPE): OpenApiResponse(ProblemSerializer, _DESCRIPTIONS[status])
         for status in sorted({401, *statuses})
     }
 
 
 def add_problem_responses(result: Any, **about: Any) -> Any:
-    """A spectacular hook: the refusals that any operation may answer with, where none is named."""
+    """Postprocessing hook of drf-spectacular: add the problems common to all operations."""
     for path, item in result["paths"].items():
         for operation in item.values():
             if not isinstance(operation, dict) or "responses" not in operation:
@@ -113,9 +114,9 @@ def add_problem_responses(result: Any, **about: Any) -> Any:
 
 
 def simplify_any_schema(result: Any, **about: Any) -> Any:
-    """A spectacular hook: "any value, or null" is any value.
+    """Postprocessing hook of drf-spectacular: replace "oneOf: any value or null" by any value.
 
-    As `oneOf` the two exclude each other, and null, which fits both, would fit neither.
+    null matches both alternatives of that `oneOf`, so it would not be valid.
     """
     _simplify(result)
     return result
@@ -135,7 +136,7 @@ def _simplify(node: Any) -> None:
 def _described(status: int) -> dict[str, Any]:
     schema = {"$ref": "#/components/schemas/Problem"}
     answer: dict[str, Any] = {
-        "description": _WORDS[status],
+        "description": _DESCRIPTIONS[status],
         "content": {CONTENT_TYPE: {"schema": schema}},
     }
     if status == 429:
@@ -145,5 +146,5 @@ def _described(status: int) -> dict[str, Any]:
     return answer
 
 
-#: What an operation with a JSON body may say about it.
+#: Statuses that every operation with a JSON body may return.
 BODY = (400, 413, 415, 422)

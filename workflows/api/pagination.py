@@ -1,4 +1,4 @@
-"""Cursor pages: stable while rows come in, and never a count."""
+"""Keyset pagination: stable while rows are added, and without a count."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from rest_framework.exceptions import ValidationError as Invalid
 from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 
-#: Public name of an order → columns.  The first is the one that counts unless `ordering` asks.
+#: Value of `ordering` → columns. The first one is the default.
 Orderings = Mapping[str, tuple[str, ...]]
 
 
-class Merged:
-    """Several querysets read as one list, where each has an index for the order and the whole none.
+class MergedQuerysets:
+    """Querysets that are read as one sorted list, each by its own index.
 
-    What a cursor's page asks for, and no more: an order in which all columns go the same way, a
-    condition, a slice.
+    It supports the operations of a cursor page: an order with one direction, a filter, a slice.
     """
 
     def __init__(self, *parts: QuerySet[Any], order: tuple[str, ...] = ()) -> None:
         self._parts = parts
         self._order = order
 
-    def order_by(self, *names: str) -> Merged:
-        return Merged(*(part.order_by(*names) for part in self._parts), order=names)
+    def order_by(self, *names: str) -> MergedQuerysets:
+        return MergedQuerysets(*(part.order_by(*names) for part in self._parts), order=names)
 
-    def filter(self, **conditions: Any) -> Merged:
-        return Merged(*(part.filter(**conditions) for part in self._parts), order=self._order)
+    def filter(self, **conditions: Any) -> MergedQuerysets:
+        return MergedQuerysets(
+            *(part.filter(**conditions) for part in self._parts), order=self._order
+        )
 
     def __getitem__(self, span: slice) -> list[Any]:
         descending = self._order[0].startswith("-")
@@ -46,10 +47,10 @@ class Merged:
 
 
 class CursorPages(CursorPagination):
-    """`{next, previous, results}`, 50 rows unless `page_size` asks (1 to 200).
+    """Pages `{next, previous, results}` of `page_size` rows (1 to 200, default 50).
 
-    The orders are those of the view's `orderings`, newest first when it has none.  A parameter
-    that is none of these is 422 with its name, a cursor that nobody handed out as well.
+    The view's `orderings` are the possible orders; without it the order is newest first. An invalid
+    order, page size or cursor is a 422 that names the parameter.
     """
 
     page_size = 50
@@ -57,7 +58,10 @@ class CursorPages(CursorPagination):
     max_page_size = 200
 
     def paginate_queryset(
-        self, queryset: QuerySet[Any] | Sequence[Any] | Merged, request: Request, view: Any = None
+        self,
+        queryset: QuerySet[Any] | Sequence[Any] | MergedQuerysets,
+        request: Request,
+        view: Any = None,
     ) -> list[Any] | None:
         try:
             return super().paginate_queryset(cast("QuerySet[Any]", queryset), request, view)
@@ -66,22 +70,22 @@ class CursorPages(CursorPagination):
             raise Invalid({"cursor": [message]}, code="malformed") from error
 
     def get_page_size(self, request: Request) -> int | None:
-        asked = request.query_params.get("page_size", str(self.page_size))
-        if not (asked.isascii() and asked.isdigit() and 1 <= int(asked[:6]) <= self.max_page_size):
+        size = request.query_params.get("page_size", str(self.page_size))
+        if not (size.isascii() and size.isdigit() and 1 <= int(size[:6]) <= self.max_page_size):
             message = f"must be a whole number from 1 to {self.max_page_size}"
             raise Invalid({"page_size": [message]}, code="invalid")
-        return int(asked)
+        return int(size)
 
     def get_ordering(self, request: Request, queryset: QuerySet[Any], view: Any) -> tuple[str, ...]:
         choice = orderings_of(view)
-        asked = request.query_params.get("ordering") or next(iter(choice))
-        if asked not in choice:
+        ordering = request.query_params.get("ordering") or next(iter(choice))
+        if ordering not in choice:
             message = f"must be one of {', '.join(choice)}"
             raise Invalid({"ordering": [message]}, code="invalid_choice")
-        return choice[asked]
+        return choice[ordering]
 
     def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
-        """What the OpenAPI document says about the parameters."""
+        """Return the parameters for the OpenAPI document."""
         choice = list(orderings_of(view))
         size = {"type": "integer", "minimum": 1, "maximum": self.max_page_size}
         return [
@@ -95,7 +99,7 @@ class CursorPages(CursorPagination):
         ]
 
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """A page in the words of OpenAPI 3.1; REST framework's own are of 3.0."""
+        """Return the schema of a page for OpenAPI 3.1; REST framework generates 3.0."""
         link = {"type": ["string", "null"], "format": "uri"}
         return {
             "type": "object",
@@ -105,9 +109,9 @@ class CursorPages(CursorPagination):
 
 
 def orderings_of(view: Any) -> Orderings:
-    """The orders that a list view offers."""
-    found: Orderings = getattr(view, "orderings", None) or {"-id": ("-id",)}
-    return found
+    """Return the possible orders of a list view."""
+    orderings: Orderings = getattr(view, "orderings", None) or {"-id": ("-id",)}
+    return orderings
 
 
 def _parameter(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The one way in for JSON bodies and for query parameters."""
+"""Parse JSON bodies within limits, and validate query parameters."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .problems import BodyTooLarge
 
 
 class BoundedJSONParser(BaseParser):
-    """`application/json` within `limits`; never reads more than one byte beyond them.
+    """Parse `application/json` within `limits`; read at most one byte more than the limit.
 
-    An empty body is an empty object.  What is wrong raises BoundedJSONError with its path (400) or
-    BodyTooLarge (413).
+    An empty body is an empty object. Raises BoundedJSONError with a path (400), or BodyTooLarge
+    (413).
     """
 
     media_type = "application/json"
@@ -42,15 +42,15 @@ class BoundedJSONParser(BaseParser):
 
 
 class DecisionJSONParser(BoundedJSONParser):
-    """A decision is a person's answer: a quarter of what a plan may have."""
+    """Parse a decision: its limit is a quarter of the limit of other bodies."""
 
     limits = Limits(max_bytes=256 * 1024)
 
 
 def object_body(data: Any) -> dict[str, Any]:
-    """A request's parsed body, which has to be an object; raises BoundedJSONError."""
+    """Return the parsed body if it is an object; raise BoundedJSONError otherwise."""
     if isinstance(data, dict):
-        # An empty form is what some clients send for no body at all.
+        # Some clients send an empty form instead of no body; it is a QueryDict.
         return data if data else {}
     raise BoundedJSONError("", f"the body must be an object, not {_kind(data)}")
 
@@ -60,7 +60,7 @@ def _kind(value: Any) -> str:
     return names.get(type(value), "a number")
 
 
-#: Parameters that every list has; the pages look at them.
+#: Parameters of every list; the paginator reads them.
 PAGINATION_PARAMETERS = frozenset({"cursor", "page_size", "ordering"})
 
 
@@ -69,21 +69,21 @@ def query_params(
     shape: type[serializers.Serializer[Any]] = serializers.Serializer,
     also: frozenset[str] = PAGINATION_PARAMETERS,
 ) -> dict[str, Any]:
-    """The query parameters as `shape` reads them; raises ValidationError with their names.
+    """Validate the query parameters with `shape`; raise ValidationError with their names.
 
-    A parameter nobody knows is refused: a filter with a typing error would let everything through.
+    Unknown parameters are rejected: a misspelled filter would otherwise return all rows.
     """
-    given = {name: value for name, value in request.query_params.items() if name not in also}
-    asked = shape(data=given)
-    unknown = sorted(given.keys() - asked.fields.keys())
+    params = {name: value for name, value in request.query_params.items() if name not in also}
+    serializer = shape(data=params)
+    unknown = sorted(params.keys() - serializer.fields.keys())
     if unknown:
-        known = ", ".join(sorted({*asked.fields, *also}))
-        words = [f"is not a known parameter; there are: {known or 'none'}"]
-        raise ValidationError(dict.fromkeys(unknown, words), code="unknown")
-    asked.is_valid(raise_exception=True)
-    return dict(asked.validated_data)
+        known = ", ".join(sorted({*serializer.fields, *also}))
+        messages = [f"is not a known parameter; there are: {known or 'none'}"]
+        raise ValidationError(dict.fromkeys(unknown, messages), code="unknown")
+    serializer.is_valid(raise_exception=True)
+    return dict(serializer.validated_data)
 
 
 def reject_query_params(request: Request) -> None:
-    """Refuse every query parameter, as an operation that takes none does."""
+    """Reject all query parameters."""
     query_params(request, also=frozenset())

@@ -1,4 +1,4 @@
-"""What a caller may do at all; workflows.executions.access checks one execution."""
+"""REST permission classes; `workflows.executions.access` checks rights on one execution."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 def caller(request: Request) -> User:
-    """The signed-in user; only for views that let nobody else in."""
+    """Return the signed-in user; only for views that require authentication."""
     return cast("User", request.user)
 
 
 def token_of(request: Request) -> ApiToken | None:
-    """The bearer token of a call; None for a session, whose rights are the user's own."""
+    """Return the API token of a request; None for a session, which has all rights of its user."""
     return request.auth if isinstance(request.auth, ApiToken) else None
 
 
 def session_confirmed_at(request: Request) -> datetime | None:
-    """When the person of a session last entered a code; None for a token."""
+    """Return when the user of a session last confirmed with a code; None for a token."""
     return None if request.auth is not None else step_up.confirmed_at(request)
 
 
 def has_scope(request: Request, scope: str) -> bool:
-    """Whether the credential is good for `scope`: a session is for all, a token for its own."""
-    granted = getattr(request.auth, "scopes", None)
-    return granted is None or scope in granted
+    """Whether the credential has `scope`; a session has all scopes."""
+    scopes = getattr(request.auth, "scopes", None)
+    return scopes is None or scope in scopes
 
 
 def require_scope(request: Request, scope: str) -> None:
@@ -62,12 +62,15 @@ class _ScopePermission(BasePermission):
 
 @lru_cache(maxsize=8)
 def HasScope(scope: str) -> type[BasePermission]:
-    """A permission class: reading takes the scope `read`, anything else `scope`."""
+    """Return a permission class: safe methods require the scope `read`, others `scope`.
+
+    The cache is keyed by the scope, so that equal scopes share a class; there are fewer than eight.
+    """
     return type(f"HasScope_{scope}", (_ScopePermission,), {"scope": scope})
 
 
 class HasRole(BasePermission):
-    """The user is in at least one group of ours."""
+    """The user has at least one role."""
 
     message = "Your account has no role here yet; ask an admin."
 
@@ -76,7 +79,7 @@ class HasRole(BasePermission):
 
 
 class AdminWrites(BasePermission):
-    """Everybody reads, admins change."""
+    """Everyone may read; only admins may change."""
 
     message = "Only an admin may change this."
 
@@ -87,7 +90,7 @@ class AdminWrites(BasePermission):
 
 
 class MaySubscribe(BasePermission):
-    """The user's roles allow endpoints of their own."""
+    """The user's roles allow webhook endpoints."""
 
     message = "Integrators, operators and admins have webhooks; ask an admin for the role."
 

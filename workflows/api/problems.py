@@ -1,11 +1,11 @@
-"""Every refusal of the API as `application/problem+json` (RFC 9457), with stable codes.
+"""Error responses of the API as `application/problem+json` (RFC 9457), with stable codes.
 
     {"type": "about:blank", "title": "Conflict", "status": 409, "code": "stale_version",
      "detail": "the execution has moved on", "reason": "…", "errors": [{path, code, message}],
      "state": {id, status, version, holds}}
 
-`code` is one of CODES; `reason` says more for `refused` and `forbidden`; `errors` names fields,
-`state` what a sender with an old version should look at.
+`code` is one of CODES; `reason` is a more specific code for `refused` and `forbidden`; `errors`
+names fields; `state` is the current state for a caller with an old version.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from workflows.executions.validation import InvalidRequest
 from workflows.journal.writer import ExecutionNotFound
 from workflows.models import Execution, Hold
 
-#: Every refusal below this path is a problem document.
+#: Every error below this path is a problem document.
 ROOT = "/api/"
 CONTENT_TYPE = "application/problem+json"
 CODES = (
@@ -61,7 +61,7 @@ class BodyTooLarge(drf.APIException):
 
 
 class PreconditionFailed(drf.APIException):
-    """`If-Match` names a state that is not the present one."""
+    """`If-Match` names a state that is not the current one."""
 
     status_code = HTTPStatus.PRECONDITION_FAILED
     default_code = "precondition_failed"
@@ -69,7 +69,7 @@ class PreconditionFailed(drf.APIException):
 
 
 class IdempotencyMismatch(drf.APIException):
-    """An Idempotency-Key that came before with another body."""
+    """The Idempotency-Key was used before with another body."""
 
     status_code = HTTPStatus.UNPROCESSABLE_ENTITY
     default_code = "idempotency_mismatch"
@@ -82,7 +82,7 @@ class _Kind:
     code: str
 
 
-#: Exceptions of our own and of Django.  The first that fits counts.
+#: Exceptions of this project and of Django; the first match in the MRO applies.
 _KINDS: dict[type[Exception], _Kind] = {
     InvalidRequest: _Kind(422, "invalid"),
     StaleVersion: _Kind(409, "stale_version"),
@@ -94,7 +94,7 @@ _KINDS: dict[type[Exception], _Kind] = {
     DjangoValidationError: _Kind(422, "invalid"),
     RequestDataTooBig: _Kind(413, "too_large"),
     SuspiciousOperation: _Kind(400, "malformed"),
-    # Text that PostgreSQL or UTF-8 cannot hold and that no check caught: the sender's fault.
+    # Text that PostgreSQL or UTF-8 cannot store and that no earlier check rejected.
     DataError: _Kind(400, "malformed"),
     UnicodeEncodeError: _Kind(400, "malformed"),
 }
@@ -109,11 +109,11 @@ _DRF_CODES = {
     415: "unsupported_media_type",
     429: "throttled",
 }
-_SILENT = (DataError, UnicodeEncodeError, SuspiciousOperation)
+_HIDDEN_DETAIL = (DataError, UnicodeEncodeError, SuspiciousOperation)
 
 
 def register(exception: type[Exception], *, status: int, code: str) -> None:
-    """Answer `exception` with a problem.
+    """Convert `exception` to a problem document.
 
     `detail` is its `message` (or its text), `reason` its `code`, `errors` its `problems` or
     `errors` (each with path, message and, if it has one, code), `state` its `state`.
@@ -131,10 +131,10 @@ def problem(
     state: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """One problem answer."""
+    """Return a problem document as a response."""
     body = _body(status, code, detail)
-    listed = [{"path": e.path, "code": e.code, "message": e.message} for e in errors]
-    for key, value in (("reason", reason), ("errors", listed), ("state", state)):
+    field_errors = [{"path": e.path, "code": e.code, "message": e.message} for e in errors]
+    for key, value in (("reason", reason), ("errors", field_errors), ("state", state)):
         if value:
             body[key] = value
     return Response(body, status=status, content_type=CONTENT_TYPE, headers=dict(headers or {}))
@@ -151,23 +151,23 @@ def _body(status: int, code: str, detail: str) -> dict[str, Any]:
 
 
 def plain_problem(*, status: int, code: str, detail: str, **more: Any) -> JsonResponse:
-    """A problem answer outside the REST framework: no view was found, or a view broke."""
+    """Return a problem document outside of REST framework: no view matched, or a view failed."""
     body = {**_body(status, code, detail), **more}
     return JsonResponse(body, status=status, content_type=CONTENT_TYPE)
 
 
 def problem_handler(exc: Exception, context: Mapping[str, Any]) -> Response | None:
-    """DRF's EXCEPTION_HANDLER: a problem, or None for what is our own fault (500)."""
+    """EXCEPTION_HANDLER of REST framework: a problem, or None for an internal error (500)."""
     if isinstance(exc, drf.APIException):
-        return _of_drf(exc)
+        return _drf_problem(exc)
     kind = next((_KINDS[each] for each in type(exc).__mro__ if each in _KINDS), None)
-    return None if kind is None else _of_ours(exc, kind, context)
+    return None if kind is None else _known_problem(exc, kind, context)
 
 
-# --- our exceptions -------------------------------------------------------------------------------
+# --- known exceptions -----------------------------------------------------------------------------
 
 
-def _of_ours(exc: Exception, kind: _Kind, context: Mapping[str, Any]) -> Response:
+def _known_problem(exc: Exception, kind: _Kind, context: Mapping[str, Any]) -> Response:
     errors = _errors(exc)
     if isinstance(exc, Refused) and errors:
         kind = _Kind(422, "invalid")
@@ -185,12 +185,12 @@ def _errors(exc: Exception) -> tuple[Problem, ...]:
     if isinstance(exc, BoundedJSONError):
         return (Problem(exc.path, "malformed", exc.message),)
     if isinstance(exc, DjangoValidationError):
-        return tuple(_of_django(exc))
+        return tuple(_validation_errors(exc))
     listed = getattr(exc, "problems", None) or getattr(exc, "errors", None) or ()
     return tuple(Problem(e.path, getattr(e, "code", "invalid"), e.message) for e in listed)
 
 
-def _of_django(exc: DjangoValidationError) -> Iterable[Problem]:
+def _validation_errors(exc: DjangoValidationError) -> Iterable[Problem]:
     fields = exc.message_dict if hasattr(exc, "error_dict") else {"": exc.messages}
     for name, messages in fields.items():
         for message in messages:
@@ -204,21 +204,21 @@ def _detail(exc: Exception, kind: _Kind, errors: tuple[Problem, ...]) -> str:
         return text if len(errors) == 1 else f"{text} (and {len(errors) - 1} more)"
     if kind.code == "not_found":
         return "There is nothing here."
-    if isinstance(exc, _SILENT):
-        return "The request holds text or numbers that cannot be kept."
+    if isinstance(exc, _HIDDEN_DETAIL):
+        return "The request contains text or numbers that cannot be stored."
     return str(getattr(exc, "message", "") or exc) or HTTPStatus(kind.status).phrase
 
 
 def _state(exc: Exception, context: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    given = getattr(exc, "state", None)
-    if isinstance(given, Mapping) or not isinstance(exc, StaleVersion):
-        return given if isinstance(given, Mapping) else None
-    found = (context.get("kwargs") or {}).get("execution_id")
-    return present_state(int(found)) if found else None
+    state = getattr(exc, "state", None)
+    if isinstance(state, Mapping) or not isinstance(exc, StaleVersion):
+        return state if isinstance(state, Mapping) else None
+    execution_id = (context.get("kwargs") or {}).get("execution_id")
+    return current_state(int(execution_id)) if execution_id else None
 
 
-def present_state(execution_id: int) -> dict[str, Any]:
-    """What somebody whose version is stale should look at: id, status, version, open holds."""
+def current_state(execution_id: int) -> dict[str, Any]:
+    """Return id, status, version and open holds for a caller with a stale version."""
     row = Execution.objects.values("status", "version").get(pk=execution_id)
     holds = Hold.objects.filter(execution_id=execution_id, status=Hold.Status.OPEN)
     return {
@@ -234,35 +234,35 @@ def present_state(execution_id: int) -> dict[str, Any]:
 # --- DRF's exceptions -----------------------------------------------------------------------------
 
 
-def _of_drf(exc: drf.APIException) -> Response:
+def _drf_problem(exc: drf.APIException) -> Response:
     headers = {}
     if getattr(exc, "auth_header", None):
         headers["WWW-Authenticate"] = str(getattr(exc, "auth_header", ""))
     if getattr(exc, "wait", None):
         headers["Retry-After"] = str(math.ceil(getattr(exc, "wait", 0)))
     if isinstance(exc, drf.ValidationError):
-        errors = tuple(_flat(exc.detail, ""))
+        errors = tuple(_flattened(exc.detail, ""))
         detail = _detail(exc, _Kind(422, "invalid"), errors)
         return problem(status=422, code="invalid", detail=detail, errors=errors, headers=headers)
     code = _DRF_CODES.get(exc.status_code) or str(getattr(exc.detail, "code", exc.default_code))
     return problem(status=exc.status_code, code=code, detail=str(exc.detail), headers=headers)
 
 
-def _flat(detail: Any, path: str) -> Iterable[Problem]:
-    """A serializer's nested errors as problems: `tasks[2].name`."""
+def _flattened(detail: Any, path: str) -> Iterable[Problem]:
+    """Yield a serializer's nested errors with paths like `tasks[2].name`."""
     if isinstance(detail, dict):
         for key, value in detail.items():
-            inner = path if key == "non_field_errors" else _below(path, key)
-            yield from _flat(value, inner)
+            inner = path if key == "non_field_errors" else _child_path(path, key)
+            yield from _flattened(value, inner)
     elif isinstance(detail, list | tuple):
         plain = all(isinstance(each, str) for each in detail)
         for index, value in enumerate(detail):
-            yield from _flat(value, path if plain else f"{path}[{index}]")
+            yield from _flattened(value, path if plain else f"{path}[{index}]")
     else:
         yield Problem(path, str(getattr(detail, "code", "invalid")), str(detail))
 
 
-def _below(path: str, key: Any) -> str:
+def _child_path(path: str, key: Any) -> str:
     if isinstance(key, int):
         return f"{path}[{key}]"
     return f"{path}.{key}" if path else str(key)

@@ -1,4 +1,4 @@
-"""Shapes of executions: what comes in, what goes out."""
+"""Serializers of executions: requests and responses."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ else:
 
 
 class StrictSerializer(PlainSerializer):
-    """Input that may hold known fields alone."""
+    """A request serializer that rejects unknown fields."""
 
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, dict):
             unknown = sorted(set(data) - set(self.fields))
             if unknown:
-                words = ["is not a known field"]
-                raise serializers.ValidationError(dict.fromkeys(unknown, words), code="unknown")
+                messages = ["is not a known field"]
+                raise serializers.ValidationError(dict.fromkeys(unknown, messages), code="unknown")
         return super().to_internal_value(data)
 
 
-#: What the id of a row looks like in every answer; a request may also write it as a number.
+#: Pattern of ids in responses; a request may also send a number.
 ID_PATTERN = "^[0-9]{1,19}$"
 _LARGEST_ID = 2**63 - 1
 
@@ -54,7 +54,7 @@ _LARGEST_ID = 2**63 - 1
     }
 )
 class RequestIdField(IdField):
-    """The id of a row in a request, as text or as a number; read as an int."""
+    """An id in a request, as text or number; the value is an int."""
 
     default_error_messages = {"invalid": "must be an id: digits, as text or as a number"}
 
@@ -68,7 +68,7 @@ class RequestIdField(IdField):
         return str(value)
 
 
-# --- what comes in --------------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------------
 
 
 class StartSerializer(StrictSerializer):
@@ -82,9 +82,9 @@ class StartSerializer(StrictSerializer):
     title = serializers.CharField(max_length=200, required=False, allow_blank=True)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        given = [name for name in ("workflow", "plan", "intent") if name in attrs]
-        if len(given) != 1:
-            where = given[1] if given else "workflow"
+        sources = [name for name in ("workflow", "plan", "intent") if name in attrs]
+        if len(sources) != 1:
+            where = sources[1] if sources else "workflow"
             message = "give exactly one of workflow, plan and intent"
             raise serializers.ValidationError({where: [message]}, code="required")
         return attrs
@@ -103,15 +103,15 @@ class FilterSerializer(PlainSerializer):
 
 
 class RevealQuery(PlainSerializer):
-    """Whether masked values are to be shown."""
+    """Whether to show masked values."""
 
     reveal = serializers.BooleanField(
-        default=False, help_text="Show the true values of what is masked, and record that."
+        default=False, help_text="Show the real values of masked data; the access is recorded."
     )
 
 
 class MaskedValueSerializer(PlainSerializer):
-    """A masked value: its number stands in its mark, `[•••••••• 3]`; `paths` are its places."""
+    """A masked value: `number` is in its mark, `[•••••••• 3]`; `paths` lists its occurrences."""
 
     place = serializers.CharField()
     number = serializers.IntegerField()
@@ -119,18 +119,18 @@ class MaskedValueSerializer(PlainSerializer):
 
 
 class MessageSerializer(StrictSerializer):
-    """Something said in an execution's conversation; who says it is known."""
+    """A message for an execution's conversation; the author is the caller."""
 
     role = serializers.ChoiceField(choices=["user", "assistant", "tool"], default="user")
     content = serializers.CharField(max_length=20_000, trim_whitespace=False)
     ask_agent = serializers.BooleanField(
         required=False,
-        help_text="Have the run's agent decide after this layer; for those who may command it.",
+        help_text="Have the run's agent decide after this layer; requires the right to command it.",
     )
 
 
 class ForkEditsSerializer(StrictSerializer):
-    """Keys to lay over the inputs and the context.  Absent or null: no change."""
+    """Keys that override inputs and context. Absent or null: no change."""
 
     inputs = serializers.DictField(required=False, allow_null=True)
     context = serializers.DictField(  # type: ignore[assignment]
@@ -139,17 +139,17 @@ class ForkEditsSerializer(StrictSerializer):
 
 
 class ForkSerializer(StrictSerializer):
-    """The id of the checkpoint to go on from, and what to change there."""
+    """The checkpoint of the fork, and changes to inputs and context."""
 
     checkpoint = serializers.CharField(max_length=20)
     edits = ForkEditsSerializer(required=False, allow_null=True)
 
 
-# --- what goes out --------------------------------------------------------------------------------
+# --- responses ------------------------------------------------------------------------------------
 
 
 class TrySerializer(PlainSerializer):
-    """One recorded try of a task."""
+    """One recorded attempt of a task."""
 
     attempt = serializers.IntegerField()
     status = serializers.CharField()
@@ -159,11 +159,11 @@ class TrySerializer(PlainSerializer):
 
 
 class TaskSerializer(PlainSerializer):
-    """A task and what has become of it.
+    """A task with its state and output.
 
-    `output` is what later tasks read: a reviewer's edit, if there is one; null where a reviewer
-    rejected it (`is_rejected`) or sent it back.  `original_output` is what the task gave.
-    `attempts` counts the recorded tries.
+    `output` is the value that later tasks read: a reviewer's edit if there is one; null if a
+    reviewer rejected the task (`is_rejected`) or requested changes. `original_output` is the output
+    of the task itself. `attempts` is the number of recorded attempts.
     """
 
     id = serializers.CharField()
@@ -197,7 +197,7 @@ class TaskSerializer(PlainSerializer):
 class HoldSerializer(HoldModel):
     """A decision point, open or decided.
 
-    `reviewer` is the person who decided it; null while it is open, and for agents and timeouts.
+    `reviewer` is the user who decided it; null if it is open or an agent or a timeout decided it.
     """
 
     node_id = serializers.SerializerMethodField()
@@ -228,7 +228,7 @@ class HoldSerializer(HoldModel):
 
 
 class ExecutionRowSerializer(ExecutionModel):
-    """An execution in a list.  `paused_*` are those of the oldest open hold."""
+    """An execution in a list. `paused_*` belong to the oldest open hold."""
 
     id = serializers.CharField()
     error = serializers.SerializerMethodField()
@@ -267,7 +267,7 @@ class ExecutionRowSerializer(ExecutionModel):
 
 
 class OverrideSerializer(PlainSerializer):
-    """A field of the policy that the starter set to another value than the workflow does."""
+    """A policy field whose value at the start differs from the workflow's value."""
 
     field = serializers.CharField()
     to = serializers.JSONField(allow_null=True)
@@ -275,13 +275,13 @@ class OverrideSerializer(PlainSerializer):
     by = serializers.CharField()
 
     def get_fields(self) -> dict[str, Any]:
-        # `from` is a word of Python.
+        # `from` is a keyword of Python.
         value = serializers.JSONField(allow_null=True)
         return {"field": self._declared_fields["field"], "from": value, **super().get_fields()}
 
 
 class ExecutionSerializer(ExecutionRowSerializer):
-    """An execution with its tasks, in the order of their layers, and its holds, oldest first."""
+    """An execution with its tasks by layer, and its holds, oldest first."""
 
     inputs = serializers.DictField()
     context = serializers.DictField()  # type: ignore[assignment]
@@ -300,9 +300,7 @@ class ExecutionSerializer(ExecutionRowSerializer):
 
 
 class StartedSerializer(ExecutionSerializer):
-    """An execution that was just started; `warnings`, if any, name groups in which nobody may
-    decide.
-    """
+    """A started execution; `warnings` name groups in which nobody may decide."""
 
     warnings = serializers.ListField(child=serializers.CharField(), required=False)
 
@@ -312,7 +310,7 @@ class StartedSerializer(ExecutionSerializer):
 
 
 class CheckpointSerializer(CheckpointModel):
-    """A bookmark at the end of a layer."""
+    """A checkpoint at the end of a layer."""
 
     id = serializers.CharField()
     context = serializers.SerializerMethodField()  # type: ignore[assignment]
@@ -324,16 +322,16 @@ class CheckpointSerializer(CheckpointModel):
 
     def get_context(self, checkpoint: Checkpoint) -> dict[str, Any]:
         view = import_string(settings.HOLDPOINT["context_view"])
-        shown: dict[str, Any] = view(execution=checkpoint.execution, context=checkpoint.context)
-        return shown
+        context: dict[str, Any] = view(execution=checkpoint.execution, context=checkpoint.context)
+        return context
 
 
 class DecisionSerializer(PlainSerializer):
     """A decision of a person (HIL) or an agent (AIL).
 
     `decision` is APPROVE, REJECT, REQUEST_CHANGES, WITHDRAW or ABORT of people, CONTINUE, REPLAN or
-    ABORT of agents.  `is_vote`: one approval of a quorum; `failed`: the agent did not answer in
-    time or in the agreed form, and the decision is the default.
+    ABORT of agents.  `is_vote`: one approval of a quorum; `failed`: the agent did not respond
+    in time or in the required format, so the default decision applies.
     """
 
     execution_id = serializers.CharField(
@@ -363,7 +361,7 @@ class DecisionSerializer(PlainSerializer):
 
 
 def decision_row(event: ExecutionEvent) -> dict[str, Any]:
-    """A row of `selectors.decisions_of` as the API shows it."""
+    """Return the API representation of a row of `selectors.decisions_of`."""
     for_agent = bool(getattr(event, "for_agent", False))
     row = decision_of(event.kind, event.payload, event.actor, for_agent=for_agent)
     return {
@@ -389,16 +387,16 @@ class SaidSerializer(PlainSerializer):
 
 
 class WarningSerializer(PlainSerializer):
-    """Something about an edit that is allowed and may still be a mistake."""
+    """A warning about an edit that is allowed but may be a mistake."""
 
     path = serializers.CharField()
     message = serializers.CharField()
 
 
 class OutcomeSerializer(PlainSerializer):
-    """`applied`, or `queued` while a worker runs a layer and applies it at the next boundary.
+    """`applied`, or `queued` if a worker runs a layer and applies the command after it.
 
-    A decision has `warnings`: keys that its edit added and the tool's schema does not name.
+    A decision has `warnings`: keys of its edit that the tool's schema does not declare.
     """
 
     outcome = serializers.ChoiceField(choices=["applied", "queued"])

@@ -1,7 +1,7 @@
-"""How many requests a token, or a person without one, may send in a minute.
+"""Limit the requests per minute of a token, or of a user without a token.
 
-Counted in Redis, so that all web processes count together.  Without Redis nobody is counted: an
-answer matters more than a limit.
+The counters are in Redis and shared by all web processes. While Redis is unavailable, requests are
+not limited: availability matters more than the limit.
 """
 
 from __future__ import annotations
@@ -22,58 +22,58 @@ from workflows import conf
 from workflows.models import ApiToken
 
 WINDOW_SECONDS = 60
-#: What Redis may take before a request goes on uncounted.
+#: Timeout of Redis, after which a request is not counted.
 _REDIS_SECONDS = 0.5
 
 logger = logging.getLogger(__name__)
 
 
 class MinuteThrottle(BaseThrottle):
-    """Limits per minute: for everything, and a lower one for what starts or decides.
+    """Limits per minute: for all requests, and lower ones for starts and decisions.
 
-    A view's `throttle_scope` is "start" or "decide"; it counts for what is not only read.
-    `wait` says when the present minute ends.
+    A view's `throttle_scope` is "start" or "decide"; it applies to unsafe methods. `wait` returns
+    the seconds until the current minute ends.
     """
 
     def allow_request(self, request: Request, view: Any) -> bool:
-        who = _who(request)
-        if who is None:
+        key = _throttle_key(request)
+        if key is None:
             return True
         kinds = ["any"]
-        own = getattr(view, "throttle_scope", None)
-        if own is not None and request.method not in SAFE_METHODS:
-            kinds.append(own)
-        self._left = count_requests(who, kinds)
+        view_scope = getattr(view, "throttle_scope", None)
+        if view_scope is not None and request.method not in SAFE_METHODS:
+            kinds.append(view_scope)
+        self._left = count_requests(key, kinds)
         return not self._left
 
     def wait(self) -> float:
         return self._left
 
 
-def count_requests(who: str, kinds: Iterable[str]) -> float:
-    """Count one request of each kind for `who`; 0, or the seconds until there are some again."""
+def count_requests(key: str, kinds: Iterable[str]) -> float:
+    """Count one request of each kind; return 0, or above a limit the seconds until it resets."""
     limits = {kind: conf.requests_per_minute(kind) for kind in kinds}
-    limited = {kind: most for kind, most in limits.items() if most}
+    limited = {kind: limit for kind, limit in limits.items() if limit}
     now = time.time()
     minute = int(now // WINDOW_SECONDS)
-    counts = _counted([f"holdpoint:throttle:{who}:{kind}:{minute}" for kind in limited])
-    over = any(count > most for count, most in zip(counts, limited.values(), strict=False))
+    counts = _increment([f"holdpoint:throttle:{key}:{kind}:{minute}" for kind in limited])
+    over = any(count > limit for count, limit in zip(counts, limited.values(), strict=False))
     return WINDOW_SECONDS - now % WINDOW_SECONDS if over else 0.0
 
 
 def token_throttle_key(token_id: int) -> str:
-    """Under which name a token's requests are counted, through whichever door they come."""
+    """Return the throttle key of a token, for REST and MCP."""
     return f"token-{token_id}"
 
 
-def _who(request: Request) -> str | None:
+def _throttle_key(request: Request) -> str | None:
     if isinstance(request.auth, ApiToken):
         return token_throttle_key(request.auth.pk)
     return f"user-{request.user.pk}" if request.user.is_authenticated else None
 
 
-def _counted(keys: list[str]) -> list[int]:
-    """One more for each of the keys; how many that makes.  Nothing while Redis is away."""
+def _increment(keys: list[str]) -> list[int]:
+    """Increment the counters and return them; return [] while Redis is unavailable."""
     if not keys:
         return []
     pipeline = _redis(settings.REDIS_URL).pipeline(transaction=False)
@@ -87,6 +87,7 @@ def _counted(keys: list[str]) -> list[int]:
         return []
 
 
+# Keyed by the URL; there is one per process, never invalidated.
 @lru_cache(maxsize=4)
 def _redis(url: str) -> redis.Redis:
     return redis.Redis.from_url(

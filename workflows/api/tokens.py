@@ -1,4 +1,4 @@
-"""The caller's own API tokens."""
+"""REST API of the caller's own API tokens."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ID = OpenApiParameter("token_id", str, OpenApiParameter.PATH, pattern="^[0-9]{1
 
 
 class TokenSerializer(TokenModel):
-    """A token without its secret; `prefix` is how it begins."""
+    """A token without its secret; `prefix` is its beginning."""
 
     id = serializers.CharField()
     scopes = serializers.ListField(child=serializers.ChoiceField(choices=list(tokens.SCOPES)))
@@ -51,12 +51,12 @@ class TokenSerializer(TokenModel):
         read_only_fields = fields
 
     def get_workflows(self, token: ApiToken) -> list[str] | None:
-        """Names of the workflows it is for; null for all that its user may see."""
+        """Return the names of its workflows; null for all that its user may see."""
         return tokens.workflow_names(token)
 
 
 class NewTokenSerializer(TokenSerializer):
-    """The one answer that holds the token itself."""
+    """A new token with its secret, which no other response contains."""
 
     token = serializers.CharField()
 
@@ -66,7 +66,7 @@ class NewTokenSerializer(TokenSerializer):
 
 
 class TokenRequestSerializer(StrictSerializer):
-    """What the token shall be good for, and how long."""
+    """Scopes, workflows and expiry of a new token."""
 
     name = serializers.CharField(max_length=100, allow_blank=True, default="")
     scopes = serializers.ListField(
@@ -79,12 +79,12 @@ class TokenRequestSerializer(StrictSerializer):
         max_length=100,
         allow_null=True,
         default=None,
-        help_text="Names: the token sees and starts these alone.",
+        help_text="Names: the token can see and start only these workflows.",
     )
 
 
 class TokensView(ListAPIView[ApiToken]):
-    """My tokens, and making one.  By token that takes the scope `admin`."""
+    """List and create tokens; with a token, creating requires the scope `admin`."""
 
     permission_classes = (HasRole, HasScope("admin"))
     orderings = {"-created_at": ("-id",), "created_at": ("id",)}
@@ -104,8 +104,8 @@ class TokensView(ListAPIView[ApiToken]):
 
     @extend_schema(
         operation_id="tokens_create",
-        summary="Make a token",
-        description="The answer holds the token. It is not shown again.",
+        summary="Create a token",
+        description="The response contains the token. It is not shown again.",
         parameters=[IDEMPOTENCY_KEY],
         request=TokenRequestSerializer,
         examples=examples.TOKEN,
@@ -115,22 +115,22 @@ class TokensView(ListAPIView[ApiToken]):
         return idempotent(request, lambda: self._make(request))
 
     def _make(self, request: Request) -> StoredResponse:
-        asked = TokenRequestSerializer(data=object_body(request.data))
-        asked.is_valid(raise_exception=True)
-        wanted = asked.validated_data
-        beyond = [each for each in wanted["scopes"] if not has_scope(request, each)]
-        require(not beyond, "A token makes tokens with its own scopes only.")
-        whole = (
-            wanted["workflows"] is None and access.allowed_workflow_ids(caller(request)) is not None
+        serializer = TokenRequestSerializer(data=object_body(request.data))
+        serializer.is_valid(raise_exception=True)
+        fields = serializer.validated_data
+        missing = [each for each in fields["scopes"] if not has_scope(request, each)]
+        require(not missing, "A token can create tokens only with its own scopes.")
+        is_unlimited = (
+            fields["workflows"] is None and access.allowed_workflow_ids(caller(request)) is not None
         )
-        require(not whole, "A token for certain workflows makes tokens for these only.")
-        # A token has the scope already, or `beyond` had refused; a session has to be confirmed.
+        require(not is_unlimited, "A token limited to workflows can create tokens only for these.")
+        # A token has all of these scopes, as checked above; a session needs a recent confirmation.
         confirmed = request.auth is not None or step_up.is_recent(session_confirmed_at(request))
-        token, text = tokens.create_token(user=caller(request), confirmed=confirmed, **wanted)
+        token, text = tokens.create_token(user=caller(request), confirmed=confirmed, **fields)
         token.refresh_from_db()
         body = json_text(TokenSerializer(token).data)
-        where = reverse("token", kwargs={"token_id": str(token.pk)})
-        return StoredResponse(201, body, where, secrets={"token": text})
+        location = reverse("token", kwargs={"token_id": str(token.pk)})
+        return StoredResponse(201, body, location, secrets={"token": text})
 
 
 class TokenView(APIView):
@@ -139,10 +139,10 @@ class TokenView(APIView):
     permission_classes = (HasRole, HasScope("admin"))
 
     def _mine(self, request: Request, token_id: str) -> QuerySet[ApiToken]:
-        found = ApiToken.objects.filter(user=request.user.pk, pk=parse_id(token_id))
-        if not found.exists():
+        rows = ApiToken.objects.filter(user=request.user.pk, pk=parse_id(token_id))
+        if not rows.exists():
             raise Http404
-        return found
+        return rows
 
     @extend_schema(
         operation_id="tokens_get",

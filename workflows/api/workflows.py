@@ -1,4 +1,4 @@
-"""Workflows over REST: every role reads, admins keep them."""
+"""REST API of workflows: every role reads; admins create, change and delete."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NAME = OpenApiParameter("name", str, OpenApiParameter.PATH, pattern="^[-a-zA-Z0
 
 
 class WorkflowRowSerializer(WorkflowModel):
-    """A workflow in a list: what it is, and what it asks for."""
+    """A workflow in a list, with its inputs."""
 
     id = serializers.CharField()
     created_by = serializers.SerializerMethodField()
@@ -67,9 +67,7 @@ class WorkflowSerializer(WorkflowRowSerializer):
 
 
 class SavedWorkflowSerializer(WorkflowSerializer):
-    """A workflow that was just saved; `warnings`, if any, name groups in which nobody may
-    decide.
-    """
+    """A saved workflow; `warnings` name groups in which nobody may decide."""
 
     warnings = serializers.ListField(child=serializers.CharField(), required=False)
 
@@ -79,7 +77,7 @@ class SavedWorkflowSerializer(WorkflowSerializer):
 
 
 class DefinitionSerializer(StrictSerializer):
-    """A workflow as an admin writes it.  PUT replaces the whole of it."""
+    """A workflow as an admin writes it. PUT replaces all fields."""
 
     name = serializers.SlugField(max_length=100)
     title = serializers.CharField(max_length=200)
@@ -98,28 +96,28 @@ class EnabledSerializer(PlainSerializer):
 
 
 def _fields(request: Request, *, partial: bool = False) -> dict[str, Any]:
-    asked = DefinitionSerializer(data=object_body(request.data), partial=partial)
-    asked.is_valid(raise_exception=True)
-    return dict(asked.validated_data)
+    serializer = DefinitionSerializer(data=object_body(request.data), partial=partial)
+    serializer.is_valid(raise_exception=True)
+    return dict(serializer.validated_data)
 
 
 def _workflow(request: Request, name: str, *, lock: bool = False) -> Workflow:
-    """The workflow of this name, locked until the transaction ends if asked; raises Http404."""
+    """Return a workflow, with `lock` locked until the transaction ends; raise Http404."""
     rows = access.workflows_for(request.user).select_related("created_by")
     rows = rows.select_for_update(of=("self",)) if lock else rows
-    found = rows.filter(name=name).first() if "\0" not in name else None
-    if found is None:
+    workflow = rows.filter(name=name).first() if "\0" not in name else None
+    if workflow is None:
         raise Http404
-    return found
+    return workflow
 
 
-def _shown(workflow: Workflow) -> Response:
+def _workflow_response(workflow: Workflow) -> Response:
     headers = {"ETag": workflow_etag(workflow)}
     return Response(WorkflowSerializer(workflow).data, headers=headers)
 
 
-def _saved(workflow: Workflow) -> dict[str, Any]:
-    """The answer to a change, with what to know about the workflow's groups."""
+def _saved_body(workflow: Workflow) -> dict[str, Any]:
+    """Return the response body of a change, with warnings about the workflow's groups."""
     body = dict(WorkflowSerializer(workflow).data)
     if warnings := definitions.workflow_warnings(workflow):
         body["warnings"] = warnings
@@ -127,7 +125,7 @@ def _saved(workflow: Workflow) -> dict[str, Any]:
 
 
 class WorkflowsView(ListAPIView[Workflow]):
-    """The workflows there are, and adding one."""
+    """List and create workflows."""
 
     permission_classes = (HasRole, HasScope("admin"), AdminWrites)
     orderings = {
@@ -165,9 +163,9 @@ class WorkflowsView(ListAPIView[Workflow]):
 
     def _create(self, request: Request) -> StoredResponse:
         unlimited = access.allowed_workflow_ids(caller(request)) is None
-        require(unlimited, "This token is for certain workflows alone.")
+        require(unlimited, "This token is limited to certain workflows.")
         workflow = definitions.save_workflow(actor=caller(request), fields=_fields(request))
-        text = json_text(_saved(workflow))
+        text = json_text(_saved_body(workflow))
         location = reverse("workflow", kwargs={"name": workflow.name})
         return StoredResponse(status=201, text=text, location=location)
 
@@ -186,8 +184,8 @@ class WorkflowView(APIView):
     def get(self, request: Request, name: str) -> Response:
         reject_query_params(request)
         workflow = _workflow(request, name)
-        known = not_modified_response(request, workflow_etag(workflow))
-        return known or _shown(workflow)
+        not_modified = not_modified_response(request, workflow_etag(workflow))
+        return not_modified or _workflow_response(workflow)
 
     @extend_schema(
         operation_id="workflows_replace",
@@ -197,7 +195,7 @@ class WorkflowView(APIView):
         responses={200: SavedWorkflowSerializer, **problems(403, 404, 412, *BODY)},
     )
     def put(self, request: Request, name: str) -> Response:
-        return self._changed(request, name, partial=False)
+        return self._update(request, name, partial=False)
 
     @extend_schema(
         operation_id="workflows_change",
@@ -207,23 +205,23 @@ class WorkflowView(APIView):
         responses={200: SavedWorkflowSerializer, **problems(403, 404, 412, *BODY)},
     )
     def patch(self, request: Request, name: str) -> Response:
-        return self._changed(request, name, partial=True)
+        return self._update(request, name, partial=True)
 
-    def _changed(self, request: Request, name: str, *, partial: bool) -> Response:
+    def _update(self, request: Request, name: str, *, partial: bool) -> Response:
         _workflow(request, name)
         fields = _fields(request, partial=partial)
         with transaction.atomic():
-            # Under the lock, so that of two senders who saw the same state one is refused.
+            # Compare under the lock, so that only one of two concurrent changes succeeds.
             workflow = _workflow(request, name, lock=True)
             check_if_match(request, workflow_etag(workflow))
             saved = definitions.save_workflow(
                 actor=caller(request), fields=fields, workflow=workflow
             )
-        return Response(_saved(saved), headers={"ETag": workflow_etag(saved)})
+        return Response(_saved_body(saved), headers={"ETag": workflow_etag(saved)})
 
     @extend_schema(
         operation_id="workflows_delete",
-        summary="Remove a workflow that was never run",
+        summary="Delete a workflow that was never run",
         parameters=[_NAME, IF_MATCH],
         responses={204: None, **problems(403, 404, 409, 412, 422)},
     )

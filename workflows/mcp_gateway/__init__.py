@@ -1,7 +1,7 @@
-"""Holdpoint as an MCP server: agents start runs, go on, replan, abort, and see who has to decide.
+"""The MCP server: agents start, continue, replan and abort runs, and list pending decisions.
 
-Thin skins over the same use cases as REST, with the rights of the token that calls.  `http_app` is
-mounted at `/mcp`, `stdio.serve` speaks over a process's own pipes.
+The tools call the same use cases as the REST API, with the rights of the caller's token.
+`http_app` is mounted at `/mcp`; `stdio.serve` uses stdin and stdout.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["http_app"]
 
 
 def http_app() -> ASGIApp:
-    """The ASGI application behind `/mcp`."""
+    """Return the ASGI application that is mounted at `/mcp`."""
     return GatewayMiddleware(ManagedServer(build_server(_caller_of)))
 
 
 def _caller_of(ctx: ServerRequestContext[Any, Any]) -> Caller:
     caller = ctx.request.scope[CALLER] if ctx.request is not None else None
     if not isinstance(caller, Caller):
-        raise TypeError("a request that did not come through the door")
+        raise TypeError("the request did not pass GatewayMiddleware")
     return caller

@@ -1,4 +1,4 @@
-"""Who calls: a token, its user, and what both may do now."""
+"""Authenticate callers, and check what a token and its user may do."""
 
 from __future__ import annotations
 
@@ -24,22 +24,23 @@ NOT_VALID = "This token is not valid; it may be expired or revoked."
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A credential that was good when the call came in."""
+    """A token and its user, valid when the call arrived."""
 
     token_id: int
     user_id: int
 
     def count(self, *kinds: str) -> None:
-        """Count a call against the limits per minute; raises Throttled beyond one of them."""
-        over = count_requests(token_throttle_key(self.token_id), kinds)
-        if over:
-            raise Throttled(wait=over)
+        """Count a call against the limits per minute; raise Throttled above a limit."""
+        wait = count_requests(token_throttle_key(self.token_id), kinds)
+        if wait:
+            raise Throttled(wait=wait)
 
-    def now(self) -> CallContext:
-        """The caller as the database knows them now.
+    def context(self) -> CallContext:
+        """Read token and user again and return what they may do now.
 
-        Raises AuthenticationFailed for a token that was revoked meanwhile, PermissionDenied for an
-        account without a role.
+        Raises:
+            AuthenticationFailed: the token was revoked or has expired.
+            PermissionDenied: the account has no role.
         """
         token = usable_token(self.token_id)
         if token is None:
@@ -50,28 +51,28 @@ class Caller:
 
 
 def authenticate_and_count(text: str, address: str) -> Caller | None:
-    """The holder of this token, with one more request counted; None for an unknown token.
+    """Return the owner of this token and count one request; None for an unknown token.
 
-    Raises Throttled beyond a limit: of the token's requests, or of unknown tokens per address.
+    Raises Throttled above the limit of requests per token, or of unknown tokens per address.
     """
     caller = authenticate_caller(text)
     if caller is not None:
         caller.count("any")
         return caller
-    over = count_unknown_token(address)
-    if over:
-        raise Throttled(wait=over, detail="Too many unknown tokens from this address.")
+    wait = count_unknown_token(address)
+    if wait:
+        raise Throttled(wait=wait, detail="Too many unknown tokens from this address.")
     return None
 
 
 def authenticate_caller(text: str) -> Caller | None:
-    """Whoever holds this token; None for anything that is no usable token."""
+    """Return the owner of this token; None if the token is not usable."""
     token = authenticate_token(text)
     return Caller(token_id=token.pk, user_id=token.user_id) if token else None
 
 
 class CallContext:
-    """A caller whose token and role were just read."""
+    """The rights of one call: a token and its user, as read from the database for this call."""
 
     def __init__(self, token: ApiToken) -> None:
         self.token = token
@@ -85,7 +86,7 @@ class CallContext:
         return scope in self.token.scopes
 
     def require(self, scope: str) -> None:
-        """Raise PermissionDenied naming the scope that the token does not have."""
+        """Raise PermissionDenied unless the token has `scope`."""
         if not self.has(scope):
             raise PermissionDenied(f"This token does not have the scope {scope!r}.")
 
@@ -99,19 +100,19 @@ class CallContext:
     def require_operate(self, execution: Execution) -> None:
         if not self.may_operate(execution):
             raise PermissionDenied(
-                "Operators, admins and whoever started it may command an execution."
+                "Operators, admins and the user who started it may command an execution."
             )
 
     def executions(self) -> QuerySet[Execution]:
-        """What the caller may see."""
+        """The executions that the caller may see."""
         return access.visible_to(self.user)
 
     def execution(self, workflow_id: str) -> Execution:
-        """One of them, with `newest_checkpoint`; Http404 for everything else."""
+        """Return a visible execution with `newest_checkpoint`; raise Http404 for any other id."""
         newest = Checkpoint.objects.filter(execution=OuterRef("pk")).order_by("-layer", "-pk")
         rows = self.executions().select_related("workflow", "created_by")
         rows = rows.annotate(newest_checkpoint=Subquery(newest.values("pk")[:1]))
-        found = rows.filter(pk=parse_id(workflow_id)).first()
-        if found is None:
+        execution = rows.filter(pk=parse_id(workflow_id)).first()
+        if execution is None:
             raise Http404
-        return found
+        return execution

@@ -1,4 +1,7 @@
-"""What the tools do: use cases with the caller's rights.  Called in threads, for the database."""
+"""Tools that change a run: use cases, called with the caller's rights.
+
+These functions use the database, so the server calls them in threads.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from workflows.executions.selectors import open_holds
 from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution
 
-from . import inputs as given
+from . import inputs
 from .callers import CallContext, Caller
 
 SOURCE = "mcp"
@@ -31,66 +34,74 @@ SOURCE = "mcp"
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What a call did: `since` is the version before it; `news` precedes the answer's message.
+    """What a call did, and how to respond to it.
 
-    The answer to a call that starts a run warns of groups in which nobody may decide.
+    Attributes:
+        since: the version of the execution before the call.
+        command: the kind of command that was submitted, if any.
+        notice: text to put before the message of the response.
+        waits: whether to wait for the next stop before responding.
+        starts: whether the call started a run; the response then has the run's warnings.
+        response_options: keyword arguments for `responses.execution_response`.
     """
 
     workflow_id: str
     since: int
     command: str = ""
-    news: str = ""
+    notice: str = ""
     waits: bool = True
     starts: bool = False
-    shown: Mapping[str, Any] = field(default_factory=dict)
+    response_options: Mapping[str, Any] = field(default_factory=dict)
 
 
 # --- starting -------------------------------------------------------------------------------------
 
 
-def execute(caller: Caller, wanted: given.Execute) -> CallResult:
-    """Start a run, or find the one that the same idempotency key started."""
-    acting = caller.now()
-    acting.require("run")
-    acting.require_start()
-    kinds = [name for name in ("workflow", "plan", "intent") if getattr(wanted, name) is not None]
+def execute(caller: Caller, arguments: inputs.Execute) -> CallResult:
+    """Start a run, or return the run that the same idempotency key started."""
+    context = caller.context()
+    context.require("run")
+    context.require_start()
+    kinds = [
+        name for name in ("workflow", "plan", "intent") if getattr(arguments, name) is not None
+    ]
     if len(kinds) != 1:
         where = kinds[1] if kinds else "workflow"
         message = "give exactly one of workflow, plan and intent"
         raise InvalidRequest((Problem(where, "required", message),))
-    told = _once(acting, wanted, "execute", lambda: str(_start(acting, wanted).pk))
-    return CallResult(workflow_id=told, since=0, starts=True)
+    execution_id = _once(context, arguments, "execute", lambda: str(_start(context, arguments).pk))
+    return CallResult(workflow_id=execution_id, since=0, starts=True)
 
 
-def _start(acting: CallContext, wanted: given.Execute) -> Execution:
-    plan, title = wanted.plan, wanted.config.title
-    if wanted.intent is not None:
-        plan = plan_for_intent(intent=wanted.intent, inputs=wanted.inputs)
-        title = title or wanted.intent[:200]
-    policy = dict(wanted.config.policy)
-    if wanted.config.per_layer_validation is not None:
-        policy["per_layer_validation"] = wanted.config.per_layer_validation
+def _start(context: CallContext, arguments: inputs.Execute) -> Execution:
+    plan, title = arguments.plan, arguments.config.title
+    if arguments.intent is not None:
+        plan = plan_for_intent(intent=arguments.intent, inputs=arguments.inputs)
+        title = title or arguments.intent[:200]
+    policy = dict(arguments.config.policy)
+    if arguments.config.per_layer_validation is not None:
+        policy["per_layer_validation"] = arguments.config.per_layer_validation
     return services.start_execution(
-        actor=acting.user,
-        workflow=get_workflow(acting.user, wanted.workflow)
-        if wanted.workflow is not None
+        actor=context.user,
+        workflow=get_workflow(context.user, arguments.workflow)
+        if arguments.workflow is not None
         else None,
         plan=plan,
-        inputs=wanted.inputs,
+        inputs=arguments.inputs,
         policy=policy,
         title=title,
     )
 
 
-def _once(acting: CallContext, wanted: Any, tool: str, perform: Callable[[], str]) -> str:
-    """The text of `perform`, or of the first call with the same key and arguments."""
-    if wanted.idempotency_key is None:
+def _once(context: CallContext, arguments: Any, tool: str, perform: Callable[[], str]) -> str:
+    """Return the text of `perform`, or of the first call with the same key and arguments."""
+    if arguments.idempotency_key is None:
         return perform()
-    body = wanted.model_dump(mode="json", exclude={"wait_seconds", "idempotency_key"})
+    body = arguments.model_dump(mode="json", exclude={"wait_seconds", "idempotency_key"})
     body.get("config", {}).pop("wait_seconds", None)
     answer = respond_once(
-        user=acting.user,
-        key=wanted.idempotency_key,
+        user=context.user,
+        key=arguments.idempotency_key,
         route=f"MCP {tool}",
         body=body,
         perform=lambda: StoredResponse(status=200, text=perform()),
@@ -101,96 +112,99 @@ def _once(acting: CallContext, wanted: Any, tool: str, perform: Callable[[], str
 # --- commands -------------------------------------------------------------------------------------
 
 
-def continue_(caller: Caller, wanted: given.Continue) -> CallResult:
-    return _command(caller, wanted, cmd.Continue(reason=wanted.reason))
+def continue_(caller: Caller, arguments: inputs.Continue) -> CallResult:
+    return _command(caller, arguments, cmd.Continue(reason=arguments.reason))
 
 
-def abort(caller: Caller, wanted: given.Abort) -> CallResult:
-    return _command(caller, wanted, cmd.Abort(reason=wanted.reason))
+def abort(caller: Caller, arguments: inputs.Abort) -> CallResult:
+    return _command(caller, arguments, cmd.Abort(reason=arguments.reason))
 
 
-def replan(caller: Caller, wanted: given.Replan) -> CallResult:
+def replan(caller: Caller, arguments: inputs.Replan) -> CallResult:
     command = cmd.Replan(
-        new_requirement=wanted.new_requirement, available_context=wanted.available_context
+        new_requirement=arguments.new_requirement, available_context=arguments.available_context
     )
-    return _command(caller, wanted, command)
+    return _command(caller, arguments, command)
 
 
-def _command(caller: Caller, wanted: Any, command: Any) -> CallResult:
-    acting = caller.now()
-    acting.require("run")
-    execution = acting.execution(wanted.workflow_id)
-    acting.require_operate(execution)
+def _command(caller: Caller, arguments: Any, command: Any) -> CallResult:
+    context = caller.context()
+    context.require("run")
+    execution = context.execution(arguments.workflow_id)
+    context.require_operate(execution)
 
     def submit() -> str:
         services.submit_command(
             execution_id=execution.pk,
             command=command,
-            actor=acting.name,
+            actor=context.name,
             source=SOURCE,
-            version=wanted.version,
+            version=arguments.version,
         )
         return json_text({"since": execution.version})
 
-    remembered = json.loads(_once(acting, wanted, f"{command.kind} {execution.pk}", submit))
-    return CallResult(str(execution.pk), since=remembered["since"], command=command.kind)
+    stored = json.loads(_once(context, arguments, f"{command.kind} {execution.pk}", submit))
+    return CallResult(str(execution.pk), since=stored["since"], command=command.kind)
 
 
-def approval_response(caller: Caller, wanted: given.ApprovalResponse) -> CallResult:
-    """Decide a hold with the scope `decide`; without it say who decides, and where."""
-    acting = caller.now()
-    execution = acting.execution(wanted.workflow_id)
-    if not acting.has("decide"):
-        acting.require("read")
-        news = "Nothing was decided: this token does not have the scope 'decide'."
-        return CallResult(str(execution.pk), since=execution.version, news=news, waits=False)
+def approval_response(caller: Caller, arguments: inputs.ApprovalResponse) -> CallResult:
+    """Decide a hold; without the scope `decide`, only report where a person decides it."""
+    context = caller.context()
+    execution = context.execution(arguments.workflow_id)
+    if not context.has("decide"):
+        context.require("read")
+        notice = "Nothing was decided: this token does not have the scope 'decide'."
+        return CallResult(str(execution.pk), since=execution.version, notice=notice, waits=False)
     command = services.parse_command(
         {
             "kind": "approval_response",
-            "hold": _meant_hold(execution, wanted),
-            "approved": wanted.approved,
-            "request_changes": wanted.request_changes,
-            "edits": wanted.edits,
-            "set_output_null": wanted.set_output_null,
-            "feedback": wanted.feedback,
-            "grant_scope": wanted.grant_scope,
-            "grant_seconds": wanted.grant_seconds,
+            "hold": _requested_hold(execution, arguments),
+            "approved": arguments.approved,
+            "request_changes": arguments.request_changes,
+            "edits": arguments.edits,
+            "set_output_null": arguments.set_output_null,
+            "feedback": arguments.feedback,
+            "grant_scope": arguments.grant_scope,
+            "grant_seconds": arguments.grant_seconds,
         }
     )
 
     def decide() -> str:
-        decided = import_string(settings.HOLDPOINT["decision_service"])(
+        decision = import_string(settings.HOLDPOINT["decision_service"])(
             execution=execution,
             command=command,
-            user=acting.user,
-            token=acting.token,
+            user=context.user,
+            token=context.token,
             source=SOURCE,
-            version=wanted.version,
+            version=arguments.version,
         )
-        return json_text({"warnings": [f"{each.path} {each.message}" for each in decided.warnings]})
+        return json_text(
+            {"warnings": [f"{each.path} {each.message}" for each in decision.warnings]}
+        )
 
-    told = json.loads(_once(acting, wanted, f"approval_response {execution.pk}", decide))
-    news = f"Decided, but {'; '.join(told['warnings'])}." if told.get("warnings") else ""
-    return CallResult(str(execution.pk), since=execution.version, news=news)
+    stored = json.loads(_once(context, arguments, f"approval_response {execution.pk}", decide))
+    warnings = stored.get("warnings")
+    notice = f"Decided, but {'; '.join(warnings)}." if warnings else ""
+    return CallResult(str(execution.pk), since=execution.version, notice=notice)
 
 
-def _meant_hold(execution: Execution, wanted: given.ApprovalResponse) -> str:
-    """The hold that is decided; raises InvalidRequest when the ids do not name one."""
-    named = wanted.checkpoint_id
+def _requested_hold(execution: Execution, arguments: inputs.ApprovalResponse) -> str:
+    """Return the id of the hold to decide; raise InvalidRequest if the ids do not name one."""
+    named = arguments.checkpoint_id
     if named is None:
-        return wanted.hold_id or _only_hold(execution)
+        return arguments.hold_id or _only_hold(execution)
     if not execution.holds.filter(pk=named).exists():
-        named = _hold_behind(execution, named)
-    if wanted.hold_id not in (None, named):
+        named = _hold_since_checkpoint(execution, named)
+    if arguments.hold_id not in (None, named):
         message = "names another hold than hold_id"
         raise InvalidRequest((Problem("checkpoint_id", "another_hold", message),))
     return named
 
 
-def _hold_behind(execution: Execution, checkpoint_id: str) -> str:
-    """The only hold that opened since the newest checkpoint; raises InvalidRequest.
+def _hold_since_checkpoint(execution: Execution, checkpoint_id: str) -> str:
+    """Return the only hold that opened since the newest checkpoint, or raise InvalidRequest.
 
-    With several of them the caller may have seen another one than is open now.
+    If several holds opened since then, the caller may have seen a hold that is already decided.
     """
     newest = execution.checkpoints.order_by("-version").first()
     if newest is None or checkpoint_id != str(newest.pk):
@@ -211,25 +225,27 @@ def _only_hold(execution: Execution) -> str:
     raise InvalidRequest((Problem("hold_id", "required", message),))
 
 
-# --- refusals -------------------------------------------------------------------------------------
+# --- rejected calls ------------------------------------------------------------------------------
 
 _COMMANDS = ("continue", "abort", "replan", "approval_response")
 
 
-def note_refusal(caller: Caller, tool: str, workflow_id: str | None, error: Exception) -> None:
-    """Keep a malformed command in the command log of its run, as every door does."""
+def log_invalid_command(
+    caller: Caller, tool: str, workflow_id: str | None, error: Exception
+) -> None:
+    """Write a malformed command to the command log of its run, as REST and pages do."""
     malformed = isinstance(error, InvalidRequest | BoundedJSONError)
     if tool not in _COMMANDS or workflow_id is None or not malformed:
         return
     try:
-        acting = caller.now()
-        execution = acting.execution(workflow_id)
+        context = caller.context()
+        execution = context.execution(workflow_id)
     except (Http404, APIException):
         return
     services.log_refusal(
         execution_id=execution.pk,
         kind=tool,
-        actor=acting.name,
+        actor=context.name,
         source=SOURCE,
         reason=str(error),
         outcome="invalid",

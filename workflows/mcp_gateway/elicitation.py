@@ -1,8 +1,8 @@
-"""Sending a person to the review page through the client, where it can do that.
+"""Ask the client to open the review page for a person, if the client supports it.
 
-Since protocol 2026-07-28 a call may be answered with `input_required`: here the request to open an
-address.  The client shows it, sends the call again, and the call waits for the decision.  What it
-carries between the two is sealed by the SDK with a key that every process derives from SECRET_KEY.
+Since protocol 2026-07-28 a server may answer a call with `input_required`, here a request to open a
+URL. The client shows it and sends the call again, and that call waits for the decision. The SDK
+encrypts the state between the two calls with a key that every process derives from SECRET_KEY.
 """
 
 from __future__ import annotations
@@ -31,53 +31,57 @@ from .callers import Caller
 from .calls import CallResult
 from .outputs import Answer
 
-#: How long somebody may take between the page and the call that comes back.
-_LASTS_SECONDS = 3600.0
+#: How long the state is valid: the time a person has before the client repeats the call.
+_STATE_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
-    """A call that comes back: what it did the first time, and which holds were shown."""
+class RepeatedCall:
+    """A call that the client repeats: its first result, and the holds already shown."""
 
-    acted: CallResult
-    asked: tuple[str, ...]
+    result: CallResult
+    shown_holds: tuple[str, ...]
     accepted: bool
 
 
-def boundary(caller_of: Callable[[Any], Caller]) -> RequestStateBoundary:
-    """Seals what travels, for one user, on any process, whatever key of the ring it had."""
+def request_state_boundary(caller_of: Callable[[Any], Caller]) -> RequestStateBoundary:
+    """Return middleware that encrypts the state for one user.
+
+    Any process decrypts it, also with one of SECRET_KEY_FALLBACKS.
+    """
     secrets = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
     keys = [
         salted_hmac("holdpoint.mcp.request-state", "", secret=each, algorithm="sha256").digest()
         for each in dict.fromkeys(secrets)
     ]
     security = RequestStateSecurity(
-        keys=keys, ttl=_LASTS_SECONDS, bind_principal=lambda ctx: f"user {caller_of(ctx).user_id}"
+        keys=keys, ttl=_STATE_SECONDS, bind_principal=lambda ctx: f"user {caller_of(ctx).user_id}"
     )
     return RequestStateBoundary(security, default_audience="holdpoint")
 
 
-def opens_pages(ctx: ServerRequestContext[Any, Any]) -> bool:
-    """Whether the client can take a person to an address in the middle of a call."""
-    told = ctx.session.client_capabilities
+def supports_url_elicitation(ctx: ServerRequestContext[Any, Any]) -> bool:
+    """Whether the client can open a URL for a person during a call."""
+    capabilities = ctx.session.client_capabilities
     modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-    asks = told is not None and told.elicitation is not None and told.elicitation.url is not None
-    return modern and asks and bool(conf.site_url())
+    elicitation = capabilities.elicitation if capabilities is not None else None
+    supported = elicitation is not None and elicitation.url is not None
+    return modern and supported and bool(conf.site_url())
 
 
-def question(
-    answer: Answer, acted: CallResult, asked: Collection[str]
+def url_elicitation(
+    answer: Answer, result: CallResult, shown_holds: Collection[str]
 ) -> InputRequiredResult | None:
-    """The pages to open for holds that were not shown yet; None when there is none."""
-    fresh = [each for each in answer.approvals if each.hold_id not in asked]
-    if answer.status != "approval_required" or not fresh:
+    """Ask for the pages of open holds that were not shown yet; None if there are none."""
+    new_holds = [each for each in answer.approvals if each.hold_id not in shown_holds]
+    if answer.status != "approval_required" or not new_holds:
         return None
     state = {
-        "workflow": acted.workflow_id,
-        "since": acted.since,
-        "command": acted.command,
-        "starts": acted.starts,
-        "asked": [*asked, *(each.hold_id for each in fresh)],
+        "workflow": result.workflow_id,
+        "since": result.since,
+        "command": result.command,
+        "starts": result.starts,
+        "asked": [*shown_holds, *(each.hold_id for each in new_holds)],
     }
     return InputRequiredResult(
         input_requests={
@@ -86,23 +90,23 @@ def question(
                     message=f"“{answer.title}” needs a decision: {each.why}", url=each.review_url
                 )
             )
-            for each in fresh
+            for each in new_holds
         },
         request_state=json.dumps(state),
     )
 
 
-def returned(params: CallToolRequestParams) -> Returned | None:
-    """What a call that comes back carries; None for a first call."""
+def repeated_call(params: CallToolRequestParams) -> RepeatedCall | None:
+    """Decode the state of a repeated call; None for a first call."""
     if params.request_state is None:
         return None
     state = json.loads(params.request_state)
-    given = (params.input_responses or {}).values()
-    accepted = any(isinstance(each, ElicitResult) and each.action == "accept" for each in given)
-    acted = CallResult(
+    responses = (params.input_responses or {}).values()
+    accepted = any(isinstance(each, ElicitResult) and each.action == "accept" for each in responses)
+    result = CallResult(
         state["workflow"],
         since=state["since"],
         command=state["command"],
         starts=state.get("starts", False),
     )
-    return Returned(acted, tuple(state["asked"]), accepted=accepted)
+    return RepeatedCall(result, tuple(state["asked"]), accepted=accepted)

@@ -1,4 +1,4 @@
-"""What goes wrong as a tool's error: words for a model, the same codes as REST for a program."""
+"""Convert exceptions to tool errors: text for a language model, the codes of REST for programs."""
 
 from __future__ import annotations
 
@@ -14,26 +14,35 @@ from rest_framework.response import Response
 from workflows.api.problems import problem, problem_handler
 from workflows.executions.idempotency import KeyReused
 
-from .queries import CommandFailed
-
-#: Where a program finds code, detail, errors[{path, code, message}] and state of a refusal.
+#: Key in `_meta` of code, detail, errors[{path, code, message}] and state of an error.
 ERROR = "holdpoint/error"
 
 logger = logging.getLogger(__name__)
 
 
-def refusal(error: Exception, workflow_id: str | None = None) -> CallToolResult:
-    """The tool error for whatever a call raised; what is our own fault is logged, not told."""
-    # Reading the routes imports the apps above, which register their own refusals beside them.
+class CommandFailed(Exception):
+    """A command was accepted but had no effect; `state` is the current state of the run."""
+
+    code = "not_done"
+
+    def __init__(self, message: str, state: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.message = message
+        self.state = state
+
+
+def error_result(error: Exception, workflow_id: str | None = None) -> CallToolResult:
+    """Return the tool error for an exception; log an internal error and hide its details."""
+    # Loading the URLconf imports the views of `reviews`, which register their own exceptions.
     get_resolver().url_patterns  # noqa: B018
-    told = _problem(error, workflow_id)
-    if told is None:
+    body = _problem_body(error, workflow_id)
+    if body is None:
         logger.error("a call to the MCP gateway failed", exc_info=error)
-        return tool_error(_OURS.format(request_id()), {"code": "internal"})
-    return tool_error(_words(told), told)
+        return tool_error(_INTERNAL_ERROR.format(request_id()), {"code": "internal"})
+    return tool_error(_text_of(body), body)
 
 
-_OURS = "Something went wrong on the server; it is not your fault. Request id: {}."
+_INTERNAL_ERROR = "Something went wrong on the server; it is not your fault. Request id: {}."
 
 
 def request_id() -> str:
@@ -46,28 +55,28 @@ def tool_error(text: str, data: Mapping[str, Any]) -> CallToolResult:
     )
 
 
-def _problem(error: Exception, workflow_id: str | None) -> dict[str, Any] | None:
-    """The body of the problem that REST would answer."""
-    found: Response | None
+def _problem_body(error: Exception, workflow_id: str | None) -> dict[str, Any] | None:
+    """Return the body of the problem document that REST would send, or None."""
+    response: Response | None
     if isinstance(error, KeyReused):
         detail = "idempotency_key: this key was used with other arguments"
-        found = problem(status=422, code="idempotency_mismatch", detail=detail)
+        response = problem(status=422, code="idempotency_mismatch", detail=detail)
     elif isinstance(error, CommandFailed):
-        found = problem(status=409, code=error.code, detail=error.message, state=error.state)
+        response = problem(status=409, code=error.code, detail=error.message, state=error.state)
     else:
         known = workflow_id if workflow_id is not None and workflow_id.isdigit() else None
-        found = problem_handler(error, {"kwargs": {"execution_id": known}})
-    return None if found is None else dict(found.data)
+        response = problem_handler(error, {"kwargs": {"execution_id": known}})
+    return None if response is None else dict(response.data)
 
 
-def _words(told: Mapping[str, Any]) -> str:
-    if told["code"] == "not_found":
+def _text_of(body: Mapping[str, Any]) -> str:
+    if body["code"] == "not_found":
         return "There is no such workflow or hold, or this token may not see it."
-    lines = [str(told["detail"])]
-    errors = told.get("errors", ())
+    lines = [str(body["detail"])]
+    errors = body.get("errors", ())
     if len(errors) > 1:
         lines = [f"{each['path']}: {each['message']}".removeprefix(": ") for each in errors]
-    state = told.get("state")
+    state = body.get("state")
     if state and "message" not in state:
         lines.append(f"It is {state.get('status')} at version {state.get('version')} now.")
     return "\n".join(lines)

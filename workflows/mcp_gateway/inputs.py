@@ -1,4 +1,4 @@
-"""What the tools take.  JSON has passed the bounded parser before it comes here."""
+"""Arguments of the tools. The bounded JSON parser has checked the message before."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from workflows.engine.commands import OptionalValues
 from workflows.engine.state import GrantScope
 
 _LARGEST = 2**63 - 1
-#: No call waits longer than this: clients give up after a minute, some proxies as well.
+#: The longest wait of a call: clients, and some proxies, give up after a minute.
 MAX_WAIT_SECONDS = 55
 MAX_OUTPUT_CHARS = 1_000_000
 
 
 def _as_text(value: Any) -> Any:
-    """Models like to write an id as a number."""
+    """Accept an id that a language model wrote as a number."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 

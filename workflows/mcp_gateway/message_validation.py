@@ -1,7 +1,8 @@
-"""The product's JSON rules for a protocol whose parser is somebody else's.
+"""Apply the limits of `bounded_json` to messages that the MCP SDK parses.
 
-A message that breaks them inside a tool's arguments goes on without these arguments, with a note of
-what is wrong, so that the answer is a tool's error naming the field.  Anything else is refused.
+If only the arguments of a tool call break a limit, the arguments are removed and the error is noted
+in the message, so that the client gets a tool error that names the field. Any other message is
+rejected.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _ARGUMENTS: Final = "params.arguments"
 
 
 def checked_message(data: bytes) -> bytes:
-    """One JSON-RPC message that is safe to parse; raises BoundedJSONError if none can be made."""
+    """Return a JSON-RPC message that is safe to parse, or raise BoundedJSONError."""
     try:
         parse(data)
     except BoundedJSONError as error:
@@ -35,15 +36,15 @@ def _without_arguments(data: bytes, error: BoundedJSONError) -> bytes:
         note = {"path": path or "arguments", "message": error.message}
         meta = {**(params.get("_meta") or {}), _NOTE: note}
         params |= {"arguments": {}, "_meta": meta}
-        left = json.dumps(message).encode()
-        parse(left)
+        without_arguments = json.dumps(message).encode()
+        parse(without_arguments)
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
         raise error from None
-    return left
+    return without_arguments
 
 
 def raise_if_malformed(params: Mapping[str, Any] | None) -> None:
-    """Raise the BoundedJSONError that was noted in a call's parameters, if any."""
+    """Raise the BoundedJSONError that `checked_message` noted in the parameters, if any."""
     meta = (params or {}).get("_meta")
     note = meta.get(_NOTE) if isinstance(meta, Mapping) else None
     if isinstance(note, Mapping):

@@ -1,7 +1,7 @@
-"""`/mcp` over HTTP: who may come in at all, before the SDK sees anything.
+"""Check HTTP requests to `/mcp` before the SDK handles them.
 
-In this order: transport, host and origin (a page of another site must not reach a server on this
-machine by rebinding a name), method, token, size and form of the body.
+The checks, in this order: transport, host and origin (against DNS rebinding by pages of other
+sites), method, token, size and syntax of the body.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .callers import NOT_VALID, Caller, authenticate_and_count
 from .message_validation import checked_message
 from .threads import in_thread
 
-#: Where the request keeps who calls.
+#: Key of the ASGI scope that holds the Caller.
 CALLER: Final = "holdpoint.caller"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{8,64}")
 _UNAUTHORIZED: Final = -32001
@@ -38,8 +38,8 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class _Refused(Exception):
-    """An answer instead of the SDK's."""
+class _Rejected(Exception):
+    """The request is rejected with this response."""
 
     status: int
     message: str
@@ -48,26 +48,26 @@ class _Refused(Exception):
 
 
 class GatewayMiddleware:
-    """An ASGI application that lets checked requests through to `inside`."""
+    """ASGI middleware that passes only checked requests on to `app`."""
 
-    def __init__(self, inside: ASGIApp) -> None:
-        self._inside = inside
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _headers(scope)
-        sent = headers.get("x-request-id", "")
-        request_id = sent if _REQUEST_ID.fullmatch(sent) else uuid.uuid4().hex
-        answer = _stamped(send, request_id)
+        client_id = headers.get("x-request-id", "")
+        request_id = client_id if _REQUEST_ID.fullmatch(client_id) else uuid.uuid4().hex
+        stamped_send = _with_headers(send, request_id)
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
-                _check_way(scope, headers)
+                _check_request(scope, headers)
                 caller = await _caller(scope, headers)
                 body = await _body(headers, receive)
-            except _Refused as refused:
-                logger.info("refused at /mcp: %s %s", refused.status, refused.message)
-                await _refuse(refused, answer)
+            except _Rejected as rejection:
+                logger.info("request to /mcp rejected: %s %s", rejection.status, rejection.message)
+                await _send_rejection(rejection, stamped_send)
                 return
-            await self._inside({**scope, CALLER: caller}, _replayed(body, receive), answer)
+            await self._app({**scope, CALLER: caller}, _replayed(body, receive), stamped_send)
 
 
 def _headers(scope: Scope) -> dict[str, str]:
@@ -77,19 +77,19 @@ def _headers(scope: Scope) -> dict[str, str]:
 # --- checks ---------------------------------------------------------------------------------------
 
 
-def _check_way(scope: Scope, headers: Mapping[str, str]) -> None:
+def _check_request(scope: Scope, headers: Mapping[str, str]) -> None:
     if settings.SECURE_SSL_REDIRECT and not _is_secure(scope, headers):
-        raise _Refused(403, "A token travels over https alone.")
+        raise _Rejected(403, "Tokens are accepted only over https.")
     host = split_domain_port(headers.get("host", "").lower())[0]
     if not host or not validate_host(host, settings.ALLOWED_HOSTS):
-        raise _Refused(421, "This host is not served here (ALLOWED_HOSTS).")
-    # Programs send no origin; a browser always does.
+        raise _Rejected(421, "This host is not in ALLOWED_HOSTS.")
+    # Only browsers send an origin.
     origin = headers.get("origin")
     if origin is not None and origin.lower() not in settings.ALLOWED_ORIGINS:
-        raise _Refused(403, "Pages of this origin may not call here (ALLOWED_ORIGINS).")
+        raise _Rejected(403, "This origin is not in ALLOWED_ORIGINS.")
     if scope["method"] != "POST":
-        message = "Calls are POSTs; nothing is kept between two calls."
-        raise _Refused(405, message, headers=((b"allow", b"POST"),))
+        message = "Use POST; the server keeps no sessions."
+        raise _Rejected(405, message, headers=((b"allow", b"POST"),))
 
 
 def _is_secure(scope: Scope, headers: Mapping[str, str]) -> bool:
@@ -110,15 +110,15 @@ async def _caller(scope: Scope, headers: Mapping[str, str]) -> Caller:
         caller = await in_thread(authenticate_and_count, text.strip(), address)
     except Throttled as throttled:
         after = str(math.ceil(getattr(throttled, "wait", 0))).encode()
-        raise _Refused(429, str(throttled.detail), headers=((b"retry-after", after),)) from None
+        raise _Rejected(429, str(throttled.detail), headers=((b"retry-after", after),)) from None
     if caller is None:
         raise _unauthorized(NOT_VALID, b', error="invalid_token"')
     return caller
 
 
-def _unauthorized(message: str, more: bytes) -> _Refused:
+def _unauthorized(message: str, more: bytes) -> _Rejected:
     challenge = (b"www-authenticate", b'Bearer realm="holdpoint"' + more)
-    return _Refused(401, message, _UNAUTHORIZED, (challenge,))
+    return _Rejected(401, message, _UNAUTHORIZED, (challenge,))
 
 
 # --- bodies ---------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ async def _body(headers: Mapping[str, str], receive: Receive) -> bytes:
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise _Refused(400, "The request ended before its body did.")
+            raise _Rejected(400, "The request ended before its body did.")
         parts.append(message.get("body", b""))
         size, more = size + len(parts[-1]), message.get("more_body", False)
         if size > DEFAULT.max_bytes:
@@ -140,54 +140,54 @@ async def _body(headers: Mapping[str, str], receive: Receive) -> bytes:
     try:
         return checked_message(b"".join(parts))
     except BoundedJSONError as error:
-        raise _Refused(400, f"The body is refused: {error}", PARSE_ERROR) from error
+        raise _Rejected(400, f"The body is refused: {error}", PARSE_ERROR) from error
 
 
-def _too_large() -> _Refused:
-    return _Refused(413, f"The body is larger than {DEFAULT.max_bytes} bytes.")
+def _too_large() -> _Rejected:
+    return _Rejected(413, f"The body is larger than {DEFAULT.max_bytes} bytes.")
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """The body that was read, and then whatever else comes."""
-    waiting = [body]
+    """Return a `receive` that repeats the body and then continues with `receive`."""
+    unread = [body]
 
     async def replay() -> Message:
-        if waiting:
-            return {"type": "http.request", "body": waiting.pop(), "more_body": False}
+        if unread:
+            return {"type": "http.request", "body": unread.pop(), "more_body": False}
         return await receive()
 
     return replay
 
 
-# --- answers --------------------------------------------------------------------------------------
+# --- responses ------------------------------------------------------------------------------------
 
 
-def _stamped(send: Send, request_id: str) -> Send:
-    """Answers carry the request's id; no browser guesses their type, and no cache keeps them."""
-    more = (
+def _with_headers(send: Send, request_id: str) -> Send:
+    """Add the request id, and headers against content sniffing and caching, to each response."""
+    added = (
         (b"x-request-id", request_id.encode()),
         (b"x-content-type-options", b"nosniff"),
         (b"cache-control", b"no-store"),
     )
 
-    async def stamped(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            own = [each for each in message.get("headers", ()) if each[0] != b"cache-control"]
-            message = {**message, "headers": [*own, *more]}
+            kept = [each for each in message.get("headers", ()) if each[0] != b"cache-control"]
+            message = {**message, "headers": [*kept, *added]}
         await send(message)
 
-    return stamped
+    return send_with_headers
 
 
-async def _refuse(refused: _Refused, send: Send) -> None:
-    told: dict[str, Any] = {"code": refused.code, "message": refused.message}
-    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": told}).encode()
+async def _send_rejection(rejection: _Rejected, send: Send) -> None:
+    error: dict[str, Any] = {"code": rejection.code, "message": rejection.message}
+    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
     headers = [(b"content-type", b"application/json")]
     await send(
         {
             "type": "http.response.start",
-            "status": refused.status,
-            "headers": [*headers, *refused.headers],
+            "status": rejection.status,
+            "headers": [*headers, *rejection.headers],
         }
     )
     await send({"type": "http.response.body", "body": body})

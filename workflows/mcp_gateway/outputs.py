@@ -1,4 +1,4 @@
-"""What the tools answer; the schemas of these models are the tools' output schemas."""
+"""Results of the tools; the JSON schemas of these models are the tools' output schemas."""
 
 from __future__ import annotations
 

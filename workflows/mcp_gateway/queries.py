@@ -1,9 +1,6 @@
-"""What the tools tell: where a run stands, what waits, which tools there are."""
+"""Tools that read: the state of a run, pending decisions, the tool catalogue."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 from django.db.models import Q, QuerySet
 from django.utils.dateparse import parse_datetime
@@ -15,99 +12,89 @@ from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution, ExecutionEvent, Hold
 from workflows.planning.planner import search_tools as search_catalogue
 
-from . import inputs as given
+from . import inputs
 from .callers import CallContext, Caller
 from .calls import CallResult
+from .errors import CommandFailed
 from .outputs import Answer, FoundTool, FoundTools, Pending, PendingHold
-from .responses import answer_of, is_own, moment, options_on, review_url
+from .responses import execution_response, hold_options, isoformat, review_url, started_by_caller
 
 
-class CommandFailed(Exception):
-    """A command was accepted and came to nothing; `state` says where the run stands."""
-
-    code = "not_done"
-
-    def __init__(self, message: str, state: Mapping[str, Any]) -> None:
-        super().__init__(message)
-        self.message = message
-        self.state = state
-
-
-def look(caller: Caller, wanted: given.GetExecution) -> CallResult:
-    acting = caller.now()
-    acting.require("read")
-    execution = acting.execution(wanted.workflow_id)
-    shown = {"all_layers": wanted.all_layers, "max_chars": wanted.max_output_chars}
+def get_execution(caller: Caller, arguments: inputs.GetExecution) -> CallResult:
+    context = caller.context()
+    context.require("read")
+    execution = context.execution(arguments.workflow_id)
+    response_options = {"all_layers": arguments.all_layers, "max_chars": arguments.max_output_chars}
     return CallResult(
         str(execution.pk),
         since=execution.version,
-        waits=bool(wanted.wait_seconds),
-        shown=shown,
+        waits=bool(arguments.wait_seconds),
+        response_options=response_options,
     )
 
 
-def told(caller: Caller, acted: CallResult) -> Answer:
-    """Where the run stands after the call; raises CommandFailed when a command came to nothing."""
-    acting = caller.now()
-    execution = acting.execution(acted.workflow_id)
-    replanned = _what_became(acting, execution, acted) if acted.command else None
-    answer = answer_of(acting, execution, replanned=replanned, **acted.shown)
-    if acted.starts:
+def response_after(caller: Caller, result: CallResult) -> Answer:
+    """Return the state of the run after a call; raise CommandFailed if the command failed."""
+    context = caller.context()
+    execution = context.execution(result.workflow_id)
+    replanned = _plan_revised(context, execution, result) if result.command else None
+    answer = execution_response(context, execution, replanned=replanned, **result.response_options)
+    if result.starts:
         warnings = services.run_warnings(execution)
         answer = answer.model_copy(update={"warnings": warnings})
-    if acted.news:
-        answer = answer.model_copy(update={"message": f"{acted.news} {answer.message}"})
+    if result.notice:
+        answer = answer.model_copy(update={"message": f"{result.notice} {answer.message}"})
     return answer
 
 
-_NEWS = ("plan_revised", "replan_failed", "command_refused")
+_OUTCOMES = ("plan_revised", "replan_failed", "command_refused")
 
 
-def _what_became(
-    acting: CallContext, execution: Execution, acted: CallResult
+def _plan_revised(
+    context: CallContext, execution: Execution, result: CallResult
 ) -> ExecutionEvent | None:
-    """The new plan of this caller's replan, if there is one."""
+    """Return the event of this caller's new plan, if any; raise CommandFailed if it failed."""
     events = ExecutionEvent.objects.filter(
-        execution=execution, seq__gt=acted.since, kind__in=_NEWS, actor=acting.name
+        execution=execution, seq__gt=result.since, kind__in=_OUTCOMES, actor=context.name
     )
     for event in events.order_by("seq"):
         if event.kind == "plan_revised":
-            return event if acted.command == "replan" else None
-        answer = answer_of(acting, execution)
-        planner = event.kind == "replan_failed"
-        why = "The planner found no new plan" if planner else f"{acted.command} was refused"
-        still = f"The run is as it was. {answer.message}" if planner else answer.message
+            return event if result.command == "replan" else None
+        answer = execution_response(context, execution)
+        no_plan = event.kind == "replan_failed"
+        reason = "The planner found no new plan" if no_plan else f"{result.command} was refused"
+        state = f"The run is as it was. {answer.message}" if no_plan else answer.message
         error = event.payload["error"]
-        told = error if is_own(acting, execution) else mask_secrets(error)
-        raise CommandFailed(f"{why}: {told} {still}", answer.model_dump())
+        detail = error if started_by_caller(context, execution) else mask_secrets(error)
+        raise CommandFailed(f"{reason}: {detail} {state}", answer.model_dump())
     return None
 
 
 # --- lists ----------------------------------------------------------------------------------------
 
 
-def list_pending(caller: Caller, wanted: given.ListPending) -> Pending:
-    """Open holds of the runs this caller sees, oldest first."""
-    acting = caller.now()
-    acting.require("read")
-    holds = Hold.objects.filter(status=Hold.Status.OPEN, execution__in=acting.executions())
-    if wanted.workflow_id is not None:
-        holds = holds.filter(execution=acting.execution(wanted.workflow_id))
-    if wanted.decider != "any":
-        holds = holds.filter(decider=wanted.decider)
-    if wanted.cursor:
-        holds = _behind(holds, wanted.cursor)
+def list_pending(caller: Caller, arguments: inputs.ListPending) -> Pending:
+    """List the open holds of the runs that the caller may see, oldest first."""
+    context = caller.context()
+    context.require("read")
+    holds = Hold.objects.filter(status=Hold.Status.OPEN, execution__in=context.executions())
+    if arguments.workflow_id is not None:
+        holds = holds.filter(execution=context.execution(arguments.workflow_id))
+    if arguments.decider != "any":
+        holds = holds.filter(decider=arguments.decider)
+    if arguments.cursor:
+        holds = _after_cursor(holds, arguments.cursor)
     holds = holds.select_related("execution").order_by("opened_at", "pk")
-    rows = list(holds.defer("payload")[: wanted.limit + 1])
-    page = rows[: wanted.limit]
+    rows = list(holds.defer("payload")[: arguments.limit + 1])
+    page = rows[: arguments.limit]
     more = len(rows) > len(page)
     return Pending(
-        pending=[_row(hold, acting) for hold in page],
+        pending=[_row(hold, context) for hold in page],
         next=f"{page[-1].opened_at.isoformat()}|{page[-1].pk}" if more else None,
     )
 
 
-def _behind(holds: QuerySet[Hold], cursor: str) -> QuerySet[Hold]:
+def _after_cursor(holds: QuerySet[Hold], cursor: str) -> QuerySet[Hold]:
     opened, _, hold_id = cursor.partition("|")
     try:
         at = parse_datetime(opened)
@@ -119,7 +106,7 @@ def _behind(holds: QuerySet[Hold], cursor: str) -> QuerySet[Hold]:
     return holds.filter(Q(opened_at__gt=at) | Q(opened_at=at, pk__gt=hold_id))
 
 
-def _row(hold: Hold, acting: CallContext) -> PendingHold:
+def _row(hold: Hold, context: CallContext) -> PendingHold:
     is_human = hold.decider == "human"
     return PendingHold(
         hold_id=hold.id,
@@ -132,19 +119,21 @@ def _row(hold: Hold, acting: CallContext) -> PendingHold:
         reason=hold.reason,
         why=hold.why,
         opened_at=hold.opened_at.isoformat(),
-        expires_at=moment(hold.expires_at),
+        expires_at=isoformat(hold.expires_at),
         on_timeout=hold.on_timeout,
-        options=options_on(hold, acting),
+        options=hold_options(hold, context),
         review_url=review_url(hold) if is_human else None,
     )
 
 
-def search_tools(caller: Caller, wanted: given.SearchTools) -> FoundTools:
-    """Tools of the catalogue that fit a question in plain words."""
-    acting = caller.now()
-    if not acting.has("run"):
-        acting.require("read")
-    found = search_catalogue(wanted.query, limit=wanted.limit, read_only=wanted.read_only)
+def search_tools(caller: Caller, arguments: inputs.SearchTools) -> FoundTools:
+    """Search the tool catalogue with a question in plain words."""
+    context = caller.context()
+    if not context.has("run"):
+        context.require("read")
+    matches = search_catalogue(
+        arguments.query, limit=arguments.limit, read_only=arguments.read_only
+    )
     tools = [
         FoundTool(
             name=each.tool.name,
@@ -156,6 +145,6 @@ def search_tools(caller: Caller, wanted: given.SearchTools) -> FoundTools:
             output_schema=each.tool.output_schema,
             similarity=round(each.similarity, 4),
         )
-        for each in found.found
+        for each in matches.found
     ]
-    return FoundTools(tools=tools, warnings=list(found.warnings))
+    return FoundTools(tools=tools, warnings=list(matches.warnings))

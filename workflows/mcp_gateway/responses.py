@@ -1,4 +1,4 @@
-"""An execution as an answer: what happened, what comes next, who has to do something."""
+"""Build the response about an execution: its state, results, next tasks and pending decisions."""
 
 from __future__ import annotations
 
@@ -40,40 +40,40 @@ _STATUS: Mapping[str, AnswerStatus] = {
     ExecutionStatus.FAILED: "failed",
     ExecutionStatus.ABORTED: "aborted",
 }
-_FOR_AGENTS = ("continue", "replan", "abort")
-_CHARS = 20_000
-_DECISIONS = 20
+_AGENT_COMMANDS = ("continue", "replan", "abort")
+_DEFAULT_MAX_CHARS = 20_000
+_MAX_DECISIONS = 20
 
 
-def answer_of(
-    acting: CallContext,
+def execution_response(
+    context: CallContext,
     execution: Execution,
     *,
     all_layers: bool = False,
-    max_chars: int = _CHARS,
+    max_chars: int = _DEFAULT_MAX_CHARS,
     replanned: ExecutionEvent | None = None,
 ) -> Answer:
-    """The answer about an execution that `CallContext.execution` found.
+    """Return the response about an execution from `CallContext.execution`.
 
-    Who started it sees true values; for everybody else secrets are behind marks, as over REST.
+    The user who started the run sees all values; for other users secrets are masked, as in REST.
     """
     status = _STATUS[execution.status]
     revision = revision_of(execution)
     holds = list(open_holds(execution))
-    people = [hold for hold in holds if hold.decider == "human"]
-    agents = [hold for hold in holds if hold.decider == "agent"]
-    shown = None if all_layers else execution.layer
-    tasks = [] if shown is not None and shown < 0 else tasks_of(execution, layer=shown)
-    # Read after tasks and holds, so that it has everything that these have.
-    view = None if is_own(acting, execution) else _masked(execution, revision)
+    human_holds = [hold for hold in holds if hold.decider == "human"]
+    agent_holds = [hold for hold in holds if hold.decider == "agent"]
+    layer = None if all_layers else execution.layer
+    tasks = [] if layer is not None and layer < 0 else tasks_of(execution, layer=layer)
+    # Read after tasks and holds, so that each of them has a masked value.
+    view = None if started_by_caller(context, execution) else _masked(execution, revision)
     error = execution.error if view is None else mask_secrets(execution.error)
     checkpoint = getattr(execution, "newest_checkpoint", None)
-    answer_by = moment(agents[0].expires_at) if agents else None
+    answer_by = isoformat(agent_holds[0].expires_at) if agent_holds else None
     changes = _replanned(revision, replanned, view)
     return Answer(
         status=status,
-        message=_message(status, execution, people, len(revision.layers), error)
-        + _deadline(agents),
+        message=_message(status, execution, human_holds, len(revision.layers), error)
+        + _deadline(agent_holds),
         workflow_id=str(execution.pk),
         title=execution.title,
         version=execution.version,
@@ -84,41 +84,41 @@ def answer_of(
         next_layer_preview=[]
         if _is_over(status)
         else _upcoming(revision, execution.layer + 1, view),
-        options=_options(acting, execution, status),
-        approvals=[_approval(hold, max_chars, view) for hold in people],
-        decisions=_decisions(acting, execution),
+        options=_options(context, execution, status),
+        approvals=[_approval(hold, max_chars, view) for hold in human_holds],
+        decisions=_decisions(context, execution),
         answer_by=answer_by,
         replanned=changes,
         new_tasks=changes.added if changes else None,
         reason=error,
-        run_url=absolute(reverse("reviews:run", args=[execution.pk])),
+        run_url=absolute_url(reverse("reviews:run", args=[execution.pk])),
     )
 
 
-# --- who sees what --------------------------------------------------------------------------------
+# --- masking and rights ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class _View:
-    """What is shown instead of true values: by task the planned inputs, by hold the payload."""
+class _MaskedValues:
+    """Masked values: planned inputs and outputs by task id, payloads by hold id."""
 
     inputs: Mapping[str, Any]
     outputs: Mapping[str, Any]
     payloads: Mapping[str, Any]
 
 
-def is_own(acting: CallContext, execution: Execution) -> bool:
-    """Whether the caller's user started the execution, and every one that it is a fork of."""
+def started_by_caller(context: CallContext, execution: Execution) -> bool:
+    """Whether the caller's user started the execution and all executions it was forked from."""
     run: Execution | None = execution
     while run is not None:
-        if run.created_by_id != acting.user.pk:
+        if run.created_by_id != context.user.pk:
             return False
         run = run.parent
     return True
 
 
-def _masked(execution: Execution, revision: Revision) -> _View:
-    """The payloads as `/api/v1/executions/` shows them; the same setting says how."""
+def _masked(execution: Execution, revision: Revision) -> _MaskedValues:
+    """Return the values as `/api/v1/executions/` shows them, by the setting `execution_view`."""
     tasks, holds = tasks_of(execution), holds_of(execution)
     execution.task_views = tasks  # type: ignore[attr-defined]
     execution.all_holds = holds  # type: ignore[attr-defined]
@@ -141,7 +141,7 @@ def _masked(execution: Execution, revision: Revision) -> _View:
         "holds": [{"payload": hold.payload} for hold in holds],
     }
     shown = import_string(settings.HOLDPOINT["execution_view"])(execution=execution, body=body)
-    return _View(
+    return _MaskedValues(
         inputs={row["id"]: row["inputs"] for row in shown["tasks"]},
         outputs={row["id"]: row["output"] for row in shown["tasks"]},
         payloads={hold.id: row["payload"] for hold, row in zip(holds, shown["holds"], strict=True)},
@@ -152,67 +152,67 @@ def _is_over(status: AnswerStatus) -> bool:
     return status in ("complete", "failed", "aborted")
 
 
-def _options(acting: CallContext, execution: Execution, status: AnswerStatus) -> list[str]:
-    """Only what this caller's token and role let them do."""
-    steers = acting.has("run") and acting.may_operate(execution)
+def _options(context: CallContext, execution: Execution, status: AnswerStatus) -> list[str]:
+    """Return the tools that the caller's token and role allow next."""
+    may_command = context.has("run") and context.may_operate(execution)
     if _is_over(status):
         return []
     if status == "layer_complete":
-        return list(_FOR_AGENTS) if steers else ["get_execution"]
-    asks = status == "approval_required" and acting.has("decide")
-    decides = ["approval_response"] if asks else []
-    return [*decides, "get_execution", *(["abort"] if steers else [])]
+        return list(_AGENT_COMMANDS) if may_command else ["get_execution"]
+    may_decide = status == "approval_required" and context.has("decide")
+    decision_tools = ["approval_response"] if may_decide else []
+    return [*decision_tools, "get_execution", *(["abort"] if may_command else [])]
 
 
-def options_on(hold: Hold, acting: CallContext) -> list[str]:
-    """The tools that answer an open hold, as far as this caller may call them."""
+def hold_options(hold: Hold, context: CallContext) -> list[str]:
+    """Return the tools that decide an open hold and that the caller may call."""
     if hold.decider == "agent":
-        steers = acting.has("run") and acting.may_operate(hold.execution)
-        return list(_FOR_AGENTS) if steers else []
-    return ["approval_response"] if acting.has("decide") else []
+        may_command = context.has("run") and context.may_operate(hold.execution)
+        return list(_AGENT_COMMANDS) if may_command else []
+    return ["approval_response"] if context.has("decide") else []
 
 
 def _message(
     status: AnswerStatus,
     execution: Execution,
-    people: list[Hold],
+    human_holds: list[Hold],
     layers: int,
     error: str,
 ) -> str:
     where = f"Layer {execution.layer + 1} of {layers}"
     match status:
         case "running":
-            begun = f"{where} is under way." if execution.layer >= 0 else "It is about to begin."
-            return f"{begun} Ask again with get_execution; wait_seconds makes it wait."
+            state = f"{where} is under way." if execution.layer >= 0 else "It is about to begin."
+            return f"{state} Ask again with get_execution; wait_seconds makes it wait."
         case "layer_complete":
             return f"{where} is complete. Call continue, replan or abort."
         case "approval_required":
-            asked = "; ".join(f"{hold.why} ({review_url(hold)})" for hold in people)
-            return f"Stopped until a person has decided: {asked}. Then ask with get_execution."
+            reviews = "; ".join(f"{hold.why} ({review_url(hold)})" for hold in human_holds)
+            return f"Stopped until a person has decided: {reviews}. Then ask with get_execution."
         case "complete":
             return f"The run is complete after {layers} layers."
         case "failed":
-            broken = error or "see the errors of its tasks (all_layers shows them all)"
-            return f"The run has failed: {broken}."
+            reason = error or "see the errors of its tasks (all_layers shows them all)"
+            return f"The run has failed: {reason}."
         case "aborted":
             return f"The run was aborted: {error or 'no reason was given'}."
 
 
-def _deadline(agents: list[Hold]) -> str:
-    """What happens to a run whose agent does not answer, and when."""
-    if not agents or agents[0].expires_at is None:
+def _deadline(agent_holds: list[Hold]) -> str:
+    """Say what happens, and when, if the agent does not respond."""
+    if not agent_holds or agent_holds[0].expires_at is None:
         return ""
-    becomes = "goes on" if agents[0].on_timeout == "continue" else "is aborted"
-    return f" Without an answer the run {becomes} at {moment(agents[0].expires_at)}."
+    outcome = "goes on" if agent_holds[0].on_timeout == "continue" else "is aborted"
+    return f" Without an answer the run {outcome} at {isoformat(agent_holds[0].expires_at)}."
 
 
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def _result(task: TaskView, max_chars: int, view: _View | None) -> TaskResult:
+def _result(task: TaskView, max_chars: int, view: _MaskedValues | None) -> TaskResult:
     if view is not None:
         task = replace(task, output=view.outputs[task.id], error=mask_secrets(task.error))
-    output, cut = clipped(task.output, max_chars)
+    output, is_cut = truncated(task.output, max_chars)
     return TaskResult(
         id=task.id,
         task_id=task.id,
@@ -220,7 +220,7 @@ def _result(task: TaskView, max_chars: int, view: _View | None) -> TaskResult:
         layer=task.layer,
         status=task.status,
         output=output,
-        output_truncated=cut,
+        output_truncated=is_cut,
         is_rejected=task.is_rejected,
         error=task.error[:max_chars],
         skip_reason=task.skip_reason,
@@ -230,13 +230,13 @@ def _result(task: TaskView, max_chars: int, view: _View | None) -> TaskResult:
     )
 
 
-def _upcoming(revision: Revision, layer: int, view: _View | None) -> list[NextTask]:
+def _upcoming(revision: Revision, layer: int, view: _MaskedValues | None) -> list[NextTask]:
     if layer >= len(revision.layers):
         return []
     return [_next(task, view) for task in revision.tasks(layer)]
 
 
-def _next(task: ToolTask | CodeTask | CapabilityTask, view: _View | None) -> NextTask:
+def _next(task: ToolTask | CodeTask | CapabilityTask, view: _MaskedValues | None) -> NextTask:
     return NextTask(
         id=task.id,
         task_id=task.id,
@@ -247,9 +247,9 @@ def _next(task: ToolTask | CodeTask | CapabilityTask, view: _View | None) -> Nex
     )
 
 
-def _approval(hold: Hold, max_chars: int, view: _View | None) -> Approval:
+def _approval(hold: Hold, max_chars: int, view: _MaskedValues | None) -> Approval:
     shown = hold.payload if view is None else view.payloads[hold.id]
-    payload, cut = clipped(shown, max_chars)
+    payload, is_cut = truncated(shown, max_chars)
     return Approval(
         hold_id=hold.id,
         checkpoint_id=hold.id,
@@ -260,57 +260,57 @@ def _approval(hold: Hold, max_chars: int, view: _View | None) -> Approval:
         why=hold.why,
         instructions=hold.instructions,
         payload=payload,
-        payload_truncated=cut,
+        payload_truncated=is_cut,
         groups=hold.groups,
         quorum=hold.quorum,
         approvals=len(hold.approvals),
         changes_left=hold.changes_left,
-        expires_at=moment(hold.expires_at),
+        expires_at=isoformat(hold.expires_at),
         on_timeout=hold.on_timeout,
         review_url=review_url(hold),
     )
 
 
-def _decisions(acting: CallContext, execution: Execution) -> list[Decision]:
-    newest = decisions_of(execution, acting.user).order_by(F("place").desc())[:_DECISIONS]
+def _decisions(context: CallContext, execution: Execution) -> list[Decision]:
+    newest = decisions_of(execution, context.user).order_by(F("place").desc())[:_MAX_DECISIONS]
     rows = [decision_row(row) for row in reversed(newest)]
     return [Decision(workflow_id=row["execution_id"], **row) for row in rows]
 
 
 def _replanned(
-    revision: Revision, event: ExecutionEvent | None, view: _View | None
+    revision: Revision, event: ExecutionEvent | None, view: _MaskedValues | None
 ) -> Replanned | None:
     if event is None:
         return None
-    told, tasks = event.payload, revision.plan.by_id
+    payload, tasks = event.payload, revision.plan.by_id
     return Replanned(
-        revision=told["revision"],
-        added=[_next(task, view) for task in _known(tasks, told.get("added", ()))],
-        removed=list(told.get("removed", ())),
-        changed=list(told.get("changed", ())),
+        revision=payload["revision"],
+        added=[_next(task, view) for task in _existing(tasks, payload.get("added", ()))],
+        removed=list(payload.get("removed", ())),
+        changed=list(payload.get("changed", ())),
     )
 
 
-def _known(tasks: Mapping[str, Any], names: Iterable[str]) -> Iterable[Any]:
-    """A later revision may have dropped some of them again."""
+def _existing(tasks: Mapping[str, Any], names: Iterable[str]) -> Iterable[Any]:
+    """Return the tasks that still exist: a later revision may have removed some."""
     return (tasks[name] for name in names if name in tasks)
 
 
-def clipped(value: Any, max_chars: int) -> tuple[Any, bool]:
-    """The value, or the beginning of its JSON text, and whether it was cut."""
+def truncated(value: Any, max_chars: int) -> tuple[Any, bool]:
+    """Return the value, or the first `max_chars` of its JSON text, and whether it was cut."""
     text = json_text(value)
     return (value, False) if len(text) <= max_chars else (text[:max_chars], True)
 
 
-def moment(at: datetime | None) -> str | None:
+def isoformat(at: datetime | None) -> str | None:
     return at.isoformat() if at is not None else None
 
 
 def review_url(hold: Hold) -> str:
-    """Where a person decides the hold."""
-    return absolute(reverse("reviews:decision", args=[hold.execution_id, hold.id]))
+    """Return the URL of the page on which a person decides the hold."""
+    return absolute_url(reverse("reviews:decision", args=[hold.execution_id, hold.id]))
 
 
-def absolute(path: str) -> str:
-    """A full address if the site's own is known, else the path alone."""
+def absolute_url(path: str) -> str:
+    """Return the full URL if the setting for the site's URL is set, else only the path."""
     return conf.site_url().rstrip("/") + path

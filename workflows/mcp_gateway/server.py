@@ -1,4 +1,4 @@
-"""The MCP server, the same over HTTP and stdio: it knows tools, and nothing between two calls."""
+"""The MCP server for HTTP and stdio. It keeps no state between two calls."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from workflows.executions.validation import InvalidRequest
 from . import calls, elicitation, queries
 from .callers import Caller
 from .calls import CallResult
-from .errors import refusal
+from .errors import error_result
 from .message_validation import raise_if_malformed
 from .threads import in_thread
 from .tools import TOOLS, Tool
-from .waiting import until_rest
+from .waiting import wait_until_stopped
 
 Context = ServerRequestContext[Any, Any]
 Outcome = types.CallToolResult | types.InputRequiredResult
@@ -42,10 +42,10 @@ logger = logging.getLogger(__name__)
 
 
 def build_server(caller_of: CallerOf) -> Server[Any]:
-    """A server whose calls are made by whoever `caller_of` says."""
+    """Return a server; `caller_of` returns the caller of a request."""
 
     async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> Outcome:
-        return await _called(ctx, params, caller_of(ctx))
+        return await _handle_call(ctx, params, caller_of(ctx))
 
     server: Server[Any] = Server(
         "holdpoint",
@@ -56,14 +56,14 @@ def build_server(caller_of: CallerOf) -> Server[Any]:
         on_list_tools=_list_tools,
         on_call_tool=call_tool,
     )
-    server.middleware.append(elicitation.boundary(caller_of))
+    server.middleware.append(elicitation.request_state_boundary(caller_of))
     return server
 
 
 def _version() -> str:
     try:
         return version("holdpoint")
-    except PackageNotFoundError:  # run from a folder that was not installed
+    except PackageNotFoundError:  # run from a source tree that is not installed
         return "unversioned"
 
 
@@ -73,72 +73,77 @@ async def _list_tools(
     return types.ListToolsResult(tools=[tool.wire for tool in TOOLS.values()])
 
 
-async def _called(ctx: Context, params: types.CallToolRequestParams, caller: Caller) -> Outcome:
+async def _handle_call(
+    ctx: Context, params: types.CallToolRequestParams, caller: Caller
+) -> Outcome:
     tool = TOOLS.get(params.name)
     if tool is None:
         message = f"there is no tool {params.name!r}; there are: {', '.join(TOOLS)}"
         raise MCPError(code=types.INVALID_PARAMS, message=message)
-    began, workflow_id = time.monotonic(), (params.arguments or {}).get("workflow_id")
+    started, workflow_id = time.monotonic(), (params.arguments or {}).get("workflow_id")
     try:
         raise_if_malformed(ctx.params)
-        wanted = _parsed(tool, params.arguments or {})
-        outcome = await _done(ctx, params, tool, wanted, caller)
+        arguments = _validated(tool, params.arguments or {})
+        outcome = await _run_tool(ctx, params, tool, arguments, caller)
     except Exception as error:
         known = str(workflow_id) if isinstance(workflow_id, int | str) else None
-        await in_thread(calls.note_refusal, caller, tool.name, known, error)
-        outcome = await in_thread(refusal, error, known)
-    _log(tool.name, caller, outcome, time.monotonic() - began)
+        await in_thread(calls.log_invalid_command, caller, tool.name, known, error)
+        outcome = await in_thread(error_result, error, known)
+    _log(tool.name, caller, outcome, time.monotonic() - started)
     return outcome
 
 
-def _parsed(tool: Tool, arguments: dict[str, Any]) -> Any:
+def _validated(tool: Tool, arguments: dict[str, Any]) -> Any:
     try:
-        return tool.takes.model_validate(arguments)
+        return tool.input_model.model_validate(arguments)
     except ValidationError as error:
-        found = validation_problems(error)
+        problems = validation_problems(error)
         raise InvalidRequest(
-            tuple(Problem(e.path.removeprefix("plan") or e.path, e.code, e.message) for e in found)
+            tuple(
+                Problem(e.path.removeprefix("plan") or e.path, e.code, e.message) for e in problems
+            )
         ) from error
 
 
-async def _done(
-    ctx: Context, params: types.CallToolRequestParams, tool: Tool, wanted: Any, caller: Caller
+async def _run_tool(
+    ctx: Context, params: types.CallToolRequestParams, tool: Tool, arguments: Any, caller: Caller
 ) -> Outcome:
-    if tool.reads is not None:
-        return result(await in_thread(tool.reads, caller, wanted))
-    back = elicitation.returned(params) if tool.asks else None
-    acted = back.acted if back else await in_thread(_act, tool, caller, wanted)
-    if back.accepted if back else acted.waits:
-        await until_rest(
+    if tool.read is not None:
+        return tool_result(await in_thread(tool.read, caller, arguments))
+    repeated = elicitation.repeated_call(params) if tool.elicits else None
+    result = repeated.result if repeated else await in_thread(_perform, tool, caller, arguments)
+    if repeated.accepted if repeated else result.waits:
+        await wait_until_stopped(
             caller,
-            acted.workflow_id,
-            seconds=_wait(wanted),
+            result.workflow_id,
+            seconds=_wait_seconds(arguments),
             report=ctx.session.report_progress,
-            beyond=back.asked if back else (),
+            ignored_holds=repeated.shown_holds if repeated else (),
         )
-    answer = await in_thread(queries.told, caller, acted)
-    if tool.asks and elicitation.opens_pages(ctx):
-        asked = elicitation.question(answer, acted, back.asked if back else ())
-        if asked is not None:
-            return asked
-    return result(answer)
+    answer = await in_thread(queries.response_after, caller, result)
+    if tool.elicits and elicitation.supports_url_elicitation(ctx):
+        shown_holds = repeated.shown_holds if repeated else ()
+        elicited = elicitation.url_elicitation(answer, result, shown_holds)
+        if elicited is not None:
+            return elicited
+    return tool_result(answer)
 
 
-def _act(tool: Tool, caller: Caller, wanted: Any) -> CallResult:
-    if tool.acts is None:
+def _perform(tool: Tool, caller: Caller, arguments: Any) -> CallResult:
+    if tool.perform is None:
         raise TypeError(tool.name)
-    if tool.counts:
-        caller.count(tool.counts)
-    return tool.acts(caller, wanted)
+    if tool.throttle_scope:
+        caller.count(tool.throttle_scope)
+    return tool.perform(caller, arguments)
 
 
-def _wait(wanted: Any) -> float:
-    given = getattr(wanted, "config", wanted).wait_seconds
-    return conf.mcp_wait_seconds() if given is None else float(given)
+def _wait_seconds(arguments: Any) -> float:
+    seconds = getattr(arguments, "config", arguments).wait_seconds
+    return conf.mcp_wait_seconds() if seconds is None else float(seconds)
 
 
-def result(answer: BaseModel) -> types.CallToolResult:
-    """An answer as structured content, and as text for clients that know no other."""
+def tool_result(answer: BaseModel) -> types.CallToolResult:
+    """Return an answer as structured content, and as text for clients without support for it."""
     text = answer.model_dump_json(exclude_none=True)
     return types.CallToolResult(
         content=[types.TextContent(text=text)],
@@ -148,14 +153,14 @@ def result(answer: BaseModel) -> types.CallToolResult:
 
 def _log(tool: str, caller: Caller, outcome: Outcome, seconds: float) -> None:
     if isinstance(outcome, types.InputRequiredResult):
-        became = "input_required"
+        status = "input_required"
     else:
-        became = "error" if outcome.is_error else "answered"
+        status = "error" if outcome.is_error else "answered"
     logger.info(
         "MCP call",
         extra={
             "tool": tool,
-            "outcome": became,
+            "outcome": status,
             "user_id": caller.user_id,
             "token_id": caller.token_id,
             "duration_ms": round(seconds * 1000, 1),

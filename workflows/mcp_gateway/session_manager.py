@@ -1,4 +1,4 @@
-"""Keeping the SDK's session manager alive in a process without an ASGI lifespan, as daphne is."""
+"""Run the SDK's session manager under daphne, which has no ASGI lifespan."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ logger = logging.getLogger(__name__)
 class ManagedServer:
     """An MCP server over streamable HTTP.
 
-    The manager's task group belongs to one task of its own, which the first request of an event
-    loop starts: a task group has to end in the task that began it, and a request's task ends with
-    the request.  A manager that died is replaced by the next request.
+    A task group must be closed by the task that opened it, and the task of a request ends with the
+    request. So the first request of an event loop starts a separate task that owns the manager's
+    task group. If that task ends, the next request starts another.
     """
 
     def __init__(self, server: Server[Any]) -> None:
@@ -33,19 +33,19 @@ class ManagedServer:
         await manager.handle_request(scope, receive, send)
 
     def _manager(self) -> asyncio.Future[StreamableHTTPSessionManager]:
-        # Nothing is awaited here, so two first requests cannot both begin.
+        # There is no await here, so two concurrent first requests start one manager.
         loop = asyncio.get_running_loop()
         owner, ready = self._owner, self._ready
         if owner is None or ready is None or owner.done() or owner.get_loop() is not loop:
             ready = self._ready = loop.create_future()
-            # In a context of its own: it outlives the request that happens to come first.
+            # The task outlives the first request, so it must not use the context of that request.
             self._owner = loop.create_task(self._own(ready), context=contextvars.Context())
-            self._owner.add_done_callback(_tell_end)
+            self._owner.add_done_callback(_log_end)
         return ready
 
     async def _own(self, ready: asyncio.Future[StreamableHTTPSessionManager]) -> None:
-        # Stateless: what a call needs is in the call and in the database, so that any process can
-        # answer the next one.  Hosts and origins were checked at the door.
+        # Stateless: a call and the database hold everything a call needs, so that any process can
+        # handle the next call. GatewayMiddleware has checked host and origin.
         manager = StreamableHTTPSessionManager(
             app=self._server,
             stateless=True,
@@ -60,14 +60,14 @@ class ManagedServer:
                 ready.cancel()
 
     async def aclose(self) -> None:
-        """End the manager of this loop, and with it what it still answers."""
+        """Stop the manager of this loop and cancel the calls in progress."""
         owner, self._owner = self._owner, None
         if owner is not None and owner.get_loop() is asyncio.get_running_loop():
             owner.cancel()
             await asyncio.gather(owner, return_exceptions=True)
 
 
-def _tell_end(owner: asyncio.Task[None]) -> None:
+def _log_end(owner: asyncio.Task[None]) -> None:
     if not owner.cancelled() and owner.exception() is not None:
         logger.error(
             "the MCP session manager ended; the next call starts another",

@@ -1,4 +1,4 @@
-"""The same server over a process's own pipes, for agents on this machine."""
+"""The MCP server over stdin and stdout, for agents on this machine."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from .server import build_server
 
 
 async def serve(caller: Caller) -> None:
-    """Answer calls by `caller` until stdin ends.  Nothing but the protocol reaches stdout."""
+    """Handle the calls of `caller` until stdin ends; write only the protocol to stdout."""
     server = build_server(lambda ctx: caller)
-    lines = cast("anyio.AsyncFile[str]", _Lines(_own_stdin()))
+    lines = cast("anyio.AsyncFile[str]", _CheckedLines(_private_stdin()))
     async with stdio_server(stdin=lines) as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())
 
 
-def _own_stdin() -> anyio.AsyncFile[str]:
-    """Stdin for us alone: whatever this process starts finds an empty one."""
+def _private_stdin() -> anyio.AsyncFile[str]:
+    """Return a private copy of stdin; child processes get an empty stdin."""
     private = os.dup(sys.stdin.fileno())
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, sys.stdin.fileno())
@@ -36,8 +36,8 @@ def _own_stdin() -> anyio.AsyncFile[str]:
     return anyio.wrap_file(TextIOWrapper(stream, encoding="utf-8", errors="replace"))
 
 
-class _Lines:
-    """Messages that hold to the product's JSON rules; the SDK answers what is no message."""
+class _CheckedLines:
+    """Lines of stdin within the JSON limits; a rejected line becomes invalid JSON for the SDK."""
 
     def __init__(self, file: anyio.AsyncFile[str]) -> None:
         self._file = file

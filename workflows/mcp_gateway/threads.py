@@ -1,4 +1,4 @@
-"""Talking to the database from an event loop."""
+"""Use the database from an event loop."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from channels.db import DatabaseSyncToAsync
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Calls wait in the event loop, not in here; these are for the moments they read and write.
+#: Threads only read and write the database; waiting calls stay in the event loop.
 _POOL = ThreadPoolExecutor(max_workers=8, thread_name_prefix="mcp-gateway")
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run `work` where it may talk to the database, which it lets go of afterwards."""
+    """Run `work` in a thread that closes its database connection afterwards."""
     run = DatabaseSyncToAsync(work, thread_sensitive=False, executor=_POOL)
-    found: T = await run(*args, **kwargs)
-    return found
+    result: T = await run(*args, **kwargs)
+    return result

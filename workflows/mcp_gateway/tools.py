@@ -1,4 +1,4 @@
-"""The tools: their names, words and schemas, and which function does the work."""
+"""The tools: names, descriptions, schemas, and the functions that implement them."""
 
 from __future__ import annotations
 
@@ -21,26 +21,29 @@ from .outputs import Answer, FoundTools, Pending
 class Tool:
     """One tool.
 
-    `acts` changes or finds a run, about which the answer then is; `reads` gives the answer itself.
-    `counts` is the limit per minute that a call falls under, besides the one for all.
+    Attributes:
+        perform: changes or finds a run; the server then responds with the state of that run.
+        read: returns the response itself.
+        elicits: whether the response may ask the client to open the review page.
+        throttle_scope: the limit per minute for its calls, besides the limit for all calls.
     """
 
     name: str
     title: str
     description: str
-    takes: type[inputs.Input]
-    gives: type[BaseModel]
-    acts: Callable[[Caller, Any], calls.CallResult] | None = None
-    reads: Callable[[Caller, Any], BaseModel] | None = None
-    asks: bool = False
+    input_model: type[inputs.Input]
+    output_model: type[BaseModel]
+    perform: Callable[[Caller, Any], calls.CallResult] | None = None
+    read: Callable[[Caller, Any], BaseModel] | None = None
+    elicits: bool = False
     read_only: bool = False
     destructive: bool = False
-    counts: str = ""
+    throttle_scope: str = ""
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
-        schema = _plain(self.takes.model_json_schema())
-        return _with_plan(schema) if self.takes is inputs.Execute else schema
+        schema = _without_titles(self.input_model.model_json_schema())
+        return _with_plan(schema) if self.input_model is inputs.Execute else schema
 
     @cached_property
     def wire(self) -> types.Tool:
@@ -49,7 +52,9 @@ class Tool:
             title=self.title,
             description=self.description,
             input_schema=self.input_schema,
-            output_schema=_plain(self.gives.model_json_schema(mode="serialization")),
+            output_schema=_without_titles(
+                self.output_model.model_json_schema(mode="serialization")
+            ),
             annotations=types.ToolAnnotations(
                 title=self.title,
                 read_only_hint=self.read_only,
@@ -60,20 +65,20 @@ class Tool:
         )
 
 
-def _plain(schema: Any) -> Any:
-    """Without pydantic's titles, which say what the key says."""
+def _without_titles(schema: Any) -> Any:
+    """Remove pydantic's titles, which repeat the keys."""
     if isinstance(schema, dict):
         return {
-            key: _plain(value)
+            key: _without_titles(value)
             for key, value in schema.items()
             if not (key == "title" and isinstance(value, str))
         }
-    return [_plain(each) for each in schema] if isinstance(schema, list) else schema
+    return [_without_titles(each) for each in schema] if isinstance(schema, list) else schema
 
 
 def _with_plan(schema: dict[str, Any]) -> dict[str, Any]:
-    """The whole form of a plan, so that a model can write one."""
-    plan = _plain(Plan.model_json_schema())
+    """Add the full schema of a plan, so that a language model can write one."""
+    plan = _without_titles(Plan.model_json_schema())
     schema["$defs"] = {**schema.get("$defs", {}), **plan.pop("$defs")}
     schema["properties"]["plan"] = {"anyOf": [plan, {"type": "null"}], "default": None}
     return schema
@@ -87,34 +92,34 @@ search_tools finds tools) or intent (plain words). With config.per_layer_validat
 after each layer for continue, replan or abort. Answers at the next stop, or `running` after \
 config.wait_seconds; get_execution then asks again. An idempotency_key makes repeating safe."""
 
-_LISTED = (
+_ALL_TOOLS = (
     Tool(
         name="execute",
         title="Start a run",
         description=_EXECUTE,
-        takes=inputs.Execute,
-        gives=Answer,
-        acts=calls.execute,
-        asks=True,
-        counts="start",
+        input_model=inputs.Execute,
+        output_model=Answer,
+        perform=calls.execute,
+        elicits=True,
+        throttle_scope="start",
     ),
     Tool(
         name="continue",
         title="Go on",
         description="Go on to the next layer of a run that answered layer_complete. Send the "
         "version of that answer, and a repeated call cannot skip a layer unseen.",
-        takes=inputs.Continue,
-        gives=Answer,
-        acts=calls.continue_,
-        asks=True,
+        input_model=inputs.Continue,
+        output_model=Answer,
+        perform=calls.continue_,
+        elicits=True,
     ),
     Tool(
         name="abort",
         title="Abort a run",
         description="End a run for good; tasks that run are told to stop. The reason is kept.",
-        takes=inputs.Abort,
-        gives=Answer,
-        acts=calls.abort,
+        input_model=inputs.Abort,
+        output_model=Answer,
+        perform=calls.abort,
         destructive=True,
     ),
     Tool(
@@ -122,10 +127,10 @@ _LISTED = (
         title="Ask for more tasks",
         description="Say what is needed besides; the planner adds tasks behind what has begun, "
         "and the run goes on. If it finds none, the run stays as it is.",
-        takes=inputs.Replan,
-        gives=Answer,
-        acts=calls.replan,
-        asks=True,
+        input_model=inputs.Replan,
+        output_model=Answer,
+        perform=calls.replan,
+        elicits=True,
     ),
     Tool(
         name="approval_response",
@@ -133,39 +138,39 @@ _LISTED = (
         description="Approve or reject what waits for a person, or have it done again with "
         "feedback. Takes a token with the scope `decide`, and rights like in the browser: nobody "
         "approves what they started. Without the scope the answer says where a person decides.",
-        takes=inputs.ApprovalResponse,
-        gives=Answer,
-        acts=calls.approval_response,
-        asks=True,
-        counts="decide",
+        input_model=inputs.ApprovalResponse,
+        output_model=Answer,
+        perform=calls.approval_response,
+        elicits=True,
+        throttle_scope="decide",
         destructive=True,
     ),
     Tool(
         name="get_execution",
         title="Where a run stands",
         description="The present answer about a run, at once or after waiting for its next stop.",
-        takes=inputs.GetExecution,
-        gives=Answer,
-        acts=queries.look,
+        input_model=inputs.GetExecution,
+        output_model=Answer,
+        perform=queries.get_execution,
         read_only=True,
     ),
     Tool(
         name="list_pending",
         title="What waits",
         description="Open decision points of the runs you see: for people and for agents.",
-        takes=inputs.ListPending,
-        gives=Pending,
-        reads=queries.list_pending,
+        input_model=inputs.ListPending,
+        output_model=Pending,
+        read=queries.list_pending,
         read_only=True,
     ),
     Tool(
         name="search_tools",
         title="Find tools for a plan",
         description="Tools that a plan's tasks can name, by meaning and words, best first.",
-        takes=inputs.SearchTools,
-        gives=FoundTools,
-        reads=queries.search_tools,
+        input_model=inputs.SearchTools,
+        output_model=FoundTools,
+        read=queries.search_tools,
         read_only=True,
     ),
 )
-TOOLS: Final[Mapping[str, Tool]] = {tool.name: tool for tool in _LISTED}
+TOOLS: Final[Mapping[str, Tool]] = {tool.name: tool for tool in _ALL_TOOLS}

@@ -1,4 +1,4 @@
-"""Waiting for a run to come to its next stop, and telling how far it is meanwhile."""
+"""Wait until a run stops, and report progress meanwhile."""
 
 from __future__ import annotations
 
@@ -21,62 +21,63 @@ from workflows.realtime.subscription import Subscription, channel_group
 from .callers import Caller
 from .threads import in_thread
 
-#: A look at the journal without news: Redis may be away, and rights may have been lost.
-_BACKSTOP_SECONDS = 2.0
-_MOVING = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
+#: The journal is polled without a notification too: Redis may be unavailable, and the caller may
+#: lose the right to see the run.
+_POLL_SECONDS = 2.0
+_ACTIVE = (ExecutionStatus.PENDING, ExecutionStatus.RUNNING)
 
-#: Calls that wait in this process, by token.  Touched in the event loop alone.
+#: Number of waiting calls in this process by token id. Only the event loop changes it.
 _waiting: Counter[int] = Counter()
 
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """One look at a run; `done` of `total` tasks are settled."""
+class _Snapshot:
+    """The progress of a run; `done` of `total` tasks have ended."""
 
-    moving: bool
+    is_active: bool
     layer: int
     layers: int
     done: int
     total: int
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         if self.layer < 0:
             return "waiting for a worker"
         return f"layer {self.layer + 1} of {self.layers}, {self.done} of {self.total} tasks settled"
 
 
-async def until_rest(
+async def wait_until_stopped(
     caller: Caller,
     workflow_id: str,
     *,
     seconds: float,
     report: Report,
-    beyond: Collection[str] = (),
+    ignored_holds: Collection[str] = (),
 ) -> None:
-    """Return when the run rests, is over, or `seconds` have passed.
+    """Return when the run stops or ends, or after `seconds`.
 
-    With `beyond` a run that still stops for nothing but those holds does not count as resting.
+    A run that waits only for `ignored_holds` does not count as stopped.
     """
     end = time.monotonic() + seconds
     progress = _Progress(report)
-    async with _one_more(caller), Subscription(channel_group(workflow_id)) as subscription:
+    async with _waiting_call(caller), Subscription(channel_group(workflow_id)) as subscription:
         while True:
-            seen = await in_thread(_look, caller, workflow_id, frozenset(beyond))
+            snapshot = await in_thread(_snapshot, caller, workflow_id, frozenset(ignored_holds))
             left = end - time.monotonic()
-            if not seen.moving or left <= 0:
+            if not snapshot.is_active or left <= 0:
                 return
-            await progress.tell(
-                seen, [start["nodeId"] for start in subscription.started_tasks.take(0)]
+            await progress.report(
+                snapshot, [start["nodeId"] for start in subscription.started_tasks.take(0)]
             )
-            await subscription.wait(min(left, _BACKSTOP_SECONDS))
+            await subscription.wait(min(left, _POLL_SECONDS))
 
 
 @asynccontextmanager
-async def _one_more(caller: Caller) -> AsyncIterator[None]:
-    """Count a call that waits; raises Throttled when one token has too many in this process."""
+async def _waiting_call(caller: Caller) -> AsyncIterator[None]:
+    """Count a waiting call; raise Throttled if the token has too many in this process."""
     most = conf.connections_each()
     if most and _waiting[caller.token_id] >= most:
         raise Throttled(detail=f"This token has {most} calls waiting already.")
@@ -89,21 +90,23 @@ async def _one_more(caller: Caller) -> AsyncIterator[None]:
             del _waiting[caller.token_id]
 
 
-def _look(caller: Caller, workflow_id: str, beyond: frozenset[str]) -> _Seen:
-    rows = caller.now().executions().filter(pk=parse_id(workflow_id))
+def _snapshot(caller: Caller, workflow_id: str, ignored_holds: frozenset[str]) -> _Snapshot:
+    rows = caller.context().executions().filter(pk=parse_id(workflow_id))
     row = rows.values("pk", "status", "layer", "revision").first()
     if row is None:
         raise Http404
-    open_now = Hold.objects.filter(execution=row["pk"], status=Hold.Status.OPEN)
-    still = bool(beyond) and row["status"] == ExecutionStatus.PAUSED_FOR_REVIEW
-    moving = row["status"] in _MOVING or (still and not open_now.exclude(pk__in=beyond).exists())
-    layers = _layers(row["pk"], row["revision"]) if moving else []
-    done = TaskAttempt.objects.filter(execution=row["pk"], settled=True)
-    return _Seen(
-        moving=moving,
+    open_holds = Hold.objects.filter(execution=row["pk"], status=Hold.Status.OPEN)
+    was_paused = bool(ignored_holds) and row["status"] == ExecutionStatus.PAUSED_FOR_REVIEW
+    is_active = row["status"] in _ACTIVE or (
+        was_paused and not open_holds.exclude(pk__in=ignored_holds).exists()
+    )
+    layers = _layers(row["pk"], row["revision"]) if is_active else []
+    settled = TaskAttempt.objects.filter(execution=row["pk"], settled=True)
+    return _Snapshot(
+        is_active=is_active,
         layer=row["layer"],
         layers=len(layers),
-        done=done.aggregate(n=Count("task_id", distinct=True))["n"] if moving else 0,
+        done=settled.aggregate(n=Count("task_id", distinct=True))["n"] if is_active else 0,
         total=sum(map(len, layers)),
     )
 
@@ -114,24 +117,25 @@ def _layers(execution_id: int, revision: int) -> list[list[str]]:
 
 
 class _Progress:
-    """Tells what is new, each time with a larger number, as the protocol wants it."""
+    """Report changes with an increasing progress value, as the protocol requires."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self._told = ""
-        self._number = -1.0
+        self._last_text = ""
+        self._value = -1.0
         self._running: dict[str, None] = {}
-        self._at = (-1, 0)
+        self._position = (-1, 0)
 
-    async def tell(self, seen: _Seen, started: list[str]) -> None:
-        words = seen.words
-        if self._at != (seen.layer, seen.done):
-            self._running, self._at = {}, (seen.layer, seen.done)
+    async def report(self, snapshot: _Snapshot, started: list[str]) -> None:
+        text = snapshot.text
+        if self._position != (snapshot.layer, snapshot.done):
+            self._running, self._position = {}, (snapshot.layer, snapshot.done)
         self._running |= dict.fromkeys(started)
         if self._running:
-            words += f"; running: {', '.join([*self._running][:5])}"
-        if words == self._told:
+            text += f"; running: {', '.join([*self._running][:5])}"
+        if text == self._last_text:
             return
-        self._told = words
-        self._number = max(float(seen.done), self._number + 0.001)
-        await self._report(self._number, float(seen.total) if seen.total else None, words)
+        self._last_text = text
+        self._value = max(float(snapshot.done), self._value + 0.001)
+        total = float(snapshot.total) if snapshot.total else None
+        await self._report(self._value, total, text)

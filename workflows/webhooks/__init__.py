@@ -1,11 +1,12 @@
-"""Webhooks: events of executions, posted to addresses that people name.
+"""Webhooks: post events of executions to URLs that users register.
 
-    journal ── collect ──> WebhookDelivery ── sender ──> the receiver
+    journal ── fan_out ──> WebhookDelivery ── sender ──> the receiver
                (cursor per endpoint)          (one lane per endpoint and execution)
 
-At least once, and in order per execution: the events of an execution go to an endpoint one after
-the other, the next when the one before was answered with 2xx (or was given up after many tries).
-Other executions and other endpoints do not wait for that.
+Delivery is at least once, and in order per execution: an endpoint gets the next event of an
+execution after the receiver answered the previous one with 2xx, or after all attempts failed. Other
+executions and other endpoints are independent.
 
-`endpoints.py` holds the use cases, `signing.py` the signature, `payload.py` what is sent.
+`services.py` holds the use cases, `api.py` the REST API, `signing.py` the signature, `payload.py`
+the request body.
 """

@@ -1,4 +1,4 @@
-"""Which addresses may be posted to, and with what permission."""
+"""Check the URLs of webhooks, and the network permission for a request."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _MAX = 2000
 
 
 def url_problem(url: str) -> str:
-    """Why this is no address for a webhook, in words; "" when it is one."""
+    """Return why `url` is not allowed as a webhook URL; "" if it is allowed."""
     try:
         target = parse_target(url)
     except NetworkFailed as error:
         return str(error)
     if len(url) > _MAX or "#" in url:
         return f"the address must be at most {_MAX} characters, without a fragment"
-    if _is_named(target.host, target.resource):
+    if _is_allowed_by_settings(target.host, target.resource):
         return ""
     if is_private_host(target.host):
         return f"{target.host} is not a public host; an admin can allow it in the settings"
@@ -27,15 +27,17 @@ def url_problem(url: str) -> str:
 
 
 def request_permissions(url: str) -> PermissionSet:
-    """The permission of one request: any public host, and this one when the settings name it."""
+    """Return the permission for one request: any public host, and hosts that the settings allow."""
     target = parse_target(url)
-    hosts = {"*", target.resource} if _is_named(target.host, target.resource) else {"*"}
+    hosts = (
+        {"*", target.resource} if _is_allowed_by_settings(target.host, target.resource) else {"*"}
+    )
     return PermissionSet(hosts=tuple(sorted(hosts)))
 
 
-def _is_named(host: str, resource: str) -> bool:
+def _is_allowed_by_settings(host: str, resource: str) -> bool:
     if resource in conf.webhook_allow_hosts():
         return True
     address = parse_address(host)
-    here = host == "localhost" or (address is not None and address.is_loopback)
-    return here and conf.webhook_allow_loopback()
+    is_local = host == "localhost" or (address is not None and address.is_loopback)
+    return is_local and conf.webhook_allow_loopback()

@@ -1,4 +1,7 @@
-"""Webhook endpoints over REST: whoever may have some keeps their own, an admin everybody's."""
+"""REST API of webhook endpoints and deliveries.
+
+Users manage their own endpoints, and admins all of them.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ WEBHOOK_ID = OpenApiParameter("webhook_id", str, OpenApiParameter.PATH, pattern=
 
 
 class WebhookSerializer(EndpointModel):
-    """An endpoint and how it is doing; `standing` says why nothing is sent, "" when it is."""
+    """An endpoint and its state; `standing` is the reason why nothing is sent, or ""."""
 
     id = serializers.CharField()
     owner = serializers.CharField(source="owner.username")
@@ -61,7 +64,7 @@ class WebhookSerializer(EndpointModel):
 
 
 class NewWebhookSerializer(WebhookSerializer):
-    """With the signing secret, which only this answer holds."""
+    """An endpoint with its signing secret, which no other response contains."""
 
     secret = serializers.CharField()
 
@@ -71,7 +74,7 @@ class NewWebhookSerializer(WebhookSerializer):
 
 
 class WebhookRequestSerializer(StrictSerializer):
-    """What the endpoint shall be told; no `events` means all of them."""
+    """A new endpoint; an empty `events` means all types."""
 
     name = serializers.CharField(max_length=100)
     url = serializers.CharField(max_length=2000)
@@ -83,7 +86,7 @@ class WebhookRequestSerializer(StrictSerializer):
 
 
 class WebhookChangeSerializer(StrictSerializer):
-    """Only the fields that are given change."""
+    """Fields to change; the others keep their values."""
 
     name = serializers.CharField(max_length=100, required=False)
     url = serializers.CharField(max_length=2000, required=False)
@@ -95,31 +98,31 @@ class WebhookChangeSerializer(StrictSerializer):
 
 
 class WebhookResumeSerializer(StrictSerializer):
-    """`skip`: leave out what happened until now, instead of sending it late."""
+    """`skip`: drop everything up to now instead of sending it late."""
 
     skip = serializers.BooleanField(default=False)
 
 
 class WebhookBase(APIView):
-    """What all addresses below `webhooks/` have in common."""
+    """Base of all views below `webhooks/`."""
 
     permission_classes = (HasRole, HasScope("run"), MaySubscribe)
 
     def endpoint(self, request: Request, webhook_id: str) -> WebhookEndpoint:
-        """One that the caller may see; Http404 otherwise."""
+        """Return an endpoint that the caller may see; raise Http404 otherwise."""
         rows = services.visible_endpoints(caller(request))
-        found = rows.filter(pk=parse_id(webhook_id)).first()
-        if found is None:
+        endpoint = rows.filter(pk=parse_id(webhook_id)).first()
+        if endpoint is None:
             raise Http404
-        return found
+        return endpoint
 
 
-def _shown(endpoint: WebhookEndpoint) -> str:
+def _endpoint_json(endpoint: WebhookEndpoint) -> str:
     return json_text(WebhookSerializer(endpoint).data)
 
 
 class WebhooksView(WebhookBase, ListAPIView[WebhookEndpoint]):
-    """My endpoints, and making one."""
+    """List and create endpoints of the caller."""
 
     pagination_class = CursorPages
     serializer_class = WebhookSerializer
@@ -138,8 +141,8 @@ class WebhooksView(WebhookBase, ListAPIView[WebhookEndpoint]):
 
     @extend_schema(
         operation_id="webhooks_create",
-        summary="Have events posted to an address",
-        description="The answer holds the signing secret. It is not shown again over REST.",
+        summary="Create a webhook endpoint",
+        description="The response contains the signing secret. REST does not show it again.",
         parameters=[IDEMPOTENCY_KEY],
         request=WebhookRequestSerializer,
         responses={201: NewWebhookSerializer, **problems(403, *BODY)},
@@ -148,15 +151,15 @@ class WebhooksView(WebhookBase, ListAPIView[WebhookEndpoint]):
         return idempotent(request, lambda: self._create(request))
 
     def _create(self, request: Request) -> StoredResponse:
-        # What is posted to the endpoint is what the scope `read` is for.
+        # The endpoint gets data that the scope `read` protects.
         require_scope(request, "read")
-        asked = WebhookRequestSerializer(data=object_body(request.data))
-        asked.is_valid(raise_exception=True)
+        serializer = WebhookRequestSerializer(data=object_body(request.data))
+        serializer.is_valid(raise_exception=True)
         endpoint, secret = services.create_endpoint(
-            owner=caller(request), fields=asked.validated_data
+            owner=caller(request), fields=serializer.validated_data
         )
-        where = reverse("webhook", kwargs={"webhook_id": endpoint.pk})
-        return StoredResponse(201, _shown(endpoint), where, secrets={"secret": secret})
+        location = reverse("webhook", kwargs={"webhook_id": endpoint.pk})
+        return StoredResponse(201, _endpoint_json(endpoint), location, secrets={"secret": secret})
 
 
 class WebhookView(WebhookBase):
@@ -181,12 +184,12 @@ class WebhookView(WebhookBase):
     )
     def patch(self, request: Request, webhook_id: str) -> Response:
         endpoint = self.endpoint(request, webhook_id)
-        asked = WebhookChangeSerializer(data=object_body(request.data))
-        asked.is_valid(raise_exception=True)
-        if {"url", "events", "include_data"}.intersection(asked.validated_data):
+        serializer = WebhookChangeSerializer(data=object_body(request.data))
+        serializer.is_valid(raise_exception=True)
+        if {"url", "events", "include_data"}.intersection(serializer.validated_data):
             require_scope(request, "read")
         changed = services.update_endpoint(
-            endpoint=endpoint, fields=asked.validated_data, actor=caller(request)
+            endpoint=endpoint, fields=serializer.validated_data, actor=caller(request)
         )
         return Response(WebhookSerializer(changed).data)
 
@@ -202,12 +205,12 @@ class WebhookView(WebhookBase):
 
 
 class RotateView(WebhookBase):
-    """A new signing secret."""
+    """Rotate the signing secret."""
 
     @extend_schema(
         operation_id="webhooks_rotate",
-        summary="Make a new signing secret",
-        description="The one before signs as well until `previous_until`.",
+        summary="Rotate the signing secret",
+        description="The previous secret also signs until `previous_until`.",
         parameters=[WEBHOOK_ID, IDEMPOTENCY_KEY],
         request=None,
         responses={200: NewWebhookSerializer, **problems(403, 404)},
@@ -218,15 +221,15 @@ class RotateView(WebhookBase):
 
     def _rotate(self, request: Request, endpoint: WebhookEndpoint) -> StoredResponse:
         secret = services.rotate_secret(endpoint=endpoint, actor=caller(request))
-        return StoredResponse(200, _shown(endpoint), secrets={"secret": secret})
+        return StoredResponse(200, _endpoint_json(endpoint), secrets={"secret": secret})
 
 
 class ResumeView(WebhookBase):
-    """Going on with a parked or switched-off endpoint."""
+    """Resume a parked or disabled endpoint."""
 
     @extend_schema(
         operation_id="webhooks_resume",
-        summary="Send again to a parked endpoint, from where it stopped",
+        summary="Resume a parked endpoint from where it stopped",
         parameters=[WEBHOOK_ID, IDEMPOTENCY_KEY],
         request=WebhookResumeSerializer,
         responses={200: WebhookSerializer, **problems(403, 404, *BODY)},
@@ -236,17 +239,19 @@ class ResumeView(WebhookBase):
         return idempotent(request, lambda: self._resume(request, endpoint))
 
     def _resume(self, request: Request, endpoint: WebhookEndpoint) -> StoredResponse:
-        asked = WebhookResumeSerializer(data=object_body(request.data))
-        asked.is_valid(raise_exception=True)
-        resumed = services.resume_endpoint(endpoint=endpoint, skip=asked.validated_data["skip"])
-        return StoredResponse(200, _shown(resumed))
+        serializer = WebhookResumeSerializer(data=object_body(request.data))
+        serializer.is_valid(raise_exception=True)
+        resumed = services.resume_endpoint(
+            endpoint=endpoint, skip=serializer.validated_data["skip"]
+        )
+        return StoredResponse(200, _endpoint_json(resumed))
 
 
 # --- deliveries -----------------------------------------------------------------------------------
 
 
 class DeliveryTrySerializer(PlainSerializer):
-    """One try: the receiver's status, or what went wrong; `ms` it took; how its answer began."""
+    """One attempt: HTTP status or error, duration in ms, start of the response."""
 
     at = serializers.DateTimeField(allow_null=True)
     status = serializers.IntegerField(allow_null=True)
@@ -256,7 +261,7 @@ class DeliveryTrySerializer(PlainSerializer):
 
 
 class DeliverySerializer(DeliveryModel):
-    """A message to an endpoint; `tries` are the newest ten."""
+    """A message to an endpoint; `tries` holds the newest ten attempts."""
 
     id = serializers.CharField()
     execution_id = serializers.CharField(allow_null=True)
@@ -272,7 +277,7 @@ class DeliverySerializer(DeliveryModel):
 
 
 class WholeDeliverySerializer(DeliverySerializer):
-    """With the body as it is sent; null when the endpoint's owner may no longer see the run."""
+    """A delivery with its body; null if the owner may no longer see the run."""
 
     payload = serializers.SerializerMethodField()
 
@@ -284,12 +289,12 @@ class WholeDeliverySerializer(DeliverySerializer):
         run, viewer = delivery.execution_id, services.visibility_user(delivery.endpoint)
         if run is not None and not visible_to(viewer).filter(pk=run).exists():
             return None
-        found: dict[str, Any] = json.loads(delivery_body(delivery))
-        return found
+        payload: dict[str, Any] = json.loads(delivery_body(delivery))
+        return payload
 
 
 class DeliveryFilterSerializer(PlainSerializer):
-    """Filter of the list."""
+    """Filters of the list."""
 
     status = serializers.ChoiceField(choices=WebhookDelivery.Status.values, required=False)
 
@@ -306,7 +311,7 @@ class DeliveriesView(WebhookBase, ListAPIView[WebhookDelivery]):
 
     @extend_schema(
         operation_id="webhook_deliveries_list",
-        summary="What was sent to an endpoint, newest first",
+        summary="Deliveries of an endpoint, newest first",
         parameters=[WEBHOOK_ID, DeliveryFilterSerializer],
         responses={200: DeliverySerializer(many=True), **problems(403, 404, 422)},
     )
@@ -319,10 +324,10 @@ class _DeliveryBase(WebhookBase):
         rows = self.endpoint(request, webhook_id).deliveries.select_related(
             "endpoint__owner", "event__execution__workflow"
         )
-        found = rows.filter(pk=parse_id(delivery_id)).first()
-        if found is None:
+        delivery = rows.filter(pk=parse_id(delivery_id)).first()
+        if delivery is None:
             raise Http404
-        return found
+        return delivery
 
 
 class DeliveryView(_DeliveryBase):
@@ -341,36 +346,36 @@ class DeliveryView(_DeliveryBase):
 
 
 class RedeliverView(_DeliveryBase):
-    """Sending a message again."""
+    """Queue a delivery again."""
 
     @extend_schema(
         operation_id="webhook_deliveries_redeliver",
         summary="Send a delivery once more",
-        description="With the same message id, before what waits behind it.",
+        description="With the same message id, before later messages of the same run.",
         parameters=[WEBHOOK_ID, DELIVERY_ID, IDEMPOTENCY_KEY],
         request=None,
         responses={202: DeliverySerializer, **problems(403, 404, 409)},
     )
     def post(self, request: Request, webhook_id: str, delivery_id: str) -> Response:
         delivery = self.delivery(request, webhook_id, delivery_id)
-        return idempotent(request, lambda: _soon(services.redeliver(delivery=delivery)))
+        return idempotent(request, lambda: _accepted(services.redeliver(delivery=delivery)))
 
 
-def _soon(delivery: WebhookDelivery) -> StoredResponse:
+def _accepted(delivery: WebhookDelivery) -> StoredResponse:
     return StoredResponse(202, json_text(DeliverySerializer(delivery).data))
 
 
 class PingView(WebhookBase):
-    """A test message."""
+    """Queue a test message."""
 
     @extend_schema(
         operation_id="webhooks_ping",
         summary="Send a test message",
-        description="It is sent within seconds; look at the delivery to see what came of it.",
+        description="It is sent within seconds; read the delivery to see the result.",
         parameters=[WEBHOOK_ID, IDEMPOTENCY_KEY],
         request=None,
         responses={202: DeliverySerializer, **problems(403, 404, 409)},
     )
     def post(self, request: Request, webhook_id: str) -> Response:
         endpoint = self.endpoint(request, webhook_id)
-        return idempotent(request, lambda: _soon(services.ping(endpoint=endpoint)))
+        return idempotent(request, lambda: _accepted(services.ping(endpoint=endpoint)))

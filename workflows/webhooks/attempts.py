@@ -1,4 +1,4 @@
-"""One try of one delivery: the request, and what came of it.  Touches no database."""
+"""Send one attempt of a delivery. This module does not use the database."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from workflows.common import outbound_http
 from .addresses import request_permissions
 from .signing import headers
 
-_SHOWN = 500
+_MAX_RESPONSE_CHARS = 500
 _GONE = 410
 USER_AGENT = "Holdpoint-Webhooks/1"
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Everything that a try needs, read beforehand."""
+    """All data of one attempt, read from the database before."""
 
     delivery_id: int
     endpoint_id: int
-    #: What keeps its order: an execution, or a test message by itself.
+    #: Messages of one lane are sent in order: the execution id, or minus the id of a test delivery.
     lane: int
     url: str
     message_id: str
@@ -35,7 +35,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`status` is the receiver's answer, None when there was none; `error` says what went wrong."""
+    """Result of an attempt.
+
+    `status` is the HTTP status, or None without a response; `error` is "" on success.
+    """
 
     message: Message
     status: int | None
@@ -50,15 +53,15 @@ class Outcome:
 
     @property
     def is_gone(self) -> bool:
-        """The receiver says that it wants nothing more (410)."""
+        """Whether the receiver asked for no more messages (410 Gone)."""
         return self.status == _GONE
 
 
 def post(message: Message, *, should_stop: Callable[[], bool]) -> Outcome:
-    """Send it; anything but an answer of 2xx within the time is an error.  Never raises."""
+    """Send a message; any result other than a 2xx response in time is an error. Never raises."""
     started = time.monotonic()
     try:
-        answer = outbound_http.request(
+        response = outbound_http.request(
             "POST",
             message.url,
             grants=request_permissions(message.url),
@@ -69,14 +72,14 @@ def post(message: Message, *, should_stop: Callable[[], bool]) -> Outcome:
         )
     except (outbound_http.NetworkDenied, outbound_http.NetworkFailed) as error:
         return Outcome(message, None, str(error), _ms(started))
-    fine = 200 <= answer.status < 300
+    is_success = 200 <= response.status < 300
     return Outcome(
         message,
-        answer.status,
-        "" if fine else f"HTTP {answer.status} {answer.reason}".strip(),
+        response.status,
+        "" if is_success else f"HTTP {response.status} {response.reason}".strip(),
         _ms(started),
-        answer.text().replace("\0", "")[:_SHOWN],
-        _seconds(answer.header("retry-after")),
+        response.text().replace("\0", "")[:_MAX_RESPONSE_CHARS],
+        _seconds(response.header("retry-after")),
     )
 
 
@@ -97,10 +100,10 @@ def _headers(message: Message) -> dict[str, str]:
 
 
 def _limits() -> outbound_http.NetLimits:
-    most = conf.webhook_timeout_seconds()
+    timeout = conf.webhook_timeout_seconds()
     return outbound_http.NetLimits(
-        connect_seconds=min(5.0, most),
-        total_seconds=most,
+        connect_seconds=min(5.0, timeout),
+        total_seconds=timeout,
         max_response_bytes=65_536,
         max_redirects=0,
     )
@@ -111,6 +114,6 @@ def _ms(started: float) -> int:
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """`Retry-After` in seconds; a date is left aside."""
+    """Parse `Retry-After` in seconds; a date is ignored."""
     text = (retry_after or "").strip()
     return float(text) if text.isascii() and text.isdigit() and len(text) < 9 else None

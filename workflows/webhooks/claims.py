@@ -1,4 +1,4 @@
-"""Who works for which endpoint, and what is next in its lanes."""
+"""Claim endpoints for a sender, and read the next message of each lane."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .outcomes import withhold
 from .payload import delivery_body
 from .services import standing, visibility_user
 
-#: The oldest waiting delivery of each execution; a test message is a lane of its own.
-_HEADS = """
+#: The oldest pending delivery of each lane; every test message has its own lane.
+_NEXT_IN_LANES = """
 SELECT id FROM (
     SELECT DISTINCT ON (coalesce(execution_id, -id)) id, next_at
       FROM workflows_webhookdelivery
@@ -35,9 +35,9 @@ NOT_VISIBLE = "the owner may no longer see this run"
 
 
 def claim_endpoints(sender: str) -> list[WebhookEndpoint]:
-    """The endpoints that `sender` holds now: its own, and those that nobody holds.
+    """Renew the sender's claims and claim the free endpoints; return the endpoints it holds.
 
-    The claim lasts `webhook_lease_seconds`; what somebody is just changing is left for next time.
+    A claim lasts `webhook_lease_seconds`. Endpoints locked by another transaction are skipped.
     """
     free = Q(lease_until=None) | Q(lease_until__lt=Now()) | Q(lease_owner=sender)
     with transaction.atomic():
@@ -53,7 +53,7 @@ def claim_endpoints(sender: str) -> list[WebhookEndpoint]:
 
 
 def held_endpoints(sender: str, ids: Collection[int]) -> list[WebhookEndpoint]:
-    """Those of `ids` that `sender` still holds and that are sent something, read anew."""
+    """Read the endpoints of `ids` again that `sender` still holds and that are not blocked."""
     rows = WebhookEndpoint.objects.select_related("owner", "token__user").filter(
         pk__in=ids, lease_owner=sender, lease_until__gt=Now(), enabled=True, parked_at=None
     )
@@ -61,17 +61,17 @@ def held_endpoints(sender: str, ids: Collection[int]) -> list[WebhookEndpoint]:
 
 
 def release_endpoints(sender: str) -> None:
-    """Let somebody else have them at once."""
+    """Give up all claims of `sender`, so that other senders can claim the endpoints at once."""
     WebhookEndpoint.objects.filter(lease_owner=sender).update(lease_owner="", lease_until=None)
 
 
 def next_messages(endpoint: WebhookEndpoint, *, busy: Collection[int], limit: int) -> list[Message]:
-    """The next of each lane that is neither `busy` nor waiting for its time, at most `limit`.
+    """Return the next due message of each lane that is not `busy`, at most `limit` messages.
 
-    What the owner may no longer see is withheld, and never sent.
+    A delivery about an execution that the owner may no longer see is withheld and never sent.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_HEADS, [endpoint.pk, list(busy), limit])
+        cursor.execute(_NEXT_IN_LANES, [endpoint.pk, list(busy), limit])
         ids = [row[0] for row in cursor.fetchall()]
     if not ids:
         return []
@@ -85,10 +85,12 @@ def next_messages(endpoint: WebhookEndpoint, *, busy: Collection[int], limit: in
         visible_to(visibility_user(endpoint)).filter(pk__in=executions).values_list("pk", flat=True)
     )
     secrets = _secrets(endpoint)
-    return [_message(endpoint, row, secrets) for row in rows if _may_go(row, visible) and secrets]
+    return [
+        _message(endpoint, row, secrets) for row in rows if _is_sendable(row, visible) and secrets
+    ]
 
 
-def _may_go(row: WebhookDelivery, visible: Collection[int]) -> bool:
+def _is_sendable(row: WebhookDelivery, visible: Collection[int]) -> bool:
     if row.execution_id is None or row.execution_id in visible:
         return True
     withhold(row, NOT_VISIBLE)
@@ -96,12 +98,12 @@ def _may_go(row: WebhookDelivery, visible: Collection[int]) -> bool:
 
 
 def _secrets(endpoint: WebhookEndpoint) -> tuple[str, ...]:
-    """Those that sign now; none when they cannot be read, and the endpoint is parked then."""
+    """Return the current signing secrets; park the endpoint if they cannot be decrypted."""
     rows = WebhookEndpoint.objects.filter(pk=endpoint.pk)
-    both = rows.filter(previous_until__gt=Now()).exists()
-    sealed = (endpoint.secret, endpoint.previous_secret) if both else (endpoint.secret,)
+    has_previous = rows.filter(previous_until__gt=Now()).exists()
+    encrypted = (endpoint.secret, endpoint.previous_secret) if has_previous else (endpoint.secret,)
     try:
-        return tuple(decrypt(each) for each in sealed)
+        return tuple(decrypt(each) for each in encrypted)
     except DecryptionFailed as error:
         rows.update(parked_at=Now(), parked_reason=f"{error}; rotate the secret, then resume")
         return ()

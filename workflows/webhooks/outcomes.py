@@ -1,4 +1,4 @@
-"""What a try means for its delivery and its endpoint: done, again later, given up, parked."""
+"""Record the outcome of an attempt: delivered, retried later, failed, or endpoint parked."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from workflows.models import WebhookDelivery, WebhookEndpoint
 from .attempts import Outcome
 
 Status = WebhookDelivery.Status
-#: Failures in a row after which an endpoint gets one try at a time, with waits in between.
-DOUBTFUL_AFTER = 5
-_LOGGED = 10
+#: Consecutive failures after which an endpoint gets single attempts with a backoff.
+BACKOFF_AFTER = 5
+_MAX_LOG_ENTRIES = 10
 
 
 def backoff_seconds(failures: int, *, at_least: float | None = None) -> float:
-    """The wait after the nth failure: doubling, bounded, and somewhere in its upper half.
+    """Return the wait after the nth failure: exponential, bounded, with jitter of up to half.
 
-    The jitter keeps what failed together from coming back together.
+    The jitter spreads the retries of deliveries that failed at the same time.
     """
-    most = conf.webhook_max_backoff_seconds()
-    wait = min(most, conf.webhook_backoff_seconds() * 2.0 ** min(failures - 1, 30))
-    wait *= random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, keeps no secret
-    return max(wait, min(at_least or 0.0, most))
+    longest = conf.webhook_max_backoff_seconds()
+    wait = min(longest, conf.webhook_backoff_seconds() * 2.0 ** min(failures - 1, 30))
+    wait *= random.uniform(0.5, 1.0)  # noqa: S311 - not used for security
+    return max(wait, min(at_least or 0.0, longest))
 
 
-def record(outcome: Outcome, *, sender: str) -> bool:
-    """Write down what came of a try; False when `sender` no longer holds the endpoint.
+def record_outcome(outcome: Outcome, *, sender: str) -> bool:
+    """Record an outcome; return False if `sender` no longer holds the endpoint.
 
-    Nothing is lost then: the delivery still waits, and whoever holds the endpoint sends it again.
+    The delivery stays pending in that case, and the sender that holds the endpoint sends it again.
     """
     with transaction.atomic():
         endpoint = (
@@ -60,7 +60,7 @@ def record(outcome: Outcome, *, sender: str) -> bool:
 
 def _delivery_after(delivery: WebhookDelivery, outcome: Outcome) -> dict[str, Any]:
     attempts = delivery.attempts + 1
-    changes = {"attempts": attempts, "log": [*delivery.log, _entry(outcome)][-_LOGGED:]}
+    changes = {"attempts": attempts, "log": [*delivery.log, _entry(outcome)][-_MAX_LOG_ENTRIES:]}
     if outcome.delivered:
         return {**changes, "status": Status.DELIVERED, "finished_at": Now()}
     if attempts >= conf.webhook_max_attempts():
@@ -89,19 +89,19 @@ def _endpoint_after(endpoint: WebhookEndpoint, outcome: Outcome) -> dict[str, An
         "last_error": outcome.error,
     }
     if outcome.is_gone:
-        reason = "the receiver answered 410 Gone: it wants nothing more"
+        reason = "the receiver answered 410 Gone: it accepts no more messages"
         return {**changes, "parked_at": Now(), "parked_reason": reason}
     if failures >= conf.webhook_park_after():
         reason = f"{failures} tries in a row failed, the last with: {outcome.error}"
         return {**changes, "parked_at": Now(), "parked_reason": reason}
-    if failures >= DOUBTFUL_AFTER:
-        wait = backoff_seconds(failures - DOUBTFUL_AFTER + 1, at_least=outcome.retry_after)
+    if failures >= BACKOFF_AFTER:
+        wait = backoff_seconds(failures - BACKOFF_AFTER + 1, at_least=outcome.retry_after)
         changes["retry_at"] = Now() + timedelta(seconds=wait)
     return changes
 
 
 def withhold(delivery: WebhookDelivery, reason: str) -> None:
-    """Never to be sent: the owner may not see the execution any more."""
+    """Mark a delivery as never to be sent: the owner may no longer see the execution."""
     entry = {"at": timezone.now().isoformat(), "status": None, "error": reason, "ms": 0}
     WebhookDelivery.objects.filter(pk=delivery.pk, status=Status.PENDING).update(
         status=Status.WITHHELD, finished_at=Now(), log=[*delivery.log, {**entry, "response": ""}]

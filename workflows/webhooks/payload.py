@@ -1,4 +1,4 @@
-"""What is sent: the event as it travels everywhere, with the ids of its message and endpoint."""
+"""The request body: the event as on every channel, with the ids of message and endpoint."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from workflows.models import ExecutionEvent, Hold, TaskAttempt, WebhookDelivery,
 from workflows.realtime.event_serialization import wire_event
 
 PING = "ping"
-#: A body with task data beyond this goes without the data, and says so.
+#: A larger body is sent without the task data and with `dataTruncated`.
 MAX_BYTES = 262_144
 
 
 def message_id(event: ExecutionEvent) -> str:
-    """The same for every endpoint and every try."""
+    """Return the id of the message, equal for all endpoints and all attempts."""
     return f"evt_{event.execution_id}_{event.seq}"
 
 
 def delivery_body(delivery: WebhookDelivery) -> bytes:
-    """The body of a delivery, the same at each try."""
+    """Return the body of a delivery; it is the same for each attempt."""
     endpoint = delivery.endpoint
     content = _content(delivery, endpoint)
     if endpoint.include_data and delivery.event is not None:
-        whole = _encoded({**content, "data": task_data(delivery.event)})
-        if len(whole) <= MAX_BYTES:
-            return whole
+        body = _encoded({**content, "data": task_data(delivery.event)})
+        if len(body) <= MAX_BYTES:
+            return body
         content["dataTruncated"] = True
     return _encoded(content)
 
@@ -35,8 +35,8 @@ def _content(delivery: WebhookDelivery, endpoint: WebhookEndpoint) -> dict[str, 
     ids = {"id": delivery.message_id, "endpointId": str(endpoint.pk)}
     event = delivery.event
     if event is None:
-        made = int(delivery.created_at.timestamp() * 1000)
-        return {**ids, "type": PING, "timestamp": made}
+        created_ms = int(delivery.created_at.timestamp() * 1000)
+        return {**ids, "type": PING, "timestamp": created_ms}
     workflow = event.execution.workflow
     return {
         **ids,
@@ -46,16 +46,20 @@ def _content(delivery: WebhookDelivery, endpoint: WebhookEndpoint) -> dict[str, 
 
 
 def task_data(event: ExecutionEvent) -> dict[str, Any]:
-    """What the event is about: its stored payload, a task's inputs and output, a hold's payload."""
+    """Return the data of an event: its payload, a task's inputs and output, or a hold's payload."""
     data: dict[str, Any] = {"event": public_payload(event.payload)}
     if event.kind in ("task_succeeded", "task_errored"):
-        found = TaskAttempt.objects.filter(
+        attempt = TaskAttempt.objects.filter(
             execution_id=event.execution_id,
             task_id=event.payload["task_id"],
             attempt=event.payload["attempt"],
         ).first()
-        if found is not None:
-            data |= {"inputs": found.inputs, "output": found.output, "error": found.error}
+        if attempt is not None:
+            data |= {
+                "inputs": attempt.inputs,
+                "output": attempt.output,
+                "error": attempt.error,
+            }
     elif event.kind in ("hold_opened", "hold_decided"):
         hold = Hold.objects.filter(pk=event.payload["hold_id"]).first()
         if hold is not None:

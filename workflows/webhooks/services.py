@@ -1,4 +1,4 @@
-"""What people do with their endpoints and deliveries.  REST, pages and admin call these."""
+"""Use cases of webhook endpoints and deliveries, for the REST API, pages and the admin."""
 
 from __future__ import annotations
 
@@ -37,49 +37,52 @@ SKIPPED = "skipped when the endpoint was resumed"
 
 
 def visible_endpoints(user: User) -> QuerySet[WebhookEndpoint]:
-    """The endpoints this user may see and change: their own; an admin everybody's."""
+    """The endpoints that the user may see and change: their own, or all for an admin."""
     rows = WebhookEndpoint.objects.select_related("owner", "token__user")
-    only = access.allowed_workflow_ids(user)
-    if only is not None:
-        # What a limited token may read and change tells of its own workflows only.
-        rows = rows.filter(token__only_workflows__contained_by=sorted(only))
+    workflow_ids = access.allowed_workflow_ids(user)
+    if workflow_ids is not None:
+        # A token limited to some workflows sees only endpoints with the same or a narrower limit.
+        rows = rows.filter(token__only_workflows__contained_by=sorted(workflow_ids))
     return rows if access.ADMIN in access.roles_of(user) else rows.filter(owner=user)
 
 
 def visibility_user(endpoint: WebhookEndpoint) -> User:
-    """The owner with the limit of the endpoint's token: sees what the endpoint may tell of."""
+    """Return the owner, limited like the endpoint's token: events visible to it are sent."""
     if endpoint.token is None:
         return endpoint.owner
     return access.limit_to_workflows(endpoint.owner, endpoint.token.only_workflows)
 
 
 def create_endpoint(*, owner: User, fields: Mapping[str, Any]) -> tuple[WebhookEndpoint, str]:
-    """A new endpoint, told of everything from now on, and its secret.
+    """Create an endpoint that gets the events from now on; return it with its secret.
 
-    `fields`: name, url, events (wire types; none for all), include_data, enabled.  Raises
-    InvalidRequest naming the fields at fault.
+    Args:
+        fields: name, url, events (wire types; empty for all), include_data, enabled.
+
+    Raises:
+        InvalidRequest: with the invalid fields.
     """
-    wanted = _checked(fields)
+    values = _validated(fields)
     secret = new_secret()
     with transaction.atomic():
         _lock(owner)
         if WebhookEndpoint.objects.filter(owner=owner).count() >= conf.webhook_max_endpoints():
-            most = conf.webhook_max_endpoints()
-            message = f"you have {most} endpoints, which is the most; delete one first"
+            limit = conf.webhook_max_endpoints()
+            message = f"you have {limit} endpoints, which is the limit; delete one first"
             raise InvalidRequest((Problem("name", "too_many", message),))
         endpoint = WebhookEndpoint.objects.create(
             owner=owner,
             token_id=_token_id(owner),
             secret=encrypt(secret),
-            cursor=_newest(),
-            **wanted,
+            cursor=_newest_event_id(),
+            **values,
         )
     endpoint.refresh_from_db()
     return endpoint, secret
 
 
 def _lock(owner: User) -> None:
-    """Two requests of one person count one after the other."""
+    """Serialize concurrent requests of one user, so that the limit of endpoints holds."""
     list(get_user_model().objects.select_for_update().filter(pk=owner.pk).values_list("pk"))
 
 
@@ -91,51 +94,50 @@ def _token_id(user: User) -> int | None:
 def update_endpoint(
     *, endpoint: WebhookEndpoint, fields: Mapping[str, Any], actor: User
 ) -> WebhookEndpoint:
-    """Change some of name, url, events, include_data, enabled; raises InvalidRequest.
+    """Change some of name, url, events, include_data, enabled; raise InvalidRequest.
 
-    Who sets another address answers for it: the endpoint then lasts as long as the actor's token,
-    or has no such end when the actor came without one. The address it has already changes nothing
-    of that, unless the endpoint's token has ended.
+    A new URL binds the endpoint to the actor's token: the endpoint works as long as that token, or
+    without an end if the actor has no token. The unchanged URL keeps the binding, unless the token
+    of the endpoint has ended.
     """
-    wanted = _checked(fields)
+    values = _validated(fields)
     with transaction.atomic():
         row = _locked(endpoint)
-        if "url" in wanted and (row.url != wanted["url"] or _is_orphan(row)):
-            wanted["token_id"] = _token_id(actor)
-        if wanted:
-            WebhookEndpoint.objects.filter(pk=row.pk).update(**wanted)
+        if "url" in values and (row.url != values["url"] or _token_has_ended(row)):
+            values["token_id"] = _token_id(actor)
+        if values:
+            WebhookEndpoint.objects.filter(pk=row.pk).update(**values)
     endpoint.refresh_from_db()
     return endpoint
 
 
 def _locked(endpoint: WebhookEndpoint) -> WebhookEndpoint:
-    """The endpoint as it is now, until the transaction ends."""
+    """Read the endpoint and lock it until the end of the transaction."""
     rows = WebhookEndpoint.objects.select_for_update(of=("self",)).select_related("token__user")
     return rows.get(pk=endpoint.pk)
 
 
-def _is_orphan(endpoint: WebhookEndpoint) -> bool:
-    """Whether the token that set the address has ended."""
+def _token_has_ended(endpoint: WebhookEndpoint) -> bool:
+    """Whether the token that set the URL is revoked or expired."""
     return endpoint.token is not None and is_over(endpoint.token)
 
 
 def delete_endpoint(*, endpoint: WebhookEndpoint) -> None:
-    """The endpoint and its deliveries are gone; what is on its way may still arrive."""
+    """Delete the endpoint and its deliveries; a request in progress may still arrive."""
     endpoint.delete()
 
 
 def rotate_secret(*, endpoint: WebhookEndpoint, actor: User) -> str:
-    """A new secret; the one before signs as well for a while, an older one no more.
+    """Create a new secret and return it; the previous one stays valid for a while.
 
-    Raises PermissionDenied for a token that did not set the address, unless it has the scope
-    `admin`.
+    Raises PermissionDenied for a token that did not set the URL, unless it has the scope `admin`.
     """
     secret = new_secret()
     credential = access.credential_of(actor)
     with transaction.atomic():
         row = _locked(endpoint)
         if credential is not None and not _may_rotate(row, credential):
-            message = "A token makes new secrets only for endpoints whose address it set."
+            message = "A token can rotate secrets only of endpoints whose URL it set."
             raise PermissionDenied(message)
         WebhookEndpoint.objects.filter(pk=row.pk).update(
             secret=encrypt(secret),
@@ -151,32 +153,32 @@ def _may_rotate(endpoint: WebhookEndpoint, credential: access.Credential) -> boo
 
 
 def resume_endpoint(*, endpoint: WebhookEndpoint, skip: bool = False) -> WebhookEndpoint:
-    """Go on from where it stopped; with `skip`, leave out all that happened until now."""
+    """Resume a parked or disabled endpoint; with `skip`, drop everything up to now."""
     with transaction.atomic():
         WebhookEndpoint.objects.filter(pk=endpoint.pk).update(
             enabled=True, failures=0, retry_at=None, parked_at=None, parked_reason=""
         )
         if skip:
-            _skip_waiting(endpoint)
+            _skip_pending(endpoint)
         else:
-            _waiting(endpoint).update(attempts=0, next_at=Now())
+            _pending(endpoint).update(attempts=0, next_at=Now())
     endpoint.refresh_from_db()
     return endpoint
 
 
-def _waiting(endpoint: WebhookEndpoint) -> QuerySet[WebhookDelivery]:
+def _pending(endpoint: WebhookEndpoint) -> QuerySet[WebhookDelivery]:
     return WebhookDelivery.objects.filter(endpoint=endpoint, status=Status.PENDING)
 
 
-def _skip_waiting(endpoint: WebhookEndpoint) -> None:
-    WebhookEndpoint.objects.filter(pk=endpoint.pk).update(cursor=_newest())
+def _skip_pending(endpoint: WebhookEndpoint) -> None:
+    WebhookEndpoint.objects.filter(pk=endpoint.pk).update(cursor=_newest_event_id())
     note = [{"at": None, "status": None, "error": SKIPPED, "ms": 0, "response": ""}]
     withheld = {"status": Status.WITHHELD, "finished_at": Now(), "log": note}
-    _waiting(endpoint).update(**withheld)
+    _pending(endpoint).update(**withheld)
 
 
 def ping(*, endpoint: WebhookEndpoint) -> WebhookDelivery:
-    """Send a test message, soon; raises Refused for an endpoint that is sent nothing."""
+    """Queue a test message; raise Refused for a blocked endpoint."""
     _require_running(endpoint)
     delivery = WebhookDelivery.objects.create(
         endpoint=endpoint, message_id=f"{PING}_{uuid.uuid4().hex}", type=PING
@@ -186,62 +188,62 @@ def ping(*, endpoint: WebhookEndpoint) -> WebhookDelivery:
 
 
 def redeliver(*, delivery: WebhookDelivery) -> WebhookDelivery:
-    """Send it once more, before what waits behind it; raises Refused when it is on its way."""
+    """Queue a delivery again, before later ones of its lane; raise Refused if it is pending."""
     _require_running(delivery.endpoint)
-    found = (
+    updated = (
         WebhookDelivery.objects.filter(pk=delivery.pk)
         .exclude(status=Status.PENDING)
         .update(status=Status.PENDING, attempts=0, next_at=Now(), finished_at=None)
     )
-    if not found:
-        raise Refused("on_its_way", "This delivery is on its way already.")
+    if not updated:
+        raise Refused("on_its_way", "This delivery is already pending.")
     delivery.refresh_from_db()
     return delivery
 
 
 def _require_running(endpoint: WebhookEndpoint) -> None:
-    words = standing(endpoint)
-    if words:
-        raise Refused("not_running", f"Nothing is sent to this endpoint: {words}.")
+    reason = standing(endpoint)
+    if reason:
+        raise Refused("not_running", f"Nothing is sent to this endpoint: {reason}.")
 
 
 def standing(endpoint: WebhookEndpoint) -> str:
-    """Why nothing is sent to an endpoint, in words; "" when events are."""
+    """Return why nothing is sent to an endpoint; "" if events are sent."""
     if endpoint.parked_at is not None:
         return f"it is parked, because {endpoint.parked_reason}"
     if not endpoint.enabled:
-        return "it is switched off"
+        return "it is disabled"
     if not endpoint.owner.is_active:
-        return "its owner's account is switched off"
+        return "its owner's account is disabled"
     if not access.may_subscribe(endpoint.owner):
         return "its owner's roles no longer allow webhooks"
-    if _is_orphan(endpoint):
-        return "the token that set its address has ended; set the address again"
+    if _token_has_ended(endpoint):
+        return "the token that set its URL has ended; set the URL again"
     return ""
 
 
-def _newest() -> int:
+def _newest_event_id() -> int:
     return ExecutionEvent.objects.aggregate(newest=Max("pk"))["newest"] or 0
 
 
-def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _validated(fields: Mapping[str, Any]) -> dict[str, Any]:
     known = ("name", "url", "events", "include_data", "enabled")
-    wanted = {key: fields[key] for key in known if key in fields}
+    values = {key: fields[key] for key in known if key in fields}
     problems = []
-    if "name" in wanted and not 0 < len(wanted["name"].strip()) <= 100:
-        problems.append(Problem("name", "required", "give it a name of 1 to 100 characters"))
-    fault = url_problem(wanted["url"]) if "url" in wanted else ""
-    if fault:
-        problems.append(Problem("url", "address", fault))
-    unknown = sorted(set(wanted.get("events", ())) - set(WIRE_TYPES))
+    if "name" in values and not 0 < len(values["name"].strip()) <= 100:
+        problems.append(Problem("name", "required", "enter a name of 1 to 100 characters"))
+    problem = url_problem(values["url"]) if "url" in values else ""
+    if problem:
+        problems.append(Problem("url", "address", problem))
+    unknown = sorted(set(values.get("events", ())) - set(WIRE_TYPES))
     if unknown:
-        words = f"there is no event {unknown[0]!r}; there are: {', '.join(WIRE_TYPES)}"
-        problems.append(Problem("events", "unknown_event", words))
+        message = f"there is no event {unknown[0]!r}; choose from: {', '.join(WIRE_TYPES)}"
+        problems.append(Problem("events", "unknown_event", message))
     if problems:
         raise InvalidRequest(tuple(problems))
-    if "events" in wanted:
-        wanted["events"] = sorted(set(wanted["events"]))
-    return wanted
+    if "events" in values:
+        values["events"] = sorted(set(values["events"]))
+    return values
 
 
 def delete_old_deliveries() -> int:

@@ -1,13 +1,13 @@
-"""The signature of a webhook, as the Standard Webhooks specification has it.
+"""The signature of a webhook, after the Standard Webhooks specification.
 
-Three headers come with each message:
+Each message has three headers:
 
-    webhook-id         the same for every try of a message: receivers use it to do things once
-    webhook-timestamp  seconds since the epoch, at this try
-    webhook-signature  `v1,<base64>`, one for each secret in force, separated by spaces
+    webhook-id         equal for all attempts of a message, so that receivers can detect repeats
+    webhook-timestamp  seconds since the epoch, of this attempt
+    webhook-signature  `v1,<base64>`, one for each current secret, separated by spaces
 
-What is signed is `id.timestamp.body`, with HMAC-SHA256 under the bytes that the secret holds in
-base64 behind `whsec_`.  A receiver refuses a timestamp that is more than five minutes off.
+The signed text is `id.timestamp.body`; the algorithm is HMAC-SHA256; the key is the base64-decoded
+secret without `whsec_`. A receiver rejects a timestamp more than five minutes from now.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ REPLAY_WINDOW_SECONDS = 300
 
 
 def new_secret() -> str:
-    """A secret as receivers keep it: `whsec_` and 32 random bytes in base64."""
+    """Return a new secret: `whsec_` and 32 random bytes in base64."""
     return PREFIX + base64.b64encode(random.token_bytes(32)).decode("ascii")
 
 
 def signature(secret: str, *, message_id: str, timestamp: int, body: bytes) -> str:
-    """`v1,<base64>` for one secret."""
+    """Return the signature `v1,<base64>` for one secret."""
     key = base64.b64decode(secret.removeprefix(PREFIX))
     signed = f"{message_id}.{timestamp}.".encode() + body
     return "v1," + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode("ascii")
@@ -37,24 +37,24 @@ def signature(secret: str, *, message_id: str, timestamp: int, body: bytes) -> s
 def headers(
     secrets: Sequence[str], *, message_id: str, timestamp: int, body: bytes
 ) -> dict[str, str]:
-    """The three headers; every secret signs."""
-    made = [
+    """Return the three headers, with one signature per secret."""
+    signatures = [
         signature(each, message_id=message_id, timestamp=timestamp, body=body) for each in secrets
     ]
     return {
         "webhook-id": message_id,
         "webhook-timestamp": str(timestamp),
-        "webhook-signature": " ".join(made),
+        "webhook-signature": " ".join(signatures),
     }
 
 
 def is_valid_signature(
     secret: str, *, message_id: str, timestamp: str, signatures: str, body: bytes, now: float
 ) -> bool:
-    """Whether a message is ours and not an old one sent again: what a receiver asks."""
+    """Check signature and age of a message, as a receiver does."""
     if not timestamp.isascii() or not timestamp.isdigit():
         return False
     if abs(now - int(timestamp)) > REPLAY_WINDOW_SECONDS:
         return False
-    wanted = signature(secret, message_id=message_id, timestamp=int(timestamp), body=body)
-    return any(hmac.compare_digest(wanted, each) for each in signatures.split())
+    expected = signature(secret, message_id=message_id, timestamp=int(timestamp), body=body)
+    return any(hmac.compare_digest(expected, each) for each in signatures.split())

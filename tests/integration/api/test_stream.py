@@ -225,8 +225,8 @@ async def test_a_refusal_is_a_problem_although_a_stream_was_asked_for(paused, he
 async def test_a_client_that_goes_leaves_nothing_behind(paused, operator) -> None:
     layer = get_channel_layer()
     before = set(layer.channels)
-    watcher = stream.Watcher(user_id=operator.pk)
-    following = stream.follow(paused.pk, after=0, watcher=watcher)
+    client = stream.StreamClient(user_id=operator.pk)
+    following = stream.follow(paused.pk, after=0, client=client)
     await anext(following)
     assert len(layer.channels) == len(before) + 1
     await following.aclose()
@@ -241,8 +241,8 @@ async def test_without_redis_the_heartbeat_finds_the_news(
 
     monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.05)
     monkeypatch.setattr(RedisPubSubLoopLayer, "new_channel", away)
-    watcher = stream.Watcher(user_id=operator.pk)
-    following = stream.follow(paused.pk, after=paused.version, watcher=watcher)
+    client = stream.StreamClient(user_id=operator.pk)
+    following = stream.follow(paused.pk, after=paused.version, client=client)
     assert await anext(following) == b"retry: 2000\n\n"
     assert "no notifications" in caplog.text
     await database_sync_to_async(abort)(paused)

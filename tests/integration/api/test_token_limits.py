@@ -14,7 +14,7 @@ from rest_framework.test import APIClient
 from reviews.decisions.rights import fresh_user
 from reviews.sockets.queries import Credentials, Refusal, execution_events
 from tests.integration.api.conftest import plain_plan
-from workflows.api.stream import Watcher
+from workflows.api.stream import StreamClient
 from workflows.executions import services
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.validation import InvalidRequest
@@ -73,14 +73,14 @@ def test_every_door_keeps_the_limit(people, runs) -> None:
     assert services.start_execution(actor=fresh_user(user), workflow=echo.workflow)
     with pytest.raises(PermissionDenied):
         services.start_execution(actor=fresh_user(user), plan=plain_plan())
-    called = authenticate_caller(text).now()
+    called = authenticate_caller(text).context()
     assert called.execution(str(echo.pk)) == echo
     with pytest.raises(Http404):
         called.execution(str(other.pk))
     assert execution_events(Credentials(bearer=text), echo.pk, 0, 10)
     with pytest.raises(Refusal):
         execution_events(Credentials(bearer=text), other.pk, 0, 10)
-    followed = Watcher(user_id=user.pk, token_id=ApiToken.objects.get().pk).user()
+    followed = StreamClient(user_id=user.pk, token_id=ApiToken.objects.get().pk).user()
     with pytest.raises(PermissionDenied):
         services.start_execution(actor=followed, plan=plain_plan())
 

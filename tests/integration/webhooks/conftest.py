@@ -86,7 +86,7 @@ def send_all(sender: Sender) -> None:
         waiting = WebhookDelivery.objects.filter(status="PENDING", endpoint__parked_at=None)
         newest = ExecutionEvent.objects.aggregate(newest=Max("pk"))["newest"] or 0
         behind = [e for e in sender._endpoints() if e.cursor < newest]
-        return not sender._flying and not behind and not waiting.exists()
+        return not sender._in_flight and not behind and not waiting.exists()
 
     sender._claimed_at = float("-inf")  # what changed since the last claim counts at once
     wait_for(settled, seconds=30, what="everything sent")

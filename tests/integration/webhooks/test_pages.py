@@ -48,7 +48,7 @@ def test_from_the_form_to_the_delivery(engine, browser, owner, receiver, sender)
     delivery = endpoint.deliveries.get()
     again = reverse("reviews:webhook_redeliver", args=(endpoint.pk, delivery.pk))
     assert "queued again" in browser.post(again, follow=True).content.decode()
-    assert "on its way already" in browser.post(again, follow=True).content.decode()
+    assert "already pending" in browser.post(again, follow=True).content.decode()
     send_all(sender)
     assert len(receiver.got) == 3
 
@@ -69,7 +69,7 @@ def test_the_buttons(browser, register, receiver, sender) -> None:
     assert receiver.got[0].body["type"] == "ping"
     act(browser, endpoint, "switch_off")
     assert not endpoint.enabled
-    assert "it is switched off" in act(browser, endpoint, "ping")
+    assert "it is disabled" in act(browser, endpoint, "ping")
     act(browser, endpoint, "resume")
     assert endpoint.enabled
     before = endpoint.secret

@@ -121,8 +121,8 @@ def test_a_receiver_that_hangs_costs_the_others_nothing(
             sender.round()
         assert len(receiver.accepted) == wanted
         assert not slow.accepted
-        flying = [lane for lane in sender._flying if lane[0] == stuck.pk]
-        assert len(flying) == 4
+        in_flight = [lane for lane in sender._in_flight if lane[0] == stuck.pk]
+        assert len(in_flight) == 4
         release.set()
         send_all(sender)
         assert len(slow.accepted) == wanted
