@@ -1,4 +1,4 @@
-"""Admin of workflows: definitions and servers are kept here, runs are only looked at."""
+"""Admin of workflows: workflows and MCP servers are editable, runs are read-only."""
 
 from . import definitions, executions, permissions, servers, tokens, webhooks
 

@@ -1,4 +1,4 @@
-"""Workflows, editable: what is saved can be run."""
+"""Admin of workflows, with the validation of a start."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _HEAD = re.compile(r"(\w+)[.]?(.*)", re.DOTALL)
 
 
 class WorkflowForm(FormBase):
-    """A definition, checked as a start would check it; errors stand at their field."""
+    """A workflow, validated like a start; errors are shown at their fields."""
 
     plan = BoundedJSONField(
-        widget=JSONEditor(size="large"), help_text="Tasks and what they need of each other."
+        widget=JSONEditor(size="large"), help_text="Tasks and their dependencies."
     )
     policy = BoundedJSONField(required=False, help_text="Where people and agents decide.")
     inputs_schema = BoundedJSONField(
@@ -41,7 +41,7 @@ class WorkflowForm(FormBase):
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
     actor: Any = None
-    """Who saves; set for each request."""
+    """The user who saves; set for each request."""
 
     class Meta:
         model = Workflow
@@ -59,22 +59,22 @@ class WorkflowForm(FormBase):
             field, rest = (head[1], head[2]) if head else ("", problem.path)
             text = f"{rest}: {problem.message}" if rest else problem.message
             self.add_error(field if field in self.fields else None, text)
-        self._refuse_lost_update(cleaned.get("seen", ""))
+        self._check_lost_update(cleaned.get("seen", ""))
         return cleaned
 
-    def _refuse_lost_update(self, seen: str) -> None:
-        """Somebody who looked before another one saved would undo what that one did."""
+    def _check_lost_update(self, seen: str) -> None:
+        """Reject a save that would overwrite a change made since the form was opened."""
         if not self.instance.pk:
             return
         now = Workflow.objects.values_list("updated_at", flat=True).get(pk=self.instance.pk)
         if seen != now.isoformat():
-            message = "Somebody else has changed this workflow since you opened it. Open it anew."
+            message = "Another user has changed this workflow since you opened it. Reload the page."
             self.add_error(None, message)
 
 
 @admin.register(Workflow)
 class WorkflowAdmin(Base):
-    """Definitions that executions are started from."""
+    """Workflows, from which executions are started."""
 
     form = WorkflowForm
     list_display = ("title", "name", "enabled", "created_by", "updated_at")
@@ -89,13 +89,13 @@ class WorkflowAdmin(Base):
     )
 
     def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        """The form, which knows who saves: roles limit the permission sets of a plan."""
+        """Pass the user to the form: roles limit the permission sets of a plan."""
         form: Any = super().get_form(request, *args, **kwargs)
         form.actor = request.user
         return form
 
     def save_model(self, request: HttpRequest, obj: Workflow, form: Any, change: Any) -> None:
-        """Through the use case that REST goes through, too."""
+        """Save through the use case of the REST API."""
         fields = {name: form.cleaned_data[name] for name in _FIELDS}
         user: Any = request.user
         saved = save_workflow(actor=user, fields=fields, workflow=obj if change else None)

@@ -1,4 +1,4 @@
-"""Executions, holds and commands, to be read."""
+"""Read-only admin of executions, holds and commands."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from workflows.models import CommandLog, Execution, ExecutionEvent, Hold
 
 from .read_only import ReadOnly, block, link, pretty, url
 
-#: Events that one look at the timeline shows.
+#: Events per page of the timeline.
 _EVENTS = 200
 
 
 @admin.register(Execution)
 class ExecutionAdmin(ReadOnly):
-    """One run: its state, and below it tasks, holds, checkpoints and the timeline."""
+    """Runs, with tasks, holds, checkpoints and timeline on the detail page."""
 
     execution_path = "pk__in"
     change_form_template = "admin/workflows/execution/change_form.html"
@@ -38,8 +38,8 @@ class ExecutionAdmin(ReadOnly):
         (None, {"fields": ("title", "status", "version", "workflow_link", "parent_link", "progress",
                            "revision", "created_by", "created_at", "updated_at", "finished_at",
                            "error")}),
-        ("What it works with", {"fields": ("inputs_json", "context_json", "policy_json")}),
-        ("Who works on it", {"classes": ("collapse",),
+        ("Data", {"fields": ("inputs_json", "context_json", "policy_json")}),
+        ("Worker", {"classes": ("collapse",),
                              "fields": ("lease_owner", "lease_until", "fence", "wake_at",
                                         "dispatched_at", "queued_commands", "abort_requested")}),
     )  # fmt: skip
@@ -85,30 +85,30 @@ class ExecutionAdmin(ReadOnly):
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
         execution = self.get_object(request, object_id)
-        more = _around(execution, request) if isinstance(execution, Execution) else {}
+        more = _page_context(execution, request) if isinstance(execution, Execution) else {}
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **more})
 
 
-def _around(execution: Execution, request: HttpRequest) -> dict[str, Any]:
-    """What the page shows besides the row itself."""
+def _page_context(execution: Execution, request: HttpRequest) -> dict[str, Any]:
+    """Return the template context besides the row itself."""
     return {
         "tasks": [_task(task) for task in tasks_of(execution)],
         "holds": execution.holds.order_by("opened_seq"),
         "checkpoints": execution.checkpoints.order_by("-layer"),
         "commands": execution.command_log.order_by("-id")[:_EVENTS],
         "desk_url": url("reviews:run", execution.pk),
-        "records_url": _records(execution),
+        "records_url": _records_url(execution),
         **_timeline(execution, request.GET.get("before", "")),
     }
 
 
-def _records(execution: Execution) -> str:
-    """Where the decisions about an execution are listed; "" where nothing above keeps any."""
-    kept = url("admin:reviews_humanreviewrecord_changelist")
-    if kept:
-        return f"{kept}?execution__id__exact={execution.pk}"
-    shown = url("reviews:history")
-    return f"{shown}?execution={execution.pk}" if shown else ""
+def _records_url(execution: Execution) -> str:
+    """Return the URL of the decisions about an execution; "" without the app `reviews`."""
+    records = url("admin:reviews_humanreviewrecord_changelist")
+    if records:
+        return f"{records}?execution__id__exact={execution.pk}"
+    history = url("reviews:history")
+    return f"{history}?execution={execution.pk}" if history else ""
 
 
 def _task(task: Any) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def _task(task: Any) -> dict[str, Any]:
 
 
 def _timeline(execution: Execution, before: str) -> dict[str, Any]:
-    """The newest events before `before`, oldest of them first."""
+    """Return the newest events before `before`, in ascending order."""
     rows = ExecutionEvent.objects.filter(execution=execution)
     last = parse_natural_number(before)
     if last is not None:
@@ -138,7 +138,7 @@ def _timeline(execution: Execution, before: str) -> dict[str, Any]:
 
 @admin.register(Hold)
 class HoldAdmin(ReadOnly):
-    """Decision points, open and decided."""
+    """Open and decided holds."""
 
     list_display = (
         "id", "execution_link", "task_id", "phase", "reason", "status", "decided_by", "opened_at",
@@ -169,7 +169,7 @@ class HoldAdmin(ReadOnly):
 
 @admin.register(CommandLog)
 class CommandLogAdmin(ReadOnly):
-    """Every command that came in, and what became of it."""
+    """All commands and their outcomes."""
 
     list_display = (
         "id", "kind", "outcome", "execution", "actor", "source", "version", "created_at"

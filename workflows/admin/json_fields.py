@@ -1,4 +1,4 @@
-"""JSON in admin forms: one bounded parser, and an editor that a strict CSP lets work."""
+"""JSON form fields with a bounded parser, and an editor that works under a strict CSP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workflows.engine.bounded_json import BoundedJSONError, parse
 
 
 class JSONEditor(forms.Textarea):
-    """A textarea that a script turns into a tree editor; without the script it stays one."""
+    """A textarea that a script replaces by a tree editor; it works without the script."""
 
     class Media:
         js = ("dist/jsoneditor.min.js", "workflows/json-editor.js")
@@ -25,7 +25,7 @@ class JSONEditor(forms.Textarea):
 
 
 class BoundedJSONField(forms.JSONField):
-    """JSON that may be stored; an empty text is an empty value of the initial's kind."""
+    """JSON within the limits of storage; empty text becomes the value `empty`."""
 
     widget = JSONEditor
 

@@ -1,4 +1,4 @@
-"""Capabilities, whose mode an admin sets, and the ledger of grants, which is read."""
+"""Admin of capabilities (mode and state are editable) and grants (read-only)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ else:
 
 @admin.register(Capability)
 class CapabilityAdmin(Base):
-    """Code and permissions never change; whether it asks, and whether it runs, do."""
+    """Capabilities: code and permissions are fixed; approval mode and `enabled` are editable."""
 
     actions = None
     list_display = ("name", "language", "approval_mode", "enabled", "success_count", "created_at")
@@ -42,14 +42,14 @@ class CapabilityAdmin(Base):
         return False
 
     def save_model(self, request: HttpRequest, obj: Capability, form: Any, change: Any) -> None:
-        """Plans may use it from now on, or no longer."""
+        """Update the catalogue, so that plans can or can no longer use the capability."""
         super().save_model(request, obj, form, change)
         sync_capabilities()
 
 
 @admin.register(Grant)
 class GrantAdmin(ReadOnly):
-    """Who allowed what; grants are taken back on their own page."""
+    """Grants; a separate page revokes them."""
 
     list_display = (
         "operation", "resource", "scope", "execution", "task_id", "granted_by", "granted_at",

@@ -1,4 +1,4 @@
-"""Rows that nobody changes by hand, and values as people read them."""
+"""A read-only ModelAdmin, and formatting of values and links."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 else:
     Base = admin.ModelAdmin
 
-#: Longer values are cut; the whole is to be had over REST.
-_SHOWN = 20_000
+#: Longer values are cut; REST returns the full value.
+_MAX_CHARS = 20_000
 
 
 class ReadOnly(Base):
-    """Looked at by whoever may view it; added, changed and deleted by nobody, in bulk neither."""
+    """A ModelAdmin without adding, changing, deleting and bulk actions."""
 
     actions = None
     show_full_result_count = False
     list_per_page = 50
-    #: The way from a row to the execution it belongs to; "" for executions themselves.
+    #: Lookup from a row to its execution; "pk__in" for executions themselves.
     execution_path = "execution__in"
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -42,31 +42,31 @@ class ReadOnly(Base):
         return False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """What the person may know of, as everywhere else."""
+        """Rows of the executions that the user may see, as on all pages."""
         visible = access.visible_to(request.user)
         return super().get_queryset(request).filter(**{self.execution_path: visible})
 
 
 def pretty(value: Any) -> str:
-    """JSON over several lines, cut when it is long."""
+    """Return indented JSON, cut to `_MAX_CHARS`."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    left = len(text) - _SHOWN
-    return text if left <= 0 else f"{text[:_SHOWN]}\n… {left} more characters"
+    left = len(text) - _MAX_CHARS
+    return text if left <= 0 else f"{text[:_MAX_CHARS]}\n… {left} more characters"
 
 
 def block(value: Any) -> SafeString:
-    """A JSON value as preformatted, escaped text."""
+    """Return a JSON value as preformatted, escaped HTML."""
     return format_html('<pre class="json">{}</pre>', pretty(value))
 
 
 def link(text: str, name: str, *args: Any) -> SafeString | str:
-    """A link to the page of this name, or the text alone when there is no such page."""
+    """Return a link to a named URL, or only the text if there is no such URL."""
     address = url(name, *args)
     return format_html('<a href="{}">{}</a>', address, text) if address else text
 
 
 def url(name: str, *args: Any) -> str:
-    """The address of a page of this or another app; "" when there is none."""
+    """Return the path of a named URL; "" if there is no such URL."""
     try:
         return reverse(name, args=args)
     except NoReverseMatch:

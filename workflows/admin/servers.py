@@ -1,4 +1,4 @@
-"""MCP servers: where tools come from."""
+"""Admin of MCP servers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ else:
     Base = admin.ModelAdmin
 
 
-#: Stands for a value that is stored and never shown.
+#: Placeholder for a stored value, which is never shown.
 STORED = "(stored)"
 _KEEPS = f'Values are encrypted and never shown again; "{STORED}" keeps the one that is stored.'
 _SECRETS = ("env", "headers")
@@ -32,7 +32,7 @@ _FIELDS = ("name", "enabled", "transport", "command", "args", "env", "url", "hea
 
 
 class McpServerForm(FormBase):
-    """How to reach a server; what the client would refuse is refused here."""
+    """Connection settings of a server, validated like the MCP client does."""
 
     args = BoundedJSONField(required=False, empty=[], help_text='A list: ["--repository", "."]')
     env = BoundedJSONField(
@@ -64,7 +64,7 @@ class McpServerForm(FormBase):
         return self._with_stored("env")
 
     def _with_stored(self, field: str) -> Any:
-        """What was entered, with the stored values where the placeholder stands."""
+        """Return the entered values, with stored values in place of the placeholder."""
         entered = _texts(self.cleaned_data[field])
         stored = self._stored.get(field, {})
         unknown = [name for name, text in entered.items() if text == STORED and name not in stored]
@@ -98,7 +98,7 @@ def _texts(value: Any) -> Any:
 
 @admin.register(McpServer)
 class McpServerAdmin(Base):
-    """Servers, and reading their tools into the catalogue."""
+    """Servers, and an action that synchronizes their tools."""
 
     form = McpServerForm
     list_display = ("name", "transport", "enabled", "synced_at", "sync_error")
@@ -108,7 +108,7 @@ class McpServerAdmin(Base):
     actions = ("sync_tools",)
 
     def get_fields(self, request: HttpRequest, obj: McpServer | None = None) -> list[Any]:
-        """Who may only look sees the names of variables and headers; values can be secrets."""
+        """Show only the names of variables and headers to users who cannot change the server."""
         env, headers = "env", "headers"
         if not self.has_change_permission(request, obj) and obj is not None:
             env, headers = "env_names", "header_names"
@@ -116,7 +116,7 @@ class McpServerAdmin(Base):
         return [*known, "synced_at", "sync_error"] if obj is not None else known
 
     def save_model(self, request: HttpRequest, obj: McpServer, form: Any, change: Any) -> None:
-        """A server that is switched off takes its tools along; the sweeper reads a new one."""
+        """Retire the tools of a disabled server; the sweeper synchronizes a new one."""
         super().save_model(request, obj, form, change)
         catalogue_sync.retire_servers()
 
@@ -138,7 +138,7 @@ class McpServerAdmin(Base):
 
     @admin.action(description="Sync tools now", permissions=["change"])
     def sync_tools(self, request: HttpRequest, queryset: QuerySet[McpServer]) -> None:
-        """Read the chosen servers' tool lists into the catalogue."""
+        """Synchronize the tools of the selected servers into the catalogue."""
         for server in queryset:
             synced = catalogue_sync.sync_server(server)
             if synced.error:

@@ -1,4 +1,4 @@
-"""API tokens: who has which, and switching them off."""
+"""Admin of API tokens: list and revoke."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ else:
 
 @admin.register(ApiToken)
 class ApiTokenAdmin(Base):
-    """Tokens without their secret, which nobody has."""
+    """API tokens. Their secrets are not stored."""
 
     list_display = (
-        "prefix", "user", "name", "scope_words", "created_at", "expires_at", "revoked_at",
+        "prefix", "user", "name", "scope_list", "created_at", "expires_at", "revoked_at",
         "last_used_at",
     )  # fmt: skip
     list_filter = ("revoked_at", "expires_at")
@@ -41,15 +41,15 @@ class ApiTokenAdmin(Base):
         return False
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
-        """Asked by the action: whoever might change tokens may switch them off."""
+        """The permission to change tokens allows revoking them."""
         return super().has_change_permission(request)
 
     @admin.display(description="scopes")
-    def scope_words(self, token: ApiToken) -> str:
+    def scope_list(self, token: ApiToken) -> str:
         return ", ".join(token.scopes)
 
-    @admin.action(description="Revoke the chosen tokens", permissions=["revoke"])
+    @admin.action(description="Revoke selected tokens", permissions=["revoke"])
     def revoke_tokens(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
-        """From now on these tokens open nothing."""
+        """Revoke the tokens at once."""
         count = revoke(tokens=queryset)
         self.message_user(request, f"{count} tokens revoked.")

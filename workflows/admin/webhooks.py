@@ -1,4 +1,4 @@
-"""Webhook endpoints and deliveries in the admin: looked at, kept on their own pages."""
+"""Read-only admin of webhook endpoints and deliveries; separate pages manage them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .read_only import ReadOnly
 
 @admin.register(WebhookEndpoint)
 class WebhookEndpointAdmin(ReadOnly):
-    """Without the secret."""
+    """Endpoints, without their secrets."""
 
     list_display = (
         "name", "url", "owner", "enabled", "failures", "parked_at", "last_success_at",
@@ -34,7 +34,7 @@ class WebhookEndpointAdmin(ReadOnly):
 
 @admin.register(WebhookDelivery)
 class WebhookDeliveryAdmin(ReadOnly):
-    """What was sent, and what came of it."""
+    """Deliveries and their state."""
 
     list_display = (
         "message_id", "endpoint", "type", "status", "attempts", "created_at", "finished_at",

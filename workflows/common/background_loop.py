@@ -1,8 +1,8 @@
 """One asyncio event loop per process, in a daemon thread.
 
-Pooled MCP sessions, async tools and publishing live longer than one job, so they cannot live on a
-loop that a job makes and closes.  A forked child gets a loop of its own: it never touches the
-parent's, whose selector it would share.
+Pooled MCP sessions, async tools and publishing outlive a single job, so they cannot run on a loop
+that a job creates and closes. A forked child gets its own loop and never uses the parent's, because
+both would share its selector.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 Closer = Callable[[], Awaitable[None]]
 
-#: Seconds that the closers may take together when the process ends.
+#: Total time in seconds for all closers when the process ends.
 CLOSE_SECONDS = 8.0
 
 logger = logging.getLogger(__name__)
 
 
 class _Background:
-    """A running loop, its thread, and what has to be closed before it stops."""
+    """A running loop, its thread, and the closers to await before it stops."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -47,7 +47,7 @@ class _Background:
             self.loop.close()
 
     def stop(self) -> None:
-        """Close what was registered, cancel the rest, end the thread; safe to call twice."""
+        """Await the closers, cancel other tasks, end the thread; safe to call twice."""
         if not self.thread.is_alive():
             return
         closing = asyncio.run_coroutine_threadsafe(self._wind_down(), self.loop)
@@ -72,7 +72,7 @@ class _Background:
 
 
 class _Slot:
-    """The process's background, made on first use; replaced as a whole after a fork."""
+    """The background loop of this process, created on first use and replaced after a fork."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -80,7 +80,7 @@ class _Slot:
 
 
 _slot = _Slot()
-#: Parents' loops seen from a forked child.  Kept so that no finalizer closes a shared selector.
+#: Loops of parent processes. Referenced, so that no finalizer closes a shared selector.
 _inherited: list[_Slot] = []
 
 
@@ -98,7 +98,7 @@ def _get() -> _Background:
 
 
 def loop() -> asyncio.AbstractEventLoop:
-    """This process's background loop, started on first use."""
+    """Return the background loop of this process; start it on first use."""
     return _get().loop
 
 
@@ -110,8 +110,8 @@ def submit(coro: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
 def run(coro: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
     """Run `coro` on the background loop and wait for its result, at most `timeout` seconds.
 
-    Raises TimeoutError when time is up, RuntimeError when called on the loop's own thread.
-    However the wait ends, the coroutine does not go on without its caller.
+    The coroutine is cancelled when the wait ends for any reason. Raises TimeoutError after
+    `timeout`, and RuntimeError when called on the thread of the loop.
     """
     background = _get()
     if threading.current_thread() is background.thread:
@@ -132,16 +132,16 @@ async def await_on_loop(coro: Coroutine[Any, Any, T]) -> T:
 
 
 def register_closer(closer: Closer) -> None:
-    """Have `closer` awaited on the loop before it stops; the last registered goes first."""
+    """Register a coroutine function to await before the loop stops, in reverse order."""
     _get().closers.append(closer)
 
 
 def shutdown() -> None:
-    """Close what was registered and stop the loop; the next use starts a fresh one."""
+    """Await the closers and stop the loop; the next use starts a new one."""
     background = _slot.current
     if background is None:
         return
-    # In its place until it has stopped: what is being closed still asks for its loop.
+    # Stop before the loop is replaced, because closers still use it.
     background.stop()
     with _slot.lock:
         if _slot.current is background:

@@ -1,4 +1,4 @@
-"""Which address a request came from, as limits per address count it."""
+"""The client address of a request, for limits per address."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from django.http import HttpRequest
 
 from workflows import conf
 
-#: An IPv6 customer has at least a /64: limits count the network, not its 2^64 addresses.
+#: An IPv6 customer has at least a /64 network, so limits count the network.
 _IPV6_PREFIX = 64
-#: The address of a client whose address cannot be told; many clients may share it.
+#: Stands for all clients whose address is unknown.
 UNKNOWN: Final = "0.0.0.0"  # noqa: S104 - nothing listens on it
 #: `203.0.113.5:51234` or `[2001:db8::1]:443`: some proxies add the port.
 _WITH_PORT = re.compile(r"(?:\[([^\]]*)\]|([^:]*))(?::[0-9]{1,5})?")
 
 
 def client_address(remote: str, forwarded: str) -> str:
-    """The client's address; an IPv6 address becomes the first of its /64 network.
+    """Return the client's address; an IPv6 address becomes the first of its /64 network.
 
     `remote` is the address of the connection, `forwarded` the X-Forwarded-For header.  Behind a
-    proxy (HOLDPOINT_BEHIND_PROXY) the last entry counts, which the proxy wrote; a client may have
-    sent entries before it.  A port is ignored.  Anything that is no address counts as UNKNOWN.
+    proxy (HOLDPOINT_BEHIND_PROXY) the last entry of the header is used, because the proxy wrote it;
+    earlier entries may come from the client. A port is ignored. Invalid text becomes UNKNOWN.
     """
     text = remote
     if conf.behind_proxy() and forwarded.strip():

@@ -1,25 +1,25 @@
-"""Named points at which a test ends the process, as a power cut would.
+"""Named points at which a test kills the process, to simulate a power failure.
 
-Off by default, and then one look at a global.  Armed by the environment:
+Disabled by default. The environment enables one point:
 
-    HOLDPOINT_CRASH_AT=step.after        dies when it gets there for the first time
-    HOLDPOINT_CRASH_AT=step.after:3      dies at the third time
+    HOLDPOINT_CRASH_AT=step.after        exits when the point is first reached
+    HOLDPOINT_CRASH_AT=step.after:3      exits when the point is reached for the third time
 
-A process that forks per kill calls `arm` in the child instead.  A test inside one process passes an
-action of its own, which raises or waits where the real one would die.
+A test that forks calls `arm` in the child instead. A test within one process passes another action
+that raises or waits instead of exiting.
 
 | point | where |
 |---|---|
-| `claim.after` | the lease is taken, no move is made |
-| `task.result` | a task has ended, nothing of it is recorded |
+| `claim.after` | the worker has the lease, before the first move |
+| `task.result` | a task has ended, before its result is recorded |
 | `step.before`, `step.after` | around the one statement that makes a step durable |
-| `commands.taken` | queued commands are read, none is applied |
-| `rest.before`, `rest.after` | around giving the lease back |
-| `command.queued` | a command waits for the boundary, its sender knows nothing yet |
-| `command.applied` | a command at rest is recorded, no worker is sent for |
-| `enqueue.before`, `enqueue.after` | around handing a job to Redis; before it, all is committed |
-| `message.sent` | an e-mail or a post to a chat went out, nothing says so yet |
-| `sweep.marked` | lost work is marked as sent for, and not sent |
+| `commands.taken` | queued commands are read, before one is applied |
+| `rest.before`, `rest.after` | around the release of the lease |
+| `command.queued` | a command is queued, before the sender gets a response |
+| `command.applied` | a command is recorded, before a job is enqueued |
+| `enqueue.before`, `enqueue.after` | around enqueueing a job in Redis, after the commit |
+| `message.sent` | an e-mail or a chat message is sent, before this is recorded |
+| `sweep.marked` | lost work is marked as dispatched, before it is enqueued |
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ EXIT_CODE = 137
 
 
 def die() -> NoReturn:
-    """End the process at once: no handlers, no buffers, no goodbye to any server."""
+    """End the process at once, without exit handlers or flushing of buffers."""
     os._exit(EXIT_CODE)
 
 
 def parse(text: str) -> tuple[str, int]:
-    """`name` or `name:nth` as (name, nth); raises ValueError for what is no such thing."""
+    """Parse `name` or `name:nth` to (name, nth); raise ValueError for other text."""
     name, colon, count = text.partition(":")
     if name not in POINTS:
         raise ValueError(f"no crash point is called {name!r}; there are: {sorted(POINTS)}")
@@ -67,13 +67,13 @@ def parse(text: str) -> tuple[str, int]:
 
 
 def crashpoint(name: Point) -> None:
-    """Here a test may end the process."""
+    """Mark a point at which a test may kill the process."""
     if _reached is not None:
         _reached(name)
 
 
 def arm(text: str, action: Callable[[], object] = die) -> None:
-    """Call `action` when this process gets to the point for the nth time; see `parse`."""
+    """Call `action` when this process reaches the point for the nth time; see `parse`."""
     wanted, left = parse(text)
     lock = threading.Lock()
 
@@ -91,7 +91,7 @@ def arm(text: str, action: Callable[[], object] = die) -> None:
 
 
 def set_observer(reached: Callable[[str], object] | None) -> None:
-    """Have `reached` called with the name of every point from now on; None switches it off."""
+    """Call `reached` with the name of every point that is reached; None disables it."""
     global _reached
     _reached = reached
 

@@ -1,4 +1,4 @@
-"""Conditions that Django has no words for."""
+"""Database expressions that Django does not have."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ else:
 
 
 class AnyOf(_Lookup):
-    """``AnyOf("pk", ids)`` in a filter: as ``pk__in=ids``, with one parameter for all of them.
+    """``AnyOf("pk", ids)`` filters like ``pk__in=ids``, with a single array parameter.
 
-    Of a thousand values ``__in`` makes a thousand parameters, which takes longer than the query.
-    A queryset of one column is asked first, by itself, and never turned into a join: for one that
-    is known to give few rows.
+    For a thousand values ``__in`` creates a thousand parameters, which takes longer than the query.
+    A queryset of one column becomes an array subquery: PostgreSQL evaluates it once and never turns
+    it into a join. Use it for querysets with few rows.
     """
 
     prepare_rhs = False
@@ -30,7 +30,7 @@ class AnyOf(_Lookup):
         super().__init__(F(field), array)
 
     def as_sql(self, compiler: Any, connection: Any) -> tuple[str, tuple[Any, ...]]:
-        """``column = ANY(array)``; of no values the query is not asked at all."""
+        """Return ``column = ANY(array)``; raise EmptyResultSet for an empty list."""
         column, parameters = self.process_lhs(compiler, connection)
         if isinstance(self.rhs, list):
             if not self.rhs:

@@ -1,8 +1,8 @@
-"""Decisions in the words of other products, as decisions of ours.  Pure.
+"""Translate decisions in the formats of other products. Pure functions.
 
-The shapes are those in which people answer LangChain's middleware, the agent inbox, MCP
-elicitations, Airflow's human operators and workflow engines with a plain `approved`.  The table is
-in docs/protocol.md, with a test for each row.
+The formats are those of LangChain's middleware, the agent inbox, MCP elicitations, Airflow's human
+operators, and workflow engines with a plain `approved`. The table is in docs/protocol.md; a test
+checks each row.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 APPROVE, REJECT, REQUEST_CHANGES = "APPROVE", "REJECT", "REQUEST_CHANGES"
 OURS = (APPROVE, REJECT, REQUEST_CHANGES)
 
-#: Word → decision, of the words that need nothing else.
+#: Word → decision, for the words that need no other field.
 WORDS = {
     "approve": APPROVE,
     "accept": APPROVE,
@@ -27,7 +27,7 @@ WORDS = {
 EDIT, RESPOND, RESPONSE, CANCEL = "edit", "respond", "response", "cancel"
 KNOWN = ", ".join([*WORDS, EDIT, RESPOND, RESPONSE])
 
-#: What a body has that is written in other words; `decision` is our own.
+#: Fields of other formats; `decision` is the native field.
 FOREIGN_FIELDS = frozenset(
     {
         "type", "decisions", "action", "chosen_options", "approved", "edited_action", "args",
@@ -37,7 +37,7 @@ FOREIGN_FIELDS = frozenset(
 
 
 class UnknownDecisionFormat(ValueError):
-    """`path` names the part that has no meaning here, `code` is stable."""
+    """The body is not a known format; `path` names the invalid part, `code` is stable."""
 
     def __init__(self, path: str, message: str, code: str = "invalid") -> None:
         super().__init__(message)
@@ -48,10 +48,11 @@ class UnknownDecisionFormat(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TranslatedDecision:
-    """What an answer comes to.
+    """A decision in the native format.
 
-    `instead` says that `edits` stand in for the output of the task, so that only a hold after it
-    can take them; `tool` is the one that the sender believes they edited a call of.
+    Attributes:
+        instead: `edits` replace the output of the task, so only a hold after the task accepts them.
+        tool: the tool whose call the sender has edited, if the format names it.
     """
 
     decision: str
@@ -62,23 +63,23 @@ class TranslatedDecision:
 
 
 def is_foreign(body: Mapping[str, Any]) -> bool:
-    """Whether `body` is, in part, in other words than ours."""
+    """Whether any part of `body` is in a foreign format."""
     decision = body.get("decision")
-    own = not isinstance(decision, str) or decision in OURS
-    return not FOREIGN_FIELDS.isdisjoint(body) or not own
+    is_native = not isinstance(decision, str) or decision in OURS
+    return not FOREIGN_FIELDS.isdisjoint(body) or not is_native
 
 
 def translate_decision(body: Mapping[str, Any]) -> TranslatedDecision:
-    """What a foreign answer means; raises UnknownDecisionFormat.
+    """Translate a body in a foreign format; raise UnknownDecisionFormat.
 
-    Fields that are no part of an answer are not looked at.
+    Fields that no format defines are ignored.
     """
-    found = [name for name in _DIALECTS if name in body]
-    if len(found) != 1:
-        where = found[1] if found else "decision"
-        names = ", ".join(_DIALECTS)
+    formats = [name for name in _FORMATS if name in body]
+    if len(formats) != 1:
+        where = formats[1] if formats else "decision"
+        names = ", ".join(_FORMATS)
         raise UnknownDecisionFormat(where, f"give exactly one of {names}")
-    return _DIALECTS[found[0]](body)
+    return _FORMATS[formats[0]](body)
 
 
 def _by_word(name: str) -> Callable[[Mapping[str, Any]], TranslatedDecision]:
@@ -91,10 +92,10 @@ def _of_word(name: str, body: Mapping[str, Any]) -> TranslatedDecision:
     if word == EDIT:
         return _edited(body)
     if word == RESPOND:
-        return TranslatedDecision(APPROVE, edits=_said(body, word), instead=True)
+        return TranslatedDecision(APPROVE, edits=_message_text(body, word), instead=True)
     if word == RESPONSE:
-        # The inbox sends the agent back to work with what was said.
-        return TranslatedDecision(REQUEST_CHANGES, comment=_said(body, word))
+        # The agent inbox lets the agent continue with the message of the person.
+        return TranslatedDecision(REQUEST_CHANGES, comment=_message_text(body, word))
     if word == CANCEL:
         message = "cancel decides nothing: the hold stays open; send decline to reject"
         raise UnknownDecisionFormat(name, message, "no_decision")
@@ -107,7 +108,7 @@ def _of_word(name: str, body: Mapping[str, Any]) -> TranslatedDecision:
 
 
 def _edited(body: Mapping[str, Any]) -> TranslatedDecision:
-    """The arguments that were changed: LangChain's `edited_action` or the inbox's `args`."""
+    """Read edited arguments: LangChain's `edited_action` or the agent inbox's `args`."""
     name = "edited_action" if "edited_action" in body else "args"
     call = _object(name, body)
     if call is None:
@@ -125,18 +126,18 @@ def _edited(body: Mapping[str, Any]) -> TranslatedDecision:
     )
 
 
-def _said(body: Mapping[str, Any], word: str) -> str:
-    said = body.get("message", body.get("args"))
-    if not isinstance(said, str) or not said:
+def _message_text(body: Mapping[str, Any], word: str) -> str:
+    message = body.get("message", body.get("args"))
+    if not isinstance(message, str) or not message:
         raise UnknownDecisionFormat("message", f"{word} needs a message", "required")
-    return said
+    return message
 
 
 def _comment(body: Mapping[str, Any]) -> str:
-    said = body.get("message", "")
-    if not isinstance(said, str):
+    message = body.get("message", "")
+    if not isinstance(message, str):
         raise UnknownDecisionFormat("message", "must be text")
-    return said
+    return message
 
 
 def _object(name: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -174,7 +175,7 @@ def _flag(body: Mapping[str, Any]) -> TranslatedDecision:
     return TranslatedDecision(APPROVE if body["approved"] else REJECT, comment=_comment(body))
 
 
-_DIALECTS: dict[str, Callable[[Mapping[str, Any]], TranslatedDecision]] = {
+_FORMATS: dict[str, Callable[[Mapping[str, Any]], TranslatedDecision]] = {
     "decision": _by_word("decision"),
     "type": _by_word("type"),
     "decisions": _list_of_one,

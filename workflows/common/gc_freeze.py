@@ -1,7 +1,7 @@
-"""What a process has loaded once it is ready stays until it ends: nobody need look through it.
+"""Exclude the objects loaded at start-up from garbage collection.
 
-Python's full garbage collection visits every object: some 290,000 of code, models and schemas, a
-tenth of a second and more in which a process answers nobody.
+A full collection visits every object. About 290,000 objects of code, models and schemas live as
+long as the process; visiting them blocks it for a tenth of a second or more.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import gc
 
 
 def freeze_loaded_objects() -> None:
-    """Keep what is loaded by now out of every later garbage collection.
+    """Exclude all current objects from later collections.
 
-    Called once, before a process takes up its work; before it forks, so that its children go on
-    sharing the memory instead of copying what a collection has marked.
+    Call it once, before a process starts its work and before it forks: children then keep sharing
+    the memory, because a collection in a child does not write to these objects.
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""The one check of HTTP headers that people and plans name."""
+"""Validate HTTP headers from users and plans."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _LONGEST_NAME: Final = 256
 
 
 def header_problem(name: str, value: str) -> str:
-    """Why `name: value` cannot be sent as a header; "" when it can."""
+    """Return why `name: value` is no valid header; "" if it is valid."""
     if len(name) > _LONGEST_NAME or not _TOKEN.fullmatch(name):
         return f"header {name[:_LONGEST_NAME]!r} is not a name that HTTP allows"
     if not (value.isascii() and value.isprintable()):
-        # Line breaks, NUL and tabs among them.
+        # This rejects line breaks, NUL and tabs.
         return f"the value of header {name!r} holds a character that HTTP does not allow"
     return ""
 
 
 def headers_problem(headers: Mapping[str, str]) -> str:
-    """The first problem of `headers`, two spellings of one name included; "" without any."""
+    """Return the first problem, including names that differ only in case; "" without one."""
     seen: set[str] = set()
     for name, value in headers.items():
         problem = header_problem(name, value)

@@ -1,4 +1,4 @@
-"""The one way out to the network: an HTTP client that cannot be talked into reaching inwards.
+"""An HTTP client that is safe against server-side request forgery; all outbound HTTP uses it.
 
 A request is checked against the hosts of a `PermissionSet`, its name is resolved once, every
 address of the answer must be public, and the connection goes to exactly the address that was
@@ -59,11 +59,11 @@ class NetworkDenied(Exception):
 
 
 class NetworkFailed(Exception):
-    """The request was allowed and did not work: bad URL, no answer, too slow, too large."""
+    """The request was allowed but failed: bad URL, no response, timeout, too large."""
 
 
 class NetworkForbidden(NetworkFailed):
-    """The request goes where no permission reaches; no grant would help."""
+    """The address is denied for everyone; no grant can allow it."""
 
 
 def _denied_everywhere(host: str, port: int, address: IPAddress) -> str:
@@ -87,7 +87,7 @@ class NetLimits:
 
 @dataclass(frozen=True)
 class Response:
-    """What came back: status, reason, final URL, headers in order, the whole body."""
+    """A response: status, reason, final URL, headers in order, the full body."""
 
     status: int
     reason: str
@@ -96,7 +96,7 @@ class Response:
     body: bytes
 
     def header(self, name: str) -> str | None:
-        """The first header called `name`, whatever its case."""
+        """Return the first header called `name`, case-insensitively."""
         return next((value for key, value in self.headers if key.lower() == name.lower()), None)
 
     def text(self) -> str:
@@ -106,7 +106,7 @@ class Response:
 
 @dataclass(frozen=True)
 class _Target:
-    """One hop: where to connect and what to ask for."""
+    """One hop: where to connect, and the path to request."""
 
     scheme: str
     host: str
@@ -125,7 +125,7 @@ class _Target:
 
 @dataclass
 class _Call:
-    """A request on its way, with its clock."""
+    """A request in progress, with its deadline."""
 
     method: str
     headers: Headers
@@ -141,7 +141,7 @@ class _Call:
         self.deadline = time.monotonic() + self.limits.total_seconds
 
     def check(self) -> None:
-        """Raise NetworkFailed when the time is over or the caller wants to stop."""
+        """Raise NetworkFailed after the deadline or when the caller wants to stop."""
         self.remaining()
         if self.should_stop():
             raise NetworkFailed("stopped")
@@ -154,9 +154,9 @@ class _Call:
 
 
 def system_resolver(host: str, port: int) -> list[str]:
-    """The addresses the operating system's resolver gives for `host`."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(entry[4][0]) for entry in found]
+    """Resolve `host` with the resolver of the operating system."""
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(entry[4][0]) for entry in entries]
 
 
 def _never() -> bool:
@@ -178,7 +178,7 @@ def request(
     """Send one HTTP request to a host that `grants` covers; return the response, any status.
 
     Raises NetworkDenied naming the missing "host:port", NetworkForbidden for an address that
-    `problem` denies whatever is granted, NetworkFailed for everything else. Blocks for at most
+    `problem` denies regardless of grants, NetworkFailed for everything else. Blocks for at most
     `limits.total_seconds`; `should_stop` is asked about ten times a second.
     """
     pairs = headers.items() if isinstance(headers, Mapping) else headers
@@ -270,9 +270,9 @@ def _path(parts: SplitResult) -> str:
 
 
 def _address_for(call: _Call, target: _Target) -> IPAddress:
-    """The one address to connect to, checked. Every address of the answer must be allowed.
+    """Return the address to connect to; every resolved address must be allowed.
 
-    A name is resolved only once it is granted: a query would already tell its server something.
+    A name is resolved only if it is granted, because a DNS query can already leak data.
     """
     literal = parse_address(target.host)
     _check_denied(call, target, () if literal is None else (literal,))
@@ -306,8 +306,8 @@ def _may_connect(grants: PermissionSet, target: _Target, address: IPAddress) -> 
         return True
     if target.host == "localhost" or target.host.endswith(".localhost"):
         return address.is_loopback
-    # A name that is private by its spelling was granted with its port; the few addresses that
-    # are never a neighbour's service (cloud metadata, this machine) still need their own grant.
+    # A private name was granted with its port. Addresses that are never another host's service
+    # (cloud metadata, this machine) still need their own grant.
     reserved = address.is_link_local or address.is_loopback or address.is_unspecified
     return is_private_host(target.host) and not (reserved or address.is_multicast)
 
@@ -351,10 +351,10 @@ def _secured(target: _Target, raw: socket.socket) -> socket.socket:
     return _tls().wrap_socket(raw, server_hostname=target.host.strip("[]"))
 
 
-class _Guard:
-    """Cuts the socket when the time is over or the caller wants to stop.
+class _Watchdog:
+    """Shut the socket down after the deadline or when the caller wants to stop.
 
-    Socket timeouts alone bound each read, so a peer that drips one byte at a time outlives them.
+    A socket timeout bounds only a single read, so a peer that sends one byte at a time exceeds it.
     """
 
     def __init__(self, call: _Call, connection: socket.socket) -> None:
@@ -383,7 +383,7 @@ def _one_hop(call: _Call, target: _Target) -> Response:
     try:
         timeout = min(call.limits.connect_seconds, call.remaining())
         raw = socket.create_connection((str(address), target.port), timeout=timeout)
-        with raw, _Guard(call, raw), _secured(target, raw) as connection:
+        with raw, _Watchdog(call, raw), _secured(target, raw) as connection:
             return _exchange(call, target, connection)
     except (OSError, http.client.HTTPException, ValueError) as error:
         call.check()

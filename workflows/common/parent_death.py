@@ -1,8 +1,8 @@
-"""End this process when the process that started it ends, however that one ends.
+"""Kill this process when its parent process ends, for any reason.
 
-Without this, `kill -9` of a supervisor or of a worker pool leaves its children to run on for ever.
-SIGKILL is right here: every process of the product may be killed at any time without a loss, and a
-process that first finishes what it does may take an hour.
+Without it, children of a supervisor or worker pool that gets SIGKILL run forever. SIGKILL is safe:
+every process of the product may be killed at any time without data loss, and a graceful exit could
+take an hour.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ import threading
 import time
 from typing import Final
 
-#: Set by a parent for the processes that must not outlive it: its process id.
+#: Environment variable in which a parent passes its process id to such children.
 VARIABLE: Final = "HOLDPOINT_STARTED_BY"
 
-#: How often to look at the parent where the kernel does not tell of its end.
+#: Polling interval on systems whose kernel does not signal the end of the parent.
 LOOK_SECONDS: Final = 1.0
 
 _PR_SET_PDEATHSIG: Final = 1
 
 
 def end_with_starter() -> None:
-    """Do as `end_with` says if the parent asked for it in the environment."""
-    starter = os.environ.pop(VARIABLE, "")  # our own children have another parent
+    """Call `end_with` if the parent requests it in the environment."""
+    starter = os.environ.pop(VARIABLE, "")  # children of this process have another parent
     if starter.isdecimal():
         end_with(int(starter))
 
 
 def end_with(parent: int) -> None:
-    """Have this process killed as soon as `parent`, the process that started it, is gone.
+    """Kill this process as soon as its parent process, with the id `parent`, ends.
 
-    On Linux the kernel does it when the thread of the parent ends that started this process: start
-    such children from the main thread. Elsewhere a thread looks once a second.
+    On Linux the kernel sends the signal when the thread that started this process ends, so start
+    such children from the main thread. On other systems a thread polls once a second.
     """
     if not _ask_kernel():
         thread = threading.Thread(target=_watch, args=(parent,), name="parent-watch", daemon=True)
         thread.start()
     if os.getppid() != parent:
-        # The parent ended before the kernel was asked, so the kernel will send no signal.
+        # The parent ended before the call above, so the kernel will not send a signal.
         _end()
 
 
 def _ask_kernel() -> bool:
-    """Whether the kernel will send SIGKILL at the parent's end."""
+    """Ask the kernel to send SIGKILL when the parent ends; return whether it will."""
     if not sys.platform.startswith("linux"):
         return False
     arguments = (ctypes.c_ulong(signal.SIGKILL), *(ctypes.c_ulong(0) for _ in range(3)))

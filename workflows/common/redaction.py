@@ -1,7 +1,6 @@
-"""Taking secrets and personal data out of values before they are summarised, mailed or logged.
+"""Remove secrets and personal data from values before they are summarized, mailed or logged.
 
-Every pattern is matched in time linear in the text. What is redacted is replaced by a word in
-square brackets that says what stood there.
+All patterns match in linear time. Redacted text is replaced by its kind in square brackets.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any, Final
 from workflows.engine.bounded_json import JSON
 
 SECRET: Final = "[secret]"  # noqa: S105
-#: What stands in place of a secret that people may have shown.
+#: Mask of a secret that users with the right can reveal.
 DOTS: Final = "•" * 8
 
 _SECRET_KEY: Final = re.compile(
@@ -22,31 +21,31 @@ _SECRET_KEY: Final = re.compile(
     r"|(?:api|private|access|signing|encryption|ssh)[-_ ]?key|session[-_ ]?(?:id|key)|^pwd$|^pin$",
     re.IGNORECASE,
 )
-#: Characters from which on what was found in a text is kept for a while.
+#: Matches of texts longer than this are cached.
 _LONG_TEXT: Final = 5_000
-#: `max_tokens`, `token_count` and the like are numbers that say nothing.
+#: Numbers such as `max_tokens` and `token_count` are not secret.
 _COUNT_KEY: Final = re.compile(r"tokens|count|limit|max|min|length|size|expir|ttl", re.IGNORECASE)
 
 _Replacement = str | Callable[[re.Match[str]], str]
 
 
 def redact(value: JSON) -> JSON:
-    """A copy of `value` without secrets, e-mail addresses, phone and card numbers.
+    """Return a copy of `value` without secrets, e-mail addresses, phone and card numbers.
 
-    Under a key that names a secret the whole value goes; elsewhere texts are searched.
+    The value of a key that names a secret is removed completely; other texts are searched.
     """
     if isinstance(value, dict):
-        found: dict[str, Any] = {}
+        redacted: dict[str, Any] = {}
         for key, item in value.items():
-            found[_unused(redact_text(key), found)] = _redact_item(key, item)
-        return found
+            redacted[_unused(redact_text(key), redacted)] = _redact_item(key, item)
+        return redacted
     if isinstance(value, (list, tuple)):
         return [redact(item) for item in value]
     return redact_text(value) if isinstance(value, str) else value
 
 
 def redact_text(text: str) -> str:
-    """The same for one text."""
+    """Return a text without secrets and personal data."""
     if len(text) < 5:
         return text
     for pattern, replacement in _RULES:
@@ -55,7 +54,7 @@ def redact_text(text: str) -> str:
 
 
 def is_secret_field(key: str, item: Any) -> bool:
-    """Whether the name alone hides `item`; counts, flags and nothing are not hidden."""
+    """Whether the key marks `item` as secret; counts, flags and empty values are not secret."""
     if not _SECRET_KEY.search(key) or item is None or isinstance(item, bool):
         return False
     if isinstance(item, (int, float)) and _COUNT_KEY.search(key):
@@ -64,51 +63,52 @@ def is_secret_field(key: str, item: Any) -> bool:
 
 
 def secret_spans(text: str) -> list[tuple[int, int]]:
-    """Where `text` holds what has the look of a secret, as [start, end) in order, none overlapping.
+    """Return the positions of likely secrets in `text` as ordered, disjoint [start, end) pairs.
 
-    Fewer looks than `redact` knows: addresses, card numbers and digests are what a person has to
-    read, and are none of these.
+    It uses fewer patterns than `redact`, because reviewers have to read addresses, card numbers and
+    digests.
     """
     if len(text) < 8:
         return []
-    return list(_long_text_spans(text)) if len(text) > _LONG_TEXT else _looked_for(text)
+    return list(_long_text_spans(text)) if len(text) > _LONG_TEXT else _find_spans(text)
 
 
 def mask_secrets(text: str) -> str:
-    """A text whose secrets are dots, for where nothing can be revealed."""
+    """Return `text` with its secrets masked, for places without a reveal action."""
     for start, end in reversed(secret_spans(text)):
         text = f"{text[:start]}{DOTS}{text[end:]}"
     return text
 
 
+# Keyed by the text; bounded by 16 texts; never stale, because the result depends only on the key.
 @lru_cache(maxsize=16)
 def _long_text_spans(text: str) -> tuple[tuple[int, int], ...]:
-    """The same of a long text, which takes tenths of a second and is asked several times a page."""
-    return tuple(_looked_for(text))
+    """Cache the spans of a long text: a search takes tenths of a second, several times per page."""
+    return tuple(_find_spans(text))
 
 
-def _looked_for(text: str) -> list[tuple[int, int]]:
+def _find_spans(text: str) -> list[tuple[int, int]]:
     return merge_spans(
         match.span(match.lastindex or 0)
-        for pattern in _SECRET_LOOKS
+        for pattern in _SECRET_PATTERNS
         for match in pattern.finditer(text)
     )
 
 
 def merge_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """[start, end) in order; those that overlap are one, empty ones are none."""
-    joined: list[tuple[int, int]] = []
+    """Sort spans, merge overlapping ones and drop empty ones."""
+    merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):
-        if joined and start < joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        if merged and start < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
         elif start < end:
-            joined.append((start, end))
-    return joined
+            merged.append((start, end))
+    return merged
 
 
-def _unused(key: str, found: dict[str, Any]) -> str:
-    """`key`, numbered when a redacted key is there already."""
-    return key if key not in found else f"{key} {len(found) + 1}"
+def _unused(key: str, redacted: dict[str, Any]) -> str:
+    """Return `key`, with a number if another redacted key is equal."""
+    return key if key not in redacted else f"{key} {len(redacted) + 1}"
 
 
 def _redact_item(key: str, item: Any) -> Any:
@@ -116,7 +116,7 @@ def _redact_item(key: str, item: Any) -> Any:
 
 
 def _long_token(match: re.Match[str]) -> str:
-    """Random text mixes cases and digits, or is hexadecimal; words and slugs do not."""
+    """Redact random text: mixed case with digits, or hexadecimal; words and slugs are neither."""
     text = match[0]
     is_mixed = text.lower() != text and text.upper() != text and any(map(str.isdigit, text))
     is_hex = _HEX.fullmatch(text) is not None
@@ -159,11 +159,11 @@ _RULES: Final[tuple[tuple[re.Pattern[str], _Replacement], ...]] = (
     (re.compile(r"(?<![\w+])\+[0-9][0-9 ().-]{7,17}[0-9](?![\w])"), "[phone]"),
 )
 
-#: The last group is the secret, where there is one.
-_SECRET_LOOKS: Final[tuple[re.Pattern[str], ...]] = (
+#: The last group, if any, is the secret.
+_SECRET_PATTERNS: Final[tuple[re.Pattern[str], ...]] = (
     _RULES[0][0],
     re.compile(r"(?<=://)[^\s/:@]{1,100}:([^\s/@]{1,200})@"),
-    # “basic knowledge” is none: credentials have digits or end in "=".
+    # Not “basic knowledge”: credentials have digits or end in "=".
     re.compile(
         r"\b(?:Bearer|Basic)\s{1,5}(?=[A-Za-z._~+/-]{0,200}[0-9=])([A-Za-z0-9._~+/=-]{6,})",
         re.IGNORECASE,

@@ -1,6 +1,6 @@
-"""Where traces and errors may be sent from; nothing happens unless the settings ask for it.
+"""Hooks for traces and error reports; they do nothing unless the settings enable them.
 
-`config.observability.telemetry` puts real ones here.  Nothing of this imports a tracing library.
+`config.observability.telemetry` installs the hooks. This module imports no tracing library.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ Report = Callable[[BaseException], object]
 
 
 class _Sinks:
-    """What was put here, if anything."""
+    """The installed hooks."""
 
     span: Span | None = None
     report: Report | None = None
 
 
 def use(*, span: Span | None = None, report: Report | None = None) -> None:
-    """Send spans, or errors, there from now on."""
+    """Install hooks for spans and errors."""
     _Sinks.span = span or _Sinks.span
     _Sinks.report = report or _Sinks.report
 
 
 def span(name: str, attributes: Mapping[str, str]) -> AbstractContextManager[object]:
-    """A piece of work with a beginning and an end."""
+    """Return a context manager that records a span, if a hook is installed."""
     return nullcontext() if _Sinks.span is None else _Sinks.span(name, attributes)
 
 
 def report(error: BaseException) -> None:
-    """An error that was dealt with here and that somebody should know of."""
+    """Report an error that was handled, if a hook is installed."""
     if _Sinks.report is not None:
         _Sinks.report(error)

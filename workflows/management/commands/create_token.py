@@ -1,4 +1,4 @@
-"""`manage.py create_token USER --scopes read,run,decide`: prints an API token, once."""
+"""`manage.py create_token USER --scopes read,run,decide`: create and print an API token."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from workflows.permissions.tokens import SCOPES, create_token
 
 
 class Command(BaseCommand):
-    help = "Make an API token for a user and print it, alone on its line. It is not shown again."
+    help = "Create an API token for a user and print it on its own line, only once."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("user", help="user name")
         parser.add_argument(
             "--scopes", default="read", help=f"comma-separated: {', '.join(SCOPES)} (default: read)"
         )
-        parser.add_argument("--name", default="", help="what it is for")
+        parser.add_argument("--name", default="", help="name of the token")
         parser.add_argument(
-            "--workflows", default="", help="comma-separated names: these alone (default: all)"
+            "--workflows", default="", help="comma-separated names: only these (default: all)"
         )
-        parser.add_argument("--days", type=int, help="valid for so many days (default: no end)")
+        parser.add_argument("--days", type=int, help="days until it expires (default: never)")
 
     def handle(self, *args: Any, **options: Any) -> None:
         users = get_user_model().objects
@@ -44,7 +44,7 @@ class Command(BaseCommand):
                 scopes=scopes,
                 workflows=names or None,
                 expires_at=timezone.now() + timedelta(days=days) if days else None,
-                confirmed=True,  # whoever runs commands on the server could change the setting
+                confirmed=True,  # a user with shell access could disable the confirmation anyway
             )
         except InvalidRequest as error:
             raise CommandError(str(error)) from error

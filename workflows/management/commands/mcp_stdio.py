@@ -15,7 +15,7 @@ from workflows.mcp_gateway.callers import NOT_VALID, authenticate_caller
 
 
 class Command(BaseCommand):
-    """Reads the token from HOLDPOINT_TOKEN, so that it shows in no list of processes."""
+    """Read the token from HOLDPOINT_TOKEN, so that it is not visible in process lists."""
 
     help = "Speaks MCP over stdin and stdout, with the rights of an API token."
     requires_system_checks: list[str] = []

@@ -1,4 +1,4 @@
-"""`manage.py run_sweeper`: the sweeper's own small process, which also follows the catalogue."""
+"""`manage.py run_sweeper`: recover lost work, synchronize the catalogue, send webhooks."""
 
 from __future__ import annotations
 
@@ -43,28 +43,28 @@ class Command(BaseCommand):
         gc_freeze.freeze_loaded_objects()
         follower = Follower()
         follower.start()
-        beside = [*_start_sender(stop), *_start_beside(stop)]
+        threads = [*_start_sender(stop), *_start_threads(stop)]
         try:
             while not stop.is_set():
                 stop.wait(_round())
         finally:
             stop.set()
             follower.stop()
-            for thread in beside:
+            for thread in threads:
                 thread.join()
             background_loop.shutdown()
 
 
 def _start_sender(stop: threading.Event) -> Iterator[threading.Thread]:
-    """Webhooks go out beside the rounds, in threads of their own, unless switched off."""
+    """Start the webhook sender in a thread, unless it is disabled."""
     if conf.webhook_concurrency():
         thread = threading.Thread(target=Sender(stop).run, name="webhooks")
         thread.start()
         yield thread
 
 
-def _start_beside(stop: threading.Event) -> Iterator[threading.Thread]:
-    """What stands above this app and goes on beside the rounds, by dotted path."""
+def _start_threads(stop: threading.Event) -> Iterator[threading.Thread]:
+    """Start the threads that other apps register in the setting `sweep_threads`."""
     for path in settings.HOLDPOINT.get("sweep_threads", ()):
         thread = threading.Thread(target=import_string(path), args=(stop,), name=path)
         thread.start()
@@ -72,7 +72,10 @@ def _start_beside(stop: threading.Event) -> Iterator[threading.Thread]:
 
 
 def _round() -> float:
-    """One round; the seconds until the next.  A database or a Redis that is away is waited for."""
+    """Run one round and return the seconds until the next.
+
+    While the database or Redis is unavailable, the round is retried.
+    """
     try:
         close_old_connections()
         sweep()

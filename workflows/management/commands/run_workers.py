@@ -1,4 +1,4 @@
-"""`manage.py run_workers`: a pool of RQ SimpleWorkers that move executions on."""
+"""`manage.py run_workers`: a pool of RQ workers that run executions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from workflows.executions.worker import DispatchedJob, EnginePool, EngineWorker
 
 
 class Command(BaseCommand):
-    help = "Starts the worker processes and starts again those that die."
+    help = "Starts the worker processes and restarts those that exit."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--workers", type=int, default=None, help="how many processes")
@@ -30,14 +30,14 @@ class Command(BaseCommand):
                 "Workers fork, and a pool of database sessions does not outlive that:"
                 " run them with HOLDPOINT_ROLE=worker."
             )
-        # What each of them needs is loaded once, before they fork.
+        # Load shared modules once, before the workers fork.
         import_module("workflows.tools.mcp_client.pool")
         # Forked workers must not inherit a connection: two processes would share one session.
         connections.close_all()
         clear_sandbox()
         gc_freeze.freeze_loaded_objects()
         EnginePool(
-            # In this order: work ahead and learning wait while any execution does.
+            # In order of priority: speculation and learning wait while any execution waits.
             list(QUEUES),
             connection=django_rq.get_connection("default"),
             num_workers=options["workers"] or conf.workers(),

@@ -1,4 +1,4 @@
-"""`manage.py send_webhooks`: webhooks from a process of their own, away from the sweeper."""
+"""`manage.py send_webhooks`: send webhooks from a process other than the sweeper."""
 
 from __future__ import annotations
 

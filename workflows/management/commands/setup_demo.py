@@ -1,4 +1,4 @@
-"""`manage.py setup_demo`: roles and tools always; people and workflows where the demo is on."""
+"""`manage.py setup_demo`: create roles and tools, and with the demo users and workflows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workflows.tools.catalogue_sync import sync_all
 
 
 class Command(BaseCommand):
-    help = "Puts roles, tools and the demo in place; running it again changes nothing."
+    help = "Creates roles, tools and the demo. Running it again changes nothing."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--logins", action="store_true", help="then print the demo logins")
@@ -39,7 +39,7 @@ class Command(BaseCommand):
             self._show(demo=demo)
 
     def _start_first_runs(self) -> None:
-        """Something to look at on the first visit."""
+        """Start example runs for the first visit."""
         starter = get_user_model().objects.filter(username="operator").first()
         try:
             for name in ("sandbox-tour", "release-notes", "repository-check"):

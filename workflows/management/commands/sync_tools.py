@@ -1,4 +1,4 @@
-"""`manage.py sync_tools`: reads the tool servers' lists into the catalogue."""
+"""`manage.py sync_tools`: synchronize the tools of MCP servers into the catalogue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workflows.tools.catalogue_sync import SyncResult, sync_all, sync_server
 
 
 class Command(BaseCommand):
-    help = "Brings the catalogue in step with the Python tools and the MCP servers."
+    help = "Synchronizes the catalogue with the Python tools and the MCP servers."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("server", nargs="?", help="only this MCP server")
