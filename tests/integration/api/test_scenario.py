@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 from tests.integration.api.normalization import steady
 from tests.integration.api.recorder import JSON, Recorder, write
 from tests.integration.api.scenario import Story
-from tests.integration.notices.conftest import read_feed
+from tests.integration.notifications.conftest import consume_journal
 from tests.integration.webhooks.conftest import send_all
 from tests.support.webhook_receiver import Receiver, receiving
 from workflows.api.examples import RECORDED_IN, _recorded
@@ -48,7 +48,10 @@ def told(
     try:
         clients = {role: bearer(role) for role in ("operator", "reviewer", "admin")}
         return Story(
-            clients=clients, receiver=receiver, send=lambda: send_all(sender), notice=read_feed
+            clients=clients,
+            receiver=receiver,
+            send=lambda: send_all(sender),
+            notice=consume_journal,
         ).tell()
     finally:
         sender._end()
