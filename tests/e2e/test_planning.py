@@ -34,7 +34,7 @@ def plan_and_start(page: Page, product: Product) -> str:
     expect(page.locator("svg.dag .edge")).to_have_count(2)
     page.get_by_label("Layer approval").select_option(label="before no layer")
     page.get_by_label("Review each replan").check()
-    page.get_by_label("After each layer it waits").check()
+    page.get_by_label("Pause after each layer").check()
     page.get_by_label("Name", exact=True).fill("Looking around")
     page.get_by_role("button", name="Start the run").click()
     page.wait_for_url("**/runs/*/")
