@@ -1,4 +1,4 @@
-"""The one JSON parser for everything that comes in, and the canonical text that hashes are made of.
+"""The JSON parser for everything that comes in, and the canonical text that digests are made of.
 
 A document or value that passes is safe to store in PostgreSQL's jsonb, to send to a browser and to
 hash: bounded in size and depth, finite numbers, no NUL, no lone surrogate, no key twice.
@@ -14,7 +14,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
-from .json_values import (
+from .json_limits import (
     DEFAULT,
     JSON,
     BoundedJSONError,

@@ -15,7 +15,7 @@ from .decide import DecisionContext, Refused, decide
 from .gates import hold_opened
 from .handle_command import handle_command
 from .inputs import Spec, skip_reason, task_inputs
-from .json_values import Limits, check_value
+from .json_limits import Limits, check_value
 from .moves import (
     AskAgent,
     Begin,

@@ -21,7 +21,7 @@ from jmespath.lexer import Lexer
 from jmespath.parser import Parser
 from jmespath.visitor import Options, TreeInterpreter
 
-from .json_values import BoundedJSONError, Limits, check_value
+from .json_limits import BoundedJSONError, Limits, check_value
 
 #: Characters of one expression.
 MAX_LENGTH: Final = 4096

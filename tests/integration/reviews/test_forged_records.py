@@ -16,7 +16,7 @@ from django.db import connection
 from config.database.roles import grant
 from config.devserver.embedded.layout import APP_ROLE, SUPERUSER
 from reviews.audit.chain import record_hash, record_text
-from reviews.audit.records import content
+from reviews.audit.records import record_content
 from reviews.decisions import services
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
@@ -69,7 +69,7 @@ def forge(app_role: str, decided: HumanReviewRecord) -> Forge:
         for name, value in changes.items():
             setattr(record, name, value)
         if rehash:
-            record.canonical = record_text(content(record, sequence))
+            record.canonical = record_text(record_content(record, sequence))
             record.hash = record_hash(record.previous_hash, record.canonical)
         fields = [f for f in HumanReviewRecord._meta.concrete_fields if not f.primary_key]
         values = [f.get_db_prep_save(getattr(record, f.attname), connection) for f in fields]

@@ -107,12 +107,12 @@ def test_below() -> None:
 
 
 words = st.text("ab/~.é", max_size=3)
-json_values = st.recursive(
+json_limits = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | words,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
     max_leaves=8,
 )
-objects = st.dictionaries(st.sampled_from("abcd"), json_values)
+objects = st.dictionaries(st.sampled_from("abcd"), json_limits)
 
 
 @given(objects, objects)
@@ -126,7 +126,7 @@ def test_edits_lead_to_the_value_they_were_made_of(before: Any, more: Any) -> No
     assert (edit is None) == (canonical(before) == canonical(value))
 
 
-@given(json_values, json_values)
+@given(json_limits, json_limits)
 def test_a_new_output_is_the_whole_of_it_null_included(before: Any, value: Any) -> None:
     of = hold(before, AFTER)
     edit = checked_edit(of, change_to(of, value, of.payload), None)

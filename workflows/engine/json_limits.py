@@ -1,4 +1,4 @@
-"""What a JSON value may hold, and the walk that holds a parsed value to it."""
+"""Limits of JSON values (size, depth, numbers, text), and the walk that checks a parsed value."""
 
 from __future__ import annotations
 
