@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphrag import cache, conf, database_errors
-from graphrag.planning import argument_sources, drafting, intents, plans
-from graphrag.planning.drafting import Draft, NearestTool, TaskReason
+from graphrag.planning import argument_sources, intents, plans, step_tasks
 from graphrag.planning.plans import InvalidPlan, PlanDict
+from graphrag.planning.step_tasks import Draft, NearestTool, TaskReason
 from graphrag.retrieval.search import EVERYTHING, Filters
 
 
@@ -66,16 +66,16 @@ def _replan(
     draft = _draft(tasks, finished, context, inputs, filters)
     anchors = plans.sinks(tasks, finished)
     for step in intents.steps(requirement):
-        ranked = drafting.rank_tools(draft, step)
-        drafting.note_nearest(draft, ranked)
+        ranked = step_tasks.rank_tools(draft, step)
+        step_tasks.note_nearest(draft, ranked)
         if draft.remaining < 1:
             draft.warnings.append(
                 f"At most {draft.max_tasks} tasks are added; '{step.text}' was not."
             )
         elif not ranked or ranked[0].confidence < conf.suggest_threshold():
-            draft.warnings.append(drafting.no_match_warning(draft, step, ranked))
+            draft.warnings.append(step_tasks.no_match_warning(draft, step, ranked))
         else:
-            drafting.add_step(draft, step, ranked[0], _minimum_dependencies(step, draft, anchors))
+            step_tasks.add_step(draft, step, ranked[0], _minimum_dependencies(step, draft, anchors))
     return _result(plan, tasks, draft, requirement)
 
 
@@ -106,7 +106,7 @@ def _draft(
         ],
         max_tasks=conf.replan_max_tasks(),
         filters=filters,
-        earlier=drafting.records_by_task(done, records),
+        earlier=step_tasks.records_by_task(done, records),
         used_ids=set(tasks),
     )
 

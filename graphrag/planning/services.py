@@ -6,9 +6,9 @@ from typing import Any
 
 from graphrag import cache, conf, database_errors, ranking
 from graphrag.graph import tool_graph
-from graphrag.planning import argument_sources, drafting, intents, plans
-from graphrag.planning.drafting import Draft, NearestTool, TaskReason
+from graphrag.planning import argument_sources, intents, plans, step_tasks
 from graphrag.planning.plans import PlanDict
+from graphrag.planning.step_tasks import Draft, NearestTool, TaskReason
 from graphrag.retrieval.search import EVERYTHING, Filters
 
 MAX_PREDICTIONS = 3
@@ -64,22 +64,22 @@ def _suggest(intent: str, inputs: Mapping[str, Any], filters: Filters) -> Sugges
     threshold, confidences = conf.suggest_threshold(), []
     previous: list[str] = []
     for step in parsed:
-        ranked = drafting.rank_tools(draft, step)
-        drafting.note_nearest(draft, ranked)
+        ranked = step_tasks.rank_tools(draft, step)
+        step_tasks.note_nearest(draft, ranked)
         best = ranked[0].confidence if ranked else 0.0
         confidences.append(best)
         if best < threshold or draft.remaining < 1:
             draft.warnings.append(_skipped_step_warning(draft, step, ranked))
             continue
         after = previous if step.after_previous else ()
-        previous = drafting.add_step(draft, step, ranked[0], after) or previous
+        previous = step_tasks.add_step(draft, step, ranked[0], after) or previous
     return _result(draft, confidences, threshold)
 
 
 def _skipped_step_warning(draft: Draft, step: intents.Step, ranked: list[ranking.Ranked]) -> str:
     if draft.remaining < 1:
         return f"The plan is full ({draft.max_tasks} tasks); '{step.text[:200]}' was left out."
-    return drafting.no_match_warning(draft, step, ranked)
+    return step_tasks.no_match_warning(draft, step, ranked)
 
 
 def _result(draft: Draft, confidences: list[float], threshold: float) -> Suggestion:

@@ -11,8 +11,8 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from reviews.models.notifications import ChatHook, NoticeKind, NoticeMessage
-from reviews.notifications.email_templates import test_chat_payload
+from reviews.models import ChatHook, NoticeKind, NoticeMessage
+from reviews.notifications.message_content import test_chat_payload
 from reviews.notifications.sender import SendError, post_to
 from workflows.common.secret_encryption import encrypt
 from workflows.webhooks.addresses import url_problem

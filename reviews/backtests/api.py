@@ -18,7 +18,7 @@ from rest_framework.views import APIView
 from reviews.backtests import services
 from reviews.models import Backtest
 from workflows.api.executions import parse_id
-from workflows.api.idempotency import idempotent
+from workflows.api.idempotency_header import idempotent
 from workflows.api.openapi import BODY, IDEMPOTENCY_KEY, problems
 from workflows.api.parsers import object_body, query_params, reject_query_params
 from workflows.api.permissions import HasRole, HasScope, caller, require
@@ -27,7 +27,7 @@ from workflows.api.serializers import PlainSerializer, StrictSerializer
 from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access
-from workflows.executions.idempotency import StoredResponse, json_text
+from workflows.executions.stored_responses import StoredResponse, json_text
 from workflows.executions.validation import InvalidRequest
 from workflows.models import RuleVersion, Workflow
 from workflows.review_rules import active_rules

@@ -20,7 +20,7 @@ from reviews.models import ANSWERS
 from reviews.queue.api import HoldRowSerializer
 from workflows.api.etags import if_match_version
 from workflows.api.examples import RESUME
-from workflows.api.idempotency import idempotent
+from workflows.api.idempotency_header import idempotent
 from workflows.api.openapi import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, IF_MATCH, problems
 from workflows.api.parsers import DecisionJSONParser, object_body, reject_query_params
 from workflows.api.permissions import HasScope, caller, session_confirmed_at, token_of
@@ -40,7 +40,7 @@ from workflows.common.decision_formats import (
 )
 from workflows.engine.commands import LONGEST_UNDO
 from workflows.engine.plan_validation import Problem
-from workflows.executions.idempotency import StoredResponse, json_text, keep_refusal_logs
+from workflows.executions.stored_responses import StoredResponse, json_text, keep_refusal_logs
 from workflows.executions.validation import InvalidRequest
 from workflows.models import Hold
 

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from reviews.models.notifications import Notice, NoticeKind
+from reviews.models import Notice, NoticeKind
 from reviews.notifications import inbox, notice_text
 from reviews.notifications.preferences import preferences_of, save_preferences
 from workflows.api.openapi import BODY, problems

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reviews.models import ReviewClaim
-from reviews.models.notifications import NoticeKind
+from reviews.models import NoticeKind, ReviewClaim
 from workflows.models import Hold
 
 from .notify import Notification, notify

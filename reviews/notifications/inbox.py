@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from reviews.models.notifications import Notice
+from reviews.models import Notice
 from reviews.sockets import change_receiver
 from workflows.executions.access import visible_to
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from django.contrib.auth import get_user_model
 from django.db import transaction
 
-from reviews.models.notifications import NoticeKind
+from reviews.models import NoticeKind
 from workflows.journal.event_log import ReadWatermark
 from workflows.models import EventCursor, ExecutionEvent, Hold
 

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from reviews.decisions.summaries import headline, one_line
-from reviews.models.notifications import NoticeKind
+from reviews.models import NoticeKind
 from workflows import conf
 from workflows.models import Hold
 

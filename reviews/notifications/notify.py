@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db.models.functions import Now
 
-from reviews.models.notifications import ChatHook, Notice, NoticeKind
+from reviews.models import ChatHook, Notice, NoticeKind
 from reviews.sockets import change_receiver
 from workflows.models import Hold
 

@@ -15,7 +15,7 @@ from django.db.models.functions import Now
 from django.utils.module_loading import import_string
 
 from reviews import conf
-from reviews.models.notifications import ChatHook, NoticeMessage
+from reviews.models import ChatHook, NoticeMessage
 
 Status = NoticeMessage.Status
 Lines = Mapping[int, Sequence[Mapping[str, Any]]]

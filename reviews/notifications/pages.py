@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from django.urls import reverse
 
 from reviews import conf
-from reviews.models.notifications import Notice, NoticeMessage
+from reviews.models import Notice, NoticeMessage
 from reviews.notifications import inbox, notice_text, outbox
 from reviews.notifications.preferences import KINDS, preferences_of
 from reviews.queue import selectors

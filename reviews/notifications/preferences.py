@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from reviews.models.notifications import NoticeKind, NoticePreference
+from reviews.models import NoticeKind, NoticePreference
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

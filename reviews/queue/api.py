@@ -19,7 +19,7 @@ from rest_framework.views import APIView
 from reviews.decisions.edits import ReviewInvalid
 from reviews.queue import bulk, claims, extensions, selectors
 from reviews.queue.filters import PHASES, REASONS, RISKS, parse_queue_filters
-from workflows.api.idempotency import idempotent, idempotent_in_parts
+from workflows.api.idempotency_header import idempotent, idempotent_in_parts
 from workflows.api.openapi import BODY, IDEMPOTENCY_KEY, problems
 from workflows.api.parsers import (
     PAGINATION_PARAMETERS,
@@ -30,7 +30,7 @@ from workflows.api.parsers import (
 from workflows.api.permissions import HasScope, caller, session_confirmed_at, token_of
 from workflows.api.serializers import StrictSerializer
 from workflows.engine.commands import LONGEST_UNDO
-from workflows.executions.idempotency import Part, StoredResponse, json_text
+from workflows.executions.stored_responses import Part, StoredResponse, json_text
 from workflows.models import Hold
 
 # --- serializers ----------------------------------------------------------------------------------

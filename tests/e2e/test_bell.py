@@ -21,7 +21,7 @@ LATER = 90_000
 PAYLOAD = "not for a mail"
 SETUP = """
 from django.contrib.auth.models import Group
-from reviews.models.notifications import ChatHook
+from reviews.models import ChatHook
 from workflows.common.secret_encryption import encrypt
 legal, _ = Group.objects.get_or_create(name="legal")
 from django.contrib.auth import get_user_model

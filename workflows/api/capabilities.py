@@ -16,13 +16,13 @@ from rest_framework.views import APIView
 
 from workflows.engine.permissions import PermissionSet
 from workflows.executions import access
-from workflows.executions.idempotency import StoredResponse, json_text
+from workflows.executions.stored_responses import StoredResponse, json_text
 from workflows.models import Capability
 from workflows.permissions import capabilities
 from workflows.tools import catalogue_sync
 
 from .executions import visible_execution
-from .idempotency import idempotent
+from .idempotency_header import idempotent
 from .openapi import BODY, IDEMPOTENCY_KEY, problems
 from .parsers import object_body, query_params, reject_query_params
 from .permissions import HasRole, HasScope, caller, require

@@ -16,14 +16,14 @@ from rest_framework.views import APIView
 from workflows.engine.decide import Refused
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access, services
-from workflows.executions.idempotency import StoredResponse, json_text
+from workflows.executions.stored_responses import StoredResponse, json_text
 from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution
 
 from . import examples
 from .etags import if_match_version
 from .executions import visible_execution
-from .idempotency import idempotent
+from .idempotency_header import idempotent
 from .openapi import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, IF_MATCH, problems
 from .parsers import object_body
 from .permissions import HasRole, caller, require, require_scope, session_confirmed_at, token_of

@@ -20,14 +20,14 @@ from workflows.engine.commands import AddMessage
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access, services
 from workflows.executions.definitions import plan_for_intent
-from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.executions.selectors import decisions_of, holds_of, tasks_of
+from workflows.executions.stored_responses import StoredResponse, json_text
 from workflows.executions.validation import InvalidRequest
 from workflows.models import Checkpoint, Execution, ExecutionEvent, Hold, Workflow
 
 from . import examples
 from .etags import execution_etag, not_modified_response
-from .idempotency import idempotent
+from .idempotency_header import idempotent
 from .openapi import BODY, ETAG, EXECUTION_ID, IDEMPOTENCY_KEY, IF_NONE_MATCH, problems
 from .pagination import MergedQuerysets
 from .parsers import object_body, query_params

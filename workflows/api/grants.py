@@ -13,12 +13,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from workflows.executions.idempotency import StoredResponse, json_text
+from workflows.executions.stored_responses import StoredResponse, json_text
 from workflows.models import Grant
 from workflows.permissions import grants
 
 from .executions import parse_id
-from .idempotency import idempotent
+from .idempotency_header import idempotent
 from .openapi import IDEMPOTENCY_KEY, problems
 from .parsers import query_params
 from .permissions import HasRole, HasScope, caller, require

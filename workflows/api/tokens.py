@@ -15,13 +15,13 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from workflows.executions import access
-from workflows.executions.idempotency import StoredResponse, json_text
+from workflows.executions.stored_responses import StoredResponse, json_text
 from workflows.models import ApiToken
 from workflows.permissions import step_up, tokens
 
 from . import examples
 from .executions import parse_id
-from .idempotency import idempotent
+from .idempotency_header import idempotent
 from .openapi import BODY, IDEMPOTENCY_KEY, problems
 from .parsers import object_body, query_params, reject_query_params
 from .permissions import HasRole, HasScope, caller, has_scope, require, session_confirmed_at

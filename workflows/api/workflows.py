@@ -16,12 +16,12 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from workflows.executions import access, definitions
-from workflows.executions.idempotency import StoredResponse, json_text
+from workflows.executions.stored_responses import StoredResponse, json_text
 from workflows.models import Workflow
 
 from . import examples
 from .etags import check_if_match, not_modified_response, workflow_etag
-from .idempotency import idempotent
+from .idempotency_header import idempotent
 from .openapi import BODY, ETAG, IDEMPOTENCY_KEY, IF_MATCH, IF_NONE_MATCH, problems
 from .parsers import object_body, query_params, reject_query_params
 from .permissions import AdminWrites, HasRole, HasScope, caller, require

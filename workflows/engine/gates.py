@@ -12,7 +12,7 @@ from .moves import Gate, is_critical
 from .plan_diff import loaded, shown
 from .policy import LayerApproval, PlanReview, ReviewPolicy, TriggerPhase
 from .ports import Ports, Run
-from .reminders import schedule
+from .reminder_schedule import schedule
 from .review_rules import evaluate_gate
 from .state import HoldReason, TaskState
 from .task_errors import attempt_words

@@ -1,6 +1,6 @@
 """What is wrong with a plan on its own: ids, needs, cycles, expressions.
 
-workflows.planning.plan_validation, which knows the catalogue, checks tools and their schemas.
+workflows.planning.catalogue_validation, which knows the catalogue, checks tools and their schemas.
 """
 
 from __future__ import annotations

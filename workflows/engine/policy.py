@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic_core import PydanticCustomError
 
 from .expressions import expression_error
-from .reminders import Escalation, EscalationStep, Reminder, Reminders, check
+from .reminder_schedule import Escalation, EscalationStep, Reminder, Reminders, check
 
 
 class TriggerPhase(StrEnum):

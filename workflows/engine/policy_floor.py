@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from .permissions import NAMED
 from .policy import LayerApproval, PlanReview, Policy
-from .reminders import EscalationStep, Reminder
+from .reminder_schedule import EscalationStep, Reminder
 
 #: Whether the second policy is at least as strict as the first one, in one respect.
 Rule = Callable[[Policy, Policy], bool]

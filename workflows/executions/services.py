@@ -32,7 +32,7 @@ from workflows.engine.ports import Busy, Ports, Run, StaleVersion
 from workflows.journal import writer as journal_writer
 from workflows.models import Checkpoint, CommandLog, Execution, ExecutionEvent, Workflow
 from workflows.permissions import capabilities
-from workflows.planning.plan_validation import checked_task
+from workflows.planning.catalogue_validation import checked_task
 from workflows.planning.planner import CataloguePlanner, tool_schemas
 from workflows.review_rules import active_rules
 from workflows.speculation import store as speculation_store

@@ -19,15 +19,15 @@ from workflows.engine.plan_validation import PlanInvalid, Problem, validation_pr
 from workflows.engine.policy import Policy
 from workflows.engine.policy_floor import Change
 from workflows.engine.policy_floor import changes as policy_changes
-from workflows.engine.reminders import EscalationStep
+from workflows.engine.reminder_schedule import EscalationStep
 from workflows.models import Workflow
 from workflows.permissions import capabilities, grants
-from workflows.planning.plan_validation import above_ceiling, checked_plan, checked_task
+from workflows.planning.catalogue_validation import above_ceiling, checked_plan, checked_task
 from workflows.planning.planner import tool_schemas
 from workflows.tools import registry
 
 from . import access
-from .idempotency import json_text
+from .stored_responses import json_text
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

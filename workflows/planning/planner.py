@@ -14,7 +14,7 @@ from graphrag.catalogue.selectors import servers_of, tools_by_name
 from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.planning import replanning
 from graphrag.planning import services as graph_planning
-from graphrag.planning.drafting import TaskReason
+from graphrag.planning.step_tasks import TaskReason
 from graphrag.retrieval import search
 from workflows.engine.dag import Plan
 from workflows.engine.plan_validation import PlanInvalid
@@ -25,7 +25,7 @@ from workflows.permissions import capabilities
 from workflows.tools import registry
 from workflows.tools.mcp_client import McpTool
 
-from .plan_validation import checked_plan
+from .catalogue_validation import checked_plan
 
 #: The server name of capabilities in the catalogue: `capability.<name>`.
 CAPABILITIES = "capability"

@@ -19,14 +19,14 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from workflows.api.executions import parse_id
-from workflows.api.idempotency import idempotent
+from workflows.api.idempotency_header import idempotent
 from workflows.api.openapi import BODY, IDEMPOTENCY_KEY, problems
 from workflows.api.pagination import CursorPages
 from workflows.api.parsers import object_body, query_params, reject_query_params
 from workflows.api.permissions import HasRole, HasScope, MaySubscribe, caller, require_scope
 from workflows.api.serializers import PlainSerializer, StrictSerializer
 from workflows.executions.access import visible_to
-from workflows.executions.idempotency import StoredResponse, json_text
+from workflows.executions.stored_responses import StoredResponse, json_text
 from workflows.models import WebhookDelivery, WebhookEndpoint
 from workflows.realtime.event_serialization import WIRE_TYPES
 from workflows.webhooks import services

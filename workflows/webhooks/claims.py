@@ -15,8 +15,8 @@ from workflows.executions.access import visible_to
 from workflows.models import WebhookDelivery, WebhookEndpoint
 
 from .attempts import Message
-from .outcomes import withhold
 from .payload import delivery_body
+from .retries import withhold
 from .services import standing, visibility_user
 
 #: The oldest pending delivery of each lane; every test message has its own lane.

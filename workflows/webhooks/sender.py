@@ -29,7 +29,7 @@ from . import attempts
 from .attempts import Message, Outcome
 from .claims import claim_endpoints, held_endpoints, next_messages, release_endpoints
 from .fan_out import create_deliveries
-from .outcomes import record_outcome
+from .retries import record_outcome
 
 logger = logging.getLogger(__name__)
 

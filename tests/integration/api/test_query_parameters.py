@@ -21,9 +21,7 @@ from drf_spectacular.generators import SchemaGenerator
 from graphrag.models import Tool
 from reviews.backtests import services as backtests_services
 from reviews.decisions.services import DecisionRequest, decide
-from reviews.models import HumanReviewRecord
-from reviews.models.backtests import Backtest
-from reviews.models.notifications import Notice
+from reviews.models import Backtest, HumanReviewRecord, Notice
 from tests.integration.api.conftest import plain_plan
 from tests.integration.api.test_access import delivered
 from workflows.engine.commands import AddMessage

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reviews.models.notifications import Notice
+from reviews.models import Notice
 from reviews.notifications import journal_consumer
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from tests.integration.reviews.conftest import make_user as make_user

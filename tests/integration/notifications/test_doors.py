@@ -12,7 +12,7 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from config.asgi import application
-from reviews.models.notifications import ChatHook, Notice
+from reviews.models import ChatHook, Notice
 from reviews.notifications import inbox
 from tests.integration.notifications.conftest import Wait, consume_journal
 from tests.integration.reviews.conftest import MakeUser

@@ -14,8 +14,8 @@ from django.core import mail
 from django.core.mail.backends.base import BaseEmailBackend
 from django.db.models.functions import Now
 
-from reviews.models.notifications import ChatHook, NoticeMessage
-from reviews.notifications import inbox, sender, timers
+from reviews.models import ChatHook, NoticeMessage
+from reviews.notifications import inbox, sender, sweeper_hooks
 from reviews.notifications.preferences import KINDS, save_preferences
 from tests.integration.notifications.conftest import Wait, consume_journal
 from tests.integration.notifications.test_notify import decide
@@ -70,7 +70,7 @@ def test_a_reminder_is_mailed_with_the_link_and_without_the_payload(
 ) -> None:
     hold = wait(reminders=[{"after_seconds": 60}], instructions=SECRET)
     pass_time(hold, 61)
-    timers.remind_due()
+    sweeper_hooks.remind_due()
     assert send_all() == 1
     (message,) = mail.outbox
     assert message.to == ["ann@example.com"]

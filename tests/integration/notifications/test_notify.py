@@ -10,9 +10,8 @@ from django.db.models.functions import Now
 from django.test import Client
 
 from reviews.decisions import services, withdrawal
-from reviews.models import ReviewClaim
-from reviews.models.notifications import Notice, NoticeMessage
-from reviews.notifications import inbox, journal_consumer, notice_text, timers
+from reviews.models import Notice, NoticeMessage, ReviewClaim
+from reviews.notifications import inbox, journal_consumer, notice_text, sweeper_hooks
 from reviews.notifications.preferences import KINDS, save_preferences
 from reviews.queue import claims
 from tests.integration.notifications.conftest import Wait, consume_journal, told
@@ -177,11 +176,11 @@ def test_a_reminder_goes_to_whoever_has_claimed_it_else_to_all(
     reminders = [{"after_seconds": 3600}, {"after_seconds": 7200}]
     hold = wait(reminders=reminders)
     pass_time(hold, 3601)
-    assert timers.remind_due() == 1
+    assert sweeper_hooks.remind_due() == 1
     assert (told(ann), told(bob)) == (["reminder"], ["reminder"])
     claims.claim(hold_id=hold.pk, user=ann)
     pass_time(hold, 3600)
-    assert (timers.remind_due(), timers.remind_due()) == (1, 0)
+    assert (sweeper_hooks.remind_due(), sweeper_hooks.remind_due()) == (1, 0)
     assert (told(ann), told(bob)) == (["reminder", "reminder"], ["reminder"])
 
 
@@ -190,11 +189,11 @@ def test_four_sweepers_remind_and_read_once(wait: Wait, ann: User, bob: User) ->
         pass_time(wait(reminders=[{"after_seconds": 60}]), 61)
 
     def sweep() -> None:
-        timers.remind_due()
+        sweeper_hooks.remind_due()
         journal_consumer.read_new()
 
     at_once(sweep)
-    timers.remind_due()
+    sweeper_hooks.remind_due()
     consume_journal()
     expected = ["reminder"] * 5 + ["waiting"] * 5
     assert (sorted(told(ann)), sorted(told(bob))) == (expected, expected)
@@ -235,7 +234,7 @@ def test_claims_given_taken_and_run_out(
     assert (told(ann), told(bob)) == (["claim_given", "claim_taken"], ["claim_given"])
     assert "cy assigned your claim to bob" in page_of(ann, "/notifications/")
     ReviewClaim.objects.filter(hold=hold).update(expires_at=Now() - timedelta(seconds=1))
-    assert sum(at_once(timers.claims_ended)) == 1
+    assert sum(at_once(sweeper_hooks.claims_ended)) == 1
     assert told(bob) == ["claim_given", "claim_ended"]
     assert not ReviewClaim.objects.exists()
     # Taking it oneself tells nobody.
@@ -272,7 +271,7 @@ def test_by_default_only_reminders_and_escalations_are_mailed(
     consume_journal()
     assert not NoticeMessage.objects.exists()
     pass_time(hold, 61)
-    timers.remind_due()
+    sweeper_hooks.remind_due()
     escalate_due()
     consume_journal()
     kinds = {
@@ -293,9 +292,9 @@ def test_whoever_loses_the_group_sees_nothing_of_it(wait: Wait, ann: User) -> No
 def test_old_notices_are_forgotten(wait: Wait, ann: User) -> None:
     wait()
     consume_journal()
-    assert timers.forget_old() == 0
+    assert sweeper_hooks.forget_old() == 0
     Notice.objects.update(created_at=Now() - timedelta(days=91))
-    assert timers.forget_old() == 1
+    assert sweeper_hooks.forget_old() == 1
 
 
 def test_many_holds_at_once_cost_a_few_statements(

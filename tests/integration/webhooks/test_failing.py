@@ -7,7 +7,7 @@ from workflows.engine.decide import Refused
 from workflows.executions.validation import InvalidRequest
 from workflows.models import WebhookDelivery, WebhookEndpoint
 from workflows.webhooks import services
-from workflows.webhooks.outcomes import backoff_seconds
+from workflows.webhooks.retries import backoff_seconds
 
 
 def refreshed(endpoint: WebhookEndpoint) -> WebhookEndpoint:

@@ -10,8 +10,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from reviews import conf
-from reviews.models import ReviewClaim
-from reviews.models.notifications import Notice, NoticeKind, NoticeMessage
+from reviews.models import Notice, NoticeKind, NoticeMessage, ReviewClaim
 from reviews.sockets import change_receiver
 from workflows.journal import due as journal_due
 from workflows.models import Hold

@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from reviews.models.notifications import NoticeMessage
+from reviews.models import NoticeMessage
 from reviews.templatetags.desk import visible
 from workflows.executions.access import visible_to
 from workflows.models import Hold

@@ -1,0 +1,171 @@
+"""Review records and the other append-only rows of the audit log.
+
+A trigger refuses UPDATE, DELETE and TRUNCATE of HumanReviewRecord (migration 0002).
+"""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVectorField
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+
+class Decision(models.TextChoices):
+    """The answers a hold can have, and that one of them was taken back."""
+
+    APPROVE = "APPROVE", "approved"
+    REJECT = "REJECT", "rejected"
+    REQUEST_CHANGES = "REQUEST_CHANGES", "sent back for changes"
+    WITHDRAW = "WITHDRAW", "taken back"
+
+
+#: What somebody may say to a hold.
+ANSWERS = (Decision.APPROVE.value, Decision.REJECT.value, Decision.REQUEST_CHANGES.value)
+
+
+class RecordSet(models.QuerySet["HumanReviewRecord"]):
+    """Records, and those of them that still say how something was decided."""
+
+    def standing(self) -> RecordSet:
+        """Without what was taken back, and without the records that say so."""
+        return self.exclude(decision=Decision.WITHDRAW).filter(withdrawal__isnull=True)
+
+
+class HumanReviewRecord(models.Model):
+    """One decision, as it was taken: what was shown, what was decided, by whom, at which version.
+
+    `canonical` is the text that was hashed; `hash` = SHA-256 over the previous hash and it.
+    The payload columns repeat it for reading, and are never what is hashed.
+    """
+
+    execution = models.ForeignKey(
+        "workflows.Execution", on_delete=models.PROTECT, related_name="review_records"
+    )
+    hold = models.ForeignKey("workflows.Hold", on_delete=models.PROTECT, related_name="records")
+    node_id = models.CharField(max_length=64, blank=True, default="")
+    workflow_title = models.CharField(max_length=200)
+    reason = models.CharField(max_length=20)
+    trigger_phase = models.CharField(max_length=20, blank=True, default="")
+    target = models.CharField(max_length=200, blank=True, default="")
+    # Null when time decided; `actor` then says so.
+    reviewer = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+"
+    )
+    actor = models.CharField(max_length=150)
+    source = models.CharField(max_length=20)
+    decision = models.CharField(max_length=20, choices=Decision.choices)
+    original_data = models.JSONField(null=True)
+    modified_data = models.JSONField(null=True)
+    is_edited = models.BooleanField(default=False)
+    change_count = models.IntegerField(default=0)
+    comment = models.TextField(blank=True, default="")
+    version = models.BigIntegerField()
+    waited_seconds = models.FloatField(default=0)
+    # The record that this one takes back; each is taken back once at most.
+    withdraws = models.OneToOneField(
+        "self", null=True, on_delete=models.PROTECT, related_name="withdrawal"
+    )
+    reviewed_at = models.DateTimeField()
+    shown_digest = models.CharField(max_length=64)
+    decided_digest = models.CharField(max_length=64)
+    canonical = models.TextField()
+    previous_hash = models.CharField(max_length=64)
+    hash = models.CharField(max_length=64, unique=True)
+    # Over the hash, with a key that is not in the database; "" where none was configured.
+    signature = models.CharField(max_length=120, blank=True, default="", db_default="")
+
+    objects = RecordSet.as_manager()
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = [
+            # One say per step of the run; the races are lost here at the latest.
+            models.UniqueConstraint(
+                fields=["execution", "version"], name="record_once_per_version"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["reviewer", "-id"], name="record_by_reviewer"),
+            models.Index(fields=["execution", "-id"], name="record_by_execution"),
+            models.Index(fields=["-reviewed_at"], name="record_by_time"),
+            models.Index(fields=["-id"], condition=Q(decision="REJECT"), name="record_rejections"),
+            models.Index(fields=["actor", "-id"], name="record_by_actor"),
+            models.Index(fields=["workflow_title", "-id"], name="record_by_title"),
+            models.Index(fields=["-id"], condition=Q(source="bulk"), name="record_bulk"),
+            models.Index(fields=["-id"], condition=Q(is_edited=True), name="record_edited"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.actor} {self.get_decision_display()} {self.node_id or self.reason}"
+
+
+class RecordWords(models.Model):
+    """The words of a record's task, tool, comment, workflow and person, for full text.
+
+    Written by a trigger on records (migration 0009).
+    """
+
+    record = models.OneToOneField(
+        HumanReviewRecord, primary_key=True, on_delete=models.CASCADE, related_name="words"
+    )
+    words = SearchVectorField()
+
+    class Meta:
+        indexes = [GinIndex(fields=["words"], name="words_of_records")]
+
+    def __str__(self) -> str:
+        return str(self.words)
+
+
+class DeniedAttempt(models.Model):
+    """Somebody tried to decide a hold that they may not decide.  Append-only, as records are."""
+
+    execution = models.ForeignKey(
+        "workflows.Execution", on_delete=models.PROTECT, related_name="denied_attempts"
+    )
+    hold = models.ForeignKey("workflows.Hold", on_delete=models.PROTECT, related_name="denied")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    actor = models.CharField(max_length=150)
+    source = models.CharField(max_length=20)
+    wanted = models.CharField(max_length=20, choices=Decision.choices)
+    code = models.CharField(max_length=30)
+    reason = models.TextField()
+    at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = [models.Index(fields=["execution", "-id"], name="denied_by_execution")]
+
+    def __str__(self) -> str:
+        return f"{self.actor} may not decide {self.hold_id}"
+
+
+class SecretReveal(models.Model):
+    """Somebody had a masked value shown to them.  Append-only, as records are.
+
+    `place` says what it stood in (`hold:9-9`, `task:9:draft:output`, `record:4:original`), `path`
+    where in it; the value itself is not kept here.
+    """
+
+    execution = models.ForeignKey(
+        "workflows.Execution", on_delete=models.PROTECT, related_name="secret_reveals"
+    )
+    hold = models.ForeignKey(
+        "workflows.Hold", null=True, on_delete=models.PROTECT, related_name="secret_reveals"
+    )
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    actor = models.CharField(max_length=150)
+    source = models.CharField(max_length=20)
+    place = models.CharField(max_length=200)
+    path = models.TextField()
+    at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = [models.Index(fields=["execution", "-id"], name="reveal_by_execution")]
+
+    def __str__(self) -> str:
+        return f"{self.actor} saw {self.path} of {self.place}"
