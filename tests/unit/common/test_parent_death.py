@@ -13,7 +13,7 @@ import pytest
 from config.devserver.embedded.processes import is_alive, wait_until
 from workflows.common.parent_death import VARIABLE
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 #: A parent that starts a child from its main thread, says its id, and waits.
 PARENT = """
@@ -46,14 +46,17 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[subprocess.Popen[str]
         stdout=subprocess.PIPE,
         text=True,
     ) as parent:
-        assert parent.stdout is not None
-        number, said = parent.stdout.readline().split()
-        assert said == "up"
-        child = psutil.Process(int(number))
-        yield parent, child
-        parent.kill()
-        if is_alive(child):
-            child.kill()
+        try:
+            assert parent.stdout is not None
+            number, said = parent.stdout.readline().split()
+            assert said == "up"
+            child = psutil.Process(int(number))
+            yield parent, child
+            parent.kill()
+            if is_alive(child):
+                child.kill()
+        finally:
+            parent.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
