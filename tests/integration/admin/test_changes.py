@@ -120,7 +120,7 @@ def test_nobody_undoes_what_another_one_saved(staff, workflow) -> None:
     first = form(name="echo", title="First", seen=seen)
     assert client.post(change(workflow), first).status_code == 302
     found = errors(client.post(change(workflow), form(name="echo", title="Late", seen=seen)))
-    assert "Somebody else" in found["__all__"][0]
+    assert "Another user has changed this workflow" in found["__all__"][0]
     workflow.refresh_from_db()
     assert workflow.title == "First"
 

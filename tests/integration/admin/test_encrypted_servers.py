@@ -93,7 +93,7 @@ def test_a_lost_key_is_said_and_loses_nothing(staff: Any, row: McpServer, settin
     settings.SECRET_KEY = "another-" + "x" * 60
     row.refresh_from_db()
     assert isinstance(row.env["KEY"], UndecryptedText)
-    with pytest.raises(TaskFailed, match="variable KEY of s was sealed"):
+    with pytest.raises(TaskFailed, match="variable KEY of s was encrypted"):
         server_spec("s")
     assert "enter it again" in catalogue_sync.sync_server(row).error
     assert staff("admin").get(change_url(row)).status_code == 200

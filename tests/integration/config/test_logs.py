@@ -84,10 +84,10 @@ def test_a_workers_lines_carry_the_request_that_sent_it(monkeypatch) -> None:
     seen: list[dict[str, Any]] = []
     monkeypatch.setattr(worker, "import_string", lambda _: lambda _: seen.append(dict(context())))
     made = object.__new__(worker.EngineWorker)
-    monkeypatch.setattr(worker.EngineWorker, "_note", lambda self: None)
+    monkeypatch.setattr(worker.EngineWorker, "_report_status", lambda self: None)
     made.connection = type("Nothing", (), {"delete": lambda self, key: None})()  # type: ignore[assignment]
     job = worker.DispatchedJob.fetch(name, connection=made.connection)
-    made._follow(job, None)  # type: ignore[arg-type]
+    made._run_dispatched(job, None)  # type: ignore[arg-type]
     assert seen == [{"execution_id": "42", "request_id": "proxy-12345678"}]
     assert context() == {}
 

@@ -117,7 +117,7 @@ def test_the_xml_tool_appears_and_runs_beside_the_json_one(
     assert "Files" in str(ran["log"].output)
 
     story = page(operator, f"/runs/{done.pk}/")
-    assert "agent rules says replan: the folder holds XML files" in story
+    assert "agent rules decided replan: the folder holds XML files" in story
     assert f"/runs/{done.pk}/plan/2/" in story
     change = page(operator, f"/runs/{done.pk}/plan/2/")
     assert "files.parse_xml_file" in change

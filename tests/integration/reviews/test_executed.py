@@ -216,10 +216,10 @@ def test_the_record_page_shows_what_ran(ran: Execution, auditor: User) -> None:
     client.force_login(auditor)
     page = client.get(f"/history/{record.pk}/")
     assert page.content.decode().count(digest({"value": "second"})) == 2
-    assert "what ran is what was approved" in page.content.decode()
+    assert "the executed data is the approved data" in page.content.decode()
     ran.attempts.filter(task_id="a").update(inputs={"value": "third"})
     later = client.get(f"/history/{record.pk}/").content.decode()
-    assert "shows other data now than it ran with" in later
+    assert "the stored data of the task differs from the executed data" in later
 
 
 def test_both_verifiers_check_what_ran(ran: Execution, auditor: User, tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def test_the_use_case_itself_refuses_a_token_of_somebody_elses_endpoint(
     maker = acting(owner)
     endpoint = endpoint_of(maker, receiver)
     before = endpoint.secret
-    with pytest.raises(PermissionDenied, match="whose address it set"):
+    with pytest.raises(PermissionDenied, match="whose URL it set"):
         rotate_secret(endpoint=endpoint, actor=acting(owner))
     endpoint.refresh_from_db()
     assert endpoint.secret == before
