@@ -67,7 +67,7 @@ def test_a_refusal_says_what_to_do(
     page.goto(f"{site.url}/login/")
     page.get_by_role("button", name="Sign in with Example ID").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("not signed in with Example ID")
-    expect(page.get_by_role("main")).to_contain_text("Try once more")
+    expect(page.get_by_role("main")).to_contain_text("Try again")
     check_accessible(page)
     page.get_by_role("link", name="Back to the sign-in page").click()
     expect(page.get_by_role("button", name="Sign in with Example ID")).to_be_visible()

@@ -133,7 +133,7 @@ def test_undo_on_the_page_and_why_not_once_the_run_went_on(page: Page, product: 
     page.get_by_role("button", name="Reject and abort the run").click()
     form = page.locator("[data-undo=decision]")
     expect(form).to_be_visible()
-    expect(form).to_contain_text("Nothing has happened yet")
+    expect(form).to_contain_text("Nothing has run yet")
     page.keyboard.press("u")
     expect(page.locator("#decision[data-state=open]")).to_be_visible()
     expect(page.get_by_role("button", name="Approve")).to_be_enabled()
