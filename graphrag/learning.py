@@ -101,7 +101,7 @@ def _statement_timeout() -> Iterator[None]:
 
 
 def _update_ranks(row: LearnedExecution, tools: Sequence[str]) -> int:
-    """Store new ranks; record on the row how those of the execution's own tools changed."""
+    """Store new ranks; record on the row how the ranks of the execution's tools changed."""
     before = dict(Tool.objects.filter(name__in=tools).values_list("name", "pagerank"))
     changed_count = store_ranks()
     graph = tool_graph.current()

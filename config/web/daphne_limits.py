@@ -45,7 +45,7 @@ class BoundedRequest(http_protocol.WebRequest):  # type: ignore[misc]
     def gotLength(self, length: int | None) -> None:
         """Check the limits: the headers are complete, the body has not arrived."""
         super().gotLength(length)
-        # daphne takes the root path from this header, whoever sends it: URLs in responses would
+        # daphne takes the root path from this header of any client: URLs in responses would
         # start with it, and the limits would be applied to other paths.
         self.requestHeaders.removeHeader(b"Daphne-Root-Path")
         self.scope = self._scope()

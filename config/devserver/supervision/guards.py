@@ -65,10 +65,10 @@ def remember(home: Path, pids: list[int]) -> None:
 
 
 def end_leftovers(home: Path) -> str:
-    """Ends processes of a supervisor that was killed; names those that there were, or "".
+    """End the processes of a supervisor that was killed; return their names, or "" for none.
 
-    Those that stay for five seconds after SIGTERM are killed. The time of their start is compared,
-    so that a pid given to another process is left alone.
+    A process that is still there five seconds after SIGTERM is killed. Start times are compared,
+    so a pid that now belongs to another process is not touched.
     """
     path = home / "children.json"
     try:
