@@ -225,7 +225,7 @@ def _examples(workflow: Workflow, rules: ReviewRules) -> list[dict[str, Any]]:
                 "url": reverse("reviews:record", args=(past.record,)),
                 "title": f"{past.node} · {past.execution}",
                 "outcome": past.outcome,
-                "spared": verdict.spared,
+                "spared": verdict.skips_review,
                 "why": verdict.why,
                 "document": text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …",
             }

@@ -78,7 +78,7 @@ def add(totals: Totals, past: PastReview, verdict: Verdict) -> None:
     _count(totals["codes"], verdict.code)
     if verdict.code == "error" and len(totals["errors"]) < LISTED:
         totals["errors"].append({"record": past.record, "why": verdict.why})
-    if not verdict.spared:
+    if not verdict.skips_review:
         _add_still_reviewed(totals, past)
         return
     totals["reviews"] += 1

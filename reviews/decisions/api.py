@@ -38,7 +38,7 @@ from workflows.common.decision_formats import (
     is_foreign,
     translate_decision,
 )
-from workflows.engine.commands import LONGEST_UNDO
+from workflows.engine.commands import MAX_UNDO_SECONDS
 from workflows.engine.plan_validation import Problem
 from workflows.executions.stored_responses import StoredResponse, json_text, keep_refusal_logs
 from workflows.executions.validation import InvalidRequest
@@ -100,7 +100,7 @@ class ResumeSerializer(StrictSerializer):
         required=False,
         default=0,
         min_value=0,
-        max_value=LONGEST_UNDO,
+        max_value=MAX_UNDO_SECONDS,
         help_text="For how long the decision can be taken back; the run rests until then.",
     )
 

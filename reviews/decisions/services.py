@@ -24,7 +24,12 @@ from reviews.models import ANSWERS, Decision, HumanReviewRecord, ReviewClaim
 from reviews.queue.filters import risk_of
 from workflows import conf as workflow_conf
 from workflows.common.schemas import FieldError
-from workflows.engine.commands import LONGEST_UNDO, ApprovalResponse, CheckpointResponse, ExpireHold
+from workflows.engine.commands import (
+    MAX_UNDO_SECONDS,
+    ApprovalResponse,
+    CheckpointResponse,
+    ExpireHold,
+)
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
 from workflows.engine.state import GrantScope
@@ -360,8 +365,8 @@ def _check_fields(request: DecisionRequest) -> None:
         errors.append(FieldError(path, _WITHOUT_EDITS[Decision(decision)]))
     if decision == Decision.REQUEST_CHANGES and not request.comment.strip():
         errors.append(FieldError("comment", "must say what should be changed"))
-    if not 0 <= request.undo_seconds <= LONGEST_UNDO:
-        errors.append(FieldError("undo_seconds", f"must be between 0 and {LONGEST_UNDO}"))
+    if not 0 <= request.undo_seconds <= MAX_UNDO_SECONDS:
+        errors.append(FieldError("undo_seconds", f"must be between 0 and {MAX_UNDO_SECONDS}"))
     errors += _comment_errors(request.comment)
     if errors:
         raise ReviewInvalid(errors)

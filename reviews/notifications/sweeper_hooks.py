@@ -12,7 +12,7 @@ from django.utils import timezone
 from reviews import conf
 from reviews.models import Notice, NoticeKind, NoticeMessage, ReviewClaim
 from reviews.sockets import change_receiver
-from workflows.journal import due as journal_due
+from workflows.journal import sweeper_queries as journal_due
 from workflows.models import Hold
 
 from .notify import Notification, notify

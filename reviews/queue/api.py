@@ -29,7 +29,7 @@ from workflows.api.parsers import (
 )
 from workflows.api.permissions import HasScope, caller, session_confirmed_at, token_of
 from workflows.api.serializers import StrictSerializer
-from workflows.engine.commands import LONGEST_UNDO
+from workflows.engine.commands import MAX_UNDO_SECONDS
 from workflows.executions.stored_responses import Part, StoredResponse, json_text
 from workflows.models import Hold
 
@@ -145,7 +145,7 @@ class BulkSerializer(StrictSerializer):
     comment = serializers.CharField(required=False, default="", allow_blank=True, max_length=4000)
     to = serializers.CharField(required=False, default="", allow_blank=True, max_length=150)
     undo_seconds = serializers.FloatField(
-        required=False, default=0, min_value=0, max_value=LONGEST_UNDO
+        required=False, default=0, min_value=0, max_value=MAX_UNDO_SECONDS
     )
 
 

@@ -19,7 +19,7 @@ from reviews.decisions.rights import NotAllowed
 from reviews.decisions.services import HoldNotFound, Token, visible_hold
 from reviews.models import Decision
 from workflows.common.schemas import FieldError
-from workflows.engine.commands import LONGEST_UNDO
+from workflows.engine.commands import MAX_UNDO_SECONDS
 
 from . import claims
 from .filters import risk_of
@@ -115,8 +115,8 @@ def check(chosen: Sequence[SelectedHold], request: Request) -> None:
         errors.append(FieldError("to", "must name a person"))
     if request.action == "reject" and not request.comment.strip():
         errors.append(FieldError("comment", "must give the reason; it is stored in every record"))
-    if request.undo_seconds is not None and not 0 <= request.undo_seconds <= LONGEST_UNDO:
-        errors.append(FieldError("undo_seconds", f"must be between 0 and {LONGEST_UNDO}"))
+    if request.undo_seconds is not None and not 0 <= request.undo_seconds <= MAX_UNDO_SECONDS:
+        errors.append(FieldError("undo_seconds", f"must be between 0 and {MAX_UNDO_SECONDS}"))
     if errors:
         raise ReviewInvalid(errors)
 

@@ -12,7 +12,7 @@ from tests.benchmarks.surroundings import Bench, reviewer, start_quietly
 from workflows.engine.commands import ApprovalResponse
 from workflows.executions import dispatch, services
 from workflows.executions.selectors import tasks_of
-from workflows.journal.statements import execute
+from workflows.journal.prepared_statements import execute
 from workflows.models import ExecutionEvent, Hold
 
 PAUSE_MS = 3.0

@@ -34,7 +34,7 @@ from workflows.executions.services import (
     start_execution,
     submit_command,
 )
-from workflows.journal import due as journal_due
+from workflows.journal import sweeper_queries as journal_due
 from workflows.journal import writer as journal_writer
 from workflows.models import Checkpoint, CommandLog, Execution, ExecutionEvent, Hold, Speculation
 from workflows.speculation import store as speculation_store

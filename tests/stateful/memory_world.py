@@ -310,7 +310,7 @@ class MemoryWorld(World):
             name: Outcome(
                 each.status.value, each.skip.value if each.skip else "", each.output, each.inputs
             )
-            for name, each in self._stored(model).settled.items()
+            for name, each in self._stored(model).finished.items()
         }
 
     def check_records(self, model: Model) -> None:

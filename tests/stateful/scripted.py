@@ -8,11 +8,11 @@ from typing import Any
 from workflows.engine.permissions import PermissionSet
 from workflows.engine.ports import (
     Failure,
+    Heartbeat,
     PermissionEscalationNeeded,
     Success,
     TaskCall,
     TaskResult,
-    Watch,
 )
 
 
@@ -46,14 +46,16 @@ class ScriptedRunner:
         self._batch_size = batch_size
         self.cut = cut
 
-    def run(self, calls: Sequence[TaskCall], watch: Watch) -> Iterator[Sequence[TaskResult]]:
+    def run(
+        self, calls: Sequence[TaskCall], heartbeat: Heartbeat
+    ) -> Iterator[Sequence[TaskResult]]:
         for start in range(0, len(calls), self._batch_size):
             part = calls[start : start + self._batch_size]
             self.calls += part
             if self.cut():
                 raise PowerCut
             yield [TaskResult(call, outcome(call)) for call in part]
-            if watch():
+            if heartbeat():
                 return
 
 

@@ -17,7 +17,7 @@ from workflows.engine.dag import Plan, Revision
 from workflows.engine.decision_history import decision_of, is_decision
 from workflows.engine.evolve import evolve
 from workflows.engine.policy import Policy
-from workflows.engine.ports import Busy, LeaseLost, QueuedCommand, Settled, StaleVersion
+from workflows.engine.ports import Busy, FinishedTask, LeaseLost, QueuedCommand, StaleVersion
 from workflows.engine.reducers import merge_context
 from workflows.engine.state import ExecutionState, HoldReason, SkipReason, forked
 from workflows.engine.status import ExecutionStatus, TaskStatus
@@ -52,7 +52,7 @@ class Stored:
     #: Who caused each event, in the order of `events`.
     actors: list[str] = field(default_factory=list)
     checkpoints: list[Bookmark] = field(default_factory=list)
-    settled: dict[str, Settled] = field(default_factory=dict)
+    finished: dict[str, FinishedTask] = field(default_factory=dict)
     #: When a hold's time runs out, by its id; only of holds that are open.
     deadlines: dict[str, float] = field(default_factory=dict)
     #: Until when an answer can be taken back, by the id of its hold.
@@ -90,7 +90,7 @@ class MemoryRun:
         self._speaker = "system"
         self._taken: list[QueuedCommand] = []
         #: How tasks ended by what is recorded; None for one that was sent back.
-        self._told: dict[str, Settled | None] = {}
+        self._told: dict[str, FinishedTask | None] = {}
 
     def log_command(self, command: object, actor: str, source: str) -> None:
         """Commands are logged by the journal on PostgreSQL alone."""
@@ -143,7 +143,7 @@ class MemoryRun:
                 stored.checkpoints = [*stored.checkpoints, bookmark][-CHECKPOINTS_KEPT:]
             _keep(stored, event, journal.now)
         stored.state, stored.context = self.state, self.context
-        stored.settled = self._known()
+        stored.finished = self._known()
         stored.queued = [each for each in stored.queued if each not in self._taken]
         stored.deadlines = {
             hold.id: stored.deadlines[hold.id]
@@ -162,12 +162,12 @@ class MemoryRun:
         self.revision = stored.revisions[self.state.revision]
         journal.after_step(self.execution_id)
 
-    def settled(self, task_ids: Sequence[str]) -> Mapping[str, Settled]:
+    def finished_tasks(self, task_ids: Sequence[str]) -> Mapping[str, FinishedTask]:
         known = self._known()
         return {name: known[name] for name in task_ids if name in known}
 
-    def _known(self) -> dict[str, Settled]:
-        known = {**self._stored.settled, **self._told}
+    def _known(self) -> dict[str, FinishedTask]:
+        known = {**self._stored.finished, **self._told}
         return {name: each for name, each in known.items() if each is not None}
 
     def take_commands(self) -> Iterator[QueuedCommand]:
@@ -195,7 +195,7 @@ class MemoryRun:
     def now(self) -> float:
         return self._journal.now
 
-    def watch(self) -> bool:
+    def heartbeat(self) -> bool:
         if self._stored.fence != self._fence:
             raise LeaseLost
         self.queued = len(self._stored.queued)
@@ -270,7 +270,7 @@ class MemoryJournal:
             dict(checkpoint.context),
             {1: first},
             state=start,
-            settled={name: parent.settled[name] for name in done},
+            finished={name: parent.finished[name] for name in done},
         )
         with self.open(execution_id, expected_version=0) as run:
             run.record(ev.ExecutionForked(parent=parent_id, layer=checkpoint.layer, start=start))
@@ -343,28 +343,33 @@ def _keep(stored: Stored, event: ev.Event, now: float) -> None:
         stored.deadlines[event.hold_id] += event.seconds
 
 
-def _settles(event: ev.Event, known: Mapping[str, Settled]) -> Mapping[str, Settled | None]:
+def _settles(
+    event: ev.Event, known: Mapping[str, FinishedTask]
+) -> Mapping[str, FinishedTask | None]:
     """How the tasks that an event is about have ended; None takes an end back."""
     match event:
         case ev.LayerStarted():
             return {
-                name: Settled(TaskStatus.SKIPPED, skip=why) for name, why in event.skips.items()
+                name: FinishedTask(TaskStatus.SKIPPED, skip=why)
+                for name, why in event.skips.items()
             }
         case ev.LayerSkipped():
-            skipped = Settled(TaskStatus.SKIPPED, skip=SkipReason.COMMAND)
+            skipped = FinishedTask(TaskStatus.SKIPPED, skip=SkipReason.COMMAND)
             return dict.fromkeys(event.tasks, skipped)
         case ev.TaskSucceeded():
-            return {event.task_id: Settled(TaskStatus.SUCCEEDED, event.output, inputs=event.inputs)}
+            return {
+                event.task_id: FinishedTask(TaskStatus.SUCCEEDED, event.output, inputs=event.inputs)
+            }
         case ev.TaskErrored() if event.retry_at is None:
-            return {event.task_id: Settled(TaskStatus.FAILED)}
+            return {event.task_id: FinishedTask(TaskStatus.FAILED)}
         case ev.HoldDecided() if event.task_id:
             return _decided(event, event.task_id, known)
     return {}
 
 
 def _decided(
-    event: ev.HoldDecided, task_id: str, known: Mapping[str, Settled]
-) -> Mapping[str, Settled | None]:
+    event: ev.HoldDecided, task_id: str, known: Mapping[str, FinishedTask]
+) -> Mapping[str, FinishedTask | None]:
     is_output = event.phase == "AFTER_EXECUTION"
     if event.decision == "REQUEST_CHANGES":
         return {task_id: None}
@@ -375,7 +380,7 @@ def _decided(
             else {}
         )
     if event.reason is HoldReason.ESCALATION:
-        return {task_id: Settled(TaskStatus.FAILED)}
+        return {task_id: FinishedTask(TaskStatus.FAILED)}
     if event.on_reject == "skip":
-        return {task_id: Settled(TaskStatus.SKIPPED, skip=SkipReason.REVIEWER)}
-    return {task_id: Settled(TaskStatus.REJECTED)}
+        return {task_id: FinishedTask(TaskStatus.SKIPPED, skip=SkipReason.REVIEWER)}
+    return {task_id: FinishedTask(TaskStatus.REJECTED)}

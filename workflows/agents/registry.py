@@ -8,7 +8,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from functools import lru_cache
 from typing import Protocol
 
-from workflows.engine.ports import AgentAnswer, AgentQuestion, TaskFailed, Watch
+from workflows.engine.ports import AgentAnswer, AgentQuestion, Heartbeat, TaskFailed
 
 from .llm import LLMAgent
 from .rules import RuleAgent
@@ -48,21 +48,23 @@ def _threads() -> ThreadPoolExecutor:
 class RegisteredAgents:
     """engine.ports.Agents."""
 
-    def ask(self, question: AgentQuestion, watch: Watch) -> AgentAnswer:
+    def ask(self, question: AgentQuestion, heartbeat: Heartbeat) -> AgentAnswer:
         agent = _agents.get(question.agent)
         if agent is None:
             raise TaskFailed(f"no agent is registered as {question.agent!r}", retryable=False)
         try:
             if agent.in_process:
                 return agent.decide(question)
-            return _decide_in_thread(agent, question, watch)
+            return _decide_in_thread(agent, question, heartbeat)
         except TaskFailed:
             raise
         except Exception as error:
             raise TaskFailed(f"malformed answer: {type(error).__name__}: {error}") from error
 
 
-def _decide_in_thread(agent: DecisionAgent, question: AgentQuestion, watch: Watch) -> AgentAnswer:
+def _decide_in_thread(
+    agent: DecisionAgent, question: AgentQuestion, heartbeat: Heartbeat
+) -> AgentAnswer:
     future = _threads().submit(agent.decide, question)
     end = time.monotonic() + question.timeout_seconds
     while time.monotonic() < end:
@@ -71,7 +73,7 @@ def _decide_in_thread(agent: DecisionAgent, question: AgentQuestion, watch: Watc
         except FutureTimeout:
             if future.done():
                 raise
-            if watch():
+            if heartbeat():
                 raise TaskFailed("the run is being aborted") from None
     future.cancel()
     raise TaskFailed(f"no answer within {question.timeout_seconds:g} s")

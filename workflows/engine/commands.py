@@ -19,7 +19,7 @@ from .dag import Plan, TaskSpec
 from .state import GrantScope
 
 #: The longest time to undo a decision, in seconds.
-LONGEST_UNDO: Final = 600
+MAX_UNDO_SECONDS: Final = 600
 
 
 class _Command(BaseModel):
@@ -67,7 +67,7 @@ class _Approval(_Command):
     grant_scope: GrantScope = "task"
     grant_seconds: float | None = Field(default=None, gt=0, le=2_592_000)
     # For how long the answer can be taken back; the run rests meanwhile.
-    undo_seconds: float = Field(default=0, ge=0, le=LONGEST_UNDO)
+    undo_seconds: float = Field(default=0, ge=0, le=MAX_UNDO_SECONDS)
 
     @field_validator("set_output_null")
     @classmethod
@@ -143,10 +143,10 @@ Command = Annotated[
 
 
 #: The longest message of a conversation, in characters.
-LONGEST_MESSAGE: Final = 2_000_000
+MAX_MESSAGE_LENGTH: Final = 2_000_000
 
 
-def shortened(text: str, longest: int = LONGEST_MESSAGE) -> str:
+def shortened(text: str, longest: int = MAX_MESSAGE_LENGTH) -> str:
     """The text, or its beginning with a note that it was cut, of at most `longest` characters."""
     if len(text) <= longest:
         return text
@@ -160,7 +160,7 @@ class AddMessage(_Command):
     kind: Literal["add_message"] = "add_message"
     role: Literal["user", "assistant", "system", "tool"] = "user"
     # An agent is told all results of a layer in one message.
-    content: str = Field(min_length=1, max_length=LONGEST_MESSAGE)
+    content: str = Field(min_length=1, max_length=MAX_MESSAGE_LENGTH)
     author: str = ""
     # Have the run's agent decide at the next boundary, where its policy would not ask it.
     ask_agent: bool = False

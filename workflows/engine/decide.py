@@ -1,4 +1,4 @@
-"""`decide(state, command, ctx)`: a command becomes events, or is refused with a reason."""
+"""`decide(state, command, ctx)`: returns the events of a command, or refuses it with a reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from .dag import CapabilityTask, Plan, reads_context
 from .decision_context import DecisionContext, Refused
 from .permissions import PermissionSet
 from .plan_diff import change_between
-from .plan_gates import gates_of_layer, with_values
 from .plan_validation import Problem
 from .policy import TriggerPhase
 from .replanning import (
@@ -24,6 +23,7 @@ from .replanning import (
     propose,
     revise,
 )
+from .required_reviews import gates_of_layer, with_values
 from .state import ExecutionState, Hold, HoldAnswer, HoldReason
 from .status import ExecutionStatus
 
@@ -79,7 +79,7 @@ def _(
 def _abandonment_reason(command: cmd.FailExecution, state: ExecutionState) -> str:
     """Return why the run is abandoned, with the tasks that were running."""
     why = f"given up: {command.lost} workers in a row ended without recording a step"
-    running = [name for name, task in state.tasks.items() if not task.status.is_settled]
+    running = [name for name, task in state.tasks.items() if not task.status.is_final]
     if running:
         why += f"; tasks under way: {', '.join(running)}"
     return f"{why}; {command.error}" if command.error else why
@@ -155,7 +155,7 @@ def _response(
     if ctx.actor in hold.approvals:
         raise Refused("already_voted", "You have approved this already; the quorum needs others.")
     if edited and hold.quorum > 1:
-        # An edit would make earlier approvals count for a payload their authors never saw.
+        # Earlier approvals would count for an edited payload that their authors never saw.
         raise Refused(
             "no_edits",
             "Several people approve the same here, so nobody changes it:"
@@ -220,7 +220,7 @@ def _open_hold(state: ExecutionState, hold_id: str) -> Hold:
     return hold
 
 
-# --- taking a decision back ---------------------------------------------------------------------
+# --- undo ---------------------------------------------------------------------------------------
 
 
 def _with_undo_window(
@@ -541,7 +541,7 @@ def _(command: cmd.ModifyArgs, state: ExecutionState, ctx: DecisionContext) -> I
     if command.task_id in begun:
         raise Refused("begun", f"{command.task_id} has run, or its layer has begun.")
     changed = with_values(
-        plan, task, command.arguments, ended=ctx.settled(sorted(task.needs)).keys()
+        plan, task, command.arguments, ended=ctx.finished_tasks(sorted(task.needs)).keys()
     )
     tasks = tuple(changed if each.id == task.id else each for each in plan.tasks)
     return _change_plan(

@@ -1,4 +1,4 @@
-"""What a decision looks at besides the state, and how it refuses."""
+"""Input of `decide` besides the state, and the exception that refuses a command."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from .dag import Revision
 from .plan_validation import Problem
 from .policy import Policy
-from .ports import Settled
+from .ports import FinishedTask
 
 
 class Refused(Exception):
     """The command does not apply.  `code` is stable, `message` says what to do.
 
-    `problems` names fields, where fields are at fault.
+    `problems` lists the invalid fields, if any.
     """
 
     def __init__(self, code: str, message: str, problems: Iterable[Problem] = ()) -> None:
@@ -24,17 +24,17 @@ class Refused(Exception):
         self.problems = tuple(problems)
 
 
-def nothing_settled(task_ids: Sequence[str]) -> Mapping[str, Settled]:
-    """The results of a run in which no task has ended yet."""
+def no_finished_tasks(task_ids: Sequence[str]) -> Mapping[str, FinishedTask]:
+    """Return the results of a run in which no task has ended yet."""
     return {}
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionContext:
-    """What a decision may look at besides the state.
+    """The input of `decide` besides the state and the command.
 
-    `actor` names the sender of the command.  `settled` returns how the named tasks ended; tasks
-    that have not ended are left out.
+    `actor` names the sender of the command.  `finished_tasks` returns how the named tasks ended;
+    tasks that have not ended are left out.
     """
 
     revision: Revision
@@ -42,4 +42,4 @@ class DecisionContext:
     actor: str
     max_replans: int = 3
     max_failed_replans: int = 10
-    settled: Callable[[Sequence[str]], Mapping[str, Settled]] = nothing_settled
+    finished_tasks: Callable[[Sequence[str]], Mapping[str, FinishedTask]] = no_finished_tasks

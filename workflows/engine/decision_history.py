@@ -1,4 +1,4 @@
-"""Who decided what in an execution: people's and agents' decisions, read from its events."""
+"""The decisions of people and agents in an execution, read from its events."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from .state import HoldReason
 
-#: Events that are decisions.  An `execution_aborted` is one unless it follows from another.
-DECISIVE: Final = (
+#: Kinds of events that are decisions.  `execution_aborted` is one unless a decision caused it.
+DECISION_KINDS: Final = (
     "hold_voted",
     "hold_answered",
     "hold_withdrawn",
@@ -17,28 +17,28 @@ DECISIVE: Final = (
     "agent_failed",
     "execution_aborted",
 )
-#: Decisions that end a run: the abort recorded right after them is their consequence.
-ENDING: Final = ("hold_decided", "hold_answered", "agent_decided")
+#: Kinds of decisions that can abort a run: an abort recorded right after them is their consequence.
+ABORT_CAUSES: Final = ("hold_decided", "hold_answered", "agent_decided")
 
 _AGENTS: Final = (HoldReason.LAYER_VALIDATION.value, HoldReason.AGENT_DECISION.value)
 
 
 def is_decision(kind: str, payload: Mapping[str, Any]) -> bool:
-    """Whether a stored event is a decision of its own, and not the outcome of an earlier one."""
+    """Return whether a stored event is a decision, and not the consequence of an earlier one."""
     if kind == "hold_decided":
-        # It carries out a decision that could be undone, and that is listed already.
+        # The decision was listed when it was made (`hold_answered`); this event ends its undo time.
         return not payload.get("answered")
-    # A silent external agent's hold is decided by an event of its own.
-    return kind in DECISIVE and not (kind == "agent_failed" and payload.get("hold_id"))
+    # The hold of an external agent that timed out is decided by a separate event.
+    return kind in DECISION_KINDS and not (kind == "agent_failed" and payload.get("hold_id"))
 
 
 def decision_of(
     kind: str, payload: Mapping[str, Any], actor: str, *, for_agent: bool = False
 ) -> dict[str, Any]:
-    """A stored decision event as a decision.
+    """Return a stored decision event as a decision.
 
-    `type` is HIL for people and AIL for agents; `edited` says whether the reviewer changed what was
-    shown.  `for_agent`: the run was aborted while it waited for an agent.
+    `type` is HIL for people and AIL for agents; `edited` says whether the reviewer changed the
+    payload.  Set `for_agent` if the run was aborted while it waited for an agent.
     """
     if kind in ("agent_decided", "agent_failed"):
         return _of_agent(kind, payload)
@@ -62,7 +62,7 @@ def decision_of(
 
 
 def reviewer_of(kind: str, payload: Mapping[str, Any], actor: str) -> str | None:
-    """The person who decided a hold; None for an agent, for time, and for any other event."""
+    """Return the person who decided a hold; None for an agent, a timeout or any other event."""
     if kind not in ("hold_voted", "hold_answered", "hold_withdrawn", "hold_decided"):
         return None
     by_person = not payload.get("by_timeout") and payload.get("reason") not in _AGENTS
@@ -85,7 +85,7 @@ def _word(kind: str, payload: Mapping[str, Any], *, is_agent: bool) -> str:
         return "APPROVE"
     if not is_agent:
         return str(payload["decision"])
-    # An agent's hold is decided by `continue`, or by a replan, whose comment says so.
+    # An agent's hold is decided by `continue` or by a replan; a replan's comment starts with it.
     return "REPLAN" if str(payload.get("comment", "")).startswith("replan: ") else "CONTINUE"
 
 

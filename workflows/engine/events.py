@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from .policy import TriggerPhase
 from .state import ExecutionState, GrantScope, HoldAnswer, HoldReason, Proposal, SkipReason
 
-KeptApart = Field(default=None, exclude=True)
+StoredElsewhere = Field(default=None, exclude=True)
 #: Fields that are stored only to rebuild the state: neither pages nor webhooks show them.
 STATE_ONLY: Final = frozenset({"start", "shown", "answer", "proposal"})
 #: What a hold is decided as.
@@ -59,8 +59,8 @@ class TaskSucceeded(_Event):
     duration_ms: float
     # Digest of the inputs before the call, for a task that is reviewed before it runs; else "".
     executed_digest: str = Field(default="", exclude=True)
-    inputs: Any = KeptApart
-    output: Any = KeptApart
+    inputs: Any = StoredElsewhere
+    output: Any = StoredElsewhere
     logs: str = Field(default="", exclude=True)
 
 
@@ -75,7 +75,7 @@ class TaskErrored(_Event):
     retry_at: float | None = None
     is_leaf: bool = False
     executed_digest: str = Field(default="", exclude=True)
-    inputs: Any = KeptApart
+    inputs: Any = StoredElsewhere
     logs: str = Field(default="", exclude=True)
 
 
@@ -126,7 +126,7 @@ class HoldOpened(_Event):
     on_timeout: Literal["reject", "approve", "keep_waiting", "abort", "continue"] = "keep_waiting"
     timeout_seconds: float | None = None
     summary: str = ""
-    opening: Any = KeptApart
+    opening: Any = StoredElsewhere
     shown: dict[str, Any] | None = None
 
 
@@ -324,8 +324,8 @@ class PlanRevised(_Event):
     hold_id: str | None = None
     # Whether the change leaves a task without readers that has failed already.
     failed_leaf: bool = False
-    plan: Any = KeptApart
-    layers: Any = KeptApart
+    plan: Any = StoredElsewhere
+    layers: Any = StoredElsewhere
 
 
 class PlanProposed(_Event):

@@ -10,11 +10,10 @@ from pydantic import ValidationError
 
 from . import events as ev
 from .bounded_json import digest
-from .commands import LONGEST_MESSAGE, Abort, AddMessage, Replan, shortened
+from .commands import MAX_MESSAGE_LENGTH, Abort, AddMessage, Replan, shortened
 from .decide import DecisionContext, Refused, decide
-from .gates import hold_opened
 from .handle_command import handle_command
-from .inputs import Spec, skip_reason, task_inputs
+from .hold_opening import hold_opened
 from .json_limits import Limits, check_value
 from .moves import (
     AskAgent,
@@ -44,13 +43,14 @@ from .review_rules import skipped_reviews
 from .state import SkipReason
 from .status import TaskStatus
 from .task_errors import PermissionEscalationNeeded, TaskFailed, attempt_words
+from .task_inputs import Spec, skip_reason, task_inputs
 
 #: An answer may repeat the question, which holds all results of a layer.  Its messages are cut to
-#: `LONGEST_MESSAGE` characters together, of which each takes at most six bytes as JSON.
+#: `MAX_MESSAGE_LENGTH` characters together, of which each takes at most six bytes as JSON.
 _ANSWER = Limits(nodes=100_000, string_length=2_000_000, max_bytes=16_000_000)
 
 #: Limits on the decisions shown to an agent: the newest ones, with shortened comments.
-_MOST_DECISIONS, _LONGEST_COMMENT = 100, 1_000
+_MAX_DECISIONS, _MAX_COMMENT_LENGTH = 100, 1_000
 
 
 def execute_move(run: Run, move: Move, ports: Ports) -> None:
@@ -80,7 +80,7 @@ def _(move: CloseLayer, run: Run, ports: Ports) -> None:
     state = run.state
     accepted = [name for name in state.tasks if _output_was_accepted(run, name)]
     # Read the stored output: later tasks read it, not the decision.
-    outputs = run.settled(accepted) if accepted else {}
+    outputs = run.finished_tasks(accepted) if accepted else {}
     digests = {name: digest(each.output) for name, each in outputs.items()}
     run.record(
         ev.LayerClosed(layer=state.layer, failed=state.layer_failed, executed_digests=digests)
@@ -131,13 +131,13 @@ def _(move: OpenHolds, run: Run, ports: Ports) -> None:
 @_execute.register
 def _(move: StartLayer, run: Run, ports: Ports) -> None:
     tasks = run.revision.tasks(move.layer)
-    settled = run.settled(sorted({need for task in tasks for need in task.needs}))
+    finished = run.finished_tasks(sorted({need for task in tasks for need in task.needs}))
     skips: dict[str, SkipReason] = {}
     errors: list[ev.TaskErrored] = []
     leaves = run.revision.plan.leaves
     for task in tasks:
         try:
-            reason = skip_reason(task, settled, run)
+            reason = skip_reason(task, finished, run)
         except TaskFailed as failure:
             is_leaf = task.id in leaves
             error = ev.TaskErrored(
@@ -173,7 +173,7 @@ def _(move: RunTasks, run: Run, ports: Ports) -> None:
         except TaskFailed as failure:
             run.record(_failed(run, task_id, Failure(failure.message), call=None))
     is_start_published = False
-    for batch in ports.runner.run(calls, run.watch):
+    for batch in ports.runner.run(calls, run.heartbeat):
         for result in batch:
             run.record(_result_event(run, result), *_speculation_events(result))
         if len(batch) < len(calls):
@@ -243,7 +243,7 @@ def _result_event(run: Run, result: TaskResult) -> ev.Event:
 def _speculation_events(result: TaskResult) -> tuple[ev.Event, ...]:
     """Return the event that records whether the task used its speculative result."""
     task_id = result.call.task.id
-    match result.ahead:
+    match result.speculation:
         case None:
             return ()
         case SpeculationOutcome(hit=True, seconds=seconds):
@@ -292,7 +292,7 @@ def _(move: AskAgent, run: Run, ports: Ports) -> None:
     run.commit()
     actor = f"agent:{move.agent}"
     try:
-        answer = ports.agents.ask(agent_question(run, move.agent), run.watch)
+        answer = ports.agents.ask(agent_question(run, move.agent), run.heartbeat)
         events, command = _events_and_command(run, answer, move.agent, actor)
     except TaskFailed as failure:
         run.record(ev.AgentFailed(agent=move.agent, error=failure.message))
@@ -316,14 +316,14 @@ def agent_question(run: Run, agent: str) -> AgentQuestion:
         execution_id=run.execution_id,
         layer=state.layer,
         total_layers=state.total_layers,
-        results=run.settled(layers[state.layer]),
+        results=run.finished_tasks(layers[state.layer]),
         next_layer=layers[following] if following < len(layers) else (),
         context=run.context,
         inputs=run.inputs,
         conversation=run.conversation(),
         decisions=tuple(
-            {**each, "comment": str(each["comment"])[:_LONGEST_COMMENT]}
-            for each in run.decisions()[-_MOST_DECISIONS:]
+            {**each, "comment": str(each["comment"])[:_MAX_COMMENT_LENGTH]}
+            for each in run.decisions()[-_MAX_DECISIONS:]
         ),
         settings=run.policy.ail.settings,
         timeout_seconds=run.policy.ail.timeout_seconds,
@@ -353,7 +353,7 @@ def _events_and_command(
 
 def _with_short_messages(answer: AgentAnswer) -> AgentAnswer:
     """Shorten long messages instead of refusing the answer."""
-    share = LONGEST_MESSAGE // max(1, len(answer.messages))
+    share = MAX_MESSAGE_LENGTH // max(1, len(answer.messages))
     messages = tuple(
         {
             key: shortened(text, share) if isinstance(text, str) else text

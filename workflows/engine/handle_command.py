@@ -17,7 +17,7 @@ def handle_command(run: Run, command: object, ports: Ports, actor: str) -> tuple
         actor=actor,
         max_replans=ports.max_replans,
         max_failed_replans=ports.max_failed_replans,
-        settled=run.settled,
+        finished_tasks=run.finished_tasks,
     )
     if isinstance(command, Replan):
         decide(run.state, command, ctx)
@@ -32,7 +32,7 @@ def ask_planner(run: Run, planner: Planner, command: Replan) -> RevisePlan:
     try:
         found = planner.replan(
             plan=revision.plan,
-            settled=run.settled(begun),
+            finished=run.finished_tasks(begun),
             begun=frozenset(begun),
             requirement=command.new_requirement,
             context={**run.context, **command.available_context},

@@ -1,6 +1,6 @@
 """The loop: choose the next move, execute it, record its events.
 
-`step` is what a worker does with an execution; `submit` is what a command does to one at rest.
+A worker calls `step` to advance an execution; `submit` applies one command to an execution at rest.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def apply_queued(run: Run, ports: Ports) -> None:
     for queued in run.take_commands():
         with run.acting_as(queued.actor, queued.source):
             run.record(*_handle_queued(run, queued.command, ports, queued.actor))
-        # One step per command: after a crash, a command is either still queued or fully applied.
+        # Commit after each command: after a crash, it is either still queued or fully applied.
         run.commit()
 
 

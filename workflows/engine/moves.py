@@ -13,7 +13,7 @@ from .status import ExecutionStatus, TaskStatus
 
 @dataclass(frozen=True, slots=True)
 class ApplyCommands:
-    """Commands were queued while a layer ran."""
+    """Apply the commands that were queued while a layer ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class RunTasks:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """One hold that is due."""
+    """A hold that is due: its reason, and the task and phase of a task review."""
 
     reason: HoldReason
     task_id: str | None = None
@@ -94,7 +94,7 @@ def next_move(
     """Return the next move, from these checks in order:
 
     commands queued? · running at all? · holds open? · tasks clear to run? · gates due? ·
-    layer settled? · agent's turn? · validation? · next layer's approval? · another layer? · end.
+    layer finished? · agent's turn? · validation? · next layer's approval? · another layer? · end.
     """
     if queued:
         return ApplyCommands()
@@ -116,7 +116,7 @@ def _inside_layer(state: ExecutionState, revision: Revision, now: float) -> Move
     pending = [
         task_id
         for task_id, task in state.tasks.items()
-        if not task.status.is_settled and task_id not in held
+        if not task.status.is_final and task_id not in held
     ]
     clear = tuple(task_id for task_id in pending if _is_due(state.tasks[task_id], now))
     if clear:
@@ -198,10 +198,10 @@ def approval_due(revision: Revision, layer: int, policy: Policy) -> bool:
 
 
 def is_critical(task: object) -> bool:
-    """Whether a task's permission set goes beyond reading.
+    """Return whether a task's permission set goes beyond reading.
 
-    Tools carry the set the catalogue gave them when the plan was validated; a set that nobody
-    knows counts as critical.
+    A tool has the set that the catalogue assigned when the plan was validated; an unknown set
+    counts as critical.
     """
     name = getattr(task, "permission_set", None)
     if name is None:

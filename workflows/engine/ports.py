@@ -19,17 +19,18 @@ __all__ = [
     "AgentQuestion",
     "Agents",
     "Busy",
+    "CapabilityCode",
     "Failure",
+    "FinishedTask",
+    "Heartbeat",
     "Journal",
     "LeaseLost",
     "NewPlan",
     "PermissionEscalationNeeded",
     "Planner",
     "Ports",
-    "Program",
     "QueuedCommand",
     "Run",
-    "Settled",
     "SpeculationOutcome",
     "StaleVersion",
     "Success",
@@ -37,7 +38,6 @@ __all__ = [
     "TaskFailed",
     "TaskResult",
     "TaskRunner",
-    "Watch",
 ]
 
 
@@ -57,11 +57,8 @@ class LeaseLost(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """How an earlier task ended.  `output` is what later tasks read (after a reviewer's edit).
-
-    `inputs` is what it ran with.
-    """
+class FinishedTask:
+    """How a task ended: its status, its inputs, and its output after any edit by a reviewer."""
 
     status: TaskStatus
     output: Any = None
@@ -86,9 +83,9 @@ class TaskCall:
     execution_id: str
     grants: tuple[dict[str, Any], ...] = ()
     ceiling: str = "trusted"
-    #: Whether the policy lets work be done ahead: there may be a result already.
+    #: Whether the policy allows speculation: there may be a speculative result already.
     speculates: bool = False
-    #: What reviewers asked to be changed in earlier outputs of it, oldest first.
+    #: Comments of reviewers who sent earlier outputs of the task back, oldest first.
     feedback: tuple[str, ...] = ()
     #: Digest of `inputs`, for a task that is reviewed before it runs; else "".
     digest: str = ""
@@ -111,10 +108,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class SpeculationOutcome:
-    """What became of a result that was worked out while somebody decided.
+    """How a speculative result was used.
 
-    `hit`: it is the task's result now, and saved `seconds`.  Otherwise `reason` says why it was
-    dropped, and the seconds were wasted.
+    With `hit` it became the task's result and saved `seconds`.  Otherwise it was dropped for
+    `reason`, and the seconds were wasted.
     """
 
     hit: bool
@@ -126,25 +123,30 @@ class SpeculationOutcome:
 class TaskResult:
     call: TaskCall
     outcome: Success | Failure | PermissionEscalationNeeded
-    ahead: SpeculationOutcome | None = None
+    speculation: SpeculationOutcome | None = None
 
 
-class Watch(Protocol):
-    """Called now and then while tasks run: keeps the lease alive.
+class Heartbeat(Protocol):
+    """Called repeatedly while tasks run: renews the lease.
 
-    Returns True when running tasks should stop (an abort was asked for); raises LeaseLost.
+    Returns True if the running tasks must stop because an abort was requested.
+
+    Raises:
+        LeaseLost: another worker holds the execution.
     """
 
     def __call__(self) -> bool: ...
 
 
 class TaskRunner(Protocol):
-    """Runs tasks side by side."""
+    """Runs tasks in parallel."""
 
-    def run(self, calls: Sequence[TaskCall], watch: Watch) -> Iterator[Sequence[TaskResult]]:
-        """Yield results in batches: what finished within the commit window comes together.
+    def run(
+        self, calls: Sequence[TaskCall], heartbeat: Heartbeat
+    ) -> Iterator[Sequence[TaskResult]]:
+        """Yield results in batches: tasks that finish within one commit window share a batch.
 
-        An empty batch means that the window passed with tasks still running.
+        An empty batch means that no task finished within the window.
         """
 
 
@@ -156,7 +158,7 @@ class AgentQuestion:
     execution_id: str
     layer: int
     total_layers: int
-    results: Mapping[str, Settled]
+    results: Mapping[str, FinishedTask]
     next_layer: tuple[str, ...]
     context: Mapping[str, Any]
     inputs: Mapping[str, Any]
@@ -176,9 +178,9 @@ class AgentAnswer:
 
 
 class Agents(Protocol):
-    """Asks a registered agent; raises TaskFailed when the answer is malformed or late."""
+    """Asks a registered agent; raises TaskFailed if the answer is malformed or late."""
 
-    def ask(self, question: AgentQuestion, watch: Watch) -> AgentAnswer: ...
+    def ask(self, question: AgentQuestion, heartbeat: Heartbeat) -> AgentAnswer: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,19 +192,23 @@ class NewPlan:
 
 
 class Planner(Protocol):
-    """Makes a new plan out of a running one."""
+    """Creates a new plan from a running one."""
 
     def replan(
         self,
         *,
         plan: Plan,
-        settled: Mapping[str, Settled],
+        finished: Mapping[str, FinishedTask],
         begun: frozenset[str],
         requirement: str,
         context: Mapping[str, Any],
         inputs: Mapping[str, Any],
     ) -> NewPlan:
-        """A plan that keeps every task in `begun`; raises TaskFailed with the reason if none."""
+        """Return a plan that keeps every task in `begun`.
+
+        Raises:
+            TaskFailed: the planner found no plan; the message says why.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,17 +249,20 @@ class Run(Protocol):
     def record(self, *events: Event) -> None:
         """Fold events into the state and keep them for the next commit.
 
-        Each moves the version on by one.  A second change of the status commits what was recorded
-        before it: one step changes the status once.  It also writes at most one event about a hold
-        (its opening, a vote, a decision and so on).
+        Each event increments the version.  Before a second change of the status, the events
+        recorded so far are committed, because one step changes the status at most once.  A step
+        also writes at most one event about each hold (its opening, a vote, a decision and so on).
         """
 
     def commit(self) -> None:
-        """Make everything recorded durable, in one transaction; raises LeaseLost/StaleVersion.
+        """Write all recorded events in one transaction.
 
-        Guarded by the version and, for a worker, by its fence: a step of somebody who was overtaken
-        raises LeaseLost (a worker) or StaleVersion (a command) and writes nothing at all.  The run
-        is of no more use then.
+        The write is guarded by the version and, for a worker, by its fence.  If another writer was
+        faster, nothing is written and this run cannot be used any more.
+
+        Raises:
+            LeaseLost: another worker holds the execution.
+            StaleVersion: a command found a newer version.
         """
 
     def log_command(self, command: object, actor: str, source: str) -> None:
@@ -268,18 +277,18 @@ class Run(Protocol):
     def publish_started(self, task_ids: Sequence[str]) -> None:
         """Notify subscribers that these tasks are running; nothing is recorded."""
 
-    def settled(self, task_ids: Sequence[str]) -> Mapping[str, Settled]:
+    def finished_tasks(self, task_ids: Sequence[str]) -> Mapping[str, FinishedTask]:
         """Return how the named tasks ended, including tasks of the current layer.
 
-        A task that has not ended, waits for a retry or was sent back is left out.  Results count as
-        soon as they are recorded, decisions about them once they are committed.  `inputs` are
-        promised for tasks of the current layer that succeeded.
+        A task that has not ended, waits for a retry or was sent back is left out.  Results are
+        visible once they are recorded, decisions about them once they are committed.  `inputs` are
+        set at least for tasks of the current layer that succeeded.
         """
 
     def take_commands(self) -> Iterator[QueuedCommand]:
         """Yield the queued commands, oldest first; the next commit removes them from the queue.
 
-        If this worker is lost before that, the next worker takes them again.
+        If the worker dies before that commit, the next worker takes them again.
         """
 
     def acting_as(self, actor: str, source: str) -> AbstractContextManager[None]:
@@ -289,19 +298,19 @@ class Run(Protocol):
         """Messages so far, oldest first."""
 
     def decisions(self) -> tuple[Mapping[str, Any], ...]:
-        """What people and agents have decided so far, oldest first; see `decisions.decision_of`.
+        """Return the decisions so far, oldest first; see `decision_history.decision_of`.
 
-        Those of the executions that a fork comes from are first, up to its checkpoint.  Each names
-        its `execution_id`.
+        A fork's list starts with the decisions of its ancestors up to its checkpoint.  Each
+        decision names its `execution_id`.
         """
 
     def now(self) -> float:
-        """Seconds since the epoch by the database's clock."""
+        """Return the seconds since the epoch by the database's clock."""
 
-    def watch(self) -> bool:
-        """Keep the lease; see Watch.
+    def heartbeat(self) -> bool:
+        """Renew the lease; see Heartbeat.
 
-        A journal may look at the lease and at waiting commands only now and then (on PostgreSQL,
+        A journal may limit how often it reads the lease and the queued commands (on PostgreSQL:
         three times a second).
         """
 
@@ -319,31 +328,36 @@ class Run(Protocol):
 class Journal(Protocol):
     """The only writer of executions.
 
-    What it stores are events, and beside them the state that the events add up to
-    (`evolve.replay`), the context, plan revisions, how tasks ended, open holds and checkpoints; one
-    commit writes all of them or none.  Every implementation passes
-    `tests/integration/workflows/test_journal_conformance.py`.
+    It stores the events, the state that they fold to (`evolve.replay`), the context, plan
+    revisions, finished tasks, open holds and checkpoints; one commit writes all of them or none.
+    Every implementation passes `tests/integration/workflows/test_journal_conformance.py`.
 
-    Left to each implementation are how executions are made, forked and sent commands, who is
-    notified, how many checkpoints are kept, and what happens to a lease when the holder's block
-    raises (it is given back after a while at the latest).
+    Each implementation chooses how executions are created, forked and sent commands, who is
+    notified, how many checkpoints are kept, and when a lease ends if the holder's block raises (at
+    the latest when it expires).
     """
 
     def claim(self, execution_id: str) -> AbstractContextManager[Run | None]:
-        """A lease on an execution that has work to do; None when it has none, or it is taken.
+        """Lease an execution; yield None if it has no work or another worker holds it.
 
-        There is work where the status is PENDING or RUNNING and no rest lasts, or commands wait.
-        A lease runs out unless it is renewed (by a commit or by `watch`); it ends with the block.
+        An execution has work if commands are queued, or if its status is PENDING or RUNNING and it
+        does not rest until a later time.  A lease expires unless a commit or `heartbeat` renews
+        it, and ends with the block.
         """
 
     def open(
         self, execution_id: str, *, expected_version: int | None
     ) -> AbstractContextManager[Run]:
-        """An execution at rest, for one command; raises StaleVersion, or Busy when it is held."""
+        """Open an execution at rest for one command.
+
+        Raises:
+            StaleVersion: the execution is not at `expected_version`.
+            Busy: a worker holds the lease.
+        """
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class CapabilityCode:
     """The code of a capability."""
 
     language: str
@@ -351,11 +365,11 @@ class Program:
 
 
 def do_nothing_at_rest(run: Run) -> None:
-    """Do nothing; for ports without speculation."""
+    """Do nothing: the default of ports without speculation."""
 
 
-def no_program(capability: str) -> Program | None:
-    """Return None; for ports without capabilities."""
+def no_capability_code(capability: str) -> CapabilityCode | None:
+    """Return None: the default of ports without capabilities."""
     return None
 
 
@@ -371,6 +385,6 @@ class Ports:
     max_replans: int = 3
     max_failed_replans: int = 10
     abandoned_ttl_seconds: float = 3600
-    program: Callable[[str], Program | None] = no_program
-    #: Called when the lease is given back; must not raise, and holds nobody up.
+    capability_code: Callable[[str], CapabilityCode | None] = no_capability_code
+    #: Called after the lease is released; must not raise or block.
     at_rest: Callable[[Run], None] = do_nothing_at_rest

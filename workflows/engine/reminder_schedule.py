@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-_LONGEST = 31_536_000
+_MAX_SECONDS = 31_536_000
 #: Reminders and steps that one hold may have, people and groups that one step may name.
-MOST, MOST_NAMED = 10, 50
+MAX_ENTRIES, MAX_NAMED = 10, 50
 
 Name = Annotated[str, Field(min_length=1, max_length=150)]
-_Seconds = Annotated[float, Field(gt=0, le=_LONGEST)]
+_Seconds = Annotated[float, Field(gt=0, le=_MAX_SECONDS)]
 
 
 class _Frozen(BaseModel):
@@ -63,8 +63,8 @@ class EscalationStep(_Frozen):
     """
 
     after_seconds: _Seconds
-    groups: tuple[Name, ...] = Field(default=(), max_length=MOST_NAMED)
-    tell: tuple[Name, ...] = Field(default=(), max_length=MOST_NAMED)
+    groups: tuple[Name, ...] = Field(default=(), max_length=MAX_NAMED)
+    tell: tuple[Name, ...] = Field(default=(), max_length=MAX_NAMED)
 
     @model_validator(mode="after")
     def _somebody(self) -> EscalationStep:
@@ -74,8 +74,8 @@ class EscalationStep(_Frozen):
         return self
 
 
-Reminders = Annotated[tuple[Reminder, ...], Field(max_length=MOST)]
-Escalation = Annotated[tuple[EscalationStep, ...], Field(max_length=MOST)]
+Reminders = Annotated[tuple[Reminder, ...], Field(max_length=MAX_ENTRIES)]
+Escalation = Annotated[tuple[EscalationStep, ...], Field(max_length=MAX_ENTRIES)]
 
 
 def check(

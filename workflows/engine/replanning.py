@@ -20,8 +20,8 @@ from .plan_diff import (
     without,
     written,
 )
-from .plan_gates import lost_gate, with_reviews
 from .plan_validation import Problem, structure_problems, validation_problems
+from .required_reviews import lost_gate, with_reviews
 from .state import ExecutionState, Proposal
 
 Cause = Literal["replan", "inject_task", "modify_args"]
@@ -187,4 +187,4 @@ def _uncovers_failure(ctx: DecisionContext, plan: Plan, begun: list[str]) -> boo
     uncovered = [name for name in begun if name in plan.leaves - ctx.revision.plan.leaves]
     if not uncovered:
         return False
-    return any(each.is_failure for each in ctx.settled(uncovered).values())
+    return any(each.is_failure for each in ctx.finished_tasks(uncovered).values())

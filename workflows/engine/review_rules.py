@@ -16,11 +16,11 @@ from typing import Any, Literal
 from .bounded_json import digest
 from .events import ReviewSpared
 from .expressions import Budget, ExpressionError, evaluate
-from .inputs import task_inputs
 from .moves import Gate, is_critical
 from .policy import ReviewPolicy, ReviewRules, SkipConditions, TriggerPhase
 from .ports import Run
 from .state import HoldReason
+from .task_inputs import task_inputs
 
 #: Why a review is spared (the first two) or not.
 Code = Literal[
@@ -51,12 +51,12 @@ class Verdict:
     share: float | None = None
 
     @property
-    def spared(self) -> bool:
+    def skips_review(self) -> bool:
         return self.code in ("condition", "sampled_out")
 
     def in_words(self) -> str:
         """What a hold adds to why it opened; "" when no rule had a say."""
-        return f"; {self.why}" if self.why and not self.spared else ""
+        return f"; {self.why}" if self.why and not self.skips_review else ""
 
 
 def sample_position(run: str, task_id: str) -> float:
@@ -208,7 +208,7 @@ def evaluate_gate(run: Run, gate: Gate) -> Verdict:
 def _document(run: Run, task_id: str, phase: TriggerPhase) -> dict[str, Any]:
     if phase is TriggerPhase.BEFORE_EXECUTION:
         return {"inputs": task_inputs(run, task_id)}
-    ended = run.settled([task_id])[task_id]
+    ended = run.finished_tasks([task_id])[task_id]
     return {"inputs": ended.inputs, "output": ended.output}
 
 
@@ -217,7 +217,7 @@ def skipped_reviews(run: Run, gates: Sequence[Gate]) -> tuple[ReviewSpared, ...]
     found = []
     for gate in gates:
         verdict = evaluate_gate(run, gate)
-        if verdict.spared and gate.task_id is not None and gate.phase is not None:
+        if verdict.skips_review and gate.task_id is not None and gate.phase is not None:
             found.append(_review_skipped(run, gate.task_id, gate.phase, verdict))
     return tuple(found)
 

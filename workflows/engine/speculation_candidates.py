@@ -12,15 +12,15 @@ from typing import Any
 
 from .bounded_json import digest
 from .dag import Revision, ToolTask
-from .inputs import Spec, inputs_from, skip_reason
 from .moves import is_critical
 from .permissions import PermissionSet
 from .plan_diff import changed_plan, loaded
-from .ports import Run, Settled
+from .ports import FinishedTask, Run
 from .reducers import merge_context
 from .state import ExecutionState, Hold, SkipReason
 from .status import ExecutionStatus, TaskStatus
 from .task_errors import TaskFailed
+from .task_inputs import Spec, inputs_from, skip_reason
 
 _RESTING = (ExecutionStatus.PAUSED_FOR_REVIEW, ExecutionStatus.AWAITING_AGENT)
 
@@ -59,7 +59,7 @@ def _assume_approved(run: Run) -> _HypotheticalRun:
     return _HypotheticalRun(run.state, revision, run.inputs, context)
 
 
-def candidates(run: Run, speculated: Mapping[str, Settled]) -> list[Candidate]:
+def candidates(run: Run, speculated: Mapping[str, FinishedTask]) -> list[Candidate]:
     """Return the tasks with resolvable inputs and no result, nearest layer first.
 
     `speculated` holds the speculative results so far.  Tasks that can modify data are left out, and
@@ -67,7 +67,7 @@ def candidates(run: Run, speculated: Mapping[str, Settled]) -> list[Candidate]:
     """
     assumed = _assume_approved(run)
     state, revision = assumed.state, assumed.revision
-    known = {**run.settled(sorted(_tasks_read(assumed))), **speculated}
+    known = {**run.finished_tasks(sorted(_tasks_read(assumed))), **speculated}
     found: list[Candidate] = []
     for layer in range(max(state.layer, 0), len(revision.layers)):
         for task in revision.tasks(layer):
@@ -91,7 +91,7 @@ def _tasks_read(assumed: _HypotheticalRun) -> set[str]:
     """Return the ended tasks that later tasks read; a held output counts unchanged."""
     state, revision = assumed.state, assumed.revision
     begun = state.layer + 1
-    ended = {name for name, task in state.tasks.items() if task.status.is_settled}
+    ended = {name for name, task in state.tasks.items() if task.status.is_final}
     past = {name for layer in revision.layers[:begun] for name in layer}
     still = {*state.tasks, *(name for layer in revision.layers[begun:] for name in layer)} - ended
     by_id = revision.plan.by_id
@@ -100,20 +100,20 @@ def _tasks_read(assumed: _HypotheticalRun) -> set[str]:
 
 
 def _predicted_outcome(
-    task: Spec, known: Mapping[str, Settled], run: _HypotheticalRun, *, skipped: bool
-) -> Settled | None:
+    task: Spec, known: Mapping[str, FinishedTask], run: _HypotheticalRun, *, skipped: bool
+) -> FinishedTask | None:
     """Return the outcome of a task that will be skipped or fail without running, else None."""
     if skipped:
-        return Settled(TaskStatus.SKIPPED, skip=SkipReason.COMMAND)
+        return FinishedTask(TaskStatus.SKIPPED, skip=SkipReason.COMMAND)
     try:
         reason = skip_reason(task, known, run)
     except TaskFailed:
-        return Settled(TaskStatus.FAILED)
-    return None if reason is None else Settled(TaskStatus.SKIPPED, skip=reason)
+        return FinishedTask(TaskStatus.FAILED)
+    return None if reason is None else FinishedTask(TaskStatus.SKIPPED, skip=reason)
 
 
 def _candidate(
-    task: Spec, known: Mapping[str, Settled], run: _HypotheticalRun, layer: int
+    task: Spec, known: Mapping[str, FinishedTask], run: _HypotheticalRun, layer: int
 ) -> Candidate | None:
     """Return the task as a candidate if speculation may run it."""
     state = run.state.tasks.get(task.id)

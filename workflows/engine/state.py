@@ -1,7 +1,7 @@
-"""The control state of one execution: everything that decides what comes next.
+"""The control state of one execution: all data that `next_move` and `decide` need.
 
-Its size is bounded by the current layer.  Outputs, settled statuses of earlier layers and the plan
-have rows of their own; the state holds none of them.
+Its size is bounded by the current layer.  Outputs, the statuses of earlier layers and the plan are
+stored in rows of their own, not in the state.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pydantic import TypeAdapter
 from .policy import TriggerPhase
 from .status import ExecutionStatus, TaskStatus
 
-#: How far a granted permission reaches: this task, every task of this execution, every use of the
-#: capability, or the same task of the same workflow until a time.
+#: Scope of a granted permission: this task, every task of this execution, every use of the
+#: capability, or this task in all runs of the workflow until a time.
 GrantScope = Literal["task", "execution", "capability", "until"]
 
 
 class Stage(StrEnum):
-    """How far the current layer has come; APPROVAL looks at the next one."""
+    """Progress of the current layer; APPROVAL concerns the next layer."""
 
     RUN = "RUN"
     AGENT = "AGENT"
@@ -54,7 +54,7 @@ class SkipReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Escalation:
-    """What a task was denied, and the smallest set that would have let it pass."""
+    """A denied operation of a task, its permissions, and the smallest set that would allow it."""
 
     operation: str
     resource: str
@@ -70,24 +70,25 @@ class TaskState:
     status: TaskStatus = TaskStatus.PENDING
     attempt: int = 0
     cleared: bool = False
-    # Laid over its inputs: what a reviewer changed, and what one was shown that could change.
+    # Values that override the task's inputs: a reviewer's edits, and inputs that were shown to a
+    # reviewer although the context could still change them.
     edits: dict[str, Any] | None = None
     retry_at: float | None = None
     skip: SkipReason | None = None
     escalation: Escalation | None = None
     grants: tuple[dict[str, Any], ...] = ()
-    # What reviewers asked to be changed, oldest first; the task runs again for each.
+    # Comments of reviewers who requested changes, oldest first; the task runs again for each.
     feedback: tuple[str, ...] = ()
-    # The hold that sent it back last, and the attempt it sent back.
+    # The last hold that sent the task back, and the number of the attempt that it sent back.
     sent_back_by: str = ""
     sent_back_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class HoldAnswer:
-    """What `actor` said to a hold, as long as it can be taken back.
+    """The decision of `actor` on a hold during its undo period.
 
-    `command` is the ApprovalResponse as JSON; it is carried out when its time to undo is over.
+    `command` is the ApprovalResponse as JSON; it is applied when the undo period ends.
     """
 
     actor: str
@@ -96,7 +97,7 @@ class HoldAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """An open decision point.  `phase` is set for node reviews alone."""
+    """An open decision.  `phase` is set only for node reviews."""
 
     id: str
     reason: HoldReason
@@ -107,20 +108,20 @@ class Hold:
     approvals: tuple[str, ...] = ()
     on_reject: Literal["abort", "fail", "skip"] = "abort"
     on_timeout: Literal["reject", "approve", "keep_waiting", "abort", "continue"] = "keep_waiting"
-    # Steps of its escalation chain that were taken.
+    # Number of steps of the escalation chain that were taken.
     escalated: int = 0
-    # The plan has changed since: a signature for a layer is good for what was shown, no more.
+    # The plan or context has changed since the hold opened, so an approval of the layer is void.
     outdated: bool = False
-    # Decided, and not yet carried out: the run rests until then.
+    # The decision during its undo period; the run rests until the period ends.
     answer: HoldAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A plan change that waits for a person: asked for by whom, for what, and the change itself.
+    """A plan change that waits for a person, with the requirement and its author.
 
-    `change` is `changes.written`; `why` says for each added task what speaks for it (`confidence`,
-    `reasons`); `context` joins the execution's context with the change.
+    `change` is the output of `plan_diff.written`; `why` has the `confidence` and `reasons` of each
+    added task; `context` is merged into the execution's context with the change.
     """
 
     requirement: str
@@ -133,7 +134,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionState:
-    """What `evolve` folds events into; `next_move` and `decide` read nothing else."""
+    """The result of folding an execution's events with `evolve`; input of `next_move`, `decide`."""
 
     status: ExecutionStatus = ExecutionStatus.PENDING
     version: int = 0
@@ -153,14 +154,14 @@ class ExecutionState:
     agent_requested: bool = False
     proposal: Proposal | None = None
     grants: tuple[dict[str, Any], ...] = ()
-    # Id of the execution that the first of a chain of forks began with; "" for one of its own.
+    # Id of the first execution in a chain of forks; "" if this execution is not a fork.
     origin: str = ""
 
     def hold(self, hold_id: str) -> Hold | None:
         return next((hold for hold in self.holds if hold.id == hold_id), None)
 
     def with_task(self, task_id: str, **changes: Any) -> ExecutionState:
-        """A copy with one task of the current layer changed."""
+        """Return a copy with one task of the current layer changed."""
         task = replace(self.tasks.get(task_id, TaskState()), **changes)
         return replace(self, tasks={**self.tasks, task_id: task})
 
@@ -170,9 +171,9 @@ class ExecutionState:
 
 
 def forked(bookmark: ExecutionState, *, total_layers: int, parent: str) -> ExecutionState:
-    """The first state of a fork that goes on from the checkpoint `bookmark` of `parent`.
+    """Return the first state of a fork of `parent` that continues from the state `bookmark`.
 
-    Holds are numbered per execution and grants belong to one, so a fork takes neither along.
+    Holds and grants belong to one execution, so a fork starts without them.
     """
     return ExecutionState(
         layer=bookmark.layer,
@@ -180,7 +181,7 @@ def forked(bookmark: ExecutionState, *, total_layers: int, parent: str) -> Execu
         stage=bookmark.stage,
         failed_leaf=bookmark.failed_leaf,
         layer_failed=bookmark.layer_failed,
-        # A sample falls for a fork as it fell for the run that it was forked from.
+        # Sampling rules use the id of the first execution, so a fork is sampled like its parent.
         origin=bookmark.origin or parent,
     )
 
@@ -191,10 +192,10 @@ def _adapter() -> TypeAdapter[ExecutionState]:
 
 
 def dump_state(state: ExecutionState) -> str:
-    """JSON text of a state."""
+    """Return a state as JSON text."""
     return _adapter().dump_json(state, exclude_defaults=True).decode()
 
 
 def load_state(data: Mapping[str, Any]) -> ExecutionState:
-    """The state that `dump_state` wrote, from its parsed JSON."""
+    """Return the state from the parsed JSON of `dump_state`."""
     return _adapter().validate_python(data, strict=False)

@@ -1,4 +1,4 @@
-"""Statuses of executions and tasks, and the one table of permitted moves."""
+"""Statuses of executions and tasks, and the table of permitted transitions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class ExecutionStatus(StrEnum):
-    """Where an execution stands; the database holds the same words."""
+    """Status of an execution; the database stores these values."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -22,13 +22,13 @@ class ExecutionStatus(StrEnum):
 
     @property
     def is_resting(self) -> bool:
-        """Waiting for somebody: nothing for a worker to do."""
+        """Whether the execution waits for a person or an agent, so that workers have no work."""
         return self in (ExecutionStatus.PAUSED_FOR_REVIEW, ExecutionStatus.AWAITING_AGENT)
 
 
 _S = ExecutionStatus
 
-#: From each status to the statuses it may move to.  A Postgres trigger holds the same pairs.
+#: The permitted next statuses of each status.  A PostgreSQL trigger checks the same pairs.
 TRANSITIONS: dict[ExecutionStatus, frozenset[ExecutionStatus]] = {
     _S.PENDING: frozenset({_S.RUNNING, _S.ABORTED}),
     _S.RUNNING: frozenset(
@@ -43,7 +43,7 @@ TRANSITIONS: dict[ExecutionStatus, frozenset[ExecutionStatus]] = {
 
 
 class TaskStatus(StrEnum):
-    """Where one task of the current layer stands."""
+    """Status of one task of the current layer."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -53,7 +53,7 @@ class TaskStatus(StrEnum):
     REJECTED = "REJECTED"
 
     @property
-    def is_settled(self) -> bool:
+    def is_final(self) -> bool:
         return self not in (TaskStatus.PENDING, TaskStatus.RUNNING)
 
 

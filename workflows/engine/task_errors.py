@@ -1,4 +1,4 @@
-"""How a task says that it did not succeed."""
+"""Exceptions with which a task ends without success."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TRIED: Final = {
 
 
 def attempt_words(operation: str, resource: str) -> str:
-    """What was tried, for people: "connect to api.example:443", "write working folder/x"."""
+    """Describe an operation for people: "connect to api.example:443", "write working folder/x"."""
     inside = resource.removeprefix(SCRATCH)
     named = resource if inside == resource else f"working folder{inside}"
     is_folder = operation in ("read", "write") and resource.startswith("/") and resource[-1] == "/"
@@ -25,9 +25,9 @@ def attempt_words(operation: str, resource: str) -> str:
 
 
 class TaskFailed(Exception):
-    """The task ran and did not succeed; `retryable` lets its retry policy try again.
+    """The task failed; with `retryable` its retry policy may run it again.
 
-    `logs` is what it printed before, where that is known.
+    `logs` is the output that it printed before, if known.
     """
 
     logs = ""
@@ -39,11 +39,11 @@ class TaskFailed(Exception):
 
 
 class PermissionEscalationNeeded(Exception):
-    """The task needs more permission than it has; a person decides at the boundary.
+    """The task needs more permission than it has; a person decides at the layer boundary.
 
-    `operation` is a verb such as "net" or "write", `resource` the exact thing ("api.example:443",
-    "/srv/x"), `line` the 1-based line of the user's code where it happened, if known.  `logs` is
-    what the task printed before.
+    `operation` is a verb such as "net" or "write", `resource` the exact target ("api.example:443",
+    "/srv/x"), `line` the 1-based line of the user's code, if known.  `logs` is the output that the
+    task printed before.
     """
 
     logs = ""

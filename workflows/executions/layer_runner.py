@@ -29,12 +29,12 @@ from workflows.common.secret_encryption import UndecryptedText
 from workflows.engine.dag import ToolTask
 from workflows.engine.ports import (
     Failure,
+    Heartbeat,
     PermissionEscalationNeeded,
     Success,
     TaskCall,
     TaskFailed,
     TaskResult,
-    Watch,
 )
 from workflows.models import McpServer
 from workflows.permissions import deny_list
@@ -163,7 +163,9 @@ class LayerRunner:
 
     window: Callable[[], float] = field(default=conf.commit_window_seconds)
 
-    def run(self, calls: Sequence[TaskCall], watch: Watch) -> Iterator[Sequence[TaskResult]]:
+    def run(
+        self, calls: Sequence[TaskCall], heartbeat: Heartbeat
+    ) -> Iterator[Sequence[TaskResult]]:
         queue = _CallQueue()
         effective = effective_permissions(calls)
         grant_watch = GrantWatch(effective.values())
@@ -178,7 +180,7 @@ class LayerRunner:
                 batch, running = _collect(running, grant_watch.lapsed())
                 if batch or window:
                     yield batch
-                if watch() or not running:
+                if heartbeat() or not running:
                     return
                 window = 0.0
                 if _wait_for_one(running):

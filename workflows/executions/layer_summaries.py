@@ -193,7 +193,7 @@ def counted(number: int, noun: str) -> str:
 def summarise(run: Run) -> str:
     """Return the `layer_summary` of an execution's present layer and the next one."""
     layers, layer = run.revision.layers, run.state.layer
-    done = run.settled(layers[layer]) if layer >= 0 else {}
+    done = run.finished_tasks(layers[layer]) if layer >= 0 else {}
     by_id = run.revision.plan.by_id
     following = run.revision.tasks(layer + 1) if layer + 1 < len(layers) else ()
     return layer_summary(

@@ -22,7 +22,7 @@ from workflows.common.crashpoints import crashpoint
 from workflows.engine.commands import EscalateHold, ExpireHold
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
-from workflows.journal import due as journal_due
+from workflows.journal import sweeper_queries as journal_due
 from workflows.models import Hold
 from workflows.planning.learning import unlearned
 
@@ -65,7 +65,7 @@ def sweep() -> Sweep:
 def fail_lost_executions() -> int:
     """End executions that lost too many workers in a row, and return how many."""
     done = 0
-    for each in journal_due.given_up():
+    for each in journal_due.unclaimable_executions():
         done += fail_lost_execution(
             execution_id=each.execution_id, version=each.version, lost=each.lost, error=each.error
         )

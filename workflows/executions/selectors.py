@@ -23,7 +23,7 @@ from django.db.models import (
 from django.db.models.expressions import Combinable
 
 from workflows.engine.dag import CapabilityTask, CodeTask, Revision, ToolTask
-from workflows.engine.decision_history import DECISIVE, ENDING, reviewer_of
+from workflows.engine.decision_history import ABORT_CAUSES, DECISION_KINDS, reviewer_of
 from workflows.engine.state import SkipReason
 from workflows.engine.status import ExecutionStatus, TaskStatus
 from workflows.journal.lineage import ancestors_of
@@ -179,13 +179,13 @@ def decisions_of(execution: Execution, user: Any) -> QuerySet[ExecutionEvent]:
         execution=OuterRef("execution"), decider="agent", status=Hold.Status.CLOSED
     )
     history, place = _history(execution, user)
-    rows = ExecutionEvent.objects.filter(history, kind__in=DECISIVE)
+    rows = ExecutionEvent.objects.filter(history, kind__in=DECISION_KINDS)
     carried_out = Q(kind="hold_decided", payload__answered=True)
     failed_hold = Q(kind="agent_failed") & ~Q(payload__hold_id=None)
     rows = rows.exclude(carried_out).exclude(failed_hold)
     return rows.annotate(
         before=Subquery(before.values("kind")[:1]), for_agent=Exists(waits), place=place
-    ).exclude(kind="execution_aborted", before__in=ENDING)
+    ).exclude(kind="execution_aborted", before__in=ABORT_CAUSES)
 
 
 def _history(execution: Execution, user: Any) -> tuple[Q, Combinable]:

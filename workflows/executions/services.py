@@ -81,7 +81,7 @@ def ports() -> Ports:
         max_replans=conf.max_replans(),
         max_failed_replans=conf.max_failed_replans(),
         abandoned_ttl_seconds=conf.abandoned_ttl_seconds(),
-        program=capabilities.program,
+        capability_code=capabilities.capability_code,
         at_rest=request_speculation,
     )
 

@@ -38,11 +38,11 @@ SELECT version, revision, state, inputs, context, policy, fence, queued_commands
  WHERE id = %(id)s
 """
 
-WATCH = """
+READ_LEASE = """
 SELECT fence, queued_commands, abort_requested FROM workflows_execution WHERE id = %(id)s
 """
 
-RENEW = """
+RENEW_LEASE = """
 UPDATE workflows_execution SET lease_until = now() + make_interval(secs => %(lease)s)
  WHERE id = %(id)s AND fence = %(fence)s
 RETURNING fence, queued_commands, abort_requested
@@ -77,7 +77,7 @@ SELECT version, status FROM held
 
 #: Everything of one durable step hangs on the guarded update of the execution: when that finds no
 #: row, nothing else is written.
-MOVE = """
+COMMIT_STEP = """
 WITH moved AS (
     UPDATE workflows_execution
        SET version = %(version)s, status = %(status)s, revision = %(revision)s,
@@ -134,14 +134,14 @@ ATTEMPTS = """, attempts AS (
              duration_ms float8)
 )"""
 
-AMENDMENTS = """, amendments AS (
+ATTEMPT_UPDATES = """, attempt_updates AS (
     UPDATE workflows_taskattempt AS old
        SET status = coalesce(a.status, old.status),
            skip_reason = coalesce(a.skip_reason, old.skip_reason),
            settled = coalesce(a.settled, old.settled),
            is_edited = old.is_edited OR a.is_edited,
            edited_output = CASE WHEN a.is_edited THEN a.edited_output ELSE old.edited_output END
-      FROM moved, jsonb_to_recordset(%(amendments)s::jsonb)
+      FROM moved, jsonb_to_recordset(%(attempt_updates)s::jsonb)
         AS a(task_id text, status text, skip_reason text, settled boolean, is_edited boolean,
              edited_output jsonb)
      WHERE old.execution_id = moved.id AND old.task_id = a.task_id AND old.settled
@@ -174,7 +174,7 @@ _LATER = """(make_interval(secs => coalesce(v.extend, 0))
 
 #: More time moves everything that is still to come; a step adds groups and takes none away.  A hold
 #: whose decision is taken back is open as it was: its clocks stood still meanwhile.
-VERDICTS = """, verdicts AS (
+HOLD_UPDATES = """, hold_updates AS (
     UPDATE workflows_hold AS hold
        SET status = CASE WHEN v.reopens THEN 'OPEN' ELSE coalesce(v.status, hold.status) END,
            approvals = CASE WHEN v.voter IS NOT NULL THEN array_append(hold.approvals, v.voter)
@@ -197,7 +197,7 @@ VERDICTS = """, verdicts AS (
            decision = CASE WHEN v.reopens THEN '' ELSE coalesce(v.decision, hold.decision) END,
            undo_until = CASE WHEN v.undo IS NOT NULL THEN now() + make_interval(secs => v.undo)
                              WHEN v.reopens OR v.settles THEN NULL ELSE hold.undo_until END
-      FROM moved, jsonb_to_recordset(%(verdicts)s::jsonb)
+      FROM moved, jsonb_to_recordset(%(hold_updates)s::jsonb)
         AS v(id text, status text, voter text, extend float8, decided_by text, decision text,
              step int, groups jsonb, undo float8, unvote text, reopens boolean, settles boolean)
      WHERE hold.id = v.id AND hold.execution_id = moved.id
@@ -262,13 +262,13 @@ RECEIPTS = """, receipts AS (
            ORDER BY hold.opened_seq DESC LIMIT 1) AS approved
 )"""
 
-TAKEN = """, taken AS (
+TAKE_COMMANDS = """, taken AS (
     UPDATE workflows_queuedcommand AS q SET taken_at = now()
       FROM moved WHERE q.execution_id = moved.id AND q.id = ANY(%(taken_ids)s::bigint[])
 )"""
 
 #: A command that was applied is logged in the step that applied it.
-LOGGED = """, logged AS (
+LOG_COMMAND = """, logged AS (
     INSERT INTO workflows_commandlog
            (execution_id, kind, actor, source, outcome, detail, version)
     SELECT moved.id, %(log_kind)s, %(log_actor)s, %(log_source)s, 'applied', '', %(version)s
@@ -293,7 +293,7 @@ RETURNING id
 
 #: Executions that no worker may claim any more, with how often their worker was lost. `error` is
 #: what the last of these workers raised, if it could say so.
-GIVEN_UP = """
+UNCLAIMABLE = """
 SELECT id, version, LOST, CASE WHEN lease_until IS NULL THEN error ELSE '' END
   FROM workflows_execution
  WHERE (status IN ('PENDING', 'RUNNING') OR queued_commands > 0)

@@ -21,7 +21,7 @@ from workflows import conf
 from workflows.common.crashpoints import crashpoint
 from workflows.engine.commands import load_command
 from workflows.engine.dag import Plan, Revision
-from workflows.engine.decision_history import DECISIVE, decision_of, is_decision
+from workflows.engine.decision_history import DECISION_KINDS, decision_of, is_decision
 from workflows.engine.events import (
     ContextUpdated,
     Event,
@@ -32,7 +32,7 @@ from workflows.engine.events import (
 )
 from workflows.engine.evolve import evolve, replay
 from workflows.engine.policy import Policy
-from workflows.engine.ports import Busy, LeaseLost, QueuedCommand, Settled, StaleVersion
+from workflows.engine.ports import Busy, FinishedTask, LeaseLost, QueuedCommand, StaleVersion
 from workflows.engine.reducers import merge_context
 from workflows.engine.state import ExecutionState, SkipReason, dump_state, forked, load_state
 from workflows.engine.status import ExecutionStatus, TaskStatus
@@ -41,10 +41,10 @@ from workflows.models import QueuedCommand as QueuedCommandRow
 from workflows.realtime.change_notifications import ChangeNotifier
 
 from . import sql as sql
-from .grant_rows import PARTS as PERMISSION_PARTS
 from .lineage import ancestors_of
-from .rows import Recorded, Rows, rows_of
-from .statements import execute
+from .permission_rows import PARTS as PERMISSION_PARTS
+from .prepared_statements import execute
+from .projections import Recorded, Rows, rows_of
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -89,7 +89,7 @@ class JournalRun:
         self._taken_commands: list[int] = []
         self._actor = ("system", "worker")
         self._command_log: dict[str, str] = {}
-        self._outputs: dict[str, Settled] = {}
+        self._outputs: dict[str, FinishedTask] = {}
         self._abort = False
         self._set_clock(float(row[9]))
         self._started = self._watched = self._renewed = time.monotonic()
@@ -119,13 +119,13 @@ class JournalRun:
             needed = {need for name in event.tasks for need in self._needs(name)}
             self._outputs = {k: v for k, v in self._outputs.items() if k in needed}
             for name, reason in event.skips.items():
-                self._outputs[name] = Settled(TaskStatus.SKIPPED, skip=reason)
+                self._outputs[name] = FinishedTask(TaskStatus.SKIPPED, skip=reason)
         elif event.kind == "task_succeeded":
-            self._outputs[event.task_id] = Settled(
+            self._outputs[event.task_id] = FinishedTask(
                 TaskStatus.SUCCEEDED, event.output, inputs=event.inputs
             )
         elif event.kind == "task_errored" and event.retry_at is None:
-            self._outputs[event.task_id] = Settled(TaskStatus.FAILED)
+            self._outputs[event.task_id] = FinishedTask(TaskStatus.FAILED)
         elif event.kind == "hold_decided" and event.task_id:
             self._outputs.pop(event.task_id, None)
 
@@ -172,7 +172,7 @@ class JournalRun:
         rows = rows_of(self._recorded, self.context)
         guard = sql.GUARD_REST if self._fence is None else sql.GUARD_FENCE
         parts, parameters = self._parts(rows)
-        statement = sql.MOVE.format(lease=lease, guard=guard, parts="".join(parts))
+        statement = sql.COMMIT_STEP.format(lease=lease, guard=guard, parts="".join(parts))
         crashpoint("step.before")
         result = execute(statement, {**self._scalars(rows), **parameters, "wake_at": wake_at})
         crashpoint("step.after")
@@ -225,20 +225,20 @@ class JournalRun:
                 parts.append(statement)
                 parameters[name] = json.dumps(found)
         if self._command_log:
-            parts.append(sql.LOGGED)
+            parts.append(sql.LOG_COMMAND)
             parameters.update(self._command_log)
         if self._taken_commands:
-            parts.append(sql.TAKEN)
+            parts.append(sql.TAKE_COMMANDS)
             parameters["taken_ids"] = self._taken_commands
         if self.state.status.is_final and self._committed.holds:
             parts.append(sql.CLOSE_HOLDS)
-            parameters["decided_ids"] = [row["id"] for row in rows.verdicts]
+            parameters["decided_ids"] = [row["id"] for row in rows.hold_updates]
         return parts, parameters
 
     def publish(self, *, at_once: bool) -> None:
         """Send word of what is committed.
 
-        A worker in a hurry does so now and then only: `watch` tells the rest when tasks take
+        A worker in a hurry does so now and then only: `heartbeat` tells the rest when tasks take
         longer, and a rest or an end is always told at once.  Commands at rest are told by
         who gave them, after a worker was sent for.
         """
@@ -249,14 +249,14 @@ class JournalRun:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def settled(self, task_ids: Sequence[str]) -> Mapping[str, Settled]:
+    def finished_tasks(self, task_ids: Sequence[str]) -> Mapping[str, FinishedTask]:
         missing = [name for name in task_ids if name not in self._outputs]
         if missing:
             parameters = {"id": int(self.execution_id), "tasks": missing, "layer": self.state.layer}
             for name, status, skip, *data in execute(sql.SETTLED, parameters):
                 value, inputs = (None if text is None else json.loads(text) for text in data)
                 reason = SkipReason(skip) if skip else None
-                self._outputs[name] = Settled(TaskStatus(status), value, reason, inputs)
+                self._outputs[name] = FinishedTask(TaskStatus(status), value, reason, inputs)
         return {name: self._outputs[name] for name in task_ids if name in self._outputs}
 
     def take_commands(self) -> Iterator[QueuedCommand]:
@@ -283,7 +283,7 @@ class JournalRun:
         history = Q(execution_id=number)
         for ancestor in ancestors_of(number):
             history |= ancestor.events
-        rows = ExecutionEvent.objects.filter(history, kind__in=DECISIVE)
+        rows = ExecutionEvent.objects.filter(history, kind__in=DECISION_KINDS)
         return tuple(
             {
                 "execution_id": str(row.execution_id),
@@ -305,10 +305,10 @@ class JournalRun:
     def slice_over(self) -> bool:
         return time.monotonic() - self._started > conf.slice_seconds()
 
-    def watch(self) -> bool:
+    def heartbeat(self) -> bool:
         moment = time.monotonic()
         self.publish(at_once=False)
-        if moment - self._watched < WATCH_SECONDS:
+        if moment - self._watched < HEARTBEAT_SECONDS:
             return self._abort
         self._watched = moment
         parameters = {
@@ -317,7 +317,7 @@ class JournalRun:
             "lease": conf.lease_seconds(),
         }
         renew = moment - self._renewed > conf.lease_seconds() / 4
-        rows = execute(sql.RENEW if renew else sql.WATCH, parameters)
+        rows = execute(sql.RENEW_LEASE if renew else sql.READ_LEASE, parameters)
         if not rows or rows[0][0] != self._fence:
             raise LeaseLost
         if renew:
@@ -327,13 +327,13 @@ class JournalRun:
 
 
 #: Fields of `Rows` that are written as they are, each by the SQL of its name.
-_PARTS = ("events", "attempts", "amendments", "holds", "verdicts", "revisions", "receipts")
+_PARTS = ("events", "attempts", "attempt_updates", "holds", "hold_updates", "revisions", "receipts")
 
 #: What keeps any worker from any execution.
 _OUTAGES = (DatabaseError, InterfaceError, RedisError)
 
 #: How often a worker with running tasks looks at its lease and at the abort flag.
-WATCH_SECONDS = 0.3
+HEARTBEAT_SECONDS = 0.3
 
 
 class DjangoJournal:

@@ -13,7 +13,7 @@ from workflows.engine.dag import CodeTask
 from workflows.engine.decide import Refused
 from workflows.engine.permissions import NAMED, PermissionSet, admits, cap, named
 from workflows.engine.plan_validation import Problem
-from workflows.engine.ports import Program
+from workflows.engine.ports import CapabilityCode
 from workflows.engine.status import TaskStatus
 from workflows.journal.writer import load_revision
 from workflows.models import Capability, Execution, Grant, TaskAttempt
@@ -123,10 +123,10 @@ def offered() -> list[Offered]:
     ]
 
 
-def program(name: str) -> Program | None:
+def capability_code(name: str) -> CapabilityCode | None:
     """Return the code to show with an escalation, also of a disabled capability."""
     row = Capability.objects.filter(name=name).only("language", "code").first()
-    return Program(language=row.language, code=row.code) if row else None
+    return CapabilityCode(language=row.language, code=row.code) if row else None
 
 
 def declared_set(row: Capability) -> PermissionSet:

@@ -21,7 +21,7 @@ from django.db.models.functions import Now
 from workflows.engine.dag import CapabilityTask, CodeTask, ToolTask
 from workflows.engine.permissions import PermissionSet, admits, cap, named
 from workflows.engine.ports import TaskCall, TaskFailed
-from workflows.journal.grant_rows import subject_of
+from workflows.journal.permission_rows import subject_of
 from workflows.models import Execution, Grant
 from workflows.tools import registry
 

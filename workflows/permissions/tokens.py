@@ -26,7 +26,7 @@ from workflows import conf
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access
 from workflows.executions.validation import InvalidRequest
-from workflows.journal.statements import query
+from workflows.journal.prepared_statements import query
 from workflows.models import ApiToken, Workflow
 
 from . import step_up

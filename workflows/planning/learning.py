@@ -16,7 +16,7 @@ from workflows.engine.dag import CapabilityTask, Revision, ToolTask
 from workflows.engine.events import GraphUpdateFailed
 from workflows.engine.status import TaskStatus
 from workflows.journal import writer as journal_writer
-from workflows.journal.statements import execute
+from workflows.journal.prepared_statements import execute
 from workflows.models import Execution, ExecutionEvent, LearningAttempt, TaskAttempt
 
 logger = logging.getLogger(__name__)

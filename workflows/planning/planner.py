@@ -18,7 +18,7 @@ from graphrag.planning.step_tasks import TaskReason
 from graphrag.retrieval import search
 from workflows.engine.dag import Plan
 from workflows.engine.plan_validation import PlanInvalid
-from workflows.engine.ports import NewPlan, Settled
+from workflows.engine.ports import FinishedTask, NewPlan
 from workflows.engine.status import TaskStatus
 from workflows.engine.task_errors import TaskFailed
 from workflows.permissions import capabilities
@@ -190,13 +190,13 @@ class CataloguePlanner:
         self,
         *,
         plan: Plan,
-        settled: Mapping[str, Settled],
+        finished: Mapping[str, FinishedTask],
         begun: frozenset[str],
         requirement: str,
         context: Mapping[str, Any],
         inputs: Mapping[str, Any],
     ) -> NewPlan:
-        done = [name for name, each in settled.items() if each.status is TaskStatus.SUCCEEDED]
+        done = [name for name, each in finished.items() if each.status is TaskStatus.SUCCEEDED]
         written = plan.model_dump(mode="json", by_alias=True, exclude_none=True)
         found = replanning.replan(written, done, requirement, context, inputs=inputs)
         if found.plan is None:

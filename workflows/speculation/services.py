@@ -27,14 +27,14 @@ from workflows.engine import speculation_candidates
 from workflows.engine.dag import ToolTask
 from workflows.engine.ports import (
     Busy,
+    FinishedTask,
+    Heartbeat,
     Run,
-    Settled,
     SpeculationOutcome,
     Success,
     TaskCall,
     TaskResult,
     TaskRunner,
-    Watch,
 )
 from workflows.engine.status import ExecutionStatus, TaskStatus
 from workflows.executions import dispatch
@@ -75,18 +75,18 @@ def run_speculation(execution_id: int) -> None:
 
     Idempotent and safe to call concurrently: existing and running results are skipped.
     """
-    watch = _Watch(execution_id)
-    while not watch.must_stop:
+    stop_check = _StopCheck(execution_id)
+    while not stop_check.must_stop:
         works = _claim_next(execution_id)
         if not works:
             return
-        _run_claimed(works, watch)
-    if watch.yields_worker:
+        _run_claimed(works, stop_check)
+    if stop_check.yields_worker:
         dispatch.enqueue(dispatch.SPECULATE, execution_id, queue=dispatch.SPECULATION)
 
 
-class _Watch:
-    """Checks whether the execution still rests, and whether another one needs this worker."""
+class _StopCheck:
+    """Stops speculation when the execution no longer rests, or another one needs this worker."""
 
     def __init__(self, execution_id: int) -> None:
         self._execution_id = execution_id
@@ -123,7 +123,7 @@ def _missing(run: Run) -> list[tuple[speculation_candidates.Candidate, str]]:
 
     Stored results make the inputs of further candidates known.
     """
-    known: dict[str, Settled] = {}
+    known: dict[str, FinishedTask] = {}
     seen: set[str] = set()
     missing: list[tuple[speculation_candidates.Candidate, str]] = []
     while candidates := [
@@ -138,7 +138,7 @@ def _missing(run: Run) -> list[tuple[speculation_candidates.Candidate, str]]:
             if not output:
                 missing.append((candidate, key))
             else:
-                known[candidate.task.id] = Settled(TaskStatus.SUCCEEDED, json.loads(output))
+                known[candidate.task.id] = FinishedTask(TaskStatus.SUCCEEDED, json.loads(output))
     return missing
 
 
@@ -221,11 +221,11 @@ def _behind(run: Run, task_id: str) -> str:
     return hold.reason.value if hold else ""
 
 
-def _run_claimed(works: Sequence[_Work], watch: Watch) -> None:
+def _run_claimed(works: Sequence[_Work], heartbeat: Heartbeat) -> None:
     """Run the claimed tasks, and abandon the claims of those that do not end."""
     claims = {work.call.task.id: work.claim for work in works}
     try:
-        for batch in LayerRunner().run([work.call for work in works], watch):
+        for batch in LayerRunner().run([work.call for work in works], heartbeat):
             for result in batch:
                 _store_result(claims.pop(result.call.task.id), result)
     finally:
@@ -250,15 +250,17 @@ class SpeculativeRunner:
 
     inner: TaskRunner
 
-    def run(self, calls: Sequence[TaskCall], watch: Watch) -> Iterator[Sequence[TaskResult]]:
+    def run(
+        self, calls: Sequence[TaskCall], heartbeat: Heartbeat
+    ) -> Iterator[Sequence[TaskResult]]:
         eligible = _eligible(calls)
         results, missed = _take_results(eligible) if eligible else ({}, {})
         if results:
             yield list(results.values())
         rest = [call for call in calls if call.task.id not in results]
-        if not rest or (results and watch()):
+        if not rest or (results and heartbeat()):
             return
-        for batch in self.inner.run(rest, watch):
+        for batch in self.inner.run(rest, heartbeat):
             yield [_with_miss(each, missed) for each in batch] if missed else batch
 
 
@@ -268,7 +270,7 @@ def _eligible(calls: Sequence[TaskCall]) -> list[TaskCall]:
 
 
 def _with_miss(result: TaskResult, missed: Mapping[str, SpeculationOutcome]) -> TaskResult:
-    return replace(result, ahead=missed.get(result.call.task.id))
+    return replace(result, speculation=missed.get(result.call.task.id))
 
 
 def _take_results(

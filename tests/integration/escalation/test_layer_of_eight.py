@@ -78,6 +78,6 @@ def _check_ends(desk: Desk, execution: Execution, approved: dict[str, bool]) -> 
     for name, output in outputs.items():
         if approved[name]:
             assert desk.output(execution, f"then_{name}") == output
-    # Settled work ran once, whatever was decided around it.
+    # FinishedTask work ran once, whatever was decided around it.
     for name in ("fine1", "fine2", "broken", "slow", "after"):
         assert execution.attempts.filter(task_id=name).count() == 1

@@ -20,7 +20,7 @@ SELECT id, version, 'agent_requested', '{}', '', '' FROM moved
 
 def test_an_entry_committed_late_is_still_sent(engine, owner, receiver, register, sender) -> None:
     """A step that got its ids first and commits last, as the journal's own statement has it."""
-    assert sql.MOVE.index("UPDATE workflows_execution") < sql.MOVE.index("{parts}")
+    assert sql.COMMIT_STEP.index("UPDATE workflows_execution") < sql.COMMIT_STEP.index("{parts}")
     register()
     late = Execution.objects.create(title="late", created_by=owner)
     with psycopg.connect(database_url()) as other:

@@ -17,7 +17,7 @@ from tests.support.processes import wait_for
 from workflows.engine import execute_move as engine_execute_move
 from workflows.engine.ports import LeaseLost, Run, TaskCall
 from workflows.executions.jobs import run_to_rest
-from workflows.journal.statements import execute
+from workflows.journal.prepared_statements import execute
 from workflows.models import Execution
 from workflows.realtime.signals import execution_changed
 from workflows.tools.registry import tool

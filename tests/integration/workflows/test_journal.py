@@ -10,10 +10,10 @@ from tests.integration.workflows.test_leases import in_thread
 from workflows.engine.events import MessageAdded
 from workflows.engine.ports import LeaseLost
 from workflows.executions.jobs import run_to_rest
-from workflows.journal import due as journal_due
 from workflows.journal import sql as sql
+from workflows.journal import sweeper_queries as journal_due
 from workflows.journal import writer as journal_writer
-from workflows.journal.statements import execute, query
+from workflows.journal.prepared_statements import execute, query
 from workflows.models import CommandLog, Execution, ExecutionEvent
 
 
@@ -99,7 +99,7 @@ def test_only_the_claim_is_not_waited_for(engine: Engine) -> None:
     with journal_writer.DjangoJournal("one").claim(str(execution.pk)) as run:
         assert run is not None
         assert show("synchronous_commit") == "on", "steps are waited for again"
-    assert "synchronous_commit" not in sql.MOVE + sql.QUEUE + sql.RENEW + sql.REST
+    assert "synchronous_commit" not in sql.COMMIT_STEP + sql.QUEUE + sql.RENEW_LEASE + sql.REST
 
 
 def test_a_claim_that_a_crash_of_the_database_undid_does_no_harm(engine: Engine) -> None:

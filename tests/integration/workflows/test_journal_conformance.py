@@ -16,7 +16,7 @@ from workflows.engine.dag import Plan, Revision
 from workflows.engine.evolve import replay
 from workflows.engine.plan_validation import parse_plan
 from workflows.engine.policy import Policy, TriggerPhase
-from workflows.engine.ports import Busy, Journal, LeaseLost, Run, Settled, StaleVersion
+from workflows.engine.ports import Busy, FinishedTask, Journal, LeaseLost, Run, StaleVersion
 from workflows.engine.state import ExecutionState, HoldReason, SkipReason, Stage, load_state
 from workflows.engine.status import ExecutionStatus, IllegalTransition, TaskStatus
 from workflows.journal import writer as django_journal
@@ -198,10 +198,10 @@ def write(store: Store, execution_id: str, *events: ev.Event, actor: str = "syst
         run.commit()
 
 
-def settled(store: Store, execution_id: str, *names: str) -> Mapping[str, Settled]:
+def finished_tasks(store: Store, execution_id: str, *names: str) -> Mapping[str, FinishedTask]:
     """How tasks ended, read anew."""
     with store.journal.open(execution_id, expected_version=None) as run:
-        return run.settled(names)
+        return run.finished_tasks(names)
 
 
 def replayed(store: Store, execution_id: str) -> ExecutionState:
@@ -218,9 +218,9 @@ def contents(store: Store, execution_id: str) -> list[str]:
 
 
 def watched(run: Run, seconds: float = 3.0) -> bool:
-    """What `watch` answers in the end: it looks now and then."""
+    """Return what `heartbeat` returns once it reads the lease again."""
     end = time.monotonic() + seconds
-    while not run.watch():
+    while not run.heartbeat():
         if time.monotonic() > end:
             return False
         time.sleep(0.02)
@@ -360,21 +360,21 @@ def test_a_recorded_result_is_known_at_once_and_stored_with_the_commit(store: St
     with store.journal.claim(new) as run:
         assert run is not None
         run.record(STARTED, FIRST_LAYER, DONE)
-        result = Settled(TaskStatus.SUCCEEDED, DONE.output, inputs=DONE.inputs)
-        assert run.settled(["a", "b"]) == {"a": result}
+        result = FinishedTask(TaskStatus.SUCCEEDED, DONE.output, inputs=DONE.inputs)
+        assert run.finished_tasks(["a", "b"]) == {"a": result}
         run.commit()
-        assert run.settled(["a", "b"]) == {"a": result}
-    assert settled(store, new, "a", "b") == {"a": result}
+        assert run.finished_tasks(["a", "b"]) == {"a": result}
+    assert finished_tasks(store, new, "a", "b") == {"a": result}
 
 
 def test_a_failure_settles_its_task_unless_it_is_tried_again(store: Store) -> None:
     new = store.create(PLAN)
     again = ev.TaskErrored(task_id="a", attempt=1, error="no", retry_at=5.5)
     write(store, new, STARTED, FIRST_LAYER, again)
-    assert settled(store, new, "a") == {}
+    assert finished_tasks(store, new, "a") == {}
     assert store.state(new).tasks["a"].retry_at == 5.5
     write(store, new, ev.TaskErrored(task_id="a", attempt=2, error="no", is_leaf=True))
-    assert settled(store, new, "a")["a"].status is TaskStatus.FAILED
+    assert finished_tasks(store, new, "a")["a"].status is TaskStatus.FAILED
 
 
 def test_skipped_tasks_are_settled_with_the_reason(store: Store) -> None:
@@ -382,9 +382,9 @@ def test_skipped_tasks_are_settled_with_the_reason(store: Store) -> None:
     skips = {"a": SkipReason.CONDITION}
     write(store, new, STARTED, ev.LayerStarted(layer=0, tasks=("a",), skips=skips))
     write(store, new, ev.LayerClosed(layer=0), ev.LayerSkipped(layer=1, tasks=("b",)))
-    assert settled(store, new, "a", "b") == {
-        "a": Settled(TaskStatus.SKIPPED, skip=SkipReason.CONDITION),
-        "b": Settled(TaskStatus.SKIPPED, skip=SkipReason.COMMAND),
+    assert finished_tasks(store, new, "a", "b") == {
+        "a": FinishedTask(TaskStatus.SKIPPED, skip=SkipReason.CONDITION),
+        "b": FinishedTask(TaskStatus.SKIPPED, skip=SkipReason.COMMAND),
     }
 
 
@@ -411,7 +411,7 @@ def test_a_decision_about_an_output_says_what_later_tasks_read(
     new = store.create(PLAN)
     write(store, new, STARTED, FIRST_LAYER, DONE, opened("h1"))
     write(store, new, decided("h1", **verdict), actor="ann")
-    found = settled(store, new, "a").get("a")
+    found = finished_tasks(store, new, "a").get("a")
     assert (found and (found.status, found.output, found.skip)) == expected
     assert store.state(new).holds == ()
 
@@ -441,7 +441,7 @@ def test_of_two_commands_at_one_version_the_second_writes_nothing(store: Store) 
         with pytest.raises(StaleVersion):
             second.commit()
     assert contents(store, new) == ["first"]
-    assert (store.state(new).version, settled(store, new, "a")) == (3, {})
+    assert (store.state(new).version, finished_tasks(store, new, "a")) == (3, {})
     with store.journal.open(new, expected_version=None) as run:
         assert run.context == {}
 
@@ -611,7 +611,7 @@ def test_a_waiting_abort_is_seen_while_tasks_run(store: Store) -> None:
     new = store.create(PLAN)
     with store.journal.claim(new) as run:
         assert run is not None
-        assert not run.watch()
+        assert not run.heartbeat()
         store.queue(new, UpdateState(updates={"k": 1}), actor="ann")
         store.queue(new, Abort(), actor="ann")
         assert watched(run)
@@ -708,7 +708,7 @@ def test_a_fork_goes_on_from_the_end_of_a_layer(store: Store) -> None:
     with store.journal.claim(new) as run:
         assert run is not None
         assert (run.inputs, run.context, run.revision) == ({"n": 1}, {"k": 1}, Revision.first(PLAN))
-        assert run.settled(["a", "b"])["a"].output == DONE.output
+        assert run.finished_tasks(["a", "b"])["a"].output == DONE.output
         run.record(STARTED)
     grandchild_of(store, new)
 

@@ -43,7 +43,7 @@ def test_a_stale_worker_lands_nothing(engine: Engine) -> None:
             run.commit()
         run._watched = -10.0
         with pytest.raises(LeaseLost):
-            run.watch()
+            run.heartbeat()
     told = ExecutionEvent.objects.filter(execution=execution, kind="message_added")
     assert [each.payload["content"] for each in told] == ["from the second"]
 

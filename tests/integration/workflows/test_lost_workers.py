@@ -13,7 +13,7 @@ from tests.support.processes import engine_processes, wait_for
 from workflows.engine.events import MessageAdded
 from workflows.executions import recovery
 from workflows.executions.services import fail_lost_execution
-from workflows.journal import due as journal_due
+from workflows.journal import sweeper_queries as journal_due
 from workflows.journal import writer as journal_writer
 from workflows.models import CommandLog, Execution
 
@@ -136,9 +136,9 @@ def test_a_worker_that_is_only_slow_is_not_lost(engine: Engine) -> None:
         assert run is not None
         assert recovery.fail_lost_executions() == 0
         lapse(execution)
-        [found] = journal_due.given_up()
+        [found] = journal_due.unclaimable_executions()
         run._renewed = run._watched = -1000.0
-        assert run.watch() is False
+        assert run.heartbeat() is False
         assert not fail_lost_execution(
             execution_id=found.execution_id, version=found.version, lost=found.lost, error=""
         )

@@ -15,7 +15,7 @@ from workflows.engine.commands import WithdrawAnswer
 from workflows.executions.jobs import advance
 from workflows.executions.recovery import sweep
 from workflows.executions.services import fork_execution, submit_command
-from workflows.journal import due as journal_due
+from workflows.journal import sweeper_queries as journal_due
 from workflows.models import Checkpoint, Execution, Hold
 
 GATED = review("BEFORE", on_reject="abort", on_timeout="reject", timeout_seconds=3600)

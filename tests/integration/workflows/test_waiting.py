@@ -18,7 +18,7 @@ from workflows.common import crashpoints
 from workflows.engine.commands import ExtendHold
 from workflows.executions.recovery import escalate_due, sweep
 from workflows.executions.services import submit_command
-from workflows.journal import due as journal_due
+from workflows.journal import sweeper_queries as journal_due
 from workflows.models import CommandLog, Execution, Hold
 
 STEPS = [

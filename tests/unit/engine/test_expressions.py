@@ -226,7 +226,7 @@ def test_a_review_whose_condition_is_over_its_budget_asks_a_person(published: bo
         run="7",
     )
     assert verdict.code == "error"
-    assert not verdict.spared
+    assert not verdict.skips_review
     assert "more than" in verdict.why
 
 

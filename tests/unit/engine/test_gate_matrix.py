@@ -21,18 +21,18 @@ from workflows.engine import commands as cmd
 from workflows.engine.dag import CodeTask, Plan, ToolTask
 from workflows.engine.decide import Refused
 from workflows.engine.loop import step, submit
-from workflows.engine.plan_gates import with_reviews
 from workflows.engine.plan_validation import parse_plan
 from workflows.engine.policy import Policy, ReviewPolicy
 from workflows.engine.ports import (
     AgentAnswer,
     AgentQuestion,
     Busy,
+    Heartbeat,
     NewPlan,
     Ports,
     TaskFailed,
-    Watch,
 )
+from workflows.engine.required_reviews import with_reviews
 from workflows.engine.state import Hold, HoldReason
 from workflows.engine.status import ExecutionStatus
 
@@ -125,7 +125,7 @@ class Attacker:
 
 
 class Calm:
-    def ask(self, question: AgentQuestion, watch: Watch) -> AgentAnswer:
+    def ask(self, question: AgentQuestion, heartbeat: Heartbeat) -> AgentAnswer:
         return AgentAnswer("continue")
 
 
@@ -181,7 +181,7 @@ class World:
         """The inputs of each task that ran to its end."""
         return {
             name: each.inputs
-            for name, each in self.stored.settled.items()
+            for name, each in self.stored.finished.items()
             if each.inputs is not None
         }
 

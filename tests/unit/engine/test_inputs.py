@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from workflows.engine.dag import Revision
-from workflows.engine.inputs import task_inputs
 from workflows.engine.plan_validation import parse_plan
-from workflows.engine.ports import Settled
+from workflows.engine.ports import FinishedTask
 from workflows.engine.state import TaskState
 from workflows.engine.status import TaskStatus
 from workflows.engine.task_errors import TaskFailed
+from workflows.engine.task_inputs import task_inputs
 
 OUTPUTS = {"big": ["x"] * 1000, "small": {"n": 1}, "other": 2}
 
@@ -28,9 +28,9 @@ class Run:
         self.state = SimpleNamespace(tasks={"it": TaskState(edits=edits)})
         self.fetched: list[Sequence[str]] = []
 
-    def settled(self, names: Sequence[str]) -> Mapping[str, Settled]:
+    def finished_tasks(self, names: Sequence[str]) -> Mapping[str, FinishedTask]:
         self.fetched.append(list(names))
-        return {name: Settled(TaskStatus.SUCCEEDED, OUTPUTS[name]) for name in names}
+        return {name: FinishedTask(TaskStatus.SUCCEEDED, OUTPUTS[name]) for name in names}
 
 
 def _task(name: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from workflows.engine.decide import Refused
 from workflows.engine.loop import step, submit
 from workflows.engine.plan_validation import parse_plan
 from workflows.engine.policy import Policy
-from workflows.engine.ports import AgentAnswer, AgentQuestion, NewPlan, Ports, Watch
+from workflows.engine.ports import AgentAnswer, AgentQuestion, Heartbeat, NewPlan, Ports
 from workflows.engine.state import ExecutionState, HoldReason
 from workflows.engine.status import ExecutionStatus
 
@@ -57,7 +57,7 @@ class Ideas:
 class Asks:
     """An agent that wants a replan after the first layer."""
 
-    def ask(self, question: AgentQuestion, watch: Watch) -> AgentAnswer:
+    def ask(self, question: AgentQuestion, heartbeat: Heartbeat) -> AgentAnswer:
         if question.layer:
             return AgentAnswer("continue")
         return AgentAnswer("replan", "found something", requirement="more")
@@ -87,7 +87,7 @@ class World:
 
     @property
     def done(self) -> set[str]:
-        return set(self.journal.executions[self.id].settled)
+        return set(self.journal.executions[self.id].finished)
 
     def work(self) -> World:
         while step(self.id, self.ports):
@@ -263,7 +263,7 @@ def test_a_change_by_a_command_is_reviewed_like_a_replan(
     assert (hold.reason, world.done) == (HoldReason.REPLAN_REVIEW, {"a"})
     world.answer(approved=approved)
     assert world.plan == (plan if approved else {"a", "b"})
-    value = world.journal.executions[world.id].settled["b"].output
+    value = world.journal.executions[world.id].finished["b"].output
     changed = approved and isinstance(command, ModifyArgs)
     assert value == ("other" if changed else "b")
     assert world.state.replans == 0
@@ -315,7 +315,7 @@ def test_a_message_that_is_too_long_costs_no_decision(decision: str) -> None:
     """A report of a large layer discarded the answer that came with it, `abort` included."""
 
     class Talks:
-        def ask(self, question: AgentQuestion, watch: Watch) -> AgentAnswer:
+        def ask(self, question: AgentQuestion, heartbeat: Heartbeat) -> AgentAnswer:
             long = {"role": "tool", "content": "x" * 3_000_000}
             return AgentAnswer(decision, "because", messages=(long,))  # type: ignore[arg-type]
 

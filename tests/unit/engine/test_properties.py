@@ -19,7 +19,7 @@ from workflows.engine.decide import Refused
 from workflows.engine.loop import step, submit
 from workflows.engine.plan_validation import parse_plan
 from workflows.engine.policy import Policy
-from workflows.engine.ports import AgentAnswer, AgentQuestion, Busy, Ports, TaskFailed, Watch
+from workflows.engine.ports import AgentAnswer, AgentQuestion, Busy, Heartbeat, Ports, TaskFailed
 from workflows.engine.state import Hold, HoldReason
 from workflows.engine.status import ExecutionStatus
 
@@ -31,7 +31,7 @@ KINDS = ("value", "value", "flaky", "late", "fail", "ask")
 class CalmAgent:
     """Always goes on."""
 
-    def ask(self, question: AgentQuestion, watch: Watch) -> AgentAnswer:
+    def ask(self, question: AgentQuestion, heartbeat: Heartbeat) -> AgentAnswer:
         return AgentAnswer("continue", "fine")
 
 
@@ -131,13 +131,13 @@ def note_skipped_reviews(world: World) -> None:
 
 
 def check_end(world: World) -> None:
-    """Every settled task ended as the oracle says, once, and so did the execution."""
+    """Every finished task ended as the oracle says, once, and so did the execution."""
     stored = world.stored
     assert stored.state.version == len(stored.events)
     note_skipped_reviews(world)
     settled = {
         name: Outcome(each.status.value, each.skip.value if each.skip else "", each.output)
-        for name, each in stored.settled.items()
+        for name, each in stored.finished.items()
     }
     world.interventions.aborted = world.status is ExecutionStatus.ABORTED
     ends = expected(stored.revisions[stored.state.revision].plan, world.interventions)
@@ -368,7 +368,7 @@ def test_a_condition_sees_what_its_task_waits_for_and_not_what_a_sibling_does() 
         {"tasks": [_task("a", "value"), _task("b", "value"), reads, behind]}, {}, ScriptedRunner()
     )
     world.work()
-    assert world.stored.settled["behind"].skip == "condition"
+    assert world.stored.finished["behind"].skip == "condition"
 
 
 def test_a_signature_for_a_layer_that_changed_meanwhile_is_asked_for_again() -> None:
@@ -449,10 +449,10 @@ def _check_layer_of_eight(world: World, answers: tuple[bool, ...], on_reject: st
     # What fails takes its own branch along and no other: those behind the good ones are done.
     assert world.status is ExecutionStatus.FAILED
     for name in ("good1", "good2"):
-        assert world.stored.settled[f"behind_{name}"].status == "SUCCEEDED"
+        assert world.stored.finished[f"behind_{name}"].status == "SUCCEEDED"
     for name, granted in zip(("ask1", "ask2"), answers, strict=False):
         wanted = "SUCCEEDED" if granted else "SKIPPED"
-        assert world.stored.settled[f"behind_{name}"].status == wanted
+        assert world.stored.finished[f"behind_{name}"].status == wanted
     tries = [call.task.id for call in world.runner.calls]
     assert tries.count("slow") == 2
     assert tries.count("good1") == tries.count("bad") == 1

@@ -87,7 +87,7 @@ def test_a_larger_sample_takes_no_review_away(run: str, low: float, high: float)
     low, high = sorted((low, high))
     document: dict[str, Any] = {"inputs": {}, "output": 1}
     spared = [
-        evaluate_rules(tool(), AFTER, rules({"sample": each}), document, run=run).spared
+        evaluate_rules(tool(), AFTER, rules({"sample": each}), document, run=run).skips_review
         for each in (low, high)
     ]
     assert spared != [False, True]
@@ -142,7 +142,7 @@ def test_no_document_makes_a_rule_raise_or_spare_without_a_true(
         is_true = jmespath.search(condition, held) is True
     except Exception:
         is_true = False
-    assert verdict.spared is is_true
+    assert verdict.skips_review is is_true
 
 
 def test_deep_data_is_a_mistake_of_the_rule_and_not_of_the_run() -> None:

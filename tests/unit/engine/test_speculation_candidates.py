@@ -20,7 +20,7 @@ from workflows.engine.loop import step
 from workflows.engine.permissions import NAMED, PermissionSet
 from workflows.engine.plan_validation import parse_plan
 from workflows.engine.policy import Policy
-from workflows.engine.ports import NewPlan, Ports, Settled, TaskCall
+from workflows.engine.ports import FinishedTask, NewPlan, Ports, TaskCall
 from workflows.engine.speculation_candidates import (
     blocking_hold,
     candidates,
@@ -45,7 +45,7 @@ def marked(plan: dict[str, Any], writers: Collection[str] = ()) -> dict[str, Any
 
 def foreseen(world: World) -> dict[str, dict[str, Any]]:
     """Inputs by task id, of all that can be worked out at this hold."""
-    known: dict[str, Settled] = {}
+    known: dict[str, FinishedTask] = {}
     found: dict[str, dict[str, Any]] = {}
     with world.journal.open(world.id, expected_version=None) as run:
         assert may_speculate(run)
@@ -54,7 +54,7 @@ def foreseen(world: World) -> dict[str, dict[str, Any]]:
                 found[each.task.id] = each.inputs
                 if each.task.tool == "statekit.value":
                     output = each.inputs.get("value")
-                    known[each.task.id] = Settled(TaskStatus.SUCCEEDED, output)
+                    known[each.task.id] = FinishedTask(TaskStatus.SUCCEEDED, output)
     return found
 
 

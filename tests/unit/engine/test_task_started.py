@@ -11,7 +11,7 @@ from tests.stateful.scripted import ScriptedRunner, outcome
 from tests.support.memory_journal import MemoryJournal
 from workflows.engine.loop import step
 from workflows.engine.plan_validation import parse_plan
-from workflows.engine.ports import Ports, TaskCall, TaskResult, TaskRunner, Watch
+from workflows.engine.ports import Heartbeat, Ports, TaskCall, TaskResult, TaskRunner
 from workflows.engine.status import ExecutionStatus
 
 TASKS = ("a", "b", "c")
@@ -20,7 +20,9 @@ TASKS = ("a", "b", "c")
 class SlowRunner:
     """The first window passes with every task still running."""
 
-    def run(self, calls: Sequence[TaskCall], watch: Watch) -> Iterator[Sequence[TaskResult]]:
+    def run(
+        self, calls: Sequence[TaskCall], heartbeat: Heartbeat
+    ) -> Iterator[Sequence[TaskResult]]:
         yield []
         for call in calls:
             yield [TaskResult(call, outcome(call))]

@@ -7,7 +7,6 @@ from typing import Any
 
 from .dag import CapabilityTask, CodeTask, references
 from .events import HoldOpened
-from .inputs import Spec, task_inputs
 from .moves import Gate, is_critical
 from .plan_diff import loaded, shown
 from .policy import LayerApproval, PlanReview, ReviewPolicy, TriggerPhase
@@ -16,17 +15,18 @@ from .reminder_schedule import schedule
 from .review_rules import evaluate_gate
 from .state import HoldReason, TaskState
 from .task_errors import attempt_words
+from .task_inputs import Spec, task_inputs
 
 AGENT_OPTIONS = ("continue", "replan", "abort")
 #: Characters of the line that travels with an event; the hold keeps the whole reason.
-_LONGEST_SUMMARY = 300
+_MAX_SUMMARY_LENGTH = 300
 
 
 def hold_opened(run: Run, gate: Gate, ports: Ports) -> HoldOpened:
     """Return the event that opens the hold for `gate`; review rules are evaluated here, once."""
     hold_id = f"{run.execution_id}-{run.state.holds_opened + 1}"
     opened = _OPENERS[gate.reason](run, gate, hold_id, ports)
-    return opened.model_copy(update={"summary": opened.opening["why"][:_LONGEST_SUMMARY]})
+    return opened.model_copy(update={"summary": opened.opening["why"][:_MAX_SUMMARY_LENGTH]})
 
 
 def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
@@ -36,7 +36,7 @@ def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
     if gate.phase is TriggerPhase.BEFORE_EXECUTION:
         payload: Any = task_inputs(run, task_id)
     else:
-        payload = run.settled([task_id])[task_id].output
+        payload = run.finished_tasks([task_id])[task_id].output
     known = run.state.tasks.get(task_id, TaskState())
     when = "before it runs" if gate.phase is TriggerPhase.BEFORE_EXECUTION else "of its output"
     return HoldOpened(
@@ -101,7 +101,7 @@ def _escalation(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
         "requested": need.requested,
         "line": need.line,
         "capability": task.capability if isinstance(task, CapabilityTask) else None,
-        **_program(task, ports),
+        **_code_payload(task, ports),
     }
     return HoldOpened(
         hold_id=hold_id,
@@ -123,11 +123,11 @@ def _escalation(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
     )
 
 
-def _program(task: object, ports: Ports) -> dict[str, Any]:
+def _code_payload(task: object, ports: Ports) -> dict[str, Any]:
     """Return the code of the task or its capability; a tool has none."""
     if isinstance(task, CodeTask):
         return {"language": task.language, "code": task.code}
-    found = ports.program(task.capability) if isinstance(task, CapabilityTask) else None
+    found = ports.capability_code(task.capability) if isinstance(task, CapabilityTask) else None
     return {
         "language": found.language if found else None,
         "code": found.code if found else None,
@@ -173,7 +173,7 @@ def _preview(run: Run, layer: int) -> list[dict[str, Any]]:
 def _agent_hold(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
     layer = run.state.layer
     agent = gate.reason is HoldReason.AGENT_DECISION
-    results = run.settled(run.revision.layers[layer])
+    results = run.finished_tasks(run.revision.layers[layer])
     payload = {
         "layer": layer,
         "results": {

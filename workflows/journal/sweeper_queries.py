@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from workflows import conf
 
 from . import sql as sql
-from .statements import execute
+from .prepared_statements import execute
 
 
 def take_overdue(*, patience: float, limit: int = 500) -> list[int]:
@@ -17,7 +17,7 @@ def take_overdue(*, patience: float, limit: int = 500) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class UnclaimableExecution:
     """An execution that no worker may claim: `lost` workers in a row ended without a step."""
 
     execution_id: int
@@ -26,10 +26,10 @@ class GivenUp:
     error: str
 
 
-def given_up(*, limit: int = 100) -> list[GivenUp]:
+def unclaimable_executions(*, limit: int = 100) -> list[UnclaimableExecution]:
     """Return the executions whose workers were lost too often."""
     parameters = {"limit": limit, "lost_limit": conf.lost_claims_limit()}
-    return [GivenUp(*row) for row in execute(sql.GIVEN_UP, parameters)]
+    return [UnclaimableExecution(*row) for row in execute(sql.UNCLAIMABLE, parameters)]
 
 
 def take_due_reminders(*, limit: int = 50) -> list[tuple[str, int]]:

@@ -31,9 +31,9 @@ class Rows:
 
     events: list[Row] = field(default_factory=list)
     attempts: list[Row] = field(default_factory=list)
-    amendments: list[Row] = field(default_factory=list)
+    attempt_updates: list[Row] = field(default_factory=list)
     holds: list[Row] = field(default_factory=list)
-    verdicts: list[Row] = field(default_factory=list)
+    hold_updates: list[Row] = field(default_factory=list)
     checkpoints: list[Row] = field(default_factory=list)
     revisions: list[Row] = field(default_factory=list)
     receipts: list[Row] = field(default_factory=list)
@@ -168,29 +168,31 @@ def _(event: ev.HoldOpened, item: Recorded, rows: Rows, context: dict[str, Any])
 
 @_project.register
 def _(event: ev.HoldVoted, item: Recorded, rows: Rows, context: dict[str, Any]) -> None:
-    rows.verdicts.append({"id": event.hold_id, "voter": event.voter})
+    rows.hold_updates.append({"id": event.hold_id, "voter": event.voter})
 
 
 @_project.register
 def _(event: ev.HoldExtended, item: Recorded, rows: Rows, context: dict[str, Any]) -> None:
-    rows.verdicts.append({"id": event.hold_id, "extend": event.seconds})
+    rows.hold_updates.append({"id": event.hold_id, "extend": event.seconds})
 
 
 @_project.register
 def _(event: ev.HoldEscalated, item: Recorded, rows: Rows, context: dict[str, Any]) -> None:
-    rows.verdicts.append({"id": event.hold_id, "step": event.step, "groups": list(event.groups)})
+    rows.hold_updates.append(
+        {"id": event.hold_id, "step": event.step, "groups": list(event.groups)}
+    )
 
 
 @_project.register
 def _(event: ev.HoldAnswered, item: Recorded, rows: Rows, context: dict[str, Any]) -> None:
     verdict = _verdict(event, item)
-    rows.verdicts.append({**verdict, "undo": event.undo_seconds})
+    rows.hold_updates.append({**verdict, "undo": event.undo_seconds})
 
 
 @_project.register
 def _(event: ev.HoldWithdrawn, item: Recorded, rows: Rows, context: dict[str, Any]) -> None:
     reopens = event.what == "decision"
-    rows.verdicts.append({"id": event.hold_id, "unvote": event.voter, "reopens": reopens})
+    rows.hold_updates.append({"id": event.hold_id, "unvote": event.voter, "reopens": reopens})
 
 
 _STATUS = {"APPROVE": "APPROVED", "REJECT": "REJECTED", "REQUEST_CHANGES": "RETURNED"}
@@ -212,7 +214,7 @@ def _verdict(event: ev.HoldAnswered | ev.HoldDecided, item: Recorded) -> Row:
 def _(event: ev.HoldDecided, item: Recorded, rows: Rows, context: dict[str, Any]) -> None:
     # An answer that was given before is in its row already; only the time to undo it is over.
     settled = {"id": event.hold_id, "settles": True}
-    rows.verdicts.append(settled if event.answered else _verdict(event, item))
+    rows.hold_updates.append(settled if event.answered else _verdict(event, item))
     if event.reason is HoldReason.NODE_REVIEW and event.phase == "AFTER_EXECUTION":
         _amend_output(event, rows)
     elif event.decision == "REJECT" and event.task_id:
@@ -223,11 +225,11 @@ def _amend_output(event: ev.HoldDecided, rows: Rows) -> None:
     """The attempt is there already: the reviewer changes its output or takes it back."""
     if event.decision == "REQUEST_CHANGES":
         again = {"task_id": event.task_id, "settled": False, "is_edited": False}
-        rows.amendments.append(again)
+        rows.attempt_updates.append(again)
         return
     if event.decision == "REJECT":
         skips = event.on_reject == "skip"
-        rows.amendments.append(
+        rows.attempt_updates.append(
             {
                 "task_id": event.task_id,
                 "status": (TaskStatus.SKIPPED if skips else TaskStatus.REJECTED).value,
@@ -236,7 +238,7 @@ def _amend_output(event: ev.HoldDecided, rows: Rows) -> None:
             }
         )
     elif event.edited:
-        rows.amendments.append(
+        rows.attempt_updates.append(
             {"task_id": event.task_id, "is_edited": True, "edited_output": event.edits}
         )
 

@@ -10,7 +10,7 @@ from workflows.engine import events as ev
 from workflows.engine.bounded_json import digest
 from workflows.engine.dag import CapabilityTask, CodeTask, Plan, ToolTask
 
-from .rows import Recorded
+from .projections import Recorded
 
 Row = dict[str, Any]
 
