@@ -40,7 +40,7 @@ from .ports import (
     TaskResult,
 )
 from .review_rules import skipped_reviews
-from .state import SkipReason
+from .state import HoldReason, SkipReason
 from .status import TaskStatus
 from .task_errors import PermissionEscalationNeeded, TaskFailed, attempt_words
 from .task_inputs import Spec, skip_reason, task_inputs
@@ -114,6 +114,9 @@ def _(move: OpenHolds, run: Run, ports: Ports) -> None:
         run.commit()
         return
     for gate in move.gates:
+        if gate.reason is HoldReason.LAYER_APPROVAL and _runs_nothing(run, run.state.layer + 1):
+            _execute(StartLayer(run.state.layer + 1), run, ports)
+            continue
         try:
             opened = hold_opened(run, gate, ports)
         except TaskFailed as failure:
@@ -131,10 +134,33 @@ def _(move: OpenHolds, run: Run, ports: Ports) -> None:
 @_execute.register
 def _(move: StartLayer, run: Run, ports: Ports) -> None:
     tasks = run.revision.tasks(move.layer)
+    skips, errors = _skips_of_layer(run, move.layer)
+    leaves = run.revision.plan.leaves
+    failed = [name for name, why in skips.items() if why is SkipReason.UPSTREAM_FAILED]
+    run.record(
+        ev.LayerStarted(
+            layer=move.layer,
+            tasks=tuple(task.id for task in tasks),
+            skips=skips,
+            failed_leaf=any(name in leaves for name in failed),
+        ),
+        *errors,
+    )
+
+
+def _runs_nothing(run: Run, layer: int) -> bool:
+    """Return whether every task of the layer will be skipped, so that nobody has to approve it."""
+    skips, _errors = _skips_of_layer(run, layer)
+    return len(skips) == len(run.revision.layers[layer])
+
+
+def _skips_of_layer(run: Run, layer: int) -> tuple[dict[str, SkipReason], list[ev.TaskErrored]]:
+    """Return the tasks of a layer that will be skipped, and those whose condition fails."""
+    tasks = run.revision.tasks(layer)
     finished = run.finished_tasks(sorted({need for task in tasks for need in task.needs}))
+    leaves = run.revision.plan.leaves
     skips: dict[str, SkipReason] = {}
     errors: list[ev.TaskErrored] = []
-    leaves = run.revision.plan.leaves
     for task in tasks:
         try:
             reason = skip_reason(task, finished, run)
@@ -147,16 +173,7 @@ def _(move: StartLayer, run: Run, ports: Ports) -> None:
             continue
         if reason is not None:
             skips[task.id] = reason
-    failed = [name for name, why in skips.items() if why is SkipReason.UPSTREAM_FAILED]
-    run.record(
-        ev.LayerStarted(
-            layer=move.layer,
-            tasks=tuple(task.id for task in tasks),
-            skips=skips,
-            failed_leaf=any(name in leaves for name in failed),
-        ),
-        *errors,
-    )
+    return skips, errors
 
 
 # --- tasks --------------------------------------------------------------------------------------

@@ -269,6 +269,7 @@ GONE = {
     ("escalation", "replan removes the gate"),
     ("escalation", "skip the next layer"),
     ("escalation", "skip the gate's layer"),
+    ("layer", "replan never runs the gate"),
     ("layer", "replan removes the gate"),
 }
 MOMENTS = ("queued before the start", "ahead of the gate", "at the gate")

@@ -361,6 +361,28 @@ def test_a_layer_that_changes_after_its_signature_is_signed_again(changed: str) 
     assert [call.task.id for call in world.runner.calls] == ["a"]
 
 
+@pytest.mark.parametrize(
+    ("when", "holds", "ran"),
+    [("a == `0`", 0, ["a"]), ("a == 'a'", 1, ["a"]), ("join(`1`, a)", 1, ["a"])],
+)
+def test_a_layer_that_runs_nothing_is_not_approved(when: str, holds: int, ran: list[str]) -> None:
+    """A condition that cannot be evaluated is no reason to go past the person."""
+    conditional = _task("b", "value", depends_on=["a"], when=when)
+    plan = {"tasks": [_task("a", "value"), conditional, _task("c", "value", depends_on=["b"])]}
+    world = World(plan, {"hil": {"enabled": True}}, ScriptedRunner())
+    world.work()
+    world.decide(world.stored.state.holds[0], approved=True)
+    world.work()
+    assert len(world.stored.state.holds) == holds
+    assert [call.task.id for call in world.runner.calls] == ran
+    if not holds:
+        assert world.status is ExecutionStatus.COMPLETED
+        assert {world.stored.settled[name].skip for name in "bc"} == {
+            "condition",
+            "upstream_skipped",
+        }
+
+
 def test_a_condition_sees_what_its_task_waits_for_and_not_what_a_sibling_does() -> None:
     reads = _task("reads", "value", depends_on=["a"])
     behind = _task("behind", "value", depends_on=["b"], when="a")
