@@ -377,7 +377,7 @@ def test_a_layer_that_runs_nothing_is_not_approved(when: str, holds: int, ran: l
     assert [call.task.id for call in world.runner.calls] == ran
     if not holds:
         assert world.status is ExecutionStatus.COMPLETED
-        assert {world.stored.settled[name].skip for name in "bc"} == {
+        assert {world.stored.finished[name].skip for name in "bc"} == {
             "condition",
             "upstream_skipped",
         }
