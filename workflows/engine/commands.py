@@ -1,4 +1,4 @@
-"""Requests that may be refused: the nine commands, the same from every door."""
+"""The commands: nine that REST, sockets, pages and MCP accept, and internal ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Command(BaseModel):
 
 
 class Continue(_Command):
-    """Go on from a layer validation or an agent's decision point."""
+    """Continue after a layer validation or an agent's decision point."""
 
     kind: Literal["continue"] = "continue"
     reason: str = Field(default="", max_length=4000)
@@ -47,7 +47,7 @@ OptionalValues = Annotated[dict[str, Any], BeforeValidator(_empty_for_null)]
 
 
 class Replan(_Command):
-    """Ask the planner for a new revision; settled layers are kept."""
+    """Ask the planner for a new revision; finished layers are kept."""
 
     kind: Literal["replan"] = "replan"
     new_requirement: str = Field(min_length=1, max_length=4000)
@@ -57,16 +57,16 @@ class Replan(_Command):
 class _Approval(_Command):
     hold: str = Field(min_length=1, max_length=100)
     approved: bool
-    # Not approved, but to be done again with `feedback`: for reviews of a task's output.
+    # Run the task again with `feedback`; only for reviews of a task's output.
     request_changes: bool = False
     # Absent and null both mean "no change"; only `set_output_null` sets an output to null.
     edits: Any = None
     set_output_null: bool = Field(default=False, strict=True)
     feedback: str = Field(default="", max_length=10_000)
-    # How far the grant of an approved escalation reaches; `until` takes its length in seconds.
+    # Scope of the grant of an approved escalation; `until` needs `grant_seconds`.
     grant_scope: GrantScope = "task"
     grant_seconds: float | None = Field(default=None, gt=0, le=2_592_000)
-    # For how long the answer can be taken back; the run rests meanwhile.
+    # Undo period of the decision; the run rests until it ends.
     undo_seconds: float = Field(default=0, ge=0, le=MAX_UNDO_SECONDS)
 
     @field_validator("set_output_null")
@@ -78,15 +78,15 @@ class _Approval(_Command):
 
     @property
     def changes_payload(self) -> bool:
-        """Whether the decision changes what was shown: by edits, or by a null output."""
+        """Whether the decision changes the payload, by edits or by a null output."""
         return self.set_output_null or self.edits is not None
 
 
 class ApprovalResponse(_Approval):
     """Decide a hold.
 
-    `edits` are an object laid over the inputs before a task, the whole new output after it, and
-    `{"drop": [ids of added tasks]}` for a plan review.  Absent or null, nothing changes.
+    `edits` is an object merged into the inputs (before a task), the whole new output (after a
+    task), or `{"drop": [ids of added tasks]}` (plan review).  Absent or null changes nothing.
     """
 
     kind: Literal["approval_response"] = "approval_response"
@@ -99,14 +99,14 @@ class CheckpointResponse(_Approval):
 
 
 class InjectTask(_Command):
-    """Add a task that has not run; it may depend on anything, run or not."""
+    """Add a task to the plan; it may depend on any other task, finished or not."""
 
     kind: Literal["inject_task"] = "inject_task"
     task: TaskSpec
 
 
 class SkipLayer(_Command):
-    """Skip a layer that has not begun; what depends on it goes on with empty inputs."""
+    """Skip a layer that has not begun; tasks that depend on it run with empty inputs."""
 
     kind: Literal["skip_layer"] = "skip_layer"
     layer: int | None = Field(default=None, ge=0)
@@ -114,7 +114,7 @@ class SkipLayer(_Command):
 
 
 class ModifyArgs(_Command):
-    """Lay `arguments` over the inputs of a task that has not run."""
+    """Merge `arguments` into the inputs of a task that has not run."""
 
     kind: Literal["modify_args"] = "modify_args"
     task_id: str
@@ -147,7 +147,7 @@ MAX_MESSAGE_LENGTH: Final = 2_000_000
 
 
 def shortened(text: str, longest: int = MAX_MESSAGE_LENGTH) -> str:
-    """The text, or its beginning with a note that it was cut, of at most `longest` characters."""
+    """Return the text; if longer than `longest` characters, its beginning and a note."""
     if len(text) <= longest:
         return text
     note = f" … (cut: {len(text)} characters)"
@@ -155,28 +155,28 @@ def shortened(text: str, longest: int = MAX_MESSAGE_LENGTH) -> str:
 
 
 class AddMessage(_Command):
-    """Say something in the execution's conversation."""
+    """Add a message to the execution's conversation."""
 
     kind: Literal["add_message"] = "add_message"
     role: Literal["user", "assistant", "system", "tool"] = "user"
-    # An agent is told all results of a layer in one message.
+    # One message to an agent has all results of a layer.
     content: str = Field(min_length=1, max_length=MAX_MESSAGE_LENGTH)
     author: str = ""
-    # Have the run's agent decide at the next boundary, where its policy would not ask it.
+    # Ask the run's agent to decide at the next layer boundary, even if its policy would not.
     ask_agent: bool = False
 
 
 class ExpireHold(_Command):
-    """The sweeper found a hold whose time ran out."""
+    """Decide a hold by its timeout.  Sent by the sweeper."""
 
     kind: Literal["expire_hold"] = "expire_hold"
     hold: str
 
 
 class FailExecution(_Command):
-    """The sweeper found that `lost` workers in a row ended without recording a step.
+    """End an execution after `lost` workers in a row died without recording a step.
 
-    `error` is what the last of them raised, where it could still say so.
+    Sent by the sweeper.  `error` is the last worker's exception, if it was recorded.
     """
 
     kind: Literal["fail_execution"] = "fail_execution"
@@ -193,7 +193,7 @@ class ExtendHold(_Command):
 
 
 class EscalateHold(_Command):
-    """The sweeper found that nobody decided a hold for as long as step number `step` waits."""
+    """Take step number `step` of a hold's escalation chain.  Sent by the sweeper when it is due."""
 
     kind: Literal["escalate_hold"] = "escalate_hold"
     hold: str
@@ -204,14 +204,14 @@ class EscalateHold(_Command):
 
 
 class SettleAnswer(_Command):
-    """The time to undo an answer is over: carry it out."""
+    """Apply a decision whose undo period has ended."""
 
     kind: Literal["settle_answer"] = "settle_answer"
     hold: str
 
 
 class WithdrawAnswer(_Command):
-    """Take back what `of` said to a hold: a decision not yet carried out, or a vote."""
+    """Withdraw a vote of `of`, or a decision that has not taken effect."""
 
     kind: Literal["withdraw_answer"] = "withdraw_answer"
     hold: str
@@ -219,19 +219,19 @@ class WithdrawAnswer(_Command):
 
 
 class RevisePlan(_Command):
-    """What a planner answered to a replan: the new plan, or why there is none."""
+    """The planner's answer to a replan: the new plan, or an error."""
 
     kind: Literal["revise_plan"] = "revise_plan"
     requirement: str
     plan: Plan | None = None
     error: str = ""
-    # What the new tasks may read; it joins the execution's context.
+    # Values for the new tasks; merged into the execution's context.
     available_context: dict[str, Any] = {}
-    # What speaks for each added task: {"tool", "confidence", "reasons"}.
+    # Added task → {"tool", "confidence", "reasons"}.
     why: dict[str, Any] = {}
 
 
-#: Commands that only Holdpoint itself gives.
+#: Commands that only Holdpoint itself sends.
 Internal = (
     AddMessage
     | ExpireHold
@@ -270,5 +270,5 @@ def _adapter(*, internal: bool) -> TypeAdapter[Any]:
 
 
 def load_command(data: Any, *, internal: bool = False) -> Any:
-    """A command from parsed JSON; raises pydantic.ValidationError with field paths."""
+    """Return a command from parsed JSON; raises pydantic.ValidationError with field paths."""
     return _adapter(internal=internal).validate_python(data)

@@ -1,4 +1,4 @@
-"""The plan as it is written everywhere, and the layers it falls into."""
+"""Plans: tasks, their references and dependencies, and the layers in which they run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Frozen(BaseModel):
 
 
 class Retry(_Frozen):
-    """How often a failed task is tried again; the wait doubles with every attempt."""
+    """Retry policy of a task; the delay doubles with every attempt."""
 
     max_attempts: int = Field(default=1, ge=1, le=20)
     backoff_seconds: float = Field(default=1.0, ge=0, le=3600)
@@ -43,13 +43,13 @@ class _Task(_Frozen, ABC):
     retry: Retry = Retry()
     permission_set: str | None = None
     human_review: ReviewPolicy | None = None
-    # Written by older clients; permissions decide, so the flag is read and has no effect.
+    # Sent by older clients; accepted but without effect, because permissions decide.
     side_effects: bool | None = Field(default=None, alias="sideEffects", exclude=True)
 
     @property
     @abstractmethod
     def values(self) -> Mapping[str, Any]:
-        """The task's inputs as written, references unresolved."""
+        """The task's inputs in the plan, with unresolved references."""
 
     @property
     def label(self) -> str:
@@ -57,12 +57,12 @@ class _Task(_Frozen, ABC):
 
     @cached_property
     def needs(self) -> frozenset[str]:
-        """Ids of the tasks this one waits for: `depends_on` and every `$from`."""
+        """Ids of the tasks that this one depends on: `depends_on` and every `$from`."""
         return (frozenset(self.depends_on) - SOURCES) | self.reads
 
     @cached_property
     def reads(self) -> frozenset[str]:
-        """Ids of the tasks whose outputs its inputs are made of."""
+        """Ids of the tasks whose outputs this task's inputs reference."""
         return frozenset(references(self.values)) - SOURCES
 
 
@@ -122,7 +122,7 @@ Layers = tuple[tuple[str, ...], ...]
 
 
 class Plan(_Frozen):
-    """A DAG of tasks.  Immutable: a replan makes a new revision."""
+    """A DAG of tasks.  Immutable: a replan creates a new revision."""
 
     tasks: tuple[TaskSpec, ...] = Field(min_length=1, max_length=20_000)
 
@@ -138,9 +138,9 @@ class Plan(_Frozen):
         return graph
 
     def layers(self, done: Iterable[str] = ()) -> Layers:
-        """Ids of the tasks not in `done`, those whose needs are met together in one tuple.
+        """Return the layers of the tasks that are not in `done`, as tuples of task ids.
 
-        Within a layer they stand in the order they were written.
+        A layer has the tasks whose dependencies are met at the same time, in plan order.
         """
         order = {task.id: index for index, task in enumerate(self.tasks)}
         rest = self.graph.subgraph(set(order) - set(done))
@@ -152,16 +152,16 @@ class Plan(_Frozen):
         return frozenset(self.by_id).difference(*(task.needs for task in self.tasks))
 
     def descendants(self, task_id: str) -> frozenset[str]:
-        """Every task that waits for this one, directly or not."""
+        """Return all tasks that depend on this one, directly or indirectly."""
         return frozenset(nx.descendants(self.graph, task_id))
 
 
 @dataclass(frozen=True)
 class Revision:
-    """A plan with the layers it is run in.
+    """A plan and the layers in which it runs.
 
-    The layers are kept beside the plan because a new revision leaves begun layers where they are:
-    a task added later never lands in one of them.
+    The layers are stored with the plan, because a new revision keeps the layers that have begun: a
+    task that is added later never becomes part of one of them.
     """
 
     number: int
@@ -173,7 +173,7 @@ class Revision:
         return cls(number=1, plan=plan, layers=plan.layers())
 
     def revised(self, plan: Plan, *, begun: int) -> Revision:
-        """The next revision; the first `begun` layers stay as they are."""
+        """Return the next revision; the first `begun` layers stay unchanged."""
         kept = self.layers[:begun]
         done = {task_id for layer in kept for task_id in layer}
         return Revision(number=self.number + 1, plan=plan, layers=kept + plan.layers(done))
@@ -183,7 +183,7 @@ class Revision:
 
 
 def references(value: Any) -> Iterator[str]:
-    """Names used by `{"$from": name}` anywhere inside `value`."""
+    """Yield the names in every `{"$from": name}` inside `value`."""
     stack = [value]
     while stack:
         item = stack.pop()
@@ -197,10 +197,10 @@ def references(value: Any) -> Iterator[str]:
 
 
 def reads_context(task: ToolTask | CodeTask | CapabilityTask) -> bool:
-    """Whether the execution's context decides what a task works on, or whether it runs."""
+    """Return whether the task's inputs or its `when` condition read the execution's context."""
     return "context" in references(task.values) or "context" in (task.when or "")
 
 
 def is_reference(value: Any) -> bool:
-    """Whether `value` is `{"$from": name}` or `{"$from": name, "select": expression}`."""
+    """Return whether `value` is `{"$from": name}` or `{"$from": name, "select": expression}`."""
     return isinstance(value, dict) and "$from" in value and isinstance(value["$from"], str)

@@ -12,7 +12,7 @@ from .task_errors import TaskFailed
 
 
 def resolve(value: Any, sources: Mapping[str, Any]) -> Any:
-    """`value` with every `{"$from": name, "select": expression}` replaced by what it names.
+    """Return `value` with every `{"$from": name, "select": expression}` resolved.
 
     All expressions in `value` share one budget.
     """
@@ -38,7 +38,7 @@ def _fetch(reference: Mapping[str, Any], sources: Mapping[str, Any], budget: Bud
 
 
 def search(expression: str, value: Any, budget: Budget | None = None) -> Any:
-    """Evaluate `expression` over `value`; an evaluation error fails the task for good."""
+    """Evaluate `expression` over `value`; an error fails the task without a retry."""
     try:
         return evaluate(expression, value, budget)
     except ExpressionError as error:
@@ -48,6 +48,6 @@ def search(expression: str, value: Any, budget: Budget | None = None) -> Any:
 def condition_holds(
     expression: str, sources: Mapping[str, Any], budget: Budget | None = None
 ) -> bool:
-    """Whether a `when` holds, by JMESPath's own idea of truth (empty values are false)."""
+    """Return whether a `when` is true by JMESPath's rules (empty values are false)."""
     found = search(expression, dict(sources), budget)
     return not (found is None or found is False or found in ("", [], {}))

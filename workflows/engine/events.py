@@ -1,8 +1,8 @@
-"""Facts that happened to an execution: frozen, told apart by `kind`, never edited.
+"""Events of an execution: immutable, discriminated by `kind`.
 
-A field marked "kept apart" travels with the event to the journal, which stores it in the row it
-belongs to (an attempt, a hold, a plan revision); the stored event payload stays light.  `evolve`
-reads no such field: folding the stored events of an execution gives its state.
+The journal stores a field marked `StoredElsewhere` in another row (an attempt, a hold, a plan
+revision), which keeps event payloads small.  `evolve` reads no such field: folding the stored
+events of an execution gives its state.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .policy import TriggerPhase
 from .state import ExecutionState, GrantScope, HoldAnswer, HoldReason, Proposal, SkipReason
 
 StoredElsewhere = Field(default=None, exclude=True)
-#: Fields that are stored only to rebuild the state: neither pages nor webhooks show them.
+#: Fields that are stored only to rebuild the state; pages and webhooks do not show them.
 STATE_ONLY: Final = frozenset({"start", "shown", "answer", "proposal"})
-#: What a hold is decided as.
+#: The decision on a hold.
 Verdict = Literal["APPROVE", "REJECT", "REQUEST_CHANGES"]
 
 
@@ -34,7 +34,7 @@ class ExecutionStarted(_Event):
 
 
 class ExecutionForked(_Event):
-    """This execution goes on from another one's checkpoint; `start` is the state it begins with."""
+    """This execution continues from another one's checkpoint; `start` is its first state."""
 
     kind: Literal["execution_forked"] = "execution_forked"
     parent: str
@@ -43,7 +43,7 @@ class ExecutionForked(_Event):
 
 
 class LayerStarted(_Event):
-    """`tasks` are the ids of the layer; `skips` those that will not run, and why."""
+    """A layer started: `tasks` are its task ids, `skips` maps the skipped ones to the reason."""
 
     kind: Literal["layer_started"] = "layer_started"
     layer: int
@@ -57,7 +57,7 @@ class TaskSucceeded(_Event):
     task_id: str
     attempt: int
     duration_ms: float
-    # Digest of the inputs before the call, for a task that is reviewed before it runs; else "".
+    # Digest of the inputs before the call if the task is reviewed before it runs; else "".
     executed_digest: str = Field(default="", exclude=True)
     inputs: Any = StoredElsewhere
     output: Any = StoredElsewhere
@@ -65,7 +65,7 @@ class TaskSucceeded(_Event):
 
 
 class TaskErrored(_Event):
-    """`retry_at` (seconds since the epoch, database clock) is set when it will be tried again."""
+    """An attempt failed.  `retry_at` (epoch seconds, database clock) is set if it is retried."""
 
     kind: Literal["task_errored"] = "task_errored"
     task_id: str
@@ -80,7 +80,7 @@ class TaskErrored(_Event):
 
 
 class TaskEscalated(_Event):
-    """The task was denied something; it waits for a decision and keeps its attempt number."""
+    """The task lacks a permission: it waits for a decision and keeps its attempt number."""
 
     kind: Literal["task_escalated"] = "task_escalated"
     task_id: str
@@ -92,7 +92,7 @@ class TaskEscalated(_Event):
 
 
 class SpeculationHit(_Event):
-    """The task's result had been worked out while somebody decided; it saved so many seconds."""
+    """The task used its speculative result, which saved `seconds`."""
 
     kind: Literal["speculation_hit"] = "speculation_hit"
     task_id: str
@@ -100,7 +100,7 @@ class SpeculationHit(_Event):
 
 
 class SpeculationMiss(_Event):
-    """What had been worked out ahead for the task was dropped, and the task ran."""
+    """The task's speculative result was dropped for `reason`, and the task ran."""
 
     kind: Literal["speculation_miss"] = "speculation_miss"
     task_id: str
@@ -109,10 +109,11 @@ class SpeculationMiss(_Event):
 
 
 class HoldOpened(_Event):
-    """The execution waits.  `opening` carries the hold's row: payload, groups, texts, deadline.
+    """The execution waits.  `opening` has the hold's row: payload, groups, texts, deadline.
 
-    `shown` are the inputs of a task that reads the context, which may change while it waits: what
-    a person is shown is what runs.  `summary` says in one line what is asked, without task data.
+    `shown` has the inputs of a task that reads the context: the context may change during the
+    review, but the task runs with the inputs that were shown.  `summary` describes the hold in one
+    line, without task data.
     """
 
     kind: Literal["hold_opened"] = "hold_opened"
@@ -131,10 +132,10 @@ class HoldOpened(_Event):
 
 
 class ReviewSpared(_Event):
-    """A review that was not asked for: by which rule, as it stood, and why.
+    """A review was skipped by a rule.
 
-    `rules_version` is 0 for what the task itself says.  `share` is where the run and the task fall
-    between 0 and 1 when the rule samples; `digest` is that of what the rule was held against.
+    `rules_version` is 0 for a rule of the task itself.  `share` is the task's sample position from
+    0 to 1 if the rule samples; `digest` is the digest of the document that the rule evaluated.
     """
 
     kind: Literal["review_spared"] = "review_spared"
@@ -160,9 +161,9 @@ class HoldVoted(_Event):
 
 
 class HoldAnswered(_Event):
-    """A decision that can be taken back for `undo_seconds`; then it is carried out.
+    """A decision that can be undone for `undo_seconds` and takes effect afterwards.
 
-    The run rests meanwhile, and nothing of the answer has happened yet.
+    The run rests until then.
     """
 
     kind: Literal["hold_answered"] = "hold_answered"
@@ -178,7 +179,7 @@ class HoldAnswered(_Event):
 
 
 class HoldWithdrawn(_Event):
-    """`voter` took back a decision that was not carried out yet, or a vote: the hold is open."""
+    """`voter` withdrew a vote, or a decision that had not taken effect: the hold is open again."""
 
     kind: Literal["hold_withdrawn"] = "hold_withdrawn"
     hold_id: str
@@ -189,10 +190,10 @@ class HoldWithdrawn(_Event):
 
 
 class HoldDecided(_Event):
-    """A decision.  `resumed` is true when no other hold is open and the execution goes on.
+    """A decision took effect.  `resumed` is true if no other hold is open and the run continues.
 
-    An approved escalation carries its `grant`, a PermissionSet that holds what was asked for and
-    nothing else, with its scope; `operation` and `resource` say what was denied.
+    An approved escalation has a `grant`, the PermissionSet of exactly the requested permissions,
+    and its scope; `operation` and `resource` name the denied access.
     """
 
     kind: Literal["hold_decided"] = "hold_decided"
@@ -205,7 +206,7 @@ class HoldDecided(_Event):
     comment: str = ""
     by_timeout: bool = False
     resumed: bool = False
-    # Carries out an answer that was given before, and that nobody took back.
+    # The decision was recorded earlier as HoldAnswered; its undo period has ended.
     answered: bool = False
     is_leaf: bool = False
     on_reject: Literal["abort", "fail", "skip"] = "abort"
@@ -218,7 +219,7 @@ class HoldDecided(_Event):
 
 
 class CapabilityPermissionUpdated(_Event):
-    """An escalation was granted to the capability itself: it may do more from now on."""
+    """An escalation was granted to the capability, whose permission set grows permanently."""
 
     kind: Literal["capability_permission_updated"] = "capability_permission_updated"
     capability: str
@@ -228,7 +229,7 @@ class CapabilityPermissionUpdated(_Event):
 
 
 class HoldExpired(_Event):
-    """A hold's time ran out; what that means follows as a decision of its own."""
+    """A hold reached its deadline; the decision by `on_timeout` follows as an event of its own."""
 
     kind: Literal["hold_expired"] = "hold_expired"
     hold_id: str
@@ -246,9 +247,9 @@ class HoldExtended(_Event):
 
 
 class HoldEscalated(_Event):
-    """Nobody decided for a while: `groups` may decide too from now on, `told` are told.
+    """A step of the escalation chain: `groups` may decide from now on, `told` are notified.
 
-    `step` is the number of the step in the hold's chain, counted from 0.
+    `step` is the step's index in the hold's chain, from 0.
     """
 
     kind: Literal["hold_escalated"] = "hold_escalated"
@@ -261,9 +262,9 @@ class HoldEscalated(_Event):
 
 
 class LayerClosed(_Event):
-    """Every task of the layer is settled: the checkpoint.
+    """All tasks of the layer have finished; the journal writes a checkpoint.
 
-    `executed_digests` maps each task whose output was reviewed and accepted to the digest of the
+    `executed_digests` maps each task with a reviewed and accepted output to the digest of the
     output that later tasks read.
     """
 
@@ -274,7 +275,7 @@ class LayerClosed(_Event):
 
 
 class LayerSkipRequested(_Event):
-    """A layer that has not begun shall be skipped when its turn comes."""
+    """A command requested to skip a layer that has not begun."""
 
     kind: Literal["layer_skip_requested"] = "layer_skip_requested"
     layer: int
@@ -303,13 +304,13 @@ class AgentFailed(_Event):
 
 
 class AgentRequested(_Event):
-    """Somebody asked for the agent's opinion at the next boundary (policy `manual`)."""
+    """A command asked the agent to decide at the next layer boundary (policy `manual`)."""
 
     kind: Literal["agent_requested"] = "agent_requested"
 
 
 class PlanRevised(_Event):
-    """A new revision of the plan.  Settled layers stay as they were."""
+    """A new revision of the plan.  Finished layers stay unchanged."""
 
     kind: Literal["plan_revised"] = "plan_revised"
     revision: int
@@ -319,17 +320,17 @@ class PlanRevised(_Event):
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
-    # What speaks for each added task, and the review that let the change pass.
+    # The confidence and reasons of each added task, and the hold that approved the change.
     why: dict[str, Any] = {}
     hold_id: str | None = None
-    # Whether the change leaves a task without readers that has failed already.
+    # Whether a failed task becomes a leaf because the change removes its last reader.
     failed_leaf: bool = False
     plan: Any = StoredElsewhere
     layers: Any = StoredElsewhere
 
 
 class PlanProposed(_Event):
-    """A change of the plan that a person has to accept first; `proposal` lives in the state."""
+    """A plan change that a person must accept; `proposal` becomes part of the state."""
 
     kind: Literal["plan_proposed"] = "plan_proposed"
     requirement: str
@@ -348,7 +349,7 @@ class ReplanFailed(_Event):
 
 
 class GraphUpdateFailed(_Event):
-    """The tool graph could not learn from this execution, which is none the worse for it."""
+    """The tool graph could not learn from this execution; the execution itself is unaffected."""
 
     kind: Literal["graph_update_failed"] = "graph_update_failed"
     error: str
@@ -357,7 +358,7 @@ class GraphUpdateFailed(_Event):
 class ContextUpdated(_Event):
     kind: Literal["context_updated"] = "context_updated"
     updates: dict[str, Any]
-    # Whether the next layer reads the context, so that a signature for it was given for other data.
+    # Whether the next layer reads the context, so that its earlier approval becomes void.
     unsigns: bool = False
 
 
@@ -369,7 +370,7 @@ class MessageAdded(_Event):
 
 
 class CommandRefused(_Event):
-    """A command that was queued while a layer ran, and could not be applied at the boundary."""
+    """A queued command was refused when it was applied at the layer boundary."""
 
     kind: Literal["command_refused"] = "command_refused"
     command: str
@@ -435,15 +436,15 @@ def _adapter() -> TypeAdapter[Event]:
 
 
 def dump_event(event: Event) -> dict[str, Any]:
-    """The payload under which an event is stored, beside its kind."""
+    """Return the stored payload of an event; its kind is stored in a column."""
     return event.model_dump(mode="json", exclude={"kind"})
 
 
 def load_event(kind: str, payload: Mapping[str, Any]) -> Event:
-    """The event that was stored; fields that are kept apart have their defaults."""
+    """Return a stored event; fields marked `StoredElsewhere` have their defaults."""
     return _adapter().validate_python({**payload, "kind": kind})
 
 
 def public_payload(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored payload without the fields that only rebuild the state."""
+    """Return a stored payload without the fields that only rebuild the state."""
     return {key: value for key, value in payload.items() if key not in STATE_ONLY}

@@ -23,7 +23,7 @@ _S = ExecutionStatus
 
 
 def evolve(state: ExecutionState, event: ev.Event) -> ExecutionState:
-    """The state after `event`; raises IllegalTransition when TRANSITIONS forbids the move."""
+    """Return the state after `event`; raises IllegalTransition for a forbidden status change."""
     after = _apply(event, state)
     if after.status is not state.status:
         check_transition(state.status, after.status)
@@ -31,7 +31,7 @@ def evolve(state: ExecutionState, event: ev.Event) -> ExecutionState:
 
 
 def replay(events: Iterable[ev.Event]) -> ExecutionState:
-    """The state of an execution from all of its events, oldest first."""
+    """Return the state of an execution from all of its events, oldest first."""
     return reduce(evolve, events, ExecutionState())
 
 
@@ -48,7 +48,7 @@ def _(event: ev.ExecutionStarted, state: ExecutionState) -> ExecutionState:
 
 @_apply.register
 def _(event: ev.ExecutionForked, state: ExecutionState) -> ExecutionState:
-    # The event of a fork from before `start` was stored says nothing about its state.
+    # Events of forks that were recorded before `start` existed have no state.
     return event.start or state
 
 
@@ -77,7 +77,7 @@ def _(event: ev.TaskSucceeded, state: ExecutionState) -> ExecutionState:
         status=TaskStatus.SUCCEEDED,
         attempt=event.attempt,
         retry_at=None,
-        # A BEFORE gate was passed to get here; an AFTER gate is still to come.
+        # Clears the approval of a BEFORE review; an AFTER review is still due.
         cleared=False,
     )
 
@@ -156,7 +156,7 @@ def _(event: ev.HoldEscalated, state: ExecutionState) -> ExecutionState:
 @_apply.register
 def _(event: ev.HoldAnswered, state: ExecutionState) -> ExecutionState:
     hold = state.hold(event.hold_id)
-    # An event from before `answer` was stored has none.
+    # Events that were recorded before `answer` existed have none.
     if hold is None or event.answer is None:
         return state
     return _with_hold(state, replace(hold, answer=event.answer))
@@ -294,7 +294,7 @@ def _(event: ev.AgentDecided, state: ExecutionState) -> ExecutionState:
 
 @_apply.register
 def _(event: ev.AgentFailed, state: ExecutionState) -> ExecutionState:
-    # An external agent's silence is told here; its hold is decided by an event of its own.
+    # If an external agent timed out, a separate event decides its hold.
     if event.hold_id is not None:
         return state
     return replace(state, stage=Stage.VALIDATION, agent_requested=False)
@@ -302,9 +302,9 @@ def _(event: ev.AgentFailed, state: ExecutionState) -> ExecutionState:
 
 @_apply.register
 def _(event: ev.PlanRevised, state: ExecutionState) -> ExecutionState:
-    # One that was reviewed counted when it was proposed.
+    # A reviewed replan was counted when it was proposed.
     replans = state.replans + (event.cause == "replan" and event.hold_id is None)
-    # A new plan has other layers: a wish to skip one by its number no longer means anything.
+    # The new plan has other layers, so requests to skip layers by number are dropped.
     return replace(
         _without_approval(state),
         revision=event.revision,

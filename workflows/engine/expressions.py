@@ -1,8 +1,8 @@
-"""JMESPath within a budget: the only place where expressions are compiled and evaluated.
+"""Evaluation of JMESPath expressions within a budget of steps and bytes.
 
-A short expression can ask for unbounded work: `[@,@]|[@,@]|…` doubles its result with every pipe,
-and `to_string` or `==` then walks all of it. Steps are counted, not seconds, so that an expression
-over the same value always ends the same way, on any machine.
+A short expression can cause unbounded work: `[@,@]|[@,@]|…` doubles its result with every pipe, and
+`to_string` or `==` then walks all of it.  The budget counts steps, not seconds, so that the outcome
+does not depend on the machine.
 """
 
 from __future__ import annotations
@@ -29,40 +29,40 @@ MAX_LENGTH: Final = 4096
 MAX_DEPTH: Final = 100
 #: Steps of one evaluation. A step takes about half a microsecond.
 MAX_STEPS: Final = 100_000
-#: Size of a result or of a value that a function walks through, as if nothing in it were shared.
+#: Size of a result or of a value that a function walks through; shared parts count repeatedly.
 MAX_BYTES: Final = 2 * 1024 * 1024
 
 TOO_DEEP: Final = "is nested too deeply"
 
 #: Values may be nested this deeply while an expression is evaluated; a result only 64 levels.
 _VALUE_DEPTH: Final = 200
-#: Longest message of an error: the library repeats the whole expression in its own.
+#: Maximum length of an error message: the library's messages repeat the whole expression.
 _MESSAGE_LENGTH: Final = 1000
 #: Size of a list entry, an object entry, or a number.
 _ENTRY_BYTES: Final = 8
-#: How much one step pays for.
+#: Amount of work that one step covers.
 _BYTES_A_STEP: Final = 40  # of a value that is compared or written as text
 _ENTRIES_A_STEP: Final = 4  # of a list that is copied or looked through
 _CHARACTERS_A_STEP: Final = 256  # of a text that is copied or searched
 _DIGITS_A_STEP: Final = 200_000  # of a whole number, squared, that is read or written
-#: What the call of a function or a comparison takes besides.
+#: Additional steps of a function call or a comparison.
 _CALL_STEPS: Final = 3
-#: Digits that Python reads as a whole number.
+#: Maximum number of digits that Python parses as a whole number.
 _MAX_DIGITS: Final = 4300
-#: Characters that Python's text search may look at, in the worst case, for each one of the text.
+#: Worst-case number of comparisons per character in Python's text search.
 _SEARCH_FACTOR: Final = 100
 
-#: Nodes whose value can be larger than what they were given, or hold what JSON cannot.
+#: Nodes whose value can be larger than their input, or not representable in JSON.
 _GROWING: Final = frozenset(
     {"literal", "expref", "function_expression", "multi_select_list", "multi_select_dict"}
 )
 _OPENING: Final = frozenset({"lparen", "lbracket", "lbrace", "filter"})
 _CLOSING: Final = frozenset({"rparen", "rbracket", "rbrace"})
-#: Functions that take the same time whatever they are given.
+#: Functions that take constant time.
 _CONSTANT_TIME: Final = frozenset({"length", "type", "to_array", "not_null"})
 _BY_KEY: Final = frozenset({"sort_by", "min_by", "max_by"})
 
-#: What a result may hold; its size is checked against a budget before.
+#: Limits of a result without a maximum size, which the budget has checked before.
 _ANY_SIZE: Final = Limits(max_bytes=10**9, nodes=10**9, key_length=10**9, string_length=10**9)
 
 
@@ -76,13 +76,13 @@ class BudgetExceeded(ExpressionError):
 
 @dataclass(slots=True)
 class Budget:
-    """What one or several evaluations may use together; `steps` is what is left."""
+    """Steps and bytes that one or several evaluations share; `steps` is the number left."""
 
     steps: int = MAX_STEPS
     max_bytes: int = MAX_BYTES
 
     def charge(self, steps: int) -> None:
-        """Use up `steps`; raises BudgetExceeded when they are not there."""
+        """Subtract `steps`; raises BudgetExceeded if too few are left."""
         self.steps -= steps
         if self.steps < 0:
             raise BudgetExceeded("needs more steps than an expression may take")
@@ -95,14 +95,14 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A parsed expression. `grows`: its result can be larger than the value it is given."""
+    """A parsed expression.  `grows`: its result can be larger than its input."""
 
     parsed: Mapping[str, Any]
     grows: bool
 
 
 def compiled(expression: str) -> Compiled:
-    """The parsed expression, from a cache; raises ExpressionError."""
+    """Return the parsed expression, from a cache; raises ExpressionError."""
     if len(expression) > MAX_LENGTH:
         raise ExpressionError(f"is longer than {MAX_LENGTH} characters")
     return _compiled_short(expression) if len(expression) <= 256 else _compiled_long(expression)
@@ -146,7 +146,11 @@ def _check_brackets(expression: str) -> None:
 
 
 def _check_tree(parsed: Mapping[str, Any]) -> bool:
-    """Whether the result can be larger than the value; raises ExpressionError for a deep tree."""
+    """Return whether the result can be larger than the input.
+
+    Raises:
+        ExpressionError: the tree is too deep.
+    """
     grows = False
     level = [parsed]
     for _ in range(MAX_DEPTH):
@@ -159,7 +163,7 @@ def _check_tree(parsed: Mapping[str, Any]) -> bool:
 
 
 def expression_error(expression: str) -> str | None:
-    """Why `expression` cannot be used, or None."""
+    """Return why `expression` is invalid, or None."""
     try:
         compiled(expression)
     except ExpressionError as error:
@@ -168,9 +172,9 @@ def expression_error(expression: str) -> str | None:
 
 
 def evaluate(expression: str, value: Any, budget: Budget | None = None) -> Any:
-    """The result of the expression over `value`, which JSON can hold; raises ExpressionError.
+    """Return the JSON result of the expression over `value`; raises ExpressionError.
 
-    Several expressions that belong together share one `budget`; without it this one has its own.
+    Related expressions can share one `budget`; the default is a new budget.
     """
     budget = budget or Budget()
     meter = _Meter(budget)
@@ -192,13 +196,13 @@ def evaluate(expression: str, value: Any, budget: Budget | None = None) -> Any:
     except RecursionError:
         raise ExpressionError(TOO_DEEP) from None
     except Exception as error:
-        # The library lets Python's own errors through: a slice with step 0, a list of mixed types.
+        # The library does not catch Python errors, such as a slice with step 0 or mixed types.
         raise ExpressionError(_shortened(f"{type(error).__name__}: {error}")) from error
     return result
 
 
 def _type_error(error: JMESPathTypeError) -> str:
-    """The library's message without the value, which may be of any size."""
+    """Return the library's message without the value, which may have any size."""
     return (
         f"In function {error.function_name}(), invalid type for value, expected one of: "
         f'{error.expected_types}, received: "{error.actual_type}"'
@@ -210,17 +214,18 @@ def _shortened(message: str) -> str:
 
 
 class _Meter:
-    """Charges a budget for what an evaluation does."""
+    """Charges the work of an evaluation to a budget."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
-        # The value is kept beside its size: its id must not be given to another one.
+        # Keep a reference to the value, so that Python does not reuse its id.
         self._sizes: dict[int, tuple[Any, int]] = {}
 
     def size(self, value: Any) -> int:
-        """Bytes of `value`, counting a shared part as often as it appears.
+        """Return the bytes of `value`; shared parts count as often as they appear.
 
-        Raises BudgetExceeded for more than the budget allows, without walking through the rest.
+        Raises:
+            BudgetExceeded: as soon as the size is over the budget, without walking the rest.
         """
         return self._size(value, 0)
 
@@ -259,11 +264,11 @@ class _Meter:
         return size
 
     def digits(self, count: int) -> None:
-        """Charge for reading or writing a whole number, which takes the square of its length."""
+        """Charge for parsing or writing a whole number: the time is quadratic in its length."""
         self.budget.charge(count * count // _DIGITS_A_STEP)
 
     def comparison(self, left: Any, right: Any) -> None:
-        """Charge for `left == right` or `left < right`, which stop where the shorter one ends."""
+        """Charge for `left == right` or `left < right`: they stop where the shorter one ends."""
         self.budget.charge(_CALL_STEPS)
         if isinstance(left, str) and isinstance(right, str):
             self.budget.charge(min(len(left), len(right)) // _CHARACTERS_A_STEP)
@@ -271,14 +276,14 @@ class _Meter:
             self.budget.charge(min(self.size(left), self.size(right)) // _BYTES_A_STEP)
 
     def copy(self, value: Any) -> None:
-        """Charge for looking at each entry or character of a value once."""
+        """Charge for reading each entry or character of a value once."""
         if isinstance(value, str):
             self.budget.charge(len(value) // _CHARACTERS_A_STEP)
         elif isinstance(value, dict | list):
             self.budget.charge(len(value) // _ENTRIES_A_STEP)
 
     def sorting(self, keys: list[Any]) -> None:
-        """Charge for putting `keys` in order."""
+        """Charge for sorting `keys`."""
         count = len(keys)
         longest = max((len(key) for key in keys if isinstance(key, str)), default=0)
         each = 1 + longest // _CHARACTERS_A_STEP
@@ -286,14 +291,14 @@ class _Meter:
 
 
 def _may_be_equal(left: Any, right: Any) -> bool:
-    """Whether a comparison looks into two values at all."""
+    """Return whether a comparison has to look into the two values."""
     if not isinstance(left, dict | list) or type(left) is not type(right):
         return False
     return len(left) == len(right)
 
 
 class _Functions(Functions):
-    """The functions of JMESPath, each charged for before it runs."""
+    """The functions of JMESPath; each call is charged before it runs."""
 
     def __init__(self, meter: _Meter) -> None:
         super().__init__()
@@ -360,7 +365,7 @@ def _charge_sort(meter: _Meter, arguments: list[Any]) -> None:
 
 
 def _charge_by_key(meter: _Meter, arguments: list[Any]) -> None:
-    """The keys are worked out here too: how long a comparison takes depends on them."""
+    """Charge for sorting by key; the keys are evaluated because their length sets the cost."""
     if len(arguments) == 2 and isinstance(arguments[0], list) and hasattr(arguments[1], "visit"):
         values, key = arguments
         meter.sorting([key.visit(key.expression, each) for each in values])
@@ -388,7 +393,7 @@ class _Interpreter(TreeInterpreter):
         self._visit = super().visit
 
     def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
-        # Once for each node and each entry of a list: as `charge(1)`, without the call.
+        # `charge(1)` inlined, because this runs for each node and each list entry.
         budget = self._budget
         budget.steps -= 1
         if budget.steps < 0:

@@ -18,7 +18,7 @@ from .task_errors import attempt_words
 from .task_inputs import Spec, task_inputs
 
 AGENT_OPTIONS = ("continue", "replan", "abort")
-#: Characters of the line that travels with an event; the hold keeps the whole reason.
+#: Characters of the reason in the event; the hold stores the whole reason.
 _MAX_SUMMARY_LENGTH = 300
 
 

@@ -1,4 +1,4 @@
-"""Limits of JSON values (size, depth, numbers, text), and the walk that checks a parsed value."""
+"""Limits of JSON values (size, depth, numbers, text), and the check of a parsed value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Path: TypeAlias = Sequence[str | int]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one document may hold.
+    """Maximum size of one document.
 
     `max_bytes` counts UTF-8 bytes; `depth` counts containers inside each other, the root included;
     `nodes` counts values, containers included, keys not; `key_length` and `string_length` count
@@ -41,7 +41,7 @@ DEFAULT: Final = Limits()
 
 
 class BoundedJSONError(ValueError):
-    """Refused: `path` says where (`edits.items[3].name`, "" is the root), `message` why."""
+    """A value exceeds a limit: `path` (`edits.items[3].name`, "" is the root) and `message`."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}" if path else message)
@@ -50,18 +50,18 @@ class BoundedJSONError(ValueError):
 
 
 class Duplicate:
-    """The parser's mark where an object had a key twice."""
+    """Marker of the parser for a duplicate key."""
 
 
 class HugeInt:
-    """The parser's mark where a whole number had too many digits."""
+    """Marker of the parser for a whole number with too many digits."""
 
 
 def check_value(value: JSON, limits: Limits = DEFAULT) -> None:
-    """Hold an already parsed Python value to `limits`, without recursion.
+    """Check a parsed value against `limits`, without recursion; raises BoundedJSONError.
 
-    Tuples count as arrays. Raises BoundedJSONError; `max_bytes` is held against a lower bound of
-    the size of the value's JSON text.
+    Tuples count as arrays.  `max_bytes` is compared with a lower bound of the size of the value's
+    JSON text.
     """
     if not _is_plain_value(value, limits):
         _check_each(value, limits)
@@ -91,7 +91,7 @@ def too_deep(limits: Limits) -> str:
 
 
 def _is_plain_value(value: JSON, limits: Limits) -> bool:
-    """Level by level: True when all is in order, False when it has to be looked at closely."""
+    """Check level by level: True if the value is valid, False if `_check_each` must decide."""
     texts: list[str] = []
     numbers: list[float] = []
     nodes, level = 1, [value]
@@ -144,7 +144,7 @@ def _are_plain(texts: list[str], numbers: list[float], room: int, limits: Limits
 
 
 def _check_each(value: JSON, limits: Limits) -> None:
-    """Walk in document order and raise for the first thing that is wrong, with its path."""
+    """Walk in document order and raise for the first error, with its path."""
     size = nodes = 0
     here: list[str | int] = []
     stack: list[Iterator[tuple[str | int, Any]]] = [iter([("", value)])]

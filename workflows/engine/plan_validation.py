@@ -1,6 +1,6 @@
-"""What is wrong with a plan on its own: ids, needs, cycles, expressions.
+"""Structural validation of a plan: ids, dependencies, cycles, expressions.
 
-workflows.planning.catalogue_validation, which knows the catalogue, checks tools and their schemas.
+`workflows.planning.catalogue_validation` checks tools and their schemas.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .dataflow import expression_error
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One fault: `path` in the document ("tasks[2].arguments.path"), stable `code`, plain words."""
+    """A validation error: `path` in the document ("tasks[2].arguments.path"), code, message."""
 
     path: str
     code: str
@@ -27,7 +27,7 @@ class Problem:
 
 
 class PlanInvalid(Exception):
-    """A plan that cannot be run; `problems` says where and why."""
+    """The plan is invalid; `problems` lists the errors."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         super().__init__("; ".join(f"{each.path}: {each.message}" for each in problems))
@@ -35,7 +35,7 @@ class PlanInvalid(Exception):
 
 
 def parse_plan(data: Any) -> Plan:
-    """A plan from parsed JSON; raises PlanInvalid naming every fault."""
+    """Return a plan from parsed JSON; raises PlanInvalid with all errors."""
     try:
         plan = Plan.model_validate(data)
     except ValidationError as error:
@@ -47,7 +47,7 @@ def parse_plan(data: Any) -> Plan:
 
 
 def validation_problems(error: ValidationError, prefix: str = "") -> tuple[Problem, ...]:
-    """pydantic's errors as problems, with paths as a person would write them."""
+    """Return pydantic's errors as problems, with paths such as `tasks[2].arguments.path`."""
     return tuple(
         Problem(_path(each["loc"], prefix), each["type"], each["msg"])
         for each in error.errors(include_url=False, include_context=False, include_input=False)
@@ -67,12 +67,12 @@ def _path(parts: tuple[int | str, ...], prefix: str) -> str:
     return text or "plan"
 
 
-#: The kinds of task, which pydantic puts into a path behind the task itself.
+#: Types of tasks: pydantic inserts the discriminator into the path of an error.
 _TAGS = ("tool", "code_execution", "capability")
 
 
 def structure_problems(plan: Plan) -> tuple[Problem, ...]:
-    """Every structural fault of a well-formed plan, in the order of its tasks."""
+    """Return all structural errors of a well-formed plan, in the order of its tasks."""
     problems = [*_duplicates(plan), *_task_problems(plan)]
     return tuple(problems) or tuple(_cycles(plan))
 

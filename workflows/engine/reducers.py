@@ -1,7 +1,7 @@
-"""How what several layers say is put together.
+"""Reducers that combine the values of several layers.
 
-Messages, tasks and decisions are append-only; context merges, the later one winning.  All four
-are associative, with the empty value as identity: folding in any grouping gives the same.
+Messages, tasks and decisions are appended; contexts are merged, and the later value wins.  All four
+are associative, with the empty value as identity.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ add_messages = add_tasks = add_decisions = _append
 
 
 def merge_context(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys of `new` laid over `old`, whole values at a time.
+    """Return `old` updated with the keys of `new`.
 
-    One level deep on purpose: merging nested objects would not be associative where a key is an
+    Nested objects are replaced, not merged: merging them would not be associative if a key is an
     object in one value and a scalar in another.
     """
     return {**old, **new}

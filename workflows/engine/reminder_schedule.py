@@ -1,4 +1,4 @@
-"""While a hold waits: reminders, and steps that bring in more people when nobody decides."""
+"""Reminders and escalation steps of a hold: their settings, validation and schedule."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 _MAX_SECONDS = 31_536_000
-#: Reminders and steps that one hold may have, people and groups that one step may name.
+#: Maximum number of reminders or steps of a hold, and of people or groups of a step.
 MAX_ENTRIES, MAX_NAMED = 10, 50
 
 Name = Annotated[str, Field(min_length=1, max_length=150)]
@@ -21,10 +21,10 @@ class _Frozen(BaseModel):
 
 
 class Reminder(_Frozen):
-    """When those who may decide are told again; exactly one of the three.
+    """A repeated notification of the people who may decide; exactly one of the three is set.
 
-    `after_seconds` counts from the opening, `before_seconds` from the deadline, `at` is a share of
-    the time in between (0 to 1).
+    `after_seconds` counts from the opening, `before_seconds` back from the deadline, and `at` is a
+    fraction of the time in between (0 to 1).
     """
 
     after_seconds: _Seconds | None = None
@@ -44,7 +44,7 @@ class Reminder(_Frozen):
         return self.after_seconds is None
 
     def seconds(self, timeout: float | None) -> float | None:
-        """Seconds after the opening; None when the hold, open for `timeout`, has no such moment."""
+        """Return seconds after the opening; None if a hold with this `timeout` ends earlier."""
         if self.after_seconds is not None:
             return self.after_seconds if timeout is None or self.after_seconds < timeout else None
         if timeout is None:
@@ -56,10 +56,10 @@ class Reminder(_Frozen):
 
 
 class EscalationStep(_Frozen):
-    """Nobody decided for `after_seconds`: these groups may decide too, these people are told.
+    """After `after_seconds` without a decision, more groups may decide and people are notified.
 
-    Groups are added to those of the hold and never taken away.  `tell` are user names; whoever may
-    not see the run is not told.
+    `groups` are added to the groups of the hold, never removed.  `tell` has user names; users who
+    may not see the run are not notified.
     """
 
     after_seconds: _Seconds
@@ -69,7 +69,7 @@ class EscalationStep(_Frozen):
     @model_validator(mode="after")
     def _somebody(self) -> EscalationStep:
         if not (self.groups or self.tell):
-            words = "name groups that may decide then, or people to tell"
+            words = "name groups that may decide then, or people to notify"
             raise PydanticCustomError("nobody", words)
         return self
 
@@ -83,9 +83,10 @@ def check(
     escalation: Sequence[EscalationStep] | None,
     timeout: float | None,
 ) -> None:
-    """Refuse what would never happen in a hold that ends after `timeout` seconds (None: never).
+    """Check that reminders and steps are due before `timeout` seconds (None: no deadline).
 
-    Raises pydantic's ValidationError with the paths at fault.
+    Raises:
+        pydantic.ValidationError: some would never happen; the errors have their paths.
     """
     problems = [*_reminder_problems(reminders or (), timeout)]
     problems += _step_problems(escalation or (), timeout)
@@ -113,7 +114,7 @@ def _step_problems(
             words = "must be less than timeout_seconds"
             yield _problem("escalation", index, "after_seconds", words)
         elif index and each.after_seconds <= steps[index - 1].after_seconds:
-            words = "must be more than that of the step before"
+            words = "must be more than after_seconds of the previous step"
             yield _problem("escalation", index, "after_seconds", words)
 
 
@@ -125,19 +126,19 @@ def _problem(field: str, index: int, key: str, words: str) -> InitErrorDetails:
 def schedule(
     reminders: Sequence[Reminder], escalation: Sequence[EscalationStep], timeout: float | None
 ) -> dict[str, Any]:
-    """What a hold keeps of it, in seconds after its opening; {} when nothing will happen.
+    """Return the reminders and steps that a hold stores, in seconds after its opening.
 
-    A workflow's common list may hold what does not fit this hold: that is left out.
+    Entries of a workflow's common list that are not due before this hold's timeout are left out.
     """
-    found: dict[str, Any] = {}
+    due: dict[str, Any] = {}
     moments = sorted({at for each in reminders if (at := each.seconds(timeout)) is not None})
     if moments:
-        found["reminders"] = moments
+        due["reminders"] = moments
     steps = [
         each.model_dump(mode="json")
         for each in escalation
         if timeout is None or each.after_seconds < timeout
     ]
     if steps:
-        found["escalation"] = steps
-    return found
+        due["escalation"] = steps
+    return due

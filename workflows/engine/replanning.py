@@ -1,4 +1,4 @@
-"""Plan changes of a run: creates a revision or a proposal, or refuses the change."""
+"""Plan changes of a run: create a revision or a proposal, or refuse the change."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_replan(state: ExecutionState, ctx: DecisionContext) -> None:
         raise Refused("replan_limit", f"A run is replanned at most {ctx.max_replans} times.")
     if state.failed_replans >= ctx.max_failed_replans:
         times = ctx.max_failed_replans
-        message = f"The planner found nothing {times} times in this run; it is not asked again."
+        message = f"The planner found no plan {times} times in this run and is not asked again."
         raise Refused("replan_limit", message)
     if any(hold.decider == "human" for hold in state.holds):
         refuse_while_held(state)
@@ -86,7 +86,7 @@ def accept_proposal(
     """
     proposal = state.proposal
     if proposal is None:
-        raise Refused("no_proposal", "The plan change does not wait for a decision any more.")
+        raise Refused("no_proposal", "The plan change is not waiting for a decision any more.")
     change = loaded(proposal.change)
     dropped = dropped_with(change, _dropped_ids(change, edits))
     left = without(change, dropped)
@@ -135,17 +135,19 @@ def revise(
     why: dict[str, Any] | None = None,
     hold_id: str | None = None,
 ) -> ev.PlanRevised:
-    """The next revision.
+    """Return the event of the next revision.
 
-    Raises Refused for a plan that changes tasks that have begun, that cannot be run, or that would
-    lose a review.
+    Raises:
+        Refused: the plan is invalid, changes tasks that have begun, or would lose a review.
     """
     old = ctx.revision
     problems = structure_problems(plan)
     begun = [name for layer in old.layers[: state.layer + 1] for name in layer]
     lost = [name for name in begun if plan.by_id.get(name) != old.plan.by_id[name]]
     if lost:
-        raise Refused("begun", f"A new plan must keep what has begun: {', '.join(lost)}.")
+        raise Refused(
+            "begun", f"A new plan must keep the tasks that have begun: {', '.join(lost)}."
+        )
     if problems:
         raise Refused("invalid_plan", problems[0].message, problems)
     plan = _with_required_reviews(old.plan, plan)
@@ -179,10 +181,10 @@ def _with_required_reviews(old: Plan, plan: Plan) -> Plan:
 
 
 def _uncovers_failure(ctx: DecisionContext, plan: Plan, begun: list[str]) -> bool:
-    """Whether a task that ended badly becomes a leaf because its last reader is removed.
+    """Return whether a failed task becomes a leaf because its last reader is removed.
 
-    Whether a task is a leaf is otherwise asked when it fails; without this check a run whose
-    leaves did not all succeed would end COMPLETED.
+    Otherwise leaves are checked only when a task fails, and a run with such a failed leaf would
+    end as COMPLETED.
     """
     uncovered = [name for name in begun if name in plan.leaves - ctx.revision.plan.leaves]
     if not uncovered:

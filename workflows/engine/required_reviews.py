@@ -1,8 +1,8 @@
-"""Which reviews a plan asks for, and whether a change of the plan would lose one.
+"""Reviews that a plan requires, and checks that a plan change keeps them.
 
-Everything that changes a plan passes `revising.revise`, and everything that skips a layer asks
-`gates_of_layer`.  Both end here, so that no command removes a review, loosens it, or lets a task
-run without a decision that it waits for in the plan as it is.
+Every plan change passes `replanning.revise`, and every skipped layer passes `gates_of_layer`.  Both
+use this module, so no command can remove or loosen a review, or let a task run without a decision
+that the current plan requires.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ Spec = ToolTask | CodeTask | CapabilityTask
 
 
 def is_reviewed(task: Spec) -> bool:
-    """Whether a person reviews the task, before or after it runs."""
+    """Return whether a person reviews the task, before or after it runs."""
     return task.human_review is not None and task.human_review.enabled
 
 
 def gates_of_layer(revision: Revision, layer: int, policy: Policy) -> str:
     """The decisions of people that a layer needs, in words; "" when it needs none."""
     reviewed = [task.id for task in revision.tasks(layer) if is_reviewed(task)]
-    found = [f"the review of {name}" for name in reviewed]
+    required = [f"the review of {name}" for name in reviewed]
     if approval_due(revision, layer, policy):
-        found.insert(0, "an approval of the layer")
-    return " and ".join(found)
+        required.insert(0, "an approval of the layer")
+    return " and ".join(required)
 
 
-# --- changes of a plan ----------------------------------------------------------------------------
+# --- plan changes ---------------------------------------------------------------------------------
 
 
 def with_values(plan: Plan, task: Spec, values: dict[str, Any], ended: Collection[str]) -> Spec:
-    """The task with `values` laid over its inputs.
+    """Return the task with `values` merged into its inputs.
 
-    A value that is replaced may have been the only reference to another task.  The task goes on
-    waiting for that one, unless it is in `ended` and no review decides what happens after it.
+    A replaced value may have been the only reference to another task.  The task still depends on
+    that task, unless it is in `ended` and neither it nor its ancestors are reviewed.
     """
     name = "arguments" if isinstance(task, ToolTask) else "inputs"
     data = task.model_dump(mode="json", by_alias=True)
@@ -52,12 +52,11 @@ def with_values(plan: Plan, task: Spec, values: dict[str, Any], ended: Collectio
 
 
 def with_reviews(plan: Plan, tasks: Iterable[Spec]) -> tuple[Spec, ...]:
-    """Tasks that join or change a plan, reviewed as the plan reviews others of their kind.
+    """Return new or changed tasks with the reviews that `plan` requires for tasks of their kind.
 
-    A tool that goes beyond reading, code and a capability take over the review of a task of `plan`
-    of the same kind.
-    Otherwise a second task would do without a review what the first one needs a review for.  A
-    task that `plan` reviews keeps its own review, which `lost_gate` protects.
+    A tool that goes beyond reading, code, or a capability takes over the review of a similar task
+    in `plan`.  Otherwise a second task could do without a review what the first one needs a review
+    for.  A task that `plan` reviews keeps its own review, which `lost_gate` protects.
     """
     reviewed = {each.id: each for each in plan.tasks if is_reviewed(each)}
     return tuple(
@@ -66,10 +65,10 @@ def with_reviews(plan: Plan, tasks: Iterable[Spec]) -> tuple[Spec, ...]:
 
 
 def _same_kind(one: Spec, other: Spec) -> bool:
-    """Whether two tasks can do the same.
+    """Return whether two tasks can have equal effects.
 
-    Code can do the same in every language, and so can a capability, which is code under a name:
-    the code of one is kept under another name, or written out as a task, in a minute.
+    Code tasks and capabilities count as one kind: any code can be stored as a capability, and a
+    capability's code can be copied into a code task.
     """
     if isinstance(one, ToolTask) and isinstance(other, ToolTask):
         return one.tool == other.tool
@@ -93,7 +92,7 @@ def _with_review(task: Spec, reviewed: Collection[Spec]) -> Spec:
 
 
 def _asking_each_time(own: ReviewPolicy, wanted: ReviewPolicy) -> ReviewPolicy:
-    """The wanted review, which always happens if a capability's own one does."""
+    """Return the wanted review, made unconditional if the capability's own review is."""
     if not (own.enabled and own.always):
         return wanted
     if own.on_timeout == "approve":
@@ -103,14 +102,14 @@ def _asking_each_time(own: ReviewPolicy, wanted: ReviewPolicy) -> ReviewPolicy:
 
 
 def _strictness(review: ReviewPolicy) -> tuple[bool, bool, bool, int]:
-    """Orders reviews of one kind of task from the loosest to the strictest."""
+    """Return a sort key from the loosest to the strictest review."""
     return review.always, not review.spares, review.on_timeout != "approve", review.quorum
 
 
 def lost_gate(old: Plan, new: Plan, begun: Collection[str]) -> str:
-    """Why the change from `old` to `new` would lose a review, in words; "" when it loses none.
+    """Return why the change from `old` to `new` would lose a review; "" if it loses none.
 
-    Tasks in `begun` cannot change; the caller checks that.
+    The caller has checked that tasks in `begun` do not change.
     """
     for task in old.tasks:
         after = new.by_id.get(task.id)
@@ -132,7 +131,7 @@ def _changed(old: Plan, new: Plan, before: Spec, after: Spec) -> str:
     lost = reviews_behind(old, before.needs) - reviews_behind(new, after.needs)
     if lost:
         names = ", ".join(sorted(lost))
-        return f"{before.id} waits for the review of {names}, and would not wait for it any more."
+        return f"{before.id} waits for the review of {names}; the change would remove that wait."
     for key, value in before.values.items():
         source = _approved_source(old, value)
         if source and after.values.get(key) != value:
@@ -148,7 +147,7 @@ def _without_values(task: Spec) -> dict[str, Any]:
 
 
 def _behind(plan: Plan, names: Iterable[str]) -> set[str]:
-    """These tasks and every task that they wait for, directly or not."""
+    """Return these tasks and all tasks that they depend on, directly or indirectly."""
     found: set[str] = set()
     for name in names:
         if name not in found:
@@ -161,7 +160,7 @@ def reviews_behind(plan: Plan, names: Iterable[str]) -> set[str]:
 
 
 def _approved_source(plan: Plan, value: Any) -> str:
-    """The task whose output a reviewer approves, where `value` is made of it; "" for none."""
+    """Return a task with a reviewed output that `value` is built from; "" if there is none."""
     direct = [name for name in references(value) if name in plan.by_id]
     for name in sorted(_behind(plan, direct)):
         review = plan.by_id[name].human_review

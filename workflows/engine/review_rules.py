@@ -1,9 +1,9 @@
 """Review rules: decide once whether a due review can be skipped, and record why.
 
-The first rule that means a review decides it: the task's own, then the published ones in their
-order.  Whatever goes wrong on the way asks a person.  What no rule ever spares: permissions that
-a task asks for, signatures for a layer and changes of plan (they are other kinds of hold), a task
-beyond reading before it runs, one that a reviewer has sent back, and a review marked `always`.
+The first rule that applies to a review decides: the task's own rule, then the published rules in
+their order.  If a rule cannot be evaluated, a person reviews.  Rules never skip escalations, layer
+approvals and plan reviews (other kinds of holds), a task beyond reading before it runs, a task that
+a reviewer sent back, or a review marked `always`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _EXCLUSION_REASONS = {
     "always": "it asks each time",
     "sent_back": "a reviewer sent it back",
 }
-#: The steps between 0 and 1 that a float tells apart.
+#: Number of equidistant floats from 0 to 1.
 _STEPS = 2**53
 
 
@@ -128,7 +128,7 @@ class _RuleName:
     def __str__(self) -> str:
         if not self.name:
             return "the task's own rule"
-        # A draft has no version yet.
+        # A draft rule has no version.
         return f"rule {self.name} v{self.version}" if self.version else f"rule {self.name}"
 
 
@@ -166,7 +166,7 @@ def _by_rule(
 
 
 def _condition(expression: str, document: Mapping[str, Any], budget: Budget) -> bool:
-    """True or false; anything else is a mistake in the rule, not a reason to spare a review."""
+    """Return the condition's boolean; any other result is an error of the rule."""
     try:
         found = evaluate(expression, dict(document), budget)
     except ExpressionError:

@@ -1,4 +1,4 @@
-"""What a task works on: its inputs with every reference resolved; and whether it works at all."""
+"""Inputs of a task with resolved references, and the reason to skip a task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Spec = ToolTask | CodeTask | CapabilityTask
 
 
 class RunValues(Protocol):
-    """What of a run a task's inputs come from, besides other tasks."""
+    """The values of a run that a task's inputs can reference, besides outputs of tasks."""
 
     @property
     def inputs(self) -> Mapping[str, Any]: ...
@@ -32,17 +32,21 @@ def sources(finished: Mapping[str, FinishedTask], run: RunValues) -> dict[str, A
 
 
 def task_inputs(run: Run, task_id: str) -> dict[str, Any]:
-    """The task's inputs, references resolved, a reviewer's edits laid over them."""
+    """Return the task's inputs with resolved references and a reviewer's edits."""
     task = run.revision.plan.by_id[task_id]
     return inputs_from(run, task, run.finished_tasks(sorted(task.reads)))
 
 
 def inputs_from(run: RunValues, task: Spec, finished: Mapping[str, FinishedTask]) -> dict[str, Any]:
-    """The same, with what the task reads given; raises TaskFailed for a reference that fails."""
+    """Return the task's inputs, given the finished tasks that it reads.
+
+    Raises:
+        TaskFailed: a reference cannot be resolved.
+    """
     state = run.state.tasks.get(task.id)
     known = sources(finished, run)
     if state and state.feedback:
-        # To this task alone: what it reads as context.feedback is what was said about its output.
+        # Each task reads only the feedback about its own output as `context.feedback`.
         known["context"] = {**run.context, "feedback": list(state.feedback)}
     resolved = resolve(dict(task.values), known)
     return {**resolved, **((state.edits if state else None) or {})}
@@ -51,15 +55,16 @@ def inputs_from(run: RunValues, task: Spec, finished: Mapping[str, FinishedTask]
 def skip_reason(
     task: Spec, finished: Mapping[str, FinishedTask], run: RunValues
 ) -> SkipReason | None:
-    """Why the task will not run, by what it waits for and by its condition.
+    """Return why the task is skipped, by its dependencies and its condition; None if it runs.
 
-    Raises TaskFailed when the condition cannot be worked out.
+    Raises:
+        TaskFailed: the condition cannot be evaluated.
     """
     mine = {need: finished[need] for need in task.needs if need in finished}
     needs = mine.values()
     if any(need.is_failure for need in needs):
         return SkipReason.UPSTREAM_FAILED
-    # What a command skipped counts as done, without an output.
+    # A task that a command skipped counts as done, without an output.
     if any(need.skip not in (None, SkipReason.COMMAND) for need in needs):
         return SkipReason.UPSTREAM_SKIPPED
     if task.when is not None and not condition_holds(task.when, sources(mine, run)):

@@ -15,9 +15,9 @@ from django.db import connection
 _NEWEST = "SELECT coalesce(max(id), 0) FROM workflows_executionevent"
 #: xid8 values do not wrap around.
 _ENDS = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
-#: Open transactions below a number, without those that are known to be of another database of the
-#: server: they cannot hold an entry of ours.  A transaction holds the lock on its own number until
-#: its writes are visible; one that is not found in the lock table counts as ours.
+#: Number of open transactions below a number, without transactions of other databases on the
+#: server.  A transaction holds the lock on its own number until its writes are visible; one that
+#: is not in the lock table counts as a transaction of this database.
 _OPEN_BELOW = """
 SELECT count(*)
   FROM pg_snapshot_xip(pg_current_snapshot()) AS open(number)
@@ -43,8 +43,8 @@ class Bound:
 def take_bound() -> Bound:
     """Return the newest visible entry and the first transaction number that comes after it.
 
-    Holds because the journal updates the execution first: a transaction has its number before it
-    asks for the ids of its entries.
+    This works because the journal updates the execution first: a transaction gets its number
+    before it requests the ids of its entries.
     """
     entry = _number(_NEWEST)
     return Bound(entry=entry, transaction=_number(_ENDS))

@@ -1,4 +1,4 @@
-"""The executions that a fork comes from, and how far it took their history over."""
+"""Ancestors of a fork, and the part of their history that belongs to it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SELECT id, coalesce(newest, 0) FROM lineage WHERE id <> %s ORDER BY id
 
 @dataclass(frozen=True, slots=True)
 class Ancestor:
-    """An execution that another one comes from; events up to `newest` belong to its history."""
+    """An ancestor of a fork; its events up to `newest` belong to the fork's history."""
 
     execution_id: int
     newest: int
@@ -37,9 +37,9 @@ class Ancestor:
 
 
 def ancestors_of(execution_id: int) -> tuple[Ancestor, ...]:
-    """The ancestors of an execution, the oldest first; empty unless it is a fork.
+    """Return the ancestors of an execution, oldest first; empty unless it is a fork.
 
-    A parent is always older than its fork, so ids are in the order of the history.
+    A parent has a lower id than its fork, so the order of ids is the order of the history.
     """
     with connection.cursor() as cursor:
         cursor.execute(_ANCESTORS, [execution_id, execution_id])

@@ -1,4 +1,4 @@
-"""What the journal writes about permissions: grants that were given, capabilities that worked."""
+"""Rows and SQL of grants, and of the success counts of capabilities."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ SUCCESSES = """, successes AS (
 
 
 def subject_of(task: ToolTask | CodeTask | CapabilityTask, scope: str) -> str:
-    """A digest of what a grant of this scope is for.
+    """Return a digest of the subject of a grant.
 
-    With the scope `capability` that is the capability, whatever it is given.  Otherwise it is what
-    runs and the inputs as the plan has them: a task of the same name may be given others.
+    With the scope `capability` the subject is the capability with any inputs.  Otherwise it is the
+    code or tool and its inputs in the plan, because a later task with this id may have others.
     """
     if scope == "capability":
         return digest([task.type, task.target])
@@ -48,7 +48,7 @@ def subject_of(task: ToolTask | CodeTask | CapabilityTask, scope: str) -> str:
 
 
 def grant_rows(recorded: Sequence[Recorded], plan: Plan) -> list[Row]:
-    """A row for each approved escalation."""
+    """Return a row for each approved escalation."""
     return [
         _grant_row(item.event, item.actor, plan)
         for item in recorded
@@ -74,7 +74,7 @@ def _grant_row(event: ev.HoldDecided, actor: str, plan: Plan) -> Row:
 
 
 def success_rows(recorded: Sequence[Recorded], plan: Plan) -> list[Row]:
-    """How often each capability succeeded in this step."""
+    """Return how often each capability succeeded in this step."""
     tasks = [
         plan.by_id[item.event.task_id]
         for item in recorded
@@ -84,7 +84,7 @@ def success_rows(recorded: Sequence[Recorded], plan: Plan) -> list[Row]:
     return [{"name": name, "number": number} for name, number in sorted(names.items())]
 
 
-#: Parameter, part of the statement, and what makes its rows.
+#: Name of the parameter, SQL part of the statement, and the function that returns its rows.
 PARTS: tuple[tuple[str, str, Callable[[Sequence[Recorded], Plan], list[Row]]], ...] = (
     ("grants", GRANTS, grant_rows),
     ("successes", SUCCESSES, success_rows),

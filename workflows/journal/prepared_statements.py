@@ -13,8 +13,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 Row = tuple[Any, ...]
 Parameters = Mapping[str, Any] | Sequence[Any]
 
-#: psycopg prepares a statement automatically after this many executions; the highest value it
-#: takes leaves preparing to the callers that pass `prepare=True`.
+#: psycopg prepares a statement automatically after this many executions.  With the highest value,
+#: only statements with `prepare=True` are prepared.
 _NEVER_AUTOMATICALLY = 2**31
 #: Prepared statements per connection; psycopg drops the least recently used ones.  A plan takes up
 #: to 0.3 MB.
@@ -62,7 +62,7 @@ def _with_values(statement: str, parameters: Parameters) -> str:
 
 
 def _close_connection(database: BaseDatabaseWrapper) -> None:
-    """Close the connection for good: closed first, it does not go back to the pool."""
+    """Close the connection; a psycopg connection closed first does not return to the pool."""
     database.connection.close()
     database.close()
 

@@ -1,4 +1,4 @@
-"""What recorded events write besides the execution itself, as plain rows for the journal's SQL."""
+"""Projections of recorded events: the rows that the journal's SQL writes in one step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """An event with who caused it and the state right after it."""
+    """An event with its actor, its source, and the state right after it."""
 
     event: ev.Event
     state: ExecutionState
@@ -27,7 +27,7 @@ class Recorded:
 
 @dataclass(slots=True)
 class Rows:
-    """Rows of one step, by the part of the statement that writes them."""
+    """Rows of one step; each list belongs to one part of the SQL statement."""
 
     events: list[Row] = field(default_factory=list)
     attempts: list[Row] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Rows:
 
 
 def rows_of(recorded: list[Recorded], context: dict[str, Any]) -> Rows:
-    """The rows of one step; `context` is the execution's context after it."""
+    """Return the rows of one step; `context` is the execution's context after it."""
     rows = Rows()
     for item in recorded:
         rows.events.append(
@@ -60,7 +60,7 @@ def rows_of(recorded: list[Recorded], context: dict[str, Any]) -> Rows:
 
 @singledispatch
 def _project(event: object, item: Recorded, rows: Rows, context: dict[str, Any]) -> None:
-    """Most events are their own row and nothing else."""
+    """Write nothing: most events have only their own row."""
 
 
 Projector = Callable[[Any, Recorded, Rows, dict[str, Any]], None]
@@ -113,11 +113,11 @@ def _(event: ev.TaskSucceeded, item: Recorded, rows: Rows, context: dict[str, An
             duration_ms=event.duration_ms,
         )
     )
-    _keep_receipt(event, rows)
+    _add_receipt(event, rows)
 
 
-def _keep_receipt(event: ev.TaskSucceeded | ev.TaskErrored, rows: Rows) -> None:
-    """The receipt of a task that was reviewed before it ran: the digest of what it ran with."""
+def _add_receipt(event: ev.TaskSucceeded | ev.TaskErrored, rows: Rows) -> None:
+    """Add the execution receipt of a task that was reviewed before it ran."""
     if event.executed_digest:
         rows.receipts.append(
             {
@@ -144,7 +144,7 @@ def _(event: ev.TaskErrored, item: Recorded, rows: Rows, context: dict[str, Any]
             duration_ms=event.duration_ms,
         )
     )
-    _keep_receipt(event, rows)
+    _add_receipt(event, rows)
 
 
 @_project.register
@@ -212,7 +212,7 @@ def _verdict(event: ev.HoldAnswered | ev.HoldDecided, item: Recorded) -> Row:
 
 @_project.register
 def _(event: ev.HoldDecided, item: Recorded, rows: Rows, context: dict[str, Any]) -> None:
-    # An answer that was given before is in its row already; only the time to undo it is over.
+    # A decision after its undo period is stored already; only the undo period ends.
     settled = {"id": event.hold_id, "settles": True}
     rows.hold_updates.append(settled if event.answered else _verdict(event, item))
     if event.reason is HoldReason.NODE_REVIEW and event.phase == "AFTER_EXECUTION":
@@ -222,7 +222,7 @@ def _(event: ev.HoldDecided, item: Recorded, rows: Rows, context: dict[str, Any]
 
 
 def _amend_output(event: ev.HoldDecided, rows: Rows) -> None:
-    """The attempt is there already: the reviewer changes its output or takes it back."""
+    """Update the stored attempt: the reviewer edited or rejected its output, or sent it back."""
     if event.decision == "REQUEST_CHANGES":
         again = {"task_id": event.task_id, "settled": False, "is_edited": False}
         rows.attempt_updates.append(again)
@@ -244,7 +244,7 @@ def _amend_output(event: ev.HoldDecided, rows: Rows) -> None:
 
 
 def _settle_unrun(event: ev.HoldDecided, item: Recorded, rows: Rows) -> None:
-    """The task will not run (again): its end is recorded in its stead."""
+    """Add the final attempt of a task that will not run (again)."""
     task_id = event.task_id or ""
     task = item.state.tasks.get(task_id)
     attempt = (task.attempt if task else 0) + 1

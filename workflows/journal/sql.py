@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-#: How often in a row an execution's worker was lost: a lease that is still set was not given back.
+#: Number of workers in a row that were lost; a lease that is still set was never released.
 _LOST = "lost_claims + (lease_until IS NOT NULL)::int"
 
-#: An execution whose workers were lost too often is left to the sweeper.
-#: A claim need not outlive a crash of the database: every step is guarded by the version as well.
-#: So nobody waits for it to reach the disk.
+#: Executions whose workers were lost too often are left to the sweeper.  The claim is committed
+#: asynchronously: it may be lost in a crash of the database, since the version guards every step.
 CLAIM = """
 WITH hurried AS (SELECT set_config('synchronous_commit', 'off', true))
 UPDATE workflows_execution
@@ -75,8 +74,8 @@ WITH held AS (
 SELECT version, status FROM held
 """
 
-#: Everything of one durable step hangs on the guarded update of the execution: when that finds no
-#: row, nothing else is written.
+#: One durable step.  All parts join the guarded update of the execution: if it finds no row,
+#: nothing is written.
 COMMIT_STEP = """
 WITH moved AS (
     UPDATE workflows_execution
@@ -96,14 +95,14 @@ WITH moved AS (
 SELECT queued_commands, abort_requested, extract(epoch FROM clock_timestamp())::float8 FROM moved
 """
 
-#: While a worker goes on, its lease starts anew with every step.
+#: Each step of a worker renews its lease.
 LEASE_KEPT = "lease_until = now() + make_interval(secs => %(lease)s)"
-#: At rest the lease goes back in the same step, unless a command came in meanwhile.
+#: A step to rest releases the lease, unless a command was queued meanwhile.
 LEASE_BACK = """
            lease_owner = CASE WHEN queued_commands > %(taken)s THEN lease_owner ELSE '' END,
            lease_until = CASE WHEN queued_commands > %(taken)s THEN lease_until END,
            wake_at = to_timestamp(%(wake_at)s::float8)"""
-#: A command at rest: there is no lease, and a worker is sent for.
+#: A command at rest has no lease; afterwards a job is enqueued for a worker.
 LEASE_NONE = "lease_owner = '', lease_until = NULL, wake_at = NULL, dispatched_at = now()"
 
 REST = """
@@ -172,8 +171,8 @@ HOLDS = """, holds AS (
 _LATER = """(make_interval(secs => coalesce(v.extend, 0))
                + CASE WHEN v.reopens THEN now() - hold.decided_at ELSE '0' END)"""
 
-#: More time moves everything that is still to come; a step adds groups and takes none away.  A hold
-#: whose decision is taken back is open as it was: its clocks stood still meanwhile.
+#: An extension moves the deadline and all later reminders and steps; a step only adds groups.  If a
+#: decision is withdrawn, the hold's deadlines move by the time for which it was decided.
 HOLD_UPDATES = """, hold_updates AS (
     UPDATE workflows_hold AS hold
        SET status = CASE WHEN v.reopens THEN 'OPEN' ELSE coalesce(v.status, hold.status) END,
@@ -203,7 +202,7 @@ HOLD_UPDATES = """, hold_updates AS (
      WHERE hold.id = v.id AND hold.execution_id = moved.id
 )""".replace("LATER", _LATER)
 
-#: Reminders whose moment has come, each once: whoever marks it tells of it in the same transaction.
+#: Marks due reminders as sent; the caller notifies people in the same transaction.
 REMIND = """
 UPDATE workflows_hold AS hold
    SET reminded = hold.reminded + 1,
@@ -219,8 +218,8 @@ UPDATE workflows_hold AS hold
 RETURNING hold.id, hold.reminded
 """
 
-#: What is still open when a run ends is closed with it, and an answer that waits stays undone;
-#: a verdict of this same step is left alone, since one statement may change a row once.
+#: Closes the open holds of a run that ends, including decisions in their undo period.  Holds that
+#: this step decides are left out, because one statement may update a row only once.
 CLOSE_HOLDS = """, closing AS (
     UPDATE workflows_hold AS hold
        SET status = 'CLOSED', decided_at = now(), undo_until = NULL
@@ -247,8 +246,8 @@ REVISIONS = """, revisions AS (
         AS r(number int, plan jsonb, layers jsonb, cause text)
 )"""
 
-#: What ran, for a task whose review somebody approved.  A trigger chains the rows by hash, and
-#: leaves out a row whose hold has no record of a decision.
+#: Receipts of tasks that ran after an approval.  A trigger chains the rows by hash, and drops rows
+#: whose hold has no review record.
 RECEIPTS = """, receipts AS (
     INSERT INTO workflows_executionreceipt (execution_id, hold_id, task_id, attempt, phase, digest)
     SELECT moved.id, approved.id, r.task_id, r.attempt, r.phase, r.digest
@@ -267,7 +266,7 @@ TAKE_COMMANDS = """, taken AS (
       FROM moved WHERE q.execution_id = moved.id AND q.id = ANY(%(taken_ids)s::bigint[])
 )"""
 
-#: A command that was applied is logged in the step that applied it.
+#: Logs a command in the step that applies it.
 LOG_COMMAND = """, logged AS (
     INSERT INTO workflows_commandlog
            (execution_id, kind, actor, source, outcome, detail, version)
@@ -275,7 +274,7 @@ LOG_COMMAND = """, logged AS (
       FROM moved
 )"""
 
-#: Work that nobody holds and nobody was sent for lately.
+#: Executions with work, without a lease, and without a recent job.
 OVERDUE = """
 UPDATE workflows_execution SET dispatched_at = now()
  WHERE id IN (
@@ -291,8 +290,8 @@ UPDATE workflows_execution SET dispatched_at = now()
 RETURNING id
 """.replace("LOST", _LOST)
 
-#: Executions that no worker may claim any more, with how often their worker was lost. `error` is
-#: what the last of these workers raised, if it could say so.
+#: Executions that no worker may claim any more, with the number of lost workers and the last
+#: worker's exception, if it was recorded.
 UNCLAIMABLE = """
 SELECT id, version, LOST, CASE WHEN lease_until IS NULL THEN error ELSE '' END
   FROM workflows_execution
@@ -315,9 +314,9 @@ SELECT %(child)s, task_id, attempt, layer, 1, status, skip_reason, settled, inpu
 
 SETTLED = """
 SELECT task_id, status, skip_reason,
-       CASE WHEN status <> 'SUCCEEDED' THEN NULL -- an output that was rejected is nobody's input
+       CASE WHEN status <> 'SUCCEEDED' THEN NULL -- no task may read a rejected output
             WHEN is_edited THEN edited_output ELSE output END,
-       CASE WHEN layer = %(layer)s THEN inputs END -- of the present layer, for its AFTER gates
+       CASE WHEN layer = %(layer)s THEN inputs END -- only AFTER reviews of this layer need them
   FROM workflows_taskattempt
  WHERE execution_id = %(id)s AND settled AND task_id = ANY(%(tasks)s::text[])
 """

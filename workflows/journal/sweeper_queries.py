@@ -1,4 +1,7 @@
-"""Overdue executions and reminders by the database's clock, each claimed by one sweeper."""
+"""Queries of the sweeper: overdue and unclaimable executions, due reminders.
+
+Each row is claimed by one sweeper; times are compared by the database's clock.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ def take_overdue(*, patience: float, limit: int = 500) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class UnclaimableExecution:
-    """An execution that no worker may claim: `lost` workers in a row ended without a step."""
+    """An execution that no worker may claim: `lost` workers in a row died without a step."""
 
     execution_id: int
     version: int

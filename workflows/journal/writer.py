@@ -1,7 +1,7 @@
 """The only writer of executions: claims, durable steps, queued commands.
 
-Every write is one guarded statement (see journal_sql): it lands whole for the holder of the present
-version and fence, or not at all.  Nothing here holds a transaction open while tasks run.
+Every write is one guarded statement (see `sql`): it applies completely for the holder of the
+current version and fence, or not at all.  No transaction stays open while tasks run.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 
 
 class ExecutionNotFound(Exception):
-    """There is no such execution."""
+    """The execution does not exist."""
 
 
 @lru_cache(maxsize=64)
 def load_revision(execution_id: int, number: int) -> Revision:
-    """A plan revision; rows never change, so a worker keeps those it met last."""
+    """Return a plan revision, from a cache of 64 by id and number: rows never change."""
     rows = execute(sql.REVISION, {"id": execution_id, "number": number})
     if not rows:
         raise PlanRevision.DoesNotExist
@@ -73,7 +73,7 @@ class JournalRun:
 
     def __init__(self, execution_id: str, row: Sequence[Any], *, fence: int | None) -> None:
         version, revision = row[:2]
-        # Django leaves jsonb as text; parsing is up to its reader.
+        # Django's connections return jsonb as text.
         state, inputs, context, policy = (json.loads(text) for text in row[2:6])
         self.execution_id = execution_id
         self.state: ExecutionState = load_state({**state, "version": version})
@@ -102,19 +102,19 @@ class JournalRun:
             after = evolve(self.state, event)
             moved = self.state.status is not self._committed.status
             if moved and after.status is not self.state.status:
-                # The database checks each pair of statuses: two changes are two steps.
+                # The database checks each status change, so a second change needs its own step.
                 self.commit()
             self.state = after
             self._recorded.append(Recorded(event, after, *self._actor))
             if isinstance(event, ContextUpdated):
                 self.context = merge_context(self.context, event.updates)
             if isinstance(event, PlanRevised):
-                # The next move may be made before this is committed.
+                # The next move may be chosen before this event is committed.
                 self.revision = Revision(event.revision, event.plan, event.layers)
-            self._remember(event)
+            self._cache_outputs(event)
 
-    def _remember(self, event: Event) -> None:
-        """Keep outputs at hand for the next layer, which reads them most."""
+    def _cache_outputs(self, event: Event) -> None:
+        """Cache the outputs that the next layer reads."""
         if event.kind == "layer_started":
             needed = {need for name in event.tasks for need in self._needs(name)}
             self._outputs = {k: v for k, v in self._outputs.items() if k in needed}
@@ -236,11 +236,11 @@ class JournalRun:
         return parts, parameters
 
     def publish(self, *, at_once: bool) -> None:
-        """Send word of what is committed.
+        """Notify subscribers of the committed events.
 
-        A worker in a hurry does so now and then only: `heartbeat` tells the rest when tasks take
-        longer, and a rest or an end is always told at once.  Commands at rest are told by
-        who gave them, after a worker was sent for.
+        A worker throttles notifications: `heartbeat` sends the rest while tasks run, and a pause or
+        an end is sent at once.  After a command at rest, its sender calls this method once the
+        worker's job is enqueued.
         """
         self._notifier.publish(self._committed, at_once=at_once)
 
@@ -264,7 +264,7 @@ class JournalRun:
             execution_id=int(self.execution_id), taken_at__isnull=True
         )
         rows = list(waiting)
-        # The counter may be ahead of what is visible; what was taken is what is subtracted.
+        # The counter may be ahead of the visible rows; only the taken rows are subtracted.
         self.queued = 0
         crashpoint("commands.taken")
         for row in rows:
@@ -326,13 +326,13 @@ class JournalRun:
         return self._abort
 
 
-#: Fields of `Rows` that are written as they are, each by the SQL of its name.
+#: Fields of `Rows` that are written unchanged, each by the SQL constant of its name.
 _PARTS = ("events", "attempts", "attempt_updates", "holds", "hold_updates", "revisions", "receipts")
 
-#: What keeps any worker from any execution.
+#: Errors of the infrastructure, which do not count as a lost worker.
 _OUTAGES = (DatabaseError, InterfaceError, RedisError)
 
-#: How often a worker with running tasks looks at its lease and at the abort flag.
+#: Interval at which a worker with running tasks reads its lease and the abort flag.
 HEARTBEAT_SECONDS = 0.3
 
 
@@ -364,12 +364,12 @@ class DjangoJournal:
         except LeaseLost:
             raise
         except BaseException as error:
-            # Somebody else may try; soon, but not in a tight loop.
+            # Another worker may try soon, but not in a tight loop.
             release(
                 run,
                 delay=5.0,
                 error=f"{type(error).__name__}: {error}",
-                # Neither an outage nor a request to stop says anything about the execution.
+                # An outage or a request to stop is no fault of the execution.
                 lost=isinstance(error, Exception) and not isinstance(error, _OUTAGES),
             )
             raise
@@ -392,9 +392,9 @@ class DjangoJournal:
 
 
 def release(run: JournalRun, *, delay: float | None, error: str, lost: bool = False) -> None:
-    """Give the lease back without a step; `delay` seconds before the next try.
+    """Release the lease without a step; the next worker may claim after `delay` seconds.
 
-    `lost`: the claim counts toward the limit of claims that came to nothing.
+    With `lost` the claim counts toward the limit of lost workers.
     """
     parameters = {
         "id": int(run.execution_id),
@@ -408,7 +408,7 @@ def release(run: JournalRun, *, delay: float | None, error: str, lost: bool = Fa
 
 
 def replayed(execution_id: int) -> ExecutionState:
-    """The state that the stored events of an execution add up to."""
+    """Return the state from folding the stored events of an execution."""
     rows = ExecutionEvent.objects.filter(execution_id=execution_id).order_by("seq")
     stored = rows.values_list("kind", "payload").iterator()
     return replay(load_event(kind, payload) for kind, payload in stored)
@@ -417,9 +417,9 @@ def replayed(execution_id: int) -> ExecutionState:
 def queue_command(
     execution_id: int, command: Any, *, actor: str, source: str
 ) -> tuple[int, str] | None:
-    """Leave a command for the worker that holds the lease; None when nobody does.
+    """Queue a command for the worker that holds the lease.
 
-    Returns the execution's version and status.
+    Returns the execution's version and status, or None if no worker holds the lease.
     """
     rows = execute(
         sql.QUEUE,
@@ -446,7 +446,7 @@ def create(
     title: str,
     created_by: User | None,
 ) -> Execution:
-    """A new execution, PENDING at version 0, with the first revision of its plan."""
+    """Create an execution, PENDING at version 0, with the first revision of its plan."""
     first = Revision.first(plan)
     execution = Execution.objects.create(
         workflow=workflow,
@@ -475,7 +475,7 @@ def fork(
     policy_overrides: Sequence[Mapping[str, Any]],
     created_by: User | None,
 ) -> Execution:
-    """A new execution at the parent's checkpoint: its settled tasks, its plan, its messages."""
+    """Create an execution from the parent's checkpoint, with its attempts, plan and messages."""
     revision = load_revision(parent.pk, checkpoint.revision)
     start = forked(
         load_state(checkpoint.state), total_layers=len(revision.layers), parent=str(parent.pk)

@@ -197,6 +197,6 @@ def test_a_replan_that_finds_nothing_is_409_and_counts(
         response = client.post(url(execution), body, headers=headers)
         answers.append((response.status_code, response.json()["reason"]))
     assert answers == [(409, "replan_failed")] * 2 + [(409, "replan_limit")]
-    assert "found nothing 2 times" in response.json()["detail"]
+    assert "found no plan 2 times" in response.json()["detail"]
     kinds = execution.events.values_list("kind", flat=True)
     assert list(kinds).count("replan_failed") == 2
