@@ -67,9 +67,9 @@ test: $(STAMP) ## Run every test, the real browser included
 test-fast: $(STAMP) ## Run the tests that need no server
 	$(PYTEST) -q tests/unit tests/architecture
 
-LONG_TESTS := tests/integration/workflows/test_crashpoints.py tests/integration/webhooks/test_chaos.py \
-	tests/integration/reviews/test_races.py tests/integration/reviews/test_undo.py \
-	tests/integration/api/test_schemathesis.py tests/unit/engine/test_properties.py
+LONG_TESTS := tests/integration/workflows/executions/test_crashpoints.py tests/integration/workflows/webhooks/test_chaos.py \
+	tests/integration/reviews/decisions/test_races.py tests/integration/reviews/decisions/test_withdrawal.py \
+	tests/integration/workflows/api/test_schemathesis.py tests/unit/workflows/engine/test_properties.py
 
 test-long: $(STAMP) ## Run the tests of races, crashes and chance at length (hours)
 	HOLDPOINT_TEST_LONG=1 $(PYTEST) -q -s $(LONG_TESTS)
@@ -101,8 +101,8 @@ bench: $(STAMP) ## Measure throughput and latency on this machine
 	$(PY) -m tests.benchmarks
 
 examples: $(STAMP) ## Ask the API for the examples of its OpenAPI document, and write them down
-	HOLDPOINT_RECORD_EXAMPLES=1 $(PYTEST) -q -n 0 tests/integration/api/test_scenario.py
-	$(PYTEST) -q -n 0 tests/integration/api/test_examples.py
+	HOLDPOINT_RECORD_EXAMPLES=1 $(PYTEST) -q -n 0 tests/integration/workflows/api/test_scenario.py
+	$(PYTEST) -q -n 0 tests/integration/workflows/api/test_examples.py
 
 scale: $(STAMP) ## Ask every list among 1,000,000 executions (fills a database for some minutes first)
 	HOLDPOINT_SCALE=1000000 $(PYTEST) -q -s tests/scale

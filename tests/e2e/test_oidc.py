@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect
 
-from tests.integration.oidc.conftest import Site, running
+from tests.integration.config.auth.oidc.conftest import Site, running
 from tests.support.oidc_provider import Issuer, issuing
 
 

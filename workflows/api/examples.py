@@ -2,8 +2,8 @@
 
 This module holds requests with several variants; a test sends each of them. All other requests and
 all responses are in `examples.json` by operation id: `make examples` records them from the API
-(tests/integration/api/test_scenario.py).  A test validates each example against its schema
-and requires one for every body.
+(tests/integration/workflows/api/test_scenario.py).  A test validates each example against its
+schema and requires one for every body.
 """
 
 from __future__ import annotations

@@ -330,7 +330,7 @@ class Journal(Protocol):
 
     It stores the events, the state that they fold to (`evolve.replay`), the context, plan
     revisions, finished tasks, open holds and checkpoints; one commit writes all of them or none.
-    Every implementation passes `tests/integration/workflows/test_journal_conformance.py`.
+    Every implementation passes `tests/integration/workflows/journal/test_journal_conformance.py`.
 
     Each implementation chooses how executions are created, forked and sent commands, who is
     notified, how many checkpoints are kept, and when a lease ends if the holder's block raises (at

@@ -1,0 +1,18 @@
+"""Second factors beside OpenID Connect, and with their extra missing."""
+
+from __future__ import annotations
+
+from tests.integration.config.auth.oidc.test_settings import MISSING, OIDC, started
+
+
+def test_on_it_is_loaded_and_the_checks_are_clean() -> None:
+    for more in ({}, OIDC):
+        made = started(HOLDPOINT_STEP_UP="high_risk", **more)
+        assert made.returncode == 0, made.stderr
+        assert "allauth.mfa" in made.stdout
+
+
+def test_without_the_extra_it_says_what_to_install() -> None:
+    made = started(MISSING, HOLDPOINT_STEP_UP="all")
+    assert made.returncode != 0
+    assert ".[mfa]" in made.stderr

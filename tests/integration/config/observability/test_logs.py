@@ -1,0 +1,167 @@
+"""Execution, request and user in the lines of web and worker; traces and errors only when asked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+import structlog
+from django.contrib.auth.models import User
+from django.test import Client
+
+from tests.integration.workflows.conftest import engine, ledger, value  # noqa: F401
+from tests.integration.workflows.webhooks.conftest import person
+from tests.support.processes import ROOT, environment
+from workflows.executions import dispatch, worker
+from workflows.permissions.tokens import create_token
+
+
+@pytest.fixture
+def lines() -> Iterator[list[dict[str, Any]]]:
+    """What the web process logs, with its context."""
+    found: list[dict[str, Any]] = []
+
+    def keep(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
+        found.append(dict(event))
+        raise structlog.DropEvent
+
+    before = structlog.get_config()
+    from config.observability import request_log
+
+    logger = request_log.logger
+    structlog.configure(
+        processors=[structlog.contextvars.merge_contextvars, keep],
+        wrapper_class=structlog.make_filtering_bound_logger(0),
+        cache_logger_on_first_use=False,
+    )
+    request_log.logger = structlog.get_logger()
+    yield found
+    request_log.logger = logger
+    structlog.configure(**before)
+
+
+def test_a_line_names_request_user_and_execution(engine, lines) -> None:  # noqa: F811
+    owner = person("operator")
+    execution = engine.run(value("a"))
+    client = Client()
+    client.force_login(owner)
+    client.get(f"/runs/{execution.pk}/", headers={"X-Request-ID": "proxy-12345678"})
+    assert lines[-1] | {
+        "request_id": "proxy-12345678",
+        "user": "operator",
+        "execution_id": str(execution.pk),
+        "status": 200,
+        "event": "request",
+    } == lines[-1]  # fmt: skip
+    token, text = create_token(user=owner, name="t", scopes=["read"])
+    Client().get(f"/api/v1/executions/{execution.pk}/", headers={"Authorization": f"Bearer {text}"})
+    assert (lines[-1]["user"], lines[-1]["token"]) == ("operator", token.prefix)
+    Client().get("/login/")
+    assert "user" not in lines[-1]
+    Client().get("/livez")
+    assert lines[-1]["path"] == "/login/"
+
+
+def test_a_workers_lines_carry_the_request_that_sent_it(monkeypatch) -> None:
+    with structlog.contextvars.bound_contextvars(request_id="proxy-12345678"):
+        name = dispatch.job_id(dispatch.ADVANCE, 42)
+    assert dispatch.parse_job_id(name) == (dispatch.ADVANCE, 42)
+    assert dispatch.log_context(name) == {"execution_id": "42", "request_id": "proxy-12345678"}
+    plain = dispatch.job_id(dispatch.ADVANCE, 42)
+    assert dispatch.log_context(plain) == {"execution_id": "42"}
+    with structlog.contextvars.bound_contextvars(request_id="odd id\n"):
+        assert dispatch.log_context(dispatch.job_id(dispatch.LEARN, 1)) == {"execution_id": "1"}
+    tricky = f"x-1-{'a' * 32}"
+    with structlog.contextvars.bound_contextvars(request_id=tricky):
+        found = dispatch.log_context(dispatch.job_id(dispatch.ADVANCE, 7))
+    assert found == {"execution_id": "7", "request_id": tricky}
+    seen: list[dict[str, Any]] = []
+    monkeypatch.setattr(worker, "import_string", lambda _: lambda _: seen.append(dict(context())))
+    made = object.__new__(worker.EngineWorker)
+    monkeypatch.setattr(worker.EngineWorker, "_report_status", lambda self: None)
+    made.connection = type("Nothing", (), {"delete": lambda self, key: None})()  # type: ignore[assignment]
+    job = worker.DispatchedJob.fetch(name, connection=made.connection)
+    made._run_dispatched(job, None)  # type: ignore[arg-type]
+    assert seen == [{"execution_id": "42", "request_id": "proxy-12345678"}]
+    assert context() == {}
+
+
+def context() -> dict[str, Any]:
+    return structlog.contextvars.get_contextvars()
+
+
+# --- traces and errors ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def collector() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
+    """A server that takes what OpenTelemetry and Sentry send."""
+    found: list[tuple[str, bytes]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            found.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}", found
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+SCRIPT = """
+import json, sys, django
+django.setup()
+from config.observability import telemetry
+from django.test import Client
+from workflows.common import tracing
+Client(headers={"host": "localhost"}).get("/livez")
+tracing.report(ValueError("it broke"))
+telemetry.flush()
+print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
+
+
+def modules_with(user: User | None = None, **more: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=ROOT,
+        env=environment(**more),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_unset_means_that_nothing_is_imported(db) -> None:
+    loaded = modules_with()
+    assert "sentry_sdk" not in loaded
+    assert not any(name == "google" for name in loaded)
+
+
+def test_spans_and_errors_arrive_where_the_settings_say(db, collector) -> None:
+    address, found = collector
+    loaded = modules_with(
+        HOLDPOINT_OTLP_ENDPOINT=f"http://{address}",
+        HOLDPOINT_SENTRY_DSN=f"http://key@{address}/1",
+    )
+    assert {"sentry_sdk", "opentelemetry"} <= loaded
+    paths = {path.partition("?")[0] for path, _ in found}
+    assert paths == {"/v1/traces", "/api/1/envelope/"}

@@ -1,0 +1,108 @@
+"""The pages: making an endpoint, seeing what was sent, the buttons, and who may not."""
+
+import re
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from tests.integration.workflows.webhooks.conftest import person, run, send_all
+from workflows.common.secret_encryption import decrypt
+from workflows.models import WebhookDelivery, WebhookEndpoint
+from workflows.webhooks import services
+
+LIST = "/webhooks/"
+
+
+@pytest.fixture
+def browser(owner) -> Client:
+    client = Client()
+    client.force_login(owner)
+    return client
+
+
+def act(browser: Client, endpoint: WebhookEndpoint, what: str, **more: object) -> str:
+    url = reverse("reviews:webhook_action", args=(endpoint.pk,))
+    response = browser.post(url, {"do": what, **more}, follow=True)
+    assert response.status_code == 200
+    endpoint.refresh_from_db()
+    return response.content.decode()
+
+
+def test_from_the_form_to_the_delivery(engine, browser, owner, receiver, sender) -> None:
+    assert "No webhooks yet" in browser.get(LIST).content.decode()
+    asked = {"name": "chat", "url": receiver.url, "events": ["workflow_start"]}
+    response = browser.post(LIST, asked, follow=True)
+    endpoint = WebhookEndpoint.objects.get()
+    assert response.redirect_chain == [(reverse("reviews:webhook", args=(endpoint.pk,)), 303)]
+    run(engine, owner, title="<script>alert(1)</script>")
+    receiver.answer = lambda _: 500 if len(receiver.got) == 0 else 200
+    send_all(sender)
+    text = browser.get(response.redirect_chain[0][0]).content.decode()
+    for shown in ("workflow_start", "delivered", "HTTP 500", "webhook-signature", "Send again"):
+        assert shown in text
+    assert "<script>alert" not in text
+    secret = decrypt(endpoint.secret)
+    assert secret not in text
+    assert secret in act(browser, endpoint, "reveal")
+    delivery = endpoint.deliveries.get()
+    again = reverse("reviews:webhook_redeliver", args=(endpoint.pk, delivery.pk))
+    assert "queued again" in browser.post(again, follow=True).content.decode()
+    assert "already pending" in browser.post(again, follow=True).content.decode()
+    send_all(sender)
+    assert len(receiver.got) == 3
+
+
+def test_what_is_wrong_is_said_and_what_was_typed_stays(browser) -> None:
+    response = browser.post(LIST, {"name": "mine", "url": "https://10.0.0.1/"})
+    text = response.content.decode()
+    assert response.status_code == 422
+    assert "not a public host" in text
+    assert 'value="mine"' in text
+    assert not WebhookEndpoint.objects.exists()
+
+
+def test_the_buttons(browser, register, receiver, sender) -> None:
+    endpoint, _ = register()
+    assert "test message" in act(browser, endpoint, "ping")
+    send_all(sender)
+    assert receiver.got[0].body["type"] == "ping"
+    act(browser, endpoint, "switch_off")
+    assert not endpoint.enabled
+    assert "it is disabled" in act(browser, endpoint, "ping")
+    act(browser, endpoint, "resume")
+    assert endpoint.enabled
+    before = endpoint.secret
+    act(browser, endpoint, "rotate")
+    assert endpoint.secret != before == endpoint.previous_secret
+    act(browser, endpoint, "save", name="new", url=receiver.url, include_data="on")
+    assert (endpoint.name, endpoint.include_data) == ("new", True)
+    assert "Unknown action" in act(browser, endpoint, "dance")
+    endpoint.parked_at, endpoint.parked_reason = endpoint.created_at, "20 tries in a row failed"
+    WebhookEndpoint.objects.filter(pk=endpoint.pk).update(
+        parked_at=endpoint.created_at, parked_reason=endpoint.parked_reason
+    )
+    WebhookDelivery.objects.update(status="PENDING")
+    page = browser.get(reverse("reviews:webhook", args=(endpoint.pk,))).content.decode()
+    assert "20 tries in a row failed" in page
+    assert "</span>waits</span>" in page
+    act(browser, endpoint, "resume_skip")
+    assert endpoint.parked_at is None
+    url = reverse("reviews:webhook_action", args=(endpoint.pk,))
+    assert browser.post(url, {"do": "delete"}).status_code == 303
+    assert not WebhookEndpoint.objects.exists()
+
+
+def test_others_see_nothing_of_it(register) -> None:
+    endpoint, _ = register()
+    for role, status in (("integrator", 404), ("reviewer", 403), ("auditor", 403), ("admin", 200)):
+        client = Client()
+        client.force_login(person(role))
+        assert client.get(reverse("reviews:webhook", args=(endpoint.pk,))).status_code == status
+        listed = client.get(LIST)
+        assert listed.status_code == (403 if status == 403 else 200)
+        if status == 404:
+            assert not re.search(rf"/webhooks/{endpoint.pk}/", listed.content.decode())
+            url = reverse("reviews:webhook_action", args=(endpoint.pk,))
+            assert client.post(url, {"do": "delete"}).status_code == 404
+    assert services.visible_endpoints(endpoint.owner).exists()

@@ -1,0 +1,316 @@
+"""Who is told of what, once, and what is done with afterwards."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.db.models.functions import Now
+from django.test import Client
+
+from reviews.decisions import services, withdrawal
+from reviews.models import Notice, NoticeMessage, ReviewClaim
+from reviews.notifications import inbox, journal_consumer, notice_text, sweeper_hooks
+from reviews.notifications.preferences import KINDS, save_preferences
+from reviews.queue import claims
+from tests.integration.reviews.conftest import MakeUser, Start, echo
+from tests.integration.reviews.notifications.conftest import Wait, consume_journal, told
+from tests.integration.workflows.executions.test_reminders import at_once, pass_time
+from workflows.engine.commands import Abort, WithdrawAnswer
+from workflows.executions.recovery import escalate_due
+from workflows.executions.services import submit_command
+from workflows.journal.event_log import ReadWatermark
+from workflows.models import EventCursor, ExecutionEvent, Hold
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+def decide(hold: Hold, user: User, decision: str = "APPROVE", **more: Any) -> None:
+    hold.refresh_from_db()
+    version = hold.execution.events.count()
+    services.decide(
+        services.DecisionRequest(
+            hold_id=hold.pk, user=user, decision=decision, version=version, source="test", **more
+        )
+    )
+
+
+def test_those_who_may_decide_are_told_and_nobody_else(
+    wait: Wait, make_user: MakeUser, ann: User, bob: User, operator: User
+) -> None:
+    auditor = make_user("aud", "auditor", "reviewer")
+    gone = make_user("gone", "reviewer", is_active=False)
+    legal = make_user("lea", "legal")
+    wait()
+    consume_journal()
+    assert (told(ann), told(bob)) == (["waiting"], ["waiting"])
+    assert [told(each) for each in (auditor, gone, legal, operator)] == [[], [], [], []]
+
+
+def test_whoever_started_a_run_is_not_asked_to_approve_it(wait: Wait, ann: User, bob: User) -> None:
+    wait(actor=ann)
+    consume_journal()
+    assert (told(ann), told(bob)) == ([], ["waiting"])
+
+
+def test_a_decision_settles_what_asked_for_it_and_tells_the_starter(
+    wait: Wait, ann: User, bob: User, operator: User
+) -> None:
+    hold = wait()
+    consume_journal()
+    decide(hold, ann)
+    consume_journal()
+    assert (told(ann, unread=True), told(bob, unread=True)) == ([], [])
+    (notice,) = Notice.objects.filter(user=operator)
+    assert (notice.kind, notice.actor, notice.detail["decision"]) == ("decided", "ann", "APPROVE")
+
+
+def test_what_was_decided_before_anybody_looked_bothers_nobody(
+    wait: Wait, ann: User, bob: User
+) -> None:
+    decide(wait(), ann)
+    consume_journal()
+    assert told(bob) == []
+
+
+def test_a_decision_that_rests_asks_for_nothing_until_it_is_taken_back(
+    wait: Wait, ann: User, bob: User, operator: User
+) -> None:
+    hold = wait()
+    consume_journal()
+    decide(hold, ann, undo_seconds=600)
+    consume_journal()
+    assert (told(ann, unread=True), told(bob, unread=True)) == ([], [])
+    assert told(operator) == [], "nothing is decided yet"
+    withdrawal.withdraw(hold_id=hold.pk, user=ann, source="test")
+    consume_journal()
+    assert told(bob, unread=True) == ["waiting"]
+    assert told(ann, unread=True) == [], "who took it back knows"
+    notice = Notice.objects.filter(user=bob).latest("pk")
+    says = notice_text.sentence(notice.kind, notice.hold, notice.actor, notice.detail)
+    assert says.startswith("ann withdrew the decision; it waits for you again: echo will run")
+    # The same once more: told again, since it is another time.
+    decide(hold, ann, undo_seconds=600)
+    withdrawal.withdraw(hold_id=hold.pk, user=ann, source="test")
+    consume_journal()
+    assert told(bob) == ["waiting"] * 3
+    assert told(bob, unread=True) == ["waiting"]
+    decide(hold, bob)
+    consume_journal()
+    assert inbox.unread_count(bob) == 0
+
+
+def test_what_was_taken_back_before_anybody_looked_is_told_of(
+    wait: Wait, ann: User, bob: User
+) -> None:
+    hold = wait()
+    decide(hold, ann, undo_seconds=600)
+    withdrawal.withdraw(hold_id=hold.pk, user=ann, source="test")
+    consume_journal()
+    assert told(bob, unread=True) == ["waiting"]
+
+
+def test_a_decision_that_cannot_be_carried_out_goes_back_to_whoever_made_it(
+    wait: Wait, ann: User, bob: User
+) -> None:
+    hold = wait()
+    consume_journal()
+    decide(hold, ann, undo_seconds=600)
+    consume_journal()
+    back = WithdrawAnswer(hold=hold.pk, of="ann")
+    submit_command(execution_id=hold.execution_id, command=back, actor="system", source="time")
+    consume_journal()
+    assert (told(ann, unread=True), told(bob, unread=True)) == (["waiting"], ["waiting"])
+
+
+def test_a_vote_taken_back_leaves_the_others_asked_as_they_are(
+    wait: Wait, ann: User, bob: User
+) -> None:
+    hold = wait(quorum=2)
+    consume_journal()
+    decide(hold, ann)
+    withdrawal.withdraw(hold_id=hold.pk, user=ann, source="test")
+    consume_journal()
+    assert (told(ann), told(bob)) == (["waiting"], ["waiting"])
+    assert told(bob, unread=True) == ["waiting"]
+
+
+def test_a_run_that_is_aborted_leaves_nothing_to_do(wait: Wait, ann: User) -> None:
+    hold = wait()
+    consume_journal()
+    submit_command(execution_id=hold.execution_id, command=Abort(), actor="operator", source="test")
+    consume_journal()
+    assert told(ann) == ["waiting"]
+    assert inbox.unread_count(ann) == 0
+
+
+def test_a_step_tells_the_new_group_and_the_people_it_names(
+    wait: Wait, make_user: MakeUser, ann: User, operator: User
+) -> None:
+    lea, outsider = make_user("lea", "legal"), make_user("out", "integrator")
+    steps = [{"after_seconds": 60, "groups": ["legal"], "tell": ["operator", "out", "nobody"]}]
+    hold = wait(escalation=steps)
+    consume_journal()
+    assert inbox.unread_count(lea) == 0
+    pass_time(hold, 61)
+    escalate_due()
+    consume_journal()
+    assert [told(each) for each in (lea, ann, operator)] == [
+        ["escalated"],
+        ["waiting"],
+        ["escalated"],
+    ]
+    assert [inbox.unread_count(each) for each in (lea, operator)] == [1, 1]
+    # Somebody who may not see the run is shown nothing of it.
+    assert inbox.unread_count(outsider) == 0
+    assert not inbox.notices_of(outsider).exists()
+    decide(hold, lea)
+    assert hold.execution.review_records.get().reviewer == lea
+
+
+def test_a_reminder_goes_to_whoever_has_claimed_it_else_to_all(
+    wait: Wait, ann: User, bob: User
+) -> None:
+    reminders = [{"after_seconds": 3600}, {"after_seconds": 7200}]
+    hold = wait(reminders=reminders)
+    pass_time(hold, 3601)
+    assert sweeper_hooks.remind_due() == 1
+    assert (told(ann), told(bob)) == (["reminder"], ["reminder"])
+    claims.claim(hold_id=hold.pk, user=ann)
+    pass_time(hold, 3600)
+    assert (sweeper_hooks.remind_due(), sweeper_hooks.remind_due()) == (1, 0)
+    assert (told(ann), told(bob)) == (["reminder", "reminder"], ["reminder"])
+
+
+def test_four_sweepers_remind_and_read_once(wait: Wait, ann: User, bob: User) -> None:
+    for _ in range(5):
+        pass_time(wait(reminders=[{"after_seconds": 60}]), 61)
+
+    def sweep() -> None:
+        sweeper_hooks.remind_due()
+        journal_consumer.read_new()
+
+    at_once(sweep)
+    sweeper_hooks.remind_due()
+    consume_journal()
+    expected = ["reminder"] * 5 + ["waiting"] * 5
+    assert (sorted(told(ann)), sorted(told(bob))) == (expected, expected)
+    lines = [line for row in NoticeMessage.objects.filter(user=ann) for line in row.items]
+    assert sorted(line["kind"] for line in lines) == ["reminder"] * 5
+
+
+def test_a_feed_that_dies_tells_again_from_where_it_was(
+    wait: Wait, ann: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consume_journal()
+    before = EventCursor.objects.get(name=journal_consumer.NAME).event
+    wait()
+
+    def dies(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("the power is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            journal_consumer, "mark_resolved", dies
+        )  # after the notices, before the commit
+        with pytest.raises(RuntimeError):
+            consume_journal()
+    assert EventCursor.objects.get(name=journal_consumer.NAME).event == before
+    assert told(ann) == []
+    consume_journal()
+    assert told(ann) == ["waiting"]
+
+
+def test_claims_given_taken_and_run_out(
+    wait: Wait, ann: User, bob: User, operator: User, make_user: MakeUser
+) -> None:
+    cy = make_user("cy", "reviewer")
+    hold = wait()
+    claims.assign(hold_id=hold.pk, user=operator, to="ann")
+    assert told(ann) == ["claim_given"]
+    claims.assign(hold_id=hold.pk, user=cy, to="bob")
+    assert (told(ann), told(bob)) == (["claim_given", "claim_taken"], ["claim_given"])
+    assert "cy assigned your claim to bob" in page_of(ann, "/notifications/")
+    ReviewClaim.objects.filter(hold=hold).update(expires_at=Now() - timedelta(seconds=1))
+    assert sum(at_once(sweeper_hooks.claims_ended)) == 1
+    assert told(bob) == ["claim_given", "claim_ended"]
+    assert not ReviewClaim.objects.exists()
+    # Taking it oneself tells nobody.
+    claims.claim(hold_id=hold.pk, user=cy)
+    claims.assign(hold_id=hold.pk, user=cy, to="cy")
+    assert told(cy) == []
+
+
+def page_of(user: User, path: str) -> str:
+    client = Client()
+    client.force_login(user)
+    response = client.get(path)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_what_is_muted_is_not_shown(wait: Wait, ann: User) -> None:
+    save_preferences(
+        user=ann, shown=[kind for kind in KINDS if kind != "waiting"], mailed=["waiting"]
+    )
+    wait()
+    consume_journal()
+    assert told(ann) == []
+    assert NoticeMessage.objects.get(user=ann).items[0]["kind"] == "waiting"
+
+
+def test_by_default_only_reminders_and_escalations_are_mailed(
+    wait: Wait, make_user: MakeUser, ann: User
+) -> None:
+    lea = make_user("lea", "legal", email="lea@example.com")
+    hold = wait(
+        reminders=[{"after_seconds": 60}], escalation=[{"after_seconds": 60, "groups": ["legal"]}]
+    )
+    consume_journal()
+    assert not NoticeMessage.objects.exists()
+    pass_time(hold, 61)
+    sweeper_hooks.remind_due()
+    escalate_due()
+    consume_journal()
+    kinds = {
+        row.user_id: [line["kind"] for line in row.items] for row in NoticeMessage.objects.all()
+    }
+    assert kinds == {ann.pk: ["reminder"], lea.pk: ["escalated"]}
+
+
+def test_whoever_loses_the_group_sees_nothing_of_it(wait: Wait, ann: User) -> None:
+    wait()
+    consume_journal()
+    assert inbox.unread_count(ann) == 1
+    ann.groups.clear()
+    assert inbox.unread_count(ann) == 0
+    assert not inbox.notices_of(ann).exists()
+
+
+def test_old_notices_are_forgotten(wait: Wait, ann: User) -> None:
+    wait()
+    consume_journal()
+    assert sweeper_hooks.forget_old() == 0
+    Notice.objects.update(created_at=Now() - timedelta(days=91))
+    assert sweeper_hooks.forget_old() == 1
+
+
+def test_many_holds_at_once_cost_a_few_statements(
+    start: Start, ann: User, bob: User, django_assert_max_num_queries: Any
+) -> None:
+    tasks = [echo(f"t{n}", phase="BEFORE_EXECUTION") for n in range(50)]
+    consume_journal()
+    start(*tasks)
+    newest = ExecutionEvent.objects.latest("pk").pk
+
+    class Reached(ReadWatermark):
+        """Waiting for the end of other transactions would count as well."""
+
+        def advance(self, *, patience: float = 0) -> int:
+            return newest
+
+    with django_assert_max_num_queries(25):
+        journal_consumer.read_new(Reached())
+    assert len(told(ann)) == len(told(bob)) == 50

@@ -1,0 +1,169 @@
+"""More time for a review: who may give it, how much, and when it is too late."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from reviews.decisions import services
+from reviews.decisions.conflicts import Conflict
+from reviews.decisions.edits import ReviewInvalid
+from reviews.decisions.rights import NotAllowed
+from reviews.queue import extensions
+from tests.integration.reviews.api.test_api import Api
+from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.integration.reviews.decisions.test_pages import HTMX, browser, page_of
+from workflows.models import CommandLog, Execution, Hold
+from workflows.realtime.event_serialization import wire_events
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BEFORE = "BEFORE_EXECUTION"
+HOUR = 3600
+
+
+@pytest.fixture
+def paused(start: Start) -> Execution:
+    return start(echo("a", phase=BEFORE, timeout_seconds=600))
+
+
+def extend(hold: Hold, user: User, seconds: float = HOUR) -> extensions.Extension:
+    return extensions.extend(hold_id=hold.id, user=user, seconds=seconds, source="test")
+
+
+def test_the_deadline_moves_and_the_run_tells_it(paused: Execution, reviewer: User) -> None:
+    hold = only_hold(paused)
+    before = hold.expires_at
+    result = extend(hold, reviewer)
+    hold.refresh_from_db()
+    assert before is not None
+    assert hold.expires_at == result.expires_at == before + timedelta(hours=1)
+    assert (result.outcome, result.version) == ("applied", paused.version + 1)
+    event = wire_events(paused.pk, after=paused.version)[0]
+    assert (event["type"], event["holdId"], event["seconds"]) == ("hold_extended", hold.id, HOUR)
+    assert event["actor"] == "reviewer"
+    story = browser(reviewer).get(f"/runs/{paused.pk}/").content.decode()
+    assert "<b>a</b> was extended by 1 h" in story
+    logged = CommandLog.objects.get(kind="extend_hold")
+    assert (logged.actor, logged.outcome) == ("reviewer", "applied")
+
+
+def test_an_extended_hold_does_not_expire_at_its_old_time(start: Start, reviewer: User) -> None:
+    hold = only_hold(start(echo("a", phase=BEFORE, timeout_seconds=0.01)))
+    extend(hold, reviewer)
+    assert services.expire_due() == 0
+    hold.refresh_from_db()
+    assert hold.status == "OPEN"
+
+
+def test_without_a_deadline_there_is_nothing_to_move(start: Start, reviewer: User) -> None:
+    hold = only_hold(start(echo("a", phase=BEFORE)))
+    with pytest.raises(Conflict) as refused:
+        extend(hold, reviewer)
+    assert refused.value.code == "no_deadline"
+    assert "Extend by 1 hour" not in browser(reviewer).get(page_of(hold)).content.decode()
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 59, 2_592_001, float("nan"), float("inf")])
+def test_the_seconds_are_bounded(paused: Execution, reviewer: User, seconds: float) -> None:
+    with pytest.raises(ReviewInvalid):
+        extend(only_hold(paused), reviewer, seconds)
+
+
+def test_the_deadline_is_never_more_than_a_month_ahead(paused: Execution, reviewer: User) -> None:
+    hold = only_hold(paused)
+    extend(hold, reviewer, extensions.LONGEST - HOUR)
+    with pytest.raises(ReviewInvalid):
+        extend(hold, reviewer, HOUR)
+    assert "Extend by 1 hour" not in browser(reviewer).get(page_of(hold)).content.decode()
+
+
+def test_a_decided_hold_keeps_its_time(paused: Execution, reviewer: User) -> None:
+    hold = only_hold(paused)
+    services.decide(
+        services.DecisionRequest(
+            hold_id=hold.id,
+            user=reviewer,
+            decision="APPROVE",
+            version=paused.version,
+            source="test",
+        )
+    )
+    with pytest.raises(Conflict) as refused:
+        extend(hold, reviewer)
+    assert refused.value.code == "decided"
+
+
+def test_only_who_may_decide_gives_time(
+    paused: Execution, auditor: User, operator: User, make_user: MakeUser
+) -> None:
+    hold = only_hold(paused)
+    for user in (auditor, operator):
+        with pytest.raises(NotAllowed):
+            extend(hold, user)
+        assert "Extend by 1 hour" not in browser(user).get(page_of(hold)).content.decode()
+        posted = browser(user).post(f"{page_of(hold)}extend/", {"seconds": "3600"})
+        assert posted.status_code == 403
+    with pytest.raises(services.HoldNotFound):
+        extend(hold, make_user("stranger", "other"))
+
+
+# --- over REST ------------------------------------------------------------------------------------
+
+
+def test_over_rest(paused: Execution, reviewer: User, auditor: User) -> None:
+    hold = only_hold(paused)
+    path = f"holds/{hold.id}/extend/"
+    answer = Api(reviewer).post(path, {"seconds": HOUR})
+    assert answer.status_code == 200, answer.content
+    body = answer.json()
+    assert (body["hold_id"], body["outcome"]) == (hold.id, "applied")
+    assert body["version"] == paused.version + 1
+    hold.refresh_from_db()
+    assert hold.expires_at is not None
+    assert body["expires_at"][:19] == hold.expires_at.isoformat()[:19]
+    assert Api(reviewer).post(path, {"seconds": 5}).status_code == 422
+    assert Api(reviewer).post(path, {"seconds": HOUR, "more": 1}).status_code == 422
+    assert Api(reviewer, "read").post(path, {"seconds": HOUR}).status_code == 403
+    assert Api(auditor).post(path, {"seconds": HOUR}).status_code == 403
+    assert Api(reviewer).post("holds/0-0/extend/", {"seconds": HOUR}).status_code == 404
+
+
+def test_over_rest_without_a_deadline_is_409(start: Start, reviewer: User) -> None:
+    hold = only_hold(start(echo("a", phase=BEFORE)))
+    answer = Api(reviewer).post(f"holds/{hold.id}/extend/", {"seconds": HOUR})
+    assert answer.status_code == 409
+    assert "no deadline" in answer.json()["detail"]
+
+
+# --- on the page ----------------------------------------------------------------------------------
+
+
+def test_by_the_button_with_and_without_scripts(paused: Execution, reviewer: User) -> None:
+    hold, client = only_hold(paused), browser(reviewer)
+    path = f"{page_of(hold)}extend/"
+    assert "Extend by 1 hour" in client.get(page_of(hold)).content.decode()
+    plain = client.post(path, {"seconds": "3600"})
+    assert (plain.status_code, plain.headers["Location"]) == (303, page_of(hold))
+    part = client.post(path, {"seconds": "3600"}, headers=HTMX)
+    assert "2 h left" in part.content.decode()
+    assert "<html" not in part.content.decode()
+    assert part.headers["HX-Trigger"] == "holdpoint:news"
+    assert "2 h left" in client.get(path, headers=HTMX).content.decode()
+    refused = client.post(path, {"seconds": "soon"}, headers=HTMX)
+    assert refused.status_code == 422
+    assert "must be between" in refused.content.decode()
+    told = client.post(path, {"seconds": ""}, follow=True)
+    assert "must be between" in told.content.decode()
+
+
+def test_what_is_not_visible_has_no_deadline(paused: Execution, make_user: MakeUser) -> None:
+    path = f"{page_of(only_hold(paused))}extend/"
+    client = browser(make_user("stranger", "other"))
+    assert client.get(path).status_code == 404
+    assert client.post(path, {"seconds": "3600"}).status_code == 404

@@ -1,0 +1,492 @@
+"""Working through the queue: filters, claims that are given, presence, saved views, bulk."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from channels.db import database_sync_to_async
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from rest_framework.test import APIClient
+
+from reviews.decisions import services
+from reviews.decisions.conflicts import Conflict
+from reviews.decisions.edits import ReviewInvalid
+from reviews.decisions.rights import NotAllowed
+from reviews.models import HumanReviewRecord, ReviewClaim, ReviewPresence, SavedView
+from reviews.queue import bulk, claims, presence, saved_views, selectors
+from reviews.queue.filters import RISKS, parse_queue_filters, risk_of
+from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.integration.reviews.sockets.test_sockets import bearer, joined, session, socket, take
+from workflows.engine.policy import TriggerPhase
+from workflows.engine.state import HoldReason
+from workflows.models import Execution, Hold
+from workflows.permissions.tokens import create_token
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BEFORE = "BEFORE_EXECUTION"
+
+
+def waiting(start: Start, name: str = "a", **review: Any) -> Hold:
+    return only_hold(start(echo(name, phase=BEFORE, **review)))
+
+
+def browser(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def api(user: User) -> APIClient:
+    _, text = create_token(user=user, name="desk", scopes=["read", "decide"])
+    return APIClient(HTTP_AUTHORIZATION=f"Bearer {text}")
+
+
+# --- filters --------------------------------------------------------------------------------------
+
+
+def test_the_database_and_the_page_agree_on_risk(start: Start, reviewer: User) -> None:
+    execution = start(echo("a", phase=BEFORE))
+    template = only_hold(execution)
+    phases = ["", *(each.value for each in TriggerPhase)]
+    mixes = itertools.product(HoldReason, phases, (True, False))
+    for number, (reason, phase, critical) in enumerate(mixes, start=2):
+        Hold.objects.create(
+            id=f"{execution.pk}-{number}",
+            execution=execution,
+            reason=reason.value,
+            phase=phase,
+            critical=critical,
+            decider="human",
+            layer=0,
+            groups=template.groups,
+            opened_seq=number,
+        )
+    viewer = selectors.Viewer(reviewer)
+    found = {
+        level: list(selectors.queue(viewer, "open", parse_queue_filters({"risk": level})))
+        for level in RISKS
+    }
+    assert all(risk_of(hold) == level for level, holds in found.items() for hold in holds)
+    assert sum(map(len, found.values())) == Hold.objects.count()
+
+
+def test_filters_of_the_address_narrow_and_order_the_rows(start: Start, reviewer: User) -> None:
+    older, newer = waiting(start, "older"), waiting(start, "newer")
+    viewer = selectors.Viewer(reviewer)
+
+    def shown(**query: str) -> list[str]:
+        rows = selectors.queue(viewer, "me", parse_queue_filters(query))
+        return [hold.id for hold in rows]
+
+    assert shown() == [newer.id, older.id]
+    assert shown(sort="oldest") == [older.id, newer.id]
+    assert shown(q="OLDER") == [older.id]
+    assert shown(q=str(newer.execution_id)) == [newer.id]
+    assert shown(phase="AFTER_EXECUTION") == shown(workflow="no-such") == []
+    assert shown(group="legal") == []
+    assert shown(reason="node_review", phase=BEFORE, group="reviewer") == [newer.id, older.id]
+
+
+def test_pages_follow_the_order_in_both_directions(
+    start: Start, reviewer: User, settings: Any
+) -> None:
+    holds = [waiting(start, f"t{number}").id for number in range(3)]
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "page_size": 2}
+    for sort, expected in (("newest", holds[::-1]), ("oldest", holds)):
+        first = browser(reviewer).get("/review/", {"sort": sort})
+        second = browser(reviewer).get(first.context["next_url"])
+        rows = [*first.context["rows"], *second.context["rows"]]
+        assert [row["hold_id"] for row in rows] == expected
+
+
+def test_a_filter_that_makes_no_sense_is_named(start: Start, reviewer: User) -> None:
+    waiting(start)
+    answer = browser(reviewer).get("/review/?risk=purple&sort=backwards&q=%00")
+    assert answer.status_code == 200
+    text = answer.content.decode()
+    assert "“risk” was ignored" in text
+    assert "“sort” was ignored" in text
+    assert len(answer.context["rows"]) == 1
+    refused = api(reviewer).get("/api/v1/reviews/pending/?risk=purple")
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["path"] == "risk"
+
+
+def test_rows_cost_the_same_number_of_queries(start: Start, reviewer: User) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as seen:
+            browser(reviewer).get("/review/")
+        return len(seen)
+
+    waiting(start)
+    before = queries()
+    for number in range(4):
+        hold = waiting(start, f"more{number}")
+        claims.claim(hold_id=hold.id, user=reviewer)
+    assert queries() == before
+
+
+# --- claims ---------------------------------------------------------------------------------------
+
+
+def test_a_claim_is_given_to_somebody_who_can_decide(
+    start: Start, reviewer: User, reviewer2: User, operator: User
+) -> None:
+    hold = waiting(start)
+    claims.claim(hold_id=hold.id, user=reviewer)
+    with pytest.raises(Conflict, match="Somebody else"):
+        claims.claim(hold_id=hold.id, user=reviewer2)
+    given = claims.assign(hold_id=hold.id, user=operator, to="reviewer2")
+    assert (given.user, given.assigned_by) == (reviewer2, operator)
+    renewed = claims.claim(hold_id=hold.id, user=reviewer2)
+    assert renewed.assigned_by == operator
+    assert claims.candidates(hold) == ["reviewer", "reviewer2"]
+
+
+@pytest.mark.parametrize("to", ["auditor", "nobody", "outsider", "gone"])
+def test_a_claim_is_given_to_nobody_else(
+    start: Start, reviewer: User, auditor: User, make_user: MakeUser, to: str
+) -> None:
+    make_user("outsider", "legal")
+    make_user("gone", "reviewer", is_active=False)
+    hold = waiting(start)
+    with pytest.raises(ReviewInvalid) as refused:
+        claims.assign(hold_id=hold.id, user=reviewer, to=to)
+    assert [error.path for error in refused.value.errors] == ["to"]
+    assert not ReviewClaim.objects.exists()
+
+
+def test_an_auditor_gives_nothing_on(start: Start, reviewer: User, auditor: User) -> None:
+    with pytest.raises(NotAllowed):
+        claims.assign(hold_id=waiting(start).id, user=auditor, to="reviewer")
+
+
+def test_claim_buttons_of_the_page(start: Start, reviewer: User, reviewer2: User) -> None:
+    hold = waiting(start)
+    url = f"/review/{hold.execution_id}/{hold.id}/"
+    client = browser(reviewer)
+    assert 'value="claim"' in client.get(url).content.decode()
+    answer = client.post(f"{url}claim/", {"action": "claim"}, headers={"HX-Request": "true"})
+    assert "Claimed by you" in answer.content.decode()
+    other = browser(reviewer2)
+    assert "reviewer has claimed this" in other.get(url).content.decode()
+    late = other.post(f"{url}claim/", {"action": "claim"}, headers={"HX-Request": "true"})
+    assert late.status_code == 409
+    assert "Somebody else has claimed this." in late.content.decode()
+    assert other.post(f"{url}claim/", {"action": "assign", "to": "reviewer2"}).status_code == 303
+    assert ReviewClaim.objects.get().user == reviewer2
+    assert other.post(f"{url}claim/", {"action": "release"}).status_code == 303
+    assert not ReviewClaim.objects.exists()
+
+
+# --- presence -------------------------------------------------------------------------------------
+
+
+def test_who_looks_is_seen_by_others_and_forgotten(
+    start: Start, reviewer: User, reviewer2: User
+) -> None:
+    hold = waiting(start)
+    url = f"/review/{hold.execution_id}/{hold.id}/"
+    assert browser(reviewer2).post(f"{url}looking/").status_code == 204
+    assert presence.viewers_of([hold.id], but=reviewer.pk) == {hold.id: ["reviewer2"]}
+    assert presence.viewers_of([hold.id], but=reviewer2.pk) == {}
+    assert "reviewer2 is viewing" in browser(reviewer).get(url).content.decode()
+    assert "reviewer2 is viewing" in browser(reviewer).get("/review/").content.decode()
+    browser(reviewer2).post(f"{url}looking/", {"leave": "yes"})
+    assert presence.viewers_of([hold.id], but=reviewer.pk) == {}
+
+
+def test_presence_runs_out_by_the_databases_clock(
+    start: Start, reviewer: User, reviewer2: User
+) -> None:
+    hold = waiting(start)
+    presence.mark_viewing(hold_id=hold.id, user=reviewer2)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE reviews_reviewpresence SET seen_at = now() - interval '2 hours'")
+    assert presence.viewers_of([hold.id], but=reviewer.pk) == {}
+    assert presence.forget_old() == 1
+    assert not ReviewPresence.objects.exists()
+
+
+def test_nobody_looks_at_what_they_may_not_see(start: Start, make_user: MakeUser) -> None:
+    hold = waiting(start)
+    stranger = browser(make_user("stranger", "legal"))
+    assert stranger.post(f"/review/{hold.execution_id}/{hold.id}/looking/").status_code == 404
+    assert stranger.post(f"/review/{hold.execution_id}/{hold.id}/claim/").status_code == 404
+
+
+async def test_claims_and_looks_reach_other_peoples_sockets(
+    start: Start, reviewer: User, reviewer2: User, make_user: MakeUser
+) -> None:
+    run = database_sync_to_async
+    hold = await run(waiting)(start)
+    cookies = await run(session)(reviewer)
+    stranger = await run(bearer)(await run(make_user)("stranger", "legal"))
+    path = f"/ws/executions/{hold.execution_id}/?after=999"
+    async with (
+        socket("/ws/reviews/", cookies) as queue,
+        socket(path, cookies) as page,
+        socket("/ws/reviews/", stranger) as outside,
+    ):
+        for each in (queue, page, outside):
+            await joined(each)
+        # Looking a second time is no news, so each step is heard of once.
+        steps = (presence.mark_viewing, presence.mark_viewing, claims.claim)
+        for step, told in zip(steps, (1, 0, 1), strict=True):
+            await run(step)(hold_id=hold.id, user=reviewer2)
+            for each in (queue, page):
+                for event in await take(each, told):
+                    assert (event["type"], event["holdId"]) == ("review_presence", hold.id)
+                    assert "seq" not in event
+        for each in (queue, page, outside):
+            assert await each.receive_nothing(timeout=0.2)
+
+
+# --- saved views ----------------------------------------------------------------------------------
+
+
+def test_a_view_keeps_tab_and_filters(reviewer: User, reviewer2: User) -> None:
+    client = browser(reviewer)
+    answer = client.post(
+        "/review/views/",
+        {"name": "Risky", "query": "sort=oldest&risk=high&tab=open&x=1", "shared": "yes"},
+    )
+    assert answer["Location"] == "/review/?tab=open&risk=high&sort=oldest"
+    view = SavedView.objects.get()
+    assert client.get(answer["Location"]).context["saved_here"] == "Risky"
+    listed = browser(reviewer2).get("/review/").context["saved_views"]
+    assert [(row["name"], row["mine"], row["owner"]) for row in listed] == [
+        ("Risky", False, "reviewer")
+    ]
+    assert browser(reviewer2).post(f"/review/views/{view.pk}/remove/").status_code == 404
+    assert client.post(f"/review/views/{view.pk}/remove/").status_code == 303
+    assert not SavedView.objects.exists()
+
+
+def test_a_private_view_stays_private_and_a_name_is_one_view(
+    reviewer: User, reviewer2: User
+) -> None:
+    for query in ("risk=high", "risk=low"):
+        saved_views.save_view(user=reviewer, name="Mine", query=query, shared=False)
+    assert SavedView.objects.get().query == "risk=low"
+    assert not saved_views.views_for(reviewer2).exists()
+
+
+@pytest.mark.parametrize("name", ["", " ", "x" * 61, "a\nb", "nul\0"])
+def test_a_view_needs_a_plain_name(reviewer: User, name: str) -> None:
+    with pytest.raises(ReviewInvalid):
+        saved_views.save_view(user=reviewer, name=name, query="", shared=False)
+
+
+# --- bulk -----------------------------------------------------------------------------------------
+
+
+def chosen(*holds: Hold) -> list[bulk.SelectedHold]:
+    return [bulk.SelectedHold(hold.id, hold.execution.version) for hold in holds]
+
+
+def test_each_hold_gets_its_own_result_and_record(start: Start, reviewer: User) -> None:
+    fine, risky, done = waiting(start, "fine"), waiting(start, "risky"), waiting(start, "done")
+    Hold.objects.filter(pk=risky.pk).update(critical=True)
+    services.decide(
+        services.DecisionRequest(
+            hold_id=done.id,
+            user=reviewer,
+            decision="APPROVE",
+            version=done.execution.version,
+            source="web",
+        )
+    )
+    picked = [*chosen(fine, risky, done), bulk.SelectedHold("no-such", 1)]
+    request = bulk.Request(action="approve", comment="all alike")
+    outcomes = bulk.apply_to_all(chosen=picked, request=request, user=reviewer)
+    codes = ["done", "high_risk", "decided", "not_found"]
+    assert [outcome.code for outcome in outcomes] == codes
+    record = HumanReviewRecord.objects.get(hold=fine)
+    assert (record.pk, record.source, record.comment) == (
+        outcomes[0].record_id,
+        "bulk",
+        "all alike",
+    )
+    assert Hold.objects.get(pk=risky.pk).status == Hold.Status.OPEN
+
+
+def test_two_holds_of_one_run_are_both_decided(start: Start, reviewer: User) -> None:
+    execution = start(echo("a", phase=BEFORE), echo("b", phase=BEFORE))
+    holds = list(execution.holds.select_related("execution"))
+    request = bulk.Request(action="reject", comment="not today")
+    outcomes = bulk.apply_to_all(chosen=chosen(*holds), request=request, user=reviewer)
+    # A rejection aborts the run, which closes the other hold: it says so instead of deciding.
+    assert [outcome.done for outcome in outcomes] == [True, False]
+    again = start(echo("a", phase=BEFORE), echo("b", phase=BEFORE))
+    holds = list(again.holds.select_related("execution"))
+    approve = bulk.Request(action="approve")
+    outcomes = bulk.apply_to_all(chosen=chosen(*holds), request=approve, user=reviewer)
+    assert [outcome.done for outcome in outcomes] == [True, True]
+
+
+def test_a_run_that_moved_on_is_left_alone(start: Start, reviewer: User) -> None:
+    hold = waiting(start)
+    stale = [bulk.SelectedHold(hold.id, hold.execution.version - 1)]
+    request = bulk.Request(action="approve")
+    (outcome,) = bulk.apply_to_all(chosen=stale, request=request, user=reviewer)
+    assert (outcome.done, outcome.code) == (False, "stale")
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"action": "explode"}, "action"),
+        ({"action": "reject"}, "comment"),
+        ({"action": "assign"}, "to"),
+    ],
+)
+def test_a_call_that_makes_no_sense_does_nothing(
+    start: Start, reviewer: User, fields: dict[str, str], path: str
+) -> None:
+    hold = waiting(start)
+    with pytest.raises(ReviewInvalid) as refused:
+        bulk.apply_to_all(
+            chosen=chosen(hold),
+            request=bulk.Request(**fields),  # type: ignore[arg-type]
+            user=reviewer,
+        )
+    assert [error.path for error in refused.value.errors] == [path]
+
+
+def test_bulk_in_the_browser(start: Start, reviewer: User, reviewer2: User) -> None:
+    holds = [waiting(start, name) for name in "ab"]
+    picked = [f"{hold.id}@{hold.execution.version}" for hold in holds]
+    client = browser(reviewer)
+    for action, code in (("claim", 200), ("release", 200), ("approve", 200), ("nothing", 422)):
+        answer = client.post("/review/bulk/", {"action": action, "hold": picked})
+        assert answer.status_code == code
+    assert HumanReviewRecord.objects.filter(source="bulk", reviewer=reviewer).count() == 2
+    garbage = client.post("/review/bulk/", {"action": "claim", "hold": ["\0", "x@-1"]})
+    assert garbage.content.decode().count('data-done="no"') == 2
+    assert json.dumps("reviewer2") not in garbage.content.decode()
+
+
+def test_bulk_and_assign_over_rest(start: Start, reviewer: User, reviewer2: User) -> None:
+    hold = waiting(start)
+    client = api(reviewer)
+    given = client.post(
+        f"/api/v1/reviews/holds/{hold.id}/assign/", {"to": "reviewer2"}, format="json"
+    )
+    assert (given.status_code, given.json()["claimed_by"]) == (200, "reviewer2")
+    body = {
+        "action": "approve",
+        "holds": [{"hold_id": hold.id, "version": hold.execution.version}],
+    }
+    answer = client.post("/api/v1/reviews/bulk/", body, format="json")
+    assert answer.status_code == 200
+    (result,) = answer.json()["results"]
+    assert result["done"]
+    assert Execution.objects.get(pk=hold.execution_id).version > hold.execution.version
+    refused = client.post("/api/v1/reviews/bulk/", {**body, "action": "reject"}, format="json")
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["path"] == "comment"
+
+
+# --- too late with an edit ------------------------------------------------------------------------
+
+
+def test_an_edit_that_came_too_late_stands_beside_the_decision(
+    start: Start, reviewer: User, reviewer2: User
+) -> None:
+    hold = only_hold(start(echo("a", {"kept": 1, "both": 1, "mine": 1, "theirs": 1}, phase=BEFORE)))
+    url = f"/review/{hold.execution_id}/{hold.id}/"
+    version = hold.execution.version
+    services.decide(
+        services.DecisionRequest(
+            hold_id=hold.id,
+            user=reviewer2,
+            decision="APPROVE",
+            version=version,
+            edits={"value": {"kept": 1, "both": 2, "mine": 1, "theirs": 2}},
+            source="web",
+        )
+    )
+    written = {"value": {"kept": 1, "both": 3, "mine": 3, "theirs": 1}}
+    fields = {
+        "decision": "APPROVE",
+        "version": str(version),
+        "mode": "json",
+        "edits_json": json.dumps(written),
+    }
+    records = HumanReviewRecord.objects.count()
+    for confirmed, status in (("", 200), ("yes", 409)):
+        answer = browser(reviewer).post(url, {**fields, "confirmed": confirmed})
+        assert answer.status_code == status
+        rows = {row["path"]: row for row in answer.context["d"]["conflict"]["rows"]}
+        assert {path: row["outcome"] for path, row in rows.items()} == {
+            "value.both": "conflict",
+            "value.mine": "mine",
+            "value.theirs": "theirs",
+        }
+        assert [cell["value"] for cell in rows["value.both"]["cells"]] == [1, 2, 3]
+        together = json.loads(answer.context["d"]["conflict"]["together"])
+        assert together == {"value": {"kept": 1, "both": 3, "mine": 3, "theirs": 2}}
+        assert "Your text beside what was decided" in answer.content.decode()
+    assert HumanReviewRecord.objects.count() == records
+    unedited = browser(reviewer).post(url, {**fields, "edits_json": "", "confirmed": "yes"})
+    assert unedited.context["d"]["conflict"] is None
+
+
+# --- similar decisions ----------------------------------------------------------------------------
+
+
+def test_what_was_decided_before_is_near_and_its_edit_can_be_used(
+    start: Start, reviewer: User, make_user: MakeUser
+) -> None:
+    payloads = ({"path": "a.md", "mode": "w"}, {"other": "thing"})
+    for payload in payloads:
+        past = only_hold(start(echo("a", payload, phase=BEFORE)))
+        services.decide(
+            services.DecisionRequest(
+                hold_id=past.id,
+                user=reviewer,
+                decision="APPROVE",
+                version=past.execution.version,
+                edits={"value": {**payload, "mode": "a"}},
+                comment="append",
+                source="web",
+            )
+        )
+    hold = only_hold(start(echo("a", {"path": "b.md", "mode": "w"}, phase=BEFORE)))
+    url = f"/review/{hold.execution_id}/{hold.id}/precedents/"
+    page = browser(reviewer).get(url)
+    near = page.context["similar_decisions"]
+    assert "path" in near[0]["reuse"]
+    assert json.loads(near[0]["reuse"]) == {"value": {"path": "b.md", "mode": "a"}}
+    assert "Use this edit" in page.content.decode()
+    assert browser(make_user("stranger", "legal")).get(url).status_code == 404
+
+
+# --- one's own run --------------------------------------------------------------------------------
+
+
+def test_who_started_a_run_may_reject_what_they_may_not_approve(
+    start: Start, make_user: MakeUser
+) -> None:
+    starter = make_user("starter", "reviewer")
+    hold = only_hold(start(echo("a", phase=BEFORE), actor=starter))
+    url = f"/review/{hold.execution_id}/{hold.id}/"
+    client = browser(starter)
+    page = client.get(url).content.decode()
+    assert "You cannot approve this, but you can reject it." in page
+    assert 'value="REJECT"' in page
+    assert 'value="APPROVE"' not in page
+    fields = {"version": str(hold.execution.version), "comment": "my mistake"}
+    assert client.post(url, {**fields, "decision": "APPROVE"}).status_code == 403
+    assert client.post(url, {**fields, "decision": "REJECT"}).status_code == 303
+    assert HumanReviewRecord.objects.get().comment == "my mistake"

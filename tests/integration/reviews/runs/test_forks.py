@@ -1,0 +1,246 @@
+"""Going on from a checkpoint in a new run, and two runs side by side."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from reviews.decisions import services
+from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.integration.reviews.decisions.test_pages import browser
+from workflows.engine.commands import Abort, UpdateState
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import fork_execution, start_execution, submit_command
+from workflows.models import Execution, Workflow
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SCHEMA = {
+    "type": "object",
+    "required": ["text"],
+    "properties": {
+        "text": {"type": "string", "title": "Text", "minLength": 3},
+        "note": {"type": "string"},
+    },
+    "additionalProperties": False,
+}
+
+
+def source(name: str, select: str = "@") -> dict[str, Any]:
+    return {"$from": name, "select": select}
+
+
+PLAN = [
+    echo("first"),
+    echo("second", [source("first"), source("inputs", "text")], phase="BEFORE_EXECUTION"),
+    echo("third", source("second")),
+]
+
+
+@pytest.fixture
+def paused(start: Start, operator: User) -> Execution:
+    """A run that waits before its second task."""
+    start(echo("warm"))
+    workflow = Workflow.objects.create(
+        name="greet", title="Greeting", plan={"tasks": PLAN}, inputs_schema=SCHEMA
+    )
+    execution = start_execution(
+        actor=operator, workflow=workflow, inputs={"text": "hello", "note": "old"}
+    )
+    return run_to_rest(execution.pk)
+
+
+def command(execution: Execution, wanted: Any) -> None:
+    submit_command(execution_id=execution.pk, command=wanted, actor="operator", source="test")
+    execution.refresh_from_db()
+
+
+def html(user: User, path: str, status: int = 200) -> str:
+    answer = browser(user).get(path)
+    assert answer.status_code == status
+    return re.sub(r"\s+", " ", re.sub(r"</?b>", "", answer.content.decode()))
+
+
+def newest(execution: Execution) -> Execution:
+    return Execution.objects.filter(parent=execution).latest("id")
+
+
+# --- where it is offered --------------------------------------------------------------------------
+
+
+def test_a_checkpoint_offers_it_to_who_may_operate(
+    paused: Execution, operator: User, reviewer: User
+) -> None:
+    path = f"/runs/{paused.pk}/fork/0/"
+    assert path in html(operator, f"/runs/{paused.pk}/")
+    assert path not in html(reviewer, f"/runs/{paused.pk}/")
+    html(reviewer, path, status=403)
+    assert browser(reviewer).post(path, {}).status_code == 403
+    assert not Execution.objects.filter(parent=paused).exists()
+
+
+def test_a_run_that_is_over_offers_its_last_checkpoint_with_work_behind_it(
+    paused: Execution, operator: User, reviewer: User
+) -> None:
+    offer = "Fork from layer {}…"
+    assert offer.format(1) not in html(operator, f"/runs/{paused.pk}/")
+    services.decide(
+        services.DecisionRequest(
+            hold_id=only_hold(paused).id,
+            user=reviewer,
+            decision="APPROVE",
+            version=paused.version,
+            source="test",
+        )
+    )
+    run_to_rest(paused.pk)
+    page = html(operator, f"/runs/{paused.pk}/")
+    assert offer.format(2) in page
+    # Behind the last layer nothing is left to run.
+    assert f"/runs/{paused.pk}/fork/2/" not in page
+
+
+def test_what_does_not_exist_is_404(paused: Execution, operator: User, make_user: MakeUser) -> None:
+    html(operator, f"/runs/{paused.pk}/fork/1/", status=404)
+    html(operator, f"/runs/{paused.pk}/fork/{2**40}/", status=404)
+    html(make_user("stranger", "other"), f"/runs/{paused.pk}/fork/0/", status=404)
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def test_it_says_what_is_taken_over_and_what_opens_anew(paused: Execution, operator: User) -> None:
+    page = html(operator, f"/runs/{paused.pk}/fork/0/")
+    assert "The new run starts after layer 1 of 3." in page
+    assert "second, third" in page
+    assert "second, before it runs" in page
+    assert "do not run again" in page
+    assert 'value="hello"' in page
+
+
+def test_edited_inputs_and_context_make_a_new_run(paused: Execution, operator: User) -> None:
+    command(paused, UpdateState(updates={"word": "one"}))
+    command(paused, Abort(reason="wrong text"))
+    form = {"mode": "form", "v:/text": "good day", "v:/note": "old", "context_json": '{"k": [1]}'}
+    answer = browser(operator).post(f"/runs/{paused.pk}/fork/0/", form)
+    fork = newest(paused)
+    assert (answer.status_code, answer.headers["Location"]) == (303, f"/runs/{fork.pk}/")
+    assert fork.inputs == {"text": "good day", "note": "old"}
+    assert (fork.context, fork.created_by) == ({"k": [1]}, operator)
+    fork = run_to_rest(fork.pk)
+    # The hold that the old run never passed opens anew.
+    assert only_hold(fork).payload == {"value": ["text", "good day"]}
+    assert paused.holds.get().status == "CLOSED"
+
+
+def test_as_json_what_is_left_out_is_gone(paused: Execution, operator: User) -> None:
+    page = html(operator, f"/runs/{paused.pk}/fork/0/?as=json")
+    assert 'name="inputs_json"' in page
+    form = {"mode": "json", "inputs_json": '{"text": "only this"}', "context_json": "{}"}
+    assert browser(operator).post(f"/runs/{paused.pk}/fork/0/", form).status_code == 303
+    assert newest(paused).inputs == {"text": "only this"}
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ({"mode": "form", "v:/text": "x", "context_json": "{}"}, "at least 3"),
+        ({"mode": "json", "inputs_json": "{", "context_json": "{}"}, "inputs"),
+        ({"mode": "json", "inputs_json": "[1]", "context_json": "{}"}, "must be a JSON object"),
+        ({"mode": "json", "inputs_json": "{}", "context_json": "{}"}, "required"),
+        ({"mode": "form", "v:/text": "abc", "context_json": "no json"}, "context"),
+        ({"mode": "form", "v:/text": "abc", "context_json": '{"a": 1, "a": 2}'}, "context"),
+    ],
+)
+def test_what_does_not_fit_is_422_and_kept(
+    paused: Execution, operator: User, form: dict[str, str], words: str
+) -> None:
+    answer = browser(operator).post(f"/runs/{paused.pk}/fork/0/", form)
+    page = answer.content.decode()
+    assert answer.status_code == 422
+    assert "The run was not started." in page
+    assert words in page
+    assert re.search(r"<textarea[^>]*context-json[^>]*>\n(.*)</textarea>", page)
+    assert not Execution.objects.filter(parent=paused).exists()
+
+
+def test_a_plan_of_its_own_is_edited_as_json(start: Start, operator: User) -> None:
+    execution = start(echo("a", phase="AFTER_EXECUTION"), echo("b", source("a")))
+    assert execution.checkpoints.count() == 0
+    command(execution, Abort(reason="no"))
+    html(operator, f"/runs/{execution.pk}/fork/0/", status=404)
+    done = start(echo("a"), echo("b", source("a")), inputs={"n": 1})
+    page = html(operator, f"/runs/{done.pk}/fork/0/")
+    assert 'name="inputs_json"' in page
+    assert "Edit as a form" not in page
+
+
+# --- both ways ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fork(paused: Execution, operator: User) -> Execution:
+    checkpoint = paused.checkpoints.get(layer=0)
+    made = fork_execution(
+        execution=paused, checkpoint=checkpoint, actor=operator, inputs={"text": "good day"}
+    )
+    return run_to_rest(made.pk)
+
+
+def test_both_runs_name_each_other(paused: Execution, fork: Execution, operator: User) -> None:
+    assert "after layer 1" in html(operator, f"/runs/{fork.pk}/")
+    assert f'href="/runs/{paused.pk}/"' in html(operator, f"/runs/{fork.pk}/")
+    assert f'href="/runs/{fork.pk}/"' in html(operator, f"/runs/{paused.pk}/")
+    for each in (paused, fork):
+        page = html(operator, f"/runs/{each.pk}/")
+        assert f"/runs/{paused.pk}/compare/{fork.pk}/" in page
+
+
+def test_a_parent_that_is_not_visible_is_a_number(
+    paused: Execution, fork: Execution, make_user: MakeUser
+) -> None:
+    owner = make_user("owner", "integrator")
+    Execution.objects.filter(pk=fork.pk).update(created_by=owner)
+    page = html(owner, f"/runs/{fork.pk}/")
+    assert f"run {paused.pk}" in page
+    assert f'href="/runs/{paused.pk}/"' not in page
+    assert "Compare with" not in page
+
+
+def test_two_runs_side_by_side(paused: Execution, fork: Execution, operator: User) -> None:
+    page = html(operator, f"/runs/{paused.pk}/compare/{fork.pk}/")
+    assert f"Run {fork.pk} was forked from run {paused.pk} after layer 1." in page
+    assert "<del>hello</del>" in page
+    assert "<ins>good day</ins>" in page
+    assert f"reused from run {paused.pk}" in page
+    same = html(operator, f"/runs/{paused.pk}/compare/{paused.pk}/")
+    assert "All 3 tasks have the same status and data" in same
+
+
+def test_outcomes_and_plans_are_compared(start: Start, operator: User) -> None:
+    one = start(echo("a", 1), echo("gone"), echo("b", source("a")))
+    two = start(echo("a", 2), echo("new"), echo("b", source("a")), title="Other")
+    page = html(operator, f"/runs/{one.pk}/compare/{two.pk}/")
+    assert "The plan differs" in page
+    assert 'Added: <span class="mono">new</span>' in page
+    assert 'Removed: <span class="mono">gone</span>' in page
+    assert "arguments.value" in page
+    assert "4 tasks of 4 differ." in page
+    assert "not in this plan" in page
+
+
+def test_comparing_takes_the_right_to_see_both(
+    paused: Execution, fork: Execution, make_user: MakeUser, auditor: User
+) -> None:
+    html(auditor, f"/runs/{paused.pk}/compare/{fork.pk}/")
+    owner = make_user("owner", "integrator")
+    Execution.objects.filter(pk=fork.pk).update(created_by=owner)
+    html(owner, f"/runs/{fork.pk}/compare/{fork.pk}/")
+    html(owner, f"/runs/{paused.pk}/compare/{fork.pk}/", status=404)
+    html(owner, f"/runs/{fork.pk}/compare/{paused.pk}/", status=404)
+    html(owner, f"/runs/{fork.pk}/compare/999999/", status=404)

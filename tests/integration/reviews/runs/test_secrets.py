@@ -1,0 +1,170 @@
+"""Secrets beside the payload: two runs compared, changed plans, the timeline, the list of runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.db import connection
+from django.db.models import F
+from django.test.utils import CaptureQueriesContext
+
+from graphrag.models import Tool
+from reviews.decisions import services
+from reviews.decisions.masking import mark
+from tests.integration.reviews.conftest import Start, echo, only_hold
+from tests.integration.reviews.queue.test_queue import api, browser
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import parse_command, start_execution, submit_command
+from workflows.models import Execution, Hold, Workflow
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BEFORE = "BEFORE_EXECUTION"
+CITY = {"type": "object", "properties": {"city": {"type": "string", "format": "password"}}}
+
+
+def read(user: User, url: str) -> str:
+    answer = browser(user).get(url)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def compared(user: User, left: Execution, right: Execution) -> str:
+    return read(user, f"/runs/{left.pk}/compare/{right.pk}/")
+
+
+# --- two runs -------------------------------------------------------------------------------------
+
+
+def test_what_one_run_calls_secret_is_masked_beside_another(start: Start, operator: User) -> None:
+    first = start(echo("a", {"city": "Graz", "n": 1}), policy={"secrets": ["city"]})
+    second = start(echo("a", {"city": "Linz", "n": 2}))
+    for left, right in ((first, second), (second, first)):
+        page = compared(operator, left, right)
+        assert "value.n" in page
+        assert "Graz" not in page
+        assert "Linz" not in page
+
+
+def test_what_a_schema_calls_secret_is_masked_in_a_comparison(start: Start, operator: User) -> None:
+    plan = echo("a", {"$from": "inputs"})
+    runs = [start(plan, inputs={"city": city}) for city in ("Graz", "Linz")]
+    schema = {"type": "object", "properties": {"value": CITY}}
+    Tool.objects.filter(name="builtin.echo").update(input_schema=schema, output_schema=CITY)
+    (row,) = (
+        browser(operator)
+        .get(f"/runs/{runs[0].pk}/compare/{runs[1].pk}/")
+        .context["compare"]["rows"]
+    )
+    shown = [(each.before, each.after) for part in row["parts"] for each in part["changes"]]
+    assert shown == [(mark(1), mark(2))] * 2
+
+
+def test_plans_that_differ_in_a_secret_are_compared_without_it(
+    start: Start, operator: User
+) -> None:
+    runs = [start(echo("a", {"password": f"password-{name}"})) for name in ("one", "two")]
+    page = compared(operator, *runs)
+    assert "arguments.value.password" in page
+    assert "password-one" not in page
+    assert "password-two" not in page
+
+
+def test_what_a_workflow_calls_secret_in_its_inputs_is_masked(
+    start: Start, operator: User, reviewer: User
+) -> None:
+    plan = {"tasks": [echo("a", phase=BEFORE)]}
+    workflow = Workflow.objects.create(name="w", title="W", plan=plan, inputs_schema=CITY)
+    first, second = (
+        run_to_rest(
+            start_execution(actor=operator, workflow=workflow, plan=None, inputs={"city": city}).pk
+        )
+        for city in ("Graz", "Linz")
+    )
+    page = compared(operator, first, second)
+    assert '<span class="change-path">city</span>' in page
+    assert "Graz" not in page
+    assert "Linz" not in page
+    told = api(reviewer).get(f"/api/v1/reviews/pending/{first.pk}/").json()
+    assert told["inputs"] == {"city": mark(1)}
+
+
+# --- plans that change ----------------------------------------------------------------------------
+
+
+def test_a_changed_plan_is_shown_without_its_secrets(start: Start, operator: User) -> None:
+    later = {**echo("later", {"password": "was-secret"}), "depends_on": ["first"]}
+    hold = only_hold(start(echo("first", phase=BEFORE), later))
+    command = parse_command(
+        {
+            "kind": "modify_args",
+            "task_id": "later",
+            "arguments": {"value": {"password": "is-secret", "n": 1}},
+        }
+    )
+    submit_command(execution_id=hold.execution_id, command=command, actor="operator", source="test")
+    run_to_rest(hold.execution_id)
+    page = read(operator, f"/runs/{hold.execution_id}/plan/2/")
+    assert "arguments.value.password" in page
+    assert "was-secret" not in page
+    assert "is-secret" not in page
+
+
+# --- the run --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["policy", "schema"])
+def test_an_edit_in_the_timeline_is_masked_as_its_payload_is(
+    start: Start, reviewer: User, how: str
+) -> None:
+    policy = {"secrets": ["value.city"]} if how == "policy" else {}
+    hold = only_hold(start(echo("a", {"city": "Graz"}, phase=BEFORE), policy=policy))
+    if how == "schema":
+        schema = {"type": "object", "properties": {"value": CITY}}
+        Tool.objects.filter(name="builtin.echo").update(input_schema=schema, output_schema=CITY)
+    services.decide(
+        services.DecisionRequest(
+            hold_id=hold.id,
+            user=reviewer,
+            decision="APPROVE",
+            version=hold.execution.version,
+            edits={"value": {"city": "Linz"}},
+            source="test",
+        )
+    )
+    page = read(reviewer, f"/runs/{hold.execution_id}/")
+    assert "hold_decided" in page
+    assert "Linz" not in page
+
+
+def test_the_list_of_runs_masks_what_went_wrong(start: Start, operator: User) -> None:
+    run = start(echo("a", phase=BEFORE))
+    Hold.objects.filter(execution=run).update(status="CLOSED")
+    Execution.objects.filter(pk=run.pk).update(
+        status="FAILED", version=F("version") + 1, error="no use: password=hunter22"
+    )
+    page = read(operator, "/runs/")
+    assert "no use: password=" in page
+    assert "hunter22" not in page
+
+
+# --- how it is read -------------------------------------------------------------------------------
+
+
+def test_what_led_here_is_read_at_once_however_much_it_is(start: Start, reviewer: User) -> None:
+    def asked(number: int) -> int:
+        before = [echo(f"b{each}") for each in range(number)]
+        last = {**echo("last", phase=BEFORE), "depends_on": [each["id"] for each in before]}
+        hold: Hold = only_hold(start(*before, last))
+        client = browser(reviewer)
+        with CaptureQueriesContext(connection) as seen:
+            page: Any = client.get(f"/review/{hold.execution_id}/{hold.id}/")
+        assert page.content.decode().count("<summary>b") >= number
+        return len(seen)
+
+    asked(1)
+    assert asked(2) == asked(6)

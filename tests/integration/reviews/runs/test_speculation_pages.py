@@ -1,0 +1,165 @@
+"""Work ahead on the pages: dashed steps, a quiet line, counts, and how it goes on after a stop."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import django_rq
+import pytest
+
+from tests.integration.reviews.conftest import Start, echo, only_hold
+from tests.integration.reviews.decisions.test_pages import browser
+from workflows.engine.commands import ApprovalResponse
+from workflows.executions.jobs import run_to_rest, speculate
+from workflows.executions.selectors import (
+    SpeculativeResult,
+    speculation_counts,
+    speculation_totals,
+    speculative_results_behind,
+)
+from workflows.executions.services import submit_command
+from workflows.models import Execution, Speculation
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+AHEAD = {"speculation": {"enabled": True}}
+
+
+@pytest.fixture
+def paused(start: Start) -> Execution:
+    """A hold with two fields, and a reader behind each."""
+    fields = {"left": 1, "right": 2}
+    execution = start(
+        echo("held", fields, phase="AFTER_EXECUTION"),
+        echo("left", {"$from": "held", "select": "left"}),
+        echo("right", {"$from": "held", "select": "right"}),
+        echo("aside"),
+        policy=AHEAD,
+    )
+    return work_ahead(execution)
+
+
+def work_ahead(execution: Execution) -> Execution:
+    django_rq.get_queue("default").empty()
+    speculate(execution.pk)
+    return execution
+
+
+def decide(execution: Execution, **answer: Any) -> Execution:
+    command = ApprovalResponse(hold=only_hold(execution).pk, approved=True, **answer)
+    submit_command(execution_id=execution.pk, command=command, actor="ann", source="test")
+    return run_to_rest(execution.pk)
+
+
+def html(user: User, path: str) -> str:
+    text = browser(user).get(path).content.decode()
+    return re.sub(r"\s+", " ", text)
+
+
+def test_the_run_page_draws_them_dashed_and_says_what_they_are_for(
+    paused: Execution, operator: User
+) -> None:
+    page = html(operator, f"/runs/{paused.pk}/")
+    assert page.count("speculated") == 2
+    assert "2 later tasks are already computed" in page
+    # Whatever was computed is nobody's result yet.
+    assert page.count("Output of") == 2
+
+
+def test_the_decision_page_says_so_in_one_line(paused: Execution, reviewer: User) -> None:
+    hold = only_hold(paused)
+    page = html(reviewer, f"/review/{paused.pk}/{hold.pk}/")
+    line = "2 later tasks are already computed; their results are used if you approve unchanged."
+    assert line in page
+    assert speculative_results_behind(hold) == (
+        SpeculativeResult("left", "READY"),
+        SpeculativeResult("right", "READY"),
+    )
+
+
+def test_what_came_of_them_stands_on_the_run_page(paused: Execution, operator: User) -> None:
+    execution = decide(paused, edits={"left": 1, "right": 20})
+    assert execution.status == "COMPLETED"
+    Speculation.objects.filter(task_id="left").update(duration_ms=1500)
+    Speculation.objects.filter(task_id="right").update(wasted_ms=700)
+    page = html(operator, f"/runs/{execution.pk}/")
+    assert "1 of 2 results precomputed was used." in page
+    for fact in ("1 used", "1 discarded", "1.5 s saved", "0.7 s wasted"):
+        assert f"<span>{fact}</span>" in page
+    assert "speculated" not in page
+    for sentence in (
+        "</b> was precomputed while the review was open",
+        "was discarded: its inputs or permissions changed",
+    ):
+        assert sentence in page
+    assert "already computed" not in page
+
+
+def test_totals_are_those_of_every_run(start: Start, paused: Execution) -> None:
+    other = work_ahead(
+        start(echo("held", 1, phase="AFTER_EXECUTION"), echo("b", {"$from": "held"}), policy=AHEAD)
+    )
+    decide(paused, edits={"left": 1, "right": 20})
+    decide(other)
+    assert (speculation_counts(other).hits, speculation_counts(other).misses) == (1, 0)
+    totals = speculation_totals()
+    assert (totals.hits, totals.misses) == (2, 1)
+    assert totals.saved_seconds >= 0
+    assert totals.wasted_seconds >= 0
+
+
+def test_a_run_without_it_shows_nothing_of_it(start: Start, operator: User) -> None:
+    execution = start(echo("held", phase="AFTER_EXECUTION"), echo("b", {"$from": "held"}))
+    assert "Precomputed results" not in html(operator, f"/runs/{execution.pk}/")
+
+
+def test_it_stops_itself_says_so_and_starts_again(
+    start: Start, paused: Execution, operator: User, reviewer: User, settings: Any
+) -> None:
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "speculation_window": 2}
+    decide(paused, edits={"left": 10, "right": 20})
+    again = start(
+        echo("held", 1, phase="AFTER_EXECUTION"), echo("b", {"$from": "held"}), policy=AHEAD
+    )
+    work_ahead(again)
+    assert not again.speculations.exists()
+    page = html(operator, f"/runs/{again.pk}/")
+    assert "Stopped: only 0 of the last 2 results were used." in page
+    assert "Resume now" in page
+    path = f"/runs/{again.pk}/ahead/"
+    assert "Resume now" not in html(reviewer, f"/runs/{again.pk}/")
+    assert browser(reviewer).post(path).status_code == 403
+    assert browser(operator).post(path).status_code == 303
+    assert "Stopped" not in html(operator, f"/runs/{again.pk}/")
+    work_ahead(again)
+    assert again.speculations.get().state == "READY"
+    # What was forgotten is still counted.
+    assert speculation_totals().misses == 2
+
+
+def test_it_starts_again_by_itself_when_the_misses_are_old(
+    start: Start, paused: Execution, settings: Any
+) -> None:
+    settings.HOLDPOINT = {
+        **settings.HOLDPOINT,
+        "speculation_window": 2,
+        "speculation_memory_seconds": 0,
+    }
+    decide(paused, edits={"left": 10, "right": 20})
+    again = work_ahead(
+        start(echo("held", 1, phase="AFTER_EXECUTION"), echo("b", {"$from": "held"}), policy=AHEAD)
+    )
+    assert again.speculations.get().state == "READY"
+
+
+def test_a_pair_that_keeps_missing_is_left_alone(start: Start, paused: Execution) -> None:
+    decide(paused, edits={"left": 10, "right": 20})
+    policy = {"speculation": {"enabled": True, "confidence": "learned"}}
+    again = work_ahead(
+        start(echo("held", 1, phase="AFTER_EXECUTION"), echo("b", {"$from": "held"}), policy=policy)
+    )
+    assert not again.speculations.exists()

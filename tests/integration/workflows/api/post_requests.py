@@ -1,0 +1,250 @@
+"""One request for each POST of the API: where to, with what, and what shows its effect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from reviews.decisions.services import DecisionRequest, decide
+from reviews.models import Backtest, HumanReviewRecord, ReviewClaim
+from tests.integration.workflows.api.conftest import plain_plan, reviewed_plan
+from tests.integration.workflows.api.test_access import delivered, granted
+from tests.support.groups import group_of
+from workflows.executions import services
+from workflows.executions.jobs import run_to_rest
+from workflows.models import (
+    ApiToken,
+    Capability,
+    Execution,
+    Grant,
+    Hold,
+    RuleVersion,
+    WebhookDelivery,
+    WebhookEndpoint,
+    Workflow,
+)
+
+
+@dataclass(frozen=True)
+class Doing:
+    """`effect()` changes each time the request has an effect; `other` is another valid body."""
+
+    path: dict[str, str]
+    body: dict[str, Any] | None
+    other: dict[str, Any]
+    effect: Callable[[], Any]
+
+
+class World:
+    """Things to do something with.  `user` may do all of it, and started none of the runs."""
+
+    def __init__(self) -> None:
+        self.user = self._person("everything", "admin", "reviewer")
+        self.starter = self._person("starter", "operator")
+
+    def _person(self, name: str, *roles: str) -> User:
+        user = User.objects.create_user(name)
+        user.groups.set([group_of(role) for role in roles])
+        return user
+
+    def run(self, plan: dict[str, Any]) -> Execution:
+        return run_to_rest(services.start_execution(actor=self.starter, plan=plan).pk)
+
+    def hold(self, **review: Any) -> Hold:
+        plan = reviewed_plan()
+        plan["tasks"][0]["human_review"] |= review
+        return self.run(plan).holds.get()
+
+    def hook(self) -> dict[str, str]:
+        return delivered(self.user, self.run(plain_plan()))
+
+
+def start(world: World) -> Doing:
+    body = {"plan": plain_plan()}
+    return Doing({}, body, {"plan": plain_plan(2)}, Execution.objects.count)
+
+
+def say(world: World) -> Doing:
+    run = world.run(reviewed_plan())
+    said = run.events.filter(kind="message_added").count
+    return Doing({"execution_id": str(run.pk)}, {"content": "a"}, {"content": "b"}, said)
+
+
+def command(world: World) -> Doing:
+    run = world.run(reviewed_plan())
+    body = {"kind": "update_state", "updates": {"a": 1}}
+    other = {"kind": "update_state", "updates": {"a": 2}}
+    return Doing({"execution_id": str(run.pk)}, body, other, run.events.count)
+
+
+def fork(world: World) -> Doing:
+    run = world.run(plain_plan(2))
+    checkpoint = {"checkpoint": str(run.checkpoints.earliest("layer").pk)}
+    other = {**checkpoint, "edits": {"context": {"a": 1}}}
+    return Doing({"execution_id": str(run.pk)}, checkpoint, other, Execution.objects.count)
+
+
+def workflow(world: World) -> Doing:
+    body = {"name": "twice", "title": "Twice", "plan": plain_plan()}
+    return Doing({}, body, {**body, "title": "Thrice"}, Workflow.objects.count)
+
+
+def capability(world: World) -> Doing:
+    code = {"id": "code", "type": "code_execution", "language": "python", "code": "1 + 1"}
+    run = world.run({"tasks": [code]})
+    assert run.status == "COMPLETED"
+    body = {"execution_id": str(run.pk), "task_id": "code", "name": "two"}
+    return Doing({}, body, {**body, "name": "three"}, Capability.objects.count)
+
+
+def revoke(world: World) -> Doing:
+    grant = granted(world.run(plain_plan()))
+    taken = Grant.objects.filter(pk=grant.pk).values_list("revoked_at", flat=True).get
+    return Doing({"grant_id": str(grant.pk)}, None, {"x": 1}, taken)
+
+
+def token(world: World) -> Doing:
+    body = {"name": "t", "scopes": ["read"]}
+    return Doing({}, body, {**body, "name": "u"}, ApiToken.objects.count)
+
+
+def hook(world: World) -> Doing:
+    body = {"name": "e", "url": "https://example.com/hook"}
+    return Doing({}, body, {**body, "name": "f"}, WebhookEndpoint.objects.count)
+
+
+def rotate(world: World) -> Doing:
+    path = world.hook()
+    secret = WebhookEndpoint.objects.filter(pk=path["webhook_id"]).values_list("secret").get
+    return Doing({"webhook_id": path["webhook_id"]}, None, {"x": 1}, secret)
+
+
+def go_on(world: World) -> Doing:
+    path = world.hook()
+    rows = WebhookEndpoint.objects.filter(pk=path["webhook_id"])
+    rows.update(parked_at=timezone.now(), parked_reason="of a test")
+    parked = rows.values_list("parked_at").get
+    return Doing({"webhook_id": path["webhook_id"]}, {"skip": True}, {"skip": False}, parked)
+
+
+def ping(world: World) -> Doing:
+    path = world.hook()
+    return Doing({"webhook_id": path["webhook_id"]}, None, {"x": 1}, WebhookDelivery.objects.count)
+
+
+def redeliver(world: World) -> Doing:
+    path = world.hook()
+    rows = WebhookDelivery.objects.filter(pk=path["delivery_id"])
+    return Doing(path, None, {"x": 1}, rows.values_list("status", "next_at").get)
+
+
+def resume(world: World) -> Doing:
+    hold = world.hold()
+    body = {
+        "execution_id": hold.execution_id,
+        "hold_id": hold.id,
+        "version": hold.execution.version,
+        "decision": "APPROVE",
+    }
+    return Doing({}, body, {**body, "comment": "ok"}, HumanReviewRecord.objects.count)
+
+
+def _claims() -> list[Any]:
+    return list(ReviewClaim.objects.values_list("hold", "user", "expires_at"))
+
+
+def claim(world: World) -> Doing:
+    return Doing({"hold_id": world.hold().id}, None, {"x": 1}, _claims)
+
+
+def release(world: World) -> Doing:
+    hold, later = world.hold(), timezone.now() + timedelta(minutes=5)
+    ReviewClaim.objects.create(hold=hold, user=world.user, claimed_at=later, expires_at=later)
+    return Doing({"hold_id": hold.id}, None, {"x": 1}, _claims)
+
+
+def withdraw(world: World) -> Doing:
+    hold = world.hold(quorum=2)
+    decide(
+        DecisionRequest(
+            hold_id=hold.id,
+            user=world.user,
+            decision="APPROVE",
+            version=hold.execution.version,
+            source="test",
+        )
+    )
+    return Doing({"hold_id": hold.id}, None, {"comment": "sorry"}, HumanReviewRecord.objects.count)
+
+
+def assign(world: World) -> Doing:
+    hold, name = world.hold(), world.user.get_username()
+    return Doing({"hold_id": hold.id}, {"to": name}, {"to": "nobody"}, _claims)
+
+
+def extend(world: World) -> Doing:
+    hold = world.hold(timeout_seconds=600, on_timeout="reject")
+    ends = Hold.objects.filter(pk=hold.id).values_list("expires_at", flat=True).get
+    return Doing({"hold_id": hold.id}, {"seconds": 60}, {"seconds": 120}, ends)
+
+
+def bulk(world: World) -> Doing:
+    chosen = [
+        {"hold_id": hold.id, "version": hold.execution.version}
+        for hold in (world.hold(), world.hold(), world.hold())
+    ]
+    body = {"action": "reject", "comment": "no", "holds": chosen}
+    return Doing({}, body, {**body, "comment": "never"}, HumanReviewRecord.objects.count)
+
+
+def _kept(name: str) -> Workflow:
+    return Workflow.objects.create(name=name, title=name, plan=plain_plan())
+
+
+def backtest(world: World) -> Doing:
+    body = {"workflow": _kept("w").name, "rules": [{"name": "half", "sample": 0.5}]}
+    other = {**body, "rules": [{"name": "most", "sample": 0.9}]}
+    return Doing({}, body, other, Backtest.objects.count)
+
+
+def rules(world: World) -> Doing:
+    path, body = {"workflow_name": _kept("w").name}, {"rules": [], "version": 0}
+    return Doing(path, body, {**body, "comment": "none"}, RuleVersion.objects.count)
+
+
+DOINGS: dict[str, Callable[[World], Doing]] = {
+    "executions/": start,
+    "executions/{execution_id}/messages/": say,
+    "executions/{execution_id}/commands/": command,
+    "executions/{execution_id}/fork/": fork,
+    "workflows/": workflow,
+    "capabilities/": capability,
+    "grants/{grant_id}/revoke/": revoke,
+    "tokens/": token,
+    "webhooks/": hook,
+    "webhooks/{webhook_id}/rotate/": rotate,
+    "webhooks/{webhook_id}/resume/": go_on,
+    "webhooks/{webhook_id}/ping/": ping,
+    "webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver/": redeliver,
+    "reviews/resume/": resume,
+    "reviews/holds/{hold_id}/claim/": claim,
+    "reviews/holds/{hold_id}/release/": release,
+    "reviews/holds/{hold_id}/withdraw/": withdraw,
+    "reviews/holds/{hold_id}/assign/": assign,
+    "reviews/holds/{hold_id}/extend/": extend,
+    "reviews/bulk/": bulk,
+    "backtests/": backtest,
+    "workflows/{workflow_name}/rules/": rules,
+}
+#: POST routes that know no key, and why none is needed.
+ASKING = {
+    "notifications/read/": "what is marked as read twice is as read as before",
+    "reviews/reveal/": "each showing of a masked value is kept, a repeated one too",
+    "tools/search/": "a question in a body: nothing is made and nothing decided",
+    "tools/suggest/": "a question in a body: the plan is answered, not kept",
+}

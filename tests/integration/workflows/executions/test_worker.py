@@ -1,0 +1,224 @@
+"""Jobs on their way to a worker, and the worker that runs them without RQ's notes."""
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import django_rq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from redis.exceptions import RedisError
+from rq import Queue, SimpleWorker
+from rq.job import Job
+from rq.registry import FailedJobRegistry, StartedJobRegistry
+from rq.serializers import JSONSerializer
+
+from tests.integration.workflows.conftest import Engine, value
+from workflows.executions import dispatch
+from workflows.executions.worker import DispatchedJob, EngineWorker
+
+HERE = "tests.integration.workflows.executions.test_worker"
+done: list[int] = []
+
+
+def note(number: int) -> None:
+    """A job."""
+    done.append(number)
+
+
+def fail(number: int) -> None:
+    """A job that ends badly."""
+    raise RuntimeError(f"no {number}")
+
+
+def stopped_in_between(number: int) -> None:
+    """A job during which the worker is asked to stop."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    done.append(number)
+
+
+@pytest.fixture
+def queue(servers: None) -> Iterator[Queue]:
+    """The queue of the product, empty; signal handlers as they were afterwards."""
+    found = dispatch._queue("default")
+    found.connection.flushdb()
+    done.clear()
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    yield found
+    for each, handler in handlers.items():
+        signal.signal(each, handler)
+    found.connection.flushdb()
+
+
+def worker(queue: Queue) -> EngineWorker:
+    """As the pool makes it, in this process."""
+    connection = django_rq.get_connection("default")
+    queues = [
+        Queue(each, connection=connection, serializer=JSONSerializer) for each in ("default", "low")
+    ]
+    return EngineWorker(
+        queues, connection=connection, serializer=JSONSerializer, job_class=DispatchedJob
+    )
+
+
+def only_job(queue: Queue) -> Job:
+    [name] = queue.job_ids
+    return Job.fetch(name, connection=queue.connection, serializer=JSONSerializer)
+
+
+@given(
+    st.from_regex(r"[a-z_][a-z0-9_]{0,9}(\.[a-z_][a-z0-9_]{0,9}){0,3}", fullmatch=True),
+    st.integers(0, 2**63 - 1),
+)
+def test_an_id_says_what_is_called(job: str, number: int) -> None:
+    assert dispatch.parse_job_id(dispatch.job_id(job, number)) == (job, number)
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    ["", "b1f9c1de-3f6a-4d8e-9d0c-0a6f7c1d2e3f", "jobs-x-0123456789abcdef", "a-1-" + "g" * 32],
+)
+def test_ids_of_other_jobs_say_nothing(foreign: str) -> None:
+    assert dispatch.parse_job_id(foreign) is None
+
+
+def test_a_hint_is_a_job_that_any_rq_worker_runs(queue: Queue) -> None:
+    assert dispatch.enqueue(f"{HERE}.note", 7)
+    job = only_job(queue)
+    assert (job.func_name, tuple(job.args), job.kwargs) == (f"{HERE}.note", (7,), {})
+    assert (job.get_status().value, job.origin, job.timeout) == ("queued", "default", -1)
+    assert (job.result_ttl, job.failure_ttl) == (0, dispatch.JOB_TTL_SECONDS)
+    assert queue in Queue.all(connection=queue.connection, serializer=JSONSerializer)
+    SimpleWorker([queue], connection=queue.connection, serializer=JSONSerializer).work(burst=True)
+    assert done == [7]
+
+
+def test_a_hint_looks_like_what_rq_makes(queue: Queue) -> None:
+    """Field by field, so that a new version of RQ cannot change its form unnoticed."""
+    dispatch.enqueue(f"{HERE}.note", 7)
+    ours = queue.connection.hgetall(only_job(queue).key)
+    queue.empty()
+    queue.enqueue_call(f"{HERE}.note", args=(7,), timeout=-1, result_ttl=0, failure_ttl=86_400)
+    theirs = queue.connection.hgetall(only_job(queue).key)
+    own = (b"created_at", b"enqueued_at")
+    assert {k: v for k, v in ours.items() if k not in own} == {
+        k: v for k, v in theirs.items() if k not in own
+    }
+    assert ours.keys() == theirs.keys()
+
+
+def test_sending_takes_one_command(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    dispatch.enqueue(f"{HERE}.note", 1)  # connects, makes the fields, teaches Redis the script
+    sent: list[Any] = []
+    original = queue.connection.execute_command
+
+    def execute(*args: Any, **options: Any) -> Any:
+        sent.append(args[0])
+        return original(*args, **options)
+
+    monkeypatch.setattr(queue.connection, "execute_command", execute)
+    dispatch.enqueue(f"{HERE}.note", 2)
+    assert sent == ["EVALSHA"]
+
+
+def test_sending_outlives_a_restart_of_redis(queue: Queue) -> None:
+    """Scripts are gone then."""
+    dispatch.enqueue(f"{HERE}.note", 1)
+    queue.connection.script_flush()
+    assert dispatch.enqueue(f"{HERE}.note", 2)
+    assert queue.count == 2
+
+
+def test_without_redis_nothing_is_sent_and_nothing_breaks(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*args: Any, **options: Any) -> None:
+        raise RedisError("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(queue.connection, "execute_command", away)
+        assert not dispatch.enqueue(f"{HERE}.note", 1)
+
+
+def test_the_worker_follows_hints_and_leaves_nothing(queue: Queue) -> None:
+    for number in range(3):
+        dispatch.enqueue(f"{HERE}.note", number)
+    dispatch.enqueue(f"{HERE}.note", 3, queue="low")
+    assert worker(queue).work(burst=True)
+    assert done == [0, 1, 2, 3]
+    assert queue.connection.keys("rq:job:*") == []
+
+
+def test_a_hint_is_followed_without_its_job(queue: Queue) -> None:
+    dispatch.enqueue(f"{HERE}.note", 5)
+    queue.connection.delete(only_job(queue).key)
+    worker(queue).work(burst=True)
+    assert done == [5]
+
+
+def test_other_jobs_run_as_rq_runs_them(queue: Queue) -> None:
+    queue.enqueue_call(f"{HERE}.note", args=(9,), result_ttl=60)
+    job = only_job(queue)
+    worker(queue).work(burst=True)
+    assert (done, job.get_status().value) == ([9], "finished")
+
+
+def test_a_failed_hint_is_kept_with_its_reason(queue: Queue) -> None:
+    dispatch.enqueue(f"{HERE}.fail", 4)
+    dispatch.enqueue(f"{HERE}.note", 5)
+    job = only_job_of(queue, 0)
+    worker(queue).work(burst=True)
+    assert done == [5]
+    failed = FailedJobRegistry(queue=queue)
+    assert failed.get_job_ids() == [job.id]
+    assert "RuntimeError: no 4" in (job.latest_result().exc_string or "")
+    assert StartedJobRegistry(queue=queue).get_job_ids() == []
+
+
+def only_job_of(queue: Queue, place: int) -> Job:
+    return Job.fetch(queue.job_ids[place], connection=queue.connection, serializer=JSONSerializer)
+
+
+def test_a_signal_to_stop_waits_for_the_job(queue: Queue) -> None:
+    dispatch.enqueue(f"{HERE}.stopped_in_between", 1)
+    dispatch.enqueue(f"{HERE}.note", 2)
+    worker(queue).work(burst=True)
+    assert done == [1]
+    assert queue.count == 1
+
+
+def test_the_worker_counts_what_it_did_and_says_it_lives(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = worker(queue)
+    monkeypatch.setattr("workflows.executions.worker.STATUS_INTERVAL", 0.0)
+    for number in range(3):
+        dispatch.enqueue(f"{HERE}.note", number)
+    seen = {}
+    original = made.teardown
+
+    def teardown() -> None:
+        seen.update(queue.connection.hgetall(made.key))
+        original()
+
+    made.teardown = teardown  # type: ignore[method-assign]
+    made.work(burst=True)
+    assert int(seen[b"successful_job_count"]) == 3
+    assert seen[b"last_heartbeat"]
+
+
+def test_a_suspended_worker_takes_nothing(queue: Queue) -> None:
+    dispatch.enqueue(f"{HERE}.note", 1)
+    queue.connection.set("rq:suspended", 1)
+    worker(queue).work(burst=True)
+    assert (done, queue.count) == ([], 1)
+
+
+def test_the_worker_moves_an_execution_to_its_end(engine: Engine, queue: Queue) -> None:
+    execution = engine.start(value("a"))  # sends for a worker
+    assert dispatch.parse_job_id(queue.job_ids[0]) == (dispatch.ADVANCE, execution.pk)
+    worker(queue).work(burst=True)
+    execution.refresh_from_db()
+    assert execution.status == "COMPLETED"
