@@ -19,6 +19,7 @@ from reviews.backtests import past_reviews, services
 from reviews.backtests.totals import LISTED, Headline, headline
 from reviews.components.number_formatting import grouped
 from reviews.components.number_formatting import percent as share_text
+from reviews.components.reasons import render_reason, render_stored
 from reviews.components.tables import Row, Table
 from reviews.insights.charts import shares
 from reviews.models import Backtest
@@ -226,7 +227,7 @@ def _examples(workflow: Workflow, rules: ReviewRules) -> list[dict[str, Any]]:
                 "title": f"{past.node} · {past.execution}",
                 "outcome": past.outcome,
                 "spared": verdict.skips_review,
-                "why": verdict.why,
+                "why": render_reason(verdict.reason) if verdict.reason else "",
                 "document": text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …",
             }
         )
@@ -291,10 +292,7 @@ def _done(backtest: Backtest) -> dict[str, Any]:
         "tables": (_by_tool(report), *_by_rule(report)),
         "caveats": _caveats(report, found),
         "kept": _still_reviewed(report),
-        "errors": [
-            {"url": reverse("reviews:record", args=(each["record"],)), **each}
-            for each in report["errors"][:10]
-        ],
+        "errors": [_row(each) for each in report["errors"][:10]],
     }
 
 
@@ -326,6 +324,7 @@ def sentence(found: Headline) -> str:
 def _row(each: dict[str, Any]) -> dict[str, Any]:
     return {
         **each,
+        "why": render_stored(each, "why"),
         "url": reverse("reviews:record", args=(each["record"],)),
     }
 

@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from reviews.audit.lists import AuditListText, Entry, audit_list_context
 from reviews.components import labels as components_labels
+from reviews.components.reasons import render_stored
 from workflows.executions.access import visible_to
 from workflows.models import ExecutionEvent
 
@@ -80,7 +81,7 @@ def _entry(event: ExecutionEvent) -> Entry:
     return Entry(
         sentence=_("%(task)s in %(run)s was not reviewed %(when)s") % params,
         subject=task,
-        quote=event.payload["why"],
+        quote=render_stored(event.payload, "why"),
         at=event.created_at,
         url=f"{run}#event-{event.seq}",
     )

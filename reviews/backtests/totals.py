@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from workflows.engine.reasons import reason_fields
 from workflows.engine.review_rules import Verdict
 
 Outcome = Literal["approved", "edited", "rejected", "expired"]
@@ -77,7 +78,7 @@ def add(totals: Totals, past: PastReview, verdict: Verdict) -> None:
     """Add a review with the verdict of the rules."""
     _count(totals["codes"], verdict.code)
     if verdict.code == "error" and len(totals["errors"]) < LISTED:
-        totals["errors"].append({"record": past.record, "why": verdict.why})
+        totals["errors"].append({"record": past.record, **reason_fields("why", verdict.reason)})
     if not verdict.skips_review:
         _add_still_reviewed(totals, past)
         return
@@ -125,7 +126,7 @@ def _list(totals: Totals, past: PastReview, verdict: Verdict) -> None:
                 "target": past.target,
                 "changes": past.changes,
                 "reviewer": past.reviewer,
-                "why": verdict.why,
+                **reason_fields("why", verdict.reason),
             }
         )
 

@@ -12,9 +12,10 @@ from django.utils.translation import gettext_noop as N_
 
 from reviews.components.highlighting import Line, lines_of
 from reviews.components.number_formatting import counted
+from reviews.components.reasons import render_reason
 from workflows.engine.permissions import PermissionSet
 from workflows.engine.state import GrantScope, HoldReason
-from workflows.engine.task_errors import attempt_words
+from workflows.engine.task_errors import attempt_reason
 from workflows.models import Grant, Hold
 from workflows.permissions.grants import is_in_force, missing_permissions
 
@@ -74,7 +75,7 @@ def escalation_context(hold: Hold, choice: GrantChoice) -> dict[str, Any] | None
     current = PermissionSet.model_validate(payload["current"])
     code, line = payload.get("code") or "", payload.get("line")
     return {
-        "tried": attempt_words(payload["operation"], payload["resource"]),
+        "tried": render_reason(attempt_reason(payload["operation"], payload["resource"])),
         "allows": tuple(each for each in need.sentences()),
         "rows": tuple(
             _row(name, title, current, need)

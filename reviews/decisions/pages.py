@@ -17,6 +17,7 @@ from reviews.audit.reveals import hold_place, may_reveal
 from reviews.components import labels as components_labels
 from reviews.components.diffs import diff
 from reviews.components.number_formatting import grouped
+from reviews.components.reasons import render_stored
 from reviews.decisions.edits import payload_schema, shown_payload
 from reviews.decisions.masking import Masked, edited_as_shown, masked
 from reviews.decisions.payload_forms import payload_fields
@@ -173,7 +174,7 @@ def _heading(hold: Hold) -> dict[str, Any]:
         "deadline": hold.expires_at,
         "urgent": components_labels.is_urgent(hold),
         "on_timeout": components_labels.on_timeout(hold),
-        "why": hold.why,
+        "why": render_stored(hold, "why"),
         "instructions": hold.instructions,
         "payload_title": _payload_title(hold),
     }

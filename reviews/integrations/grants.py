@@ -15,12 +15,13 @@ from django.views.decorators.http import require_POST, require_safe
 from reviews import conf
 from reviews.components import labels as components_labels
 from reviews.components.number_formatting import counted
+from reviews.components.reasons import render_reason
 from reviews.components.views import SeeOther, current_user, cursor_or_404, page
 from reviews.decisions.escalation import scope_words
 from reviews.queue import selectors
 from workflows.engine.decide import Refused
 from workflows.engine.permissions import PermissionSet
-from workflows.engine.task_errors import attempt_words
+from workflows.engine.task_errors import attempt_reason
 from workflows.models import Grant
 from workflows.permissions.grants import in_force, may_revoke, revoke, visible_grants
 
@@ -96,6 +97,7 @@ def revoke_grant(request: HttpRequest, grant_id: int) -> HttpResponse:
     else:
         messages.success(
             request,
-            _("Revoked: %(what)s.") % {"what": attempt_words(grant.operation, grant.resource)},
+            _("Revoked: %(what)s.")
+            % {"what": render_reason(attempt_reason(grant.operation, grant.resource))},
         )
     return SeeOther(reverse("reviews:grants"))

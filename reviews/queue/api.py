@@ -53,8 +53,9 @@ class HoldRowSerializer(serializers.ModelSerializer[Hold]):
         model = Hold
         fields = (
             "hold_id", "execution_id", "node_id", "trigger_phase", "reason", "target", "workflow",
-            "title", "status", "version", "layer", "why", "critical", "groups", "quorum",
-            "approvals", "on_reject", "on_timeout", "opened_at", "expires_at", "claimed_by",
+            "title", "status", "version", "layer", "why", "why_code", "why_params", "critical",
+            "groups", "quorum", "approvals", "on_reject", "on_timeout", "opened_at", "expires_at",
+            "claimed_by",
         )  # fmt: skip
 
     def get_node_id(self, hold: Hold) -> str | None:

@@ -16,6 +16,7 @@ from django.utils.translation import ngettext
 
 from reviews import conf
 from reviews.components import labels as components_labels
+from reviews.components.reasons import render_stored
 from reviews.decisions.rights import Right, right_now
 from reviews.queue import selectors
 from reviews.queue.bulk import Outcome
@@ -241,7 +242,7 @@ def _row(hold: Hold, looking: list[str]) -> dict[str, Any]:
         "since": hold.opened_at if is_open else hold.decided_at,
         "deadline": hold.expires_at if is_open else None,
         "urgent": is_open and components_labels.is_urgent(hold),
-        "why": hold.why,
+        "why": render_stored(hold, "why"),
         "risk": level if is_open else "low",
         "risk_words": reason,
         "claimed": components_labels.claimed_by(hold) if is_open else "",

@@ -206,8 +206,9 @@ def queue(
 def listing_rows(holds: QuerySet[Hold]) -> QuerySet[Hold, dict[str, Any]]:
     """Each hold as a dict with the columns of a listing, including run, workflow and claim."""
     rows: QuerySet[Hold, dict[str, Any]] = holds.values(
-        *("id", "execution_id", "task_id", "phase", "reason", "target", "layer", "why", "critical"),
-        *("groups", "quorum", "approvals", "on_reject", "on_timeout", "opened_at", "expires_at"),
+        *("id", "execution_id", "task_id", "phase", "reason", "target", "layer", "critical"),
+        *("why", "why_code", "why_params", "groups", "quorum", "approvals", "on_reject"),
+        *("on_timeout", "opened_at", "expires_at"),
         workflow=F("execution__workflow__name"),
         title=F("execution__title"),
         run_status=F("execution__status"),

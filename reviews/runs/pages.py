@@ -23,6 +23,7 @@ from reviews.components import labels as components_labels
 from reviews.components.dag_svg import DagTask, Picture, layout, with_links
 from reviews.components.number_formatting import counted
 from reviews.components.plan_diff import PlanDiff, diff_context
+from reviews.components.reasons import render_stored
 from reviews.decisions.edits import inputs_schema, secret_rules
 from reviews.decisions.masked_values import masks_context
 from reviews.decisions.masking import Masked, masked
@@ -281,7 +282,7 @@ def _hold(hold: Hold, *, is_lost: bool) -> dict[str, Any]:
     return {
         "sentence": _("%(name)s waits for %(who)s")
         % {"name": hold.task_id or hold.target, "who": who},
-        "why": hold.why,
+        "why": render_stored(hold, "why"),
         "cannot_be_approved": is_lost,
         "deadline": hold.expires_at,
         "url": reverse("reviews:decision", args=(hold.execution_id, hold.id)) if human else "",

@@ -13,11 +13,12 @@ from django.utils.translation import ngettext
 
 from reviews.components import labels as components_labels
 from reviews.components.number_formatting import counted
+from reviews.components.reasons import render_reason, render_stored
 from reviews.decisions.masking import NO_RULES, Rules, masked
 from reviews.templatetags.desk import duration_text, seconds_text
 from workflows.common.redaction import mask_secrets
 from workflows.engine.policy import TriggerPhase
-from workflows.engine.task_errors import attempt_words
+from workflows.engine.task_errors import attempt_reason
 from workflows.models import ExecutionEvent
 
 Payload = Mapping[str, Any]
@@ -192,7 +193,7 @@ def _errored(payload: Payload, actor: str) -> _Line:
 
 def _escalated(payload: Payload, actor: str) -> _Line:
     name = payload["task_id"]
-    tried = attempt_words(payload["operation"], payload["resource"])
+    tried = render_reason(attempt_reason(payload["operation"], payload["resource"]))
     return _Line(
         _("%(task)s requests permission to %(do)s") % {"task": name, "do": tried}, name, "waiting"
     )
@@ -235,7 +236,7 @@ def _review_skipped(payload: Payload, actor: str) -> _Line:
     when = components_labels.phase_text(payload.get("phase") or "", past=True)
     return _Line(
         _("%(task)s was not reviewed %(when)s: %(why)s")
-        % {"task": name, "when": when, "why": payload["why"]},
+        % {"task": name, "when": when, "why": render_stored(payload, "why")},
         name,
     )
 

@@ -210,10 +210,10 @@ class HoldSerializer(HoldModel):
         model = Hold
         fields = (
             "id", "node_id", "trigger_phase", "reason", "decider", "status", "layer", "target",
-            "payload", "groups", "why", "instructions", "critical", "quorum", "approvals",
-            "on_reject", "on_timeout", "opened_at", "expires_at", "decided_at", "decided_by",
-            "decision", "comment", "reviewer", "edited", "reminds_at", "escalation", "escalated",
-            "escalates_at",
+            "payload", "groups", "why", "why_code", "why_params", "instructions", "critical",
+            "quorum", "approvals", "on_reject", "on_timeout", "opened_at", "expires_at",
+            "decided_at", "decided_by", "decision", "comment", "reviewer", "edited", "reminds_at",
+            "escalation", "escalated", "escalates_at",
         )  # fmt: skip
         read_only_fields = fields
 

@@ -3,6 +3,10 @@
 The journal stores a field marked `StoredElsewhere` in another row (an attempt, a hold, a plan
 revision), which keeps event payloads small.  `evolve` reads no such field: folding the stored
 events of an execution gives its state.
+
+A sentence that Holdpoint makes is a `reasons.Reason`: the field `why` has its English text,
+`why_code` and `why_params` its code and parameters.  A text that a person or a tool wrote has the
+code "", and so has an event from before codes were stored.
 """
 
 from __future__ import annotations
@@ -127,6 +131,8 @@ class HoldOpened(_Event):
     on_timeout: Literal["reject", "approve", "keep_waiting", "abort", "continue"] = "keep_waiting"
     timeout_seconds: float | None = None
     summary: str = ""
+    summary_code: str = ""
+    summary_params: dict[str, Any] = {}
     opening: Any = StoredElsewhere
     shown: dict[str, Any] | None = None
 
@@ -144,6 +150,8 @@ class ReviewSpared(_Event):
     rule: str
     rules_version: int = 0
     why: str
+    why_code: str = ""
+    why_params: dict[str, Any] = {}
     skip_when: str | None = None
     sample: float | None = None
     share: float | None = None

@@ -42,7 +42,7 @@ from .ports import (
 from .review_rules import skipped_reviews
 from .state import HoldReason, SkipReason
 from .status import TaskStatus
-from .task_errors import PermissionEscalationNeeded, TaskFailed, attempt_words
+from .task_errors import PermissionEscalationNeeded, TaskFailed, attempt_reason
 from .task_inputs import Spec, skip_reason, task_inputs
 
 #: An answer may repeat the question, which holds all results of a layer.  Its messages are cut to
@@ -271,7 +271,7 @@ def _speculation_events(result: TaskResult) -> tuple[ev.Event, ...]:
 
 def _unattainable_reason(run: Run, need: PermissionEscalationNeeded) -> str:
     """Return why no grant can help (already granted, or above the ceiling), or ""."""
-    asked = f"it needs permission to {attempt_words(need.operation, need.resource)}"
+    asked = f"it needs permission to {attempt_reason(need.operation, need.resource).text}"
     missing = need.requested.difference(need.current)
     if missing.is_empty:
         return f"{asked}, which it has; granting it again would not help"

@@ -11,10 +11,11 @@ from .moves import Gate, is_critical
 from .plan_diff import loaded, shown
 from .policy import LayerApproval, PlanReview, ReviewPolicy, TriggerPhase
 from .ports import Ports, Run
+from .reasons import Reason, reason_fields
 from .reminder_schedule import schedule
 from .review_rules import evaluate_gate
 from .state import HoldReason, TaskState
-from .task_errors import attempt_words
+from .task_errors import attempt_reason
 from .task_inputs import Spec, task_inputs
 
 AGENT_OPTIONS = ("continue", "replan", "abort")
@@ -26,7 +27,13 @@ def hold_opened(run: Run, gate: Gate, ports: Ports) -> HoldOpened:
     """Return the event that opens the hold for `gate`; review rules are evaluated here, once."""
     hold_id = f"{run.execution_id}-{run.state.holds_opened + 1}"
     opened = _OPENERS[gate.reason](run, gate, hold_id, ports)
-    return opened.model_copy(update={"summary": opened.opening["why"][:_MAX_SUMMARY_LENGTH]})
+    opening = opened.opening
+    summary = {
+        "summary": opening["why"][:_MAX_SUMMARY_LENGTH],
+        "summary_code": opening["why_code"],
+        "summary_params": opening["why_params"],
+    }
+    return opened.model_copy(update=summary)
 
 
 def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
@@ -38,7 +45,6 @@ def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
     else:
         payload = run.finished_tasks([task_id])[task_id].output
     known = run.state.tasks.get(task_id, TaskState())
-    when = "before it runs" if gate.phase is TriggerPhase.BEFORE_EXECUTION else "of its output"
     return HoldOpened(
         hold_id=hold_id,
         reason=gate.reason,
@@ -53,7 +59,7 @@ def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
             "payload": payload,
             "groups": list(review.groups),
             "instructions": review.instructions,
-            "why": f"task {task_id} asks for review {when}{evaluate_gate(run, gate).in_words()}",
+            **reason_fields("why", _review_reason(run, gate)),
             "target": task.target,
             "layer": run.state.layer,
             "critical": is_critical(task),
@@ -61,6 +67,14 @@ def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
             **_review_round(known, review, gate),
         },
     )
+
+
+def _review_reason(run: Run, gate: Gate) -> Reason:
+    """Return why a review opens, with what the review rules say about it."""
+    is_before = gate.phase is TriggerPhase.BEFORE_EXECUTION
+    review = Reason("review_before" if is_before else "review_after", {"task": gate.task_id or ""})
+    rule = evaluate_gate(run, gate).reason
+    return review if rule is None else Reason("review_with_rule", {"review": review, "rule": rule})
 
 
 def _inputs_may_change(task: Spec, gate: Gate) -> bool:
@@ -94,6 +108,7 @@ def _escalation(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
     review = task.human_review or ReviewPolicy()
     if need is None:
         raise ValueError(f"{task_id} has no escalation")
+    attempt = attempt_reason(need.operation, need.resource)
     payload = {
         "operation": need.operation,
         "resource": need.resource,
@@ -114,7 +129,9 @@ def _escalation(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
             "payload": payload,
             "groups": list(review.groups),
             "instructions": review.instructions,
-            "why": f"task {task_id} may not {attempt_words(need.operation, need.resource)}",
+            **reason_fields(
+                "why", Reason("permission_missing", {"task": task_id, "attempt": attempt})
+            ),
             "target": task.target,
             "layer": run.state.layer,
             "critical": True,
@@ -137,6 +154,7 @@ def _code_payload(task: object, ports: Ports) -> dict[str, Any]:
 def _layer_approval(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
     hil, layer = run.policy.hil, run.state.layer + 1
     tasks = run.revision.tasks(layer)
+    signed = {"layer": layer + 1, "policy": hil.approval_required}
     return HoldOpened(
         hold_id=hold_id,
         reason=gate.reason,
@@ -146,7 +164,7 @@ def _layer_approval(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpe
             "payload": {"summary": ports.summarise(run), "next_layer": _preview(run, layer)},
             "groups": list(hil.groups),
             "instructions": "",
-            "why": f"layer {layer + 1} needs a signature (policy: {hil.approval_required})",
+            **reason_fields("why", Reason("layer_signature", signed)),
             "target": f"layer {layer + 1}",
             "layer": layer,
             "critical": any(is_critical(task) for task in tasks),
@@ -193,7 +211,7 @@ def _agent_hold(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
             "payload": payload,
             "groups": [],
             "instructions": "",
-            "why": "an agent decides after this layer" if agent else "each layer is validated",
+            **reason_fields("why", Reason("agent_decides" if agent else "layer_validated")),
             "target": f"layer {layer + 1}",
             "layer": layer,
             "critical": False,
@@ -224,7 +242,9 @@ def _plan_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
             "payload": payload,
             "groups": list(review.groups),
             "instructions": review.instructions,
-            "why": f"the plan is to be changed: {proposal.requirement[:300]}",
+            **reason_fields(
+                "why", Reason("plan_change", {"requirement": proposal.requirement[:300]})
+            ),
             "target": f"plan revision {run.revision.number + 1}",
             "layer": max(run.state.layer, 0),
             "critical": any(is_critical(task) for task in (*change.added, *change.changed)),

@@ -77,7 +77,7 @@ class SkipConditions(_Frozen):
         return value
 
     @property
-    def spares(self) -> bool:
+    def can_skip(self) -> bool:
         """Whether it can spare anything at all."""
         return self.skip_when is not None or self.sample is not None
 
@@ -97,7 +97,7 @@ class ReviewPolicy(_Bounded, SkipConditions):
 
     @model_validator(mode="after")
     def _always_means_always(self) -> ReviewPolicy:
-        if self.always and self.spares:
+        if self.always and self.can_skip:
             message = "a review that always happens takes neither skip_when nor sample"
             raise PydanticCustomError("always_reviewed", message)
         return self
@@ -120,7 +120,7 @@ class ReviewRule(SkipConditions):
 
     @model_validator(mode="after")
     def _says_something(self) -> ReviewRule:
-        if not self.spares:
+        if not self.can_skip:
             message = "give skip_when, sample or both: a rule without them would spare everything"
             raise PydanticCustomError("empty_rule", message)
         return self

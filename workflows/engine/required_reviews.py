@@ -103,7 +103,7 @@ def _asking_each_time(own: ReviewPolicy, wanted: ReviewPolicy) -> ReviewPolicy:
 
 def _strictness(review: ReviewPolicy) -> tuple[bool, bool, bool, int]:
     """Return a sort key from the loosest to the strictest review."""
-    return review.always, not review.spares, review.on_timeout != "approve", review.quorum
+    return review.always, not review.can_skip, review.on_timeout != "approve", review.quorum
 
 
 def lost_gate(old: Plan, new: Plan, begun: Collection[str]) -> str:

@@ -19,31 +19,36 @@ from .expressions import Budget, ExpressionError, evaluate
 from .moves import Gate, is_critical
 from .policy import ReviewPolicy, ReviewRules, SkipConditions, TriggerPhase
 from .ports import Run
+from .reasons import Reason, reason_fields
 from .state import HoldReason
 from .task_inputs import task_inputs
 
-#: Why a review is spared (the first two) or not.
+#: Why a review is skipped (the first two) or not.
 Code = Literal[
     "condition", "sampled_out", "sampled_in", "error", "high_risk", "always", "sent_back", "no_rule"
 ]
 _EXCLUSION_REASONS = {
-    "high_risk": "it goes beyond reading and has not run",
-    "always": "it asks each time",
-    "sent_back": "a reviewer sent it back",
+    "high_risk": Reason("never_skipped_high_risk"),
+    "always": Reason("never_skipped_always"),
+    "sent_back": Reason("never_skipped_sent_back"),
 }
+#: Characters of an error in a reason.
+_LONGEST_ERROR = 400
 #: Number of equidistant floats from 0 to 1.
 _STEPS = 2**53
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What rules say about one review.  `rule` is the one that decided, "" when none did.
+    """The result of the rules for one review.
 
-    `share` is where the run and the task fall, when the rule samples; `why` are plain words.
+    `rule` is the name of the rule that decided, "" when none did or for the task's own rule.
+    `reason` explains the result; None when no rule applies.  `share` is the position of the run and
+    the task between 0 and 1, when the rule samples.
     """
 
     code: Code
-    why: str = ""
+    reason: Reason | None = None
     rule: str = ""
     version: int = 0
     skip_when: str | None = None
@@ -52,11 +57,8 @@ class Verdict:
 
     @property
     def skips_review(self) -> bool:
+        """Whether the review is skipped."""
         return self.code in ("condition", "sampled_out")
-
-    def in_words(self) -> str:
-        """What a hold adds to why it opened; "" when no rule had a say."""
-        return f"; {self.why}" if self.why and not self.skips_review else ""
 
 
 def sample_position(run: str, task_id: str) -> float:
@@ -88,13 +90,11 @@ def evaluate_rules(
         return Verdict("no_rule")
     excluded = _exclusion(task, review, phase, sent_back=sent_back)
     if excluded is not None:
-        return Verdict(
-            excluded, f"no rule spares it: {_EXCLUSION_REASONS[excluded]}" if applicable else ""
-        )
+        return Verdict(excluded, _EXCLUSION_REASONS[excluded] if applicable else None)
     share = sample_position(run, task.id)
     budget = Budget()
     for name, version, rule in applicable:
-        verdict = _by_rule(_RuleName(name, version), rule, document, share, budget)
+        verdict = _by_rule(name, version, rule, document, share, budget)
         if verdict is not None:
             return verdict
     return Verdict("no_rule")
@@ -103,7 +103,7 @@ def evaluate_rules(
 def _for_task(
     review: ReviewPolicy, task: Any, phase: TriggerPhase, rules: ReviewRules
 ) -> Iterator[tuple[str, int, SkipConditions]]:
-    if review.spares:
+    if review.can_skip:
         yield "", 0, review
     for rule in rules.rules:
         if rule.is_for(task_id=task.id, target=task.target, phase=phase):
@@ -120,20 +120,19 @@ def _exclusion(
     return "high_risk" if phase is TriggerPhase.BEFORE_EXECUTION and is_critical(task) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _RuleName:
-    name: str
-    version: int
-
-    def __str__(self) -> str:
-        if not self.name:
-            return "the task's own rule"
-        # A draft rule has no version.
-        return f"rule {self.name} v{self.version}" if self.version else f"rule {self.name}"
+def _rule_reason(name: str, version: int) -> Reason:
+    """Return the name of a rule, for the middle of a sentence."""
+    if not name:
+        return Reason("rule_of_task")
+    # A draft rule has no version.
+    if not version:
+        return Reason("rule_draft", {"name": name})
+    return Reason("rule_published", {"name": name, "version": version})
 
 
 def _by_rule(
-    named: _RuleName,
+    name: str,
+    version: int,
     rule: SkipConditions,
     document: Mapping[str, Any],
     share: float,
@@ -141,28 +140,36 @@ def _by_rule(
 ) -> Verdict | None:
     """Return None if the rule does not apply to this review."""
     rule_fields: dict[str, Any] = {
-        "rule": named.name,
-        "version": named.version,
+        "rule": name,
+        "version": version,
         "skip_when": rule.skip_when,
         "sample": rule.sample,
     }
+    named = _rule_reason(name, version)
     if rule.skip_when is not None:
         try:
             holds = _condition(rule.skip_when, document, budget)
         except ExpressionError as error:
-            return Verdict(
-                "error", f"{named} could not be worked out: {error}"[:500], **rule_fields
-            )
+            failed = Reason("rule_failed", {"rule": named, "error": _shortened(error)})
+            return Verdict("error", failed, **rule_fields)
         if not holds:
             return None
     if rule.sample is None:
-        return Verdict("condition", f"the condition of {named} holds", **rule_fields)
-    fraction = f"hash {share:.4g} {'<' if share < rule.sample else '≥'} {rule.sample:g}"
+        return Verdict("condition", Reason("rule_condition", {"rule": named}), **rule_fields)
+    params: dict[str, str | int | Reason] = {
+        "rule": named,
+        "share": f"{share:.4g}",
+        "sample": f"{rule.sample:g}",
+    }
     if share < rule.sample:
-        return Verdict("sampled_in", f"picked by {named} ({fraction})", share=share, **rule_fields)
-    return Verdict(
-        "sampled_out", f"sampled out by {named} ({fraction})", share=share, **rule_fields
-    )
+        picked = Reason("rule_sampled_in", params)
+        return Verdict("sampled_in", picked, share=share, **rule_fields)
+    left_out = Reason("rule_sampled_out", params)
+    return Verdict("sampled_out", left_out, share=share, **rule_fields)
+
+
+def _shortened(error: Exception) -> str:
+    return str(error)[:_LONGEST_ERROR]
 
 
 def _condition(expression: str, document: Mapping[str, Any], budget: Budget) -> bool:
@@ -189,12 +196,12 @@ def evaluate_gate(run: Run, gate: Gate) -> Verdict:
         return Verdict("no_rule")
     task = run.revision.plan.by_id[gate.task_id]
     rules = run.policy.review_rules
-    if not rules.rules and not (task.human_review and task.human_review.spares):
+    if not rules.rules and not (task.human_review and task.human_review.can_skip):
         return Verdict("no_rule")
     try:
         document = _document(run, gate.task_id, gate.phase)
     except Exception as error:  # the hold opens, and says what it can
-        return Verdict("error", f"no rule could be asked: {error}"[:500])
+        return Verdict("error", Reason("rules_failed", {"error": _shortened(error)}))
     return evaluate_rules(
         task,
         gate.phase,
@@ -228,7 +235,7 @@ def _review_skipped(run: Run, task_id: str, phase: TriggerPhase, verdict: Verdic
         phase=phase,
         rule=verdict.rule,
         rules_version=verdict.version,
-        why=verdict.why,
+        **reason_fields("why", verdict.reason),
         skip_when=verdict.skip_when,
         sample=verdict.sample,
         share=verdict.share,

@@ -5,23 +5,29 @@ from __future__ import annotations
 from typing import Final
 
 from .permissions import SCRATCH, PermissionSet
+from .reasons import Reason
 
-_TRIED: Final = {
-    "net": "connect to",
-    "read": "read",
-    "write": "write",
-    "env": "read the environment variable",
-    "run": "start the program",
+#: Operation → code of the reason that says what was tried.
+_ATTEMPTS: Final = {
+    "net": "attempt_net",
+    "read": "attempt_read",
+    "write": "attempt_write",
+    "env": "attempt_env",
+    "run": "attempt_run",
 }
 
 
-def attempt_words(operation: str, resource: str) -> str:
-    """Describe an operation for people: "connect to api.example:443", "write working folder/x"."""
+def attempt_reason(operation: str, resource: str) -> Reason:
+    """Return what was tried: "connect to api.example:443", "write working folder/x"."""
     inside = resource.removeprefix(SCRATCH)
-    named = resource if inside == resource else f"working folder{inside}"
-    is_folder = operation in ("read", "write") and resource.startswith("/") and resource[-1] == "/"
-    below = " and everything below" if is_folder else ""
-    return f"{_TRIED.get(operation, operation)} {named}{below}"
+    named: str | Reason = resource
+    if inside != resource:
+        named = Reason("working_folder", {"path": inside})
+    elif operation in ("read", "write") and resource.startswith("/") and resource[-1] == "/":
+        named = Reason("folder", {"path": resource})
+    if operation not in _ATTEMPTS:
+        return Reason("attempt_other", {"operation": operation, "resource": named})
+    return Reason(_ATTEMPTS[operation], {"resource": named})
 
 
 class TaskFailed(Exception):

@@ -148,12 +148,13 @@ ATTEMPT_UPDATES = """, attempt_updates AS (
 
 HOLDS = """, holds AS (
     INSERT INTO workflows_hold (id, execution_id, task_id, reason, decider, phase, status, layer,
-        payload, groups, target, why, instructions, critical, quorum, approvals, on_reject,
-        on_timeout, opened_seq, round, previous_id, changes_left, expires_at, decided_by, decision,
-        reminders, reminded, reminds_at, escalation, escalated, escalates_at)
+        payload, groups, target, why, why_code, why_params, instructions, critical, quorum,
+        approvals, on_reject, on_timeout, opened_seq, round, previous_id, changes_left, expires_at,
+        decided_by, decision, reminders, reminded, reminds_at, escalation, escalated, escalates_at)
     SELECT h.id, moved.id, h.task_id, h.reason, h.decider, h.phase, 'OPEN', h.layer, h.payload,
-           ARRAY(SELECT jsonb_array_elements_text(h.groups)), h.target, h.why, h.instructions,
-           h.critical, h.quorum, '{}', h.on_reject, h.on_timeout, h.opened_seq,
+           ARRAY(SELECT jsonb_array_elements_text(h.groups)), h.target, h.why,
+           coalesce(h.why_code, ''), coalesce(h.why_params, '{}'), h.instructions, h.critical,
+           h.quorum, '{}', h.on_reject, h.on_timeout, h.opened_seq,
            coalesce(h.round, 1), h.previous_id, coalesce(h.changes_left, 0),
            now() + make_interval(secs => h.timeout_seconds), '', '',
            coalesce(h.reminders, '[]'), 0,
@@ -162,10 +163,10 @@ HOLDS = """, holds AS (
            now() + make_interval(secs => (h.escalation->0->>'after_seconds')::float8)
       FROM moved, jsonb_to_recordset(%(holds)s::jsonb)
         AS h(id text, task_id text, reason text, decider text, phase text, layer int,
-             payload jsonb, groups jsonb, target text, why text, instructions text,
-             critical boolean, quorum int, on_reject text, on_timeout text, opened_seq bigint,
-             timeout_seconds float8, reminders jsonb, escalation jsonb, round int,
-             previous_id text, changes_left int)
+             payload jsonb, groups jsonb, target text, why text, why_code text, why_params jsonb,
+             instructions text, critical boolean, quorum int, on_reject text, on_timeout text,
+             opened_seq bigint, timeout_seconds float8, reminders jsonb, escalation jsonb,
+             round int, previous_id text, changes_left int)
 )"""
 
 _LATER = """(make_interval(secs => coalesce(v.extend, 0))

@@ -189,7 +189,7 @@ def _capability_problems(task: CapabilityTask, path: str, known: _Known) -> list
         message = f"there is no capability {task.capability!r}, or it is disabled"
         return [Problem(_join(path, "capability"), "unknown_capability", message)]
     review = task.human_review
-    if capability.asks and review is not None and review.enabled and review.spares:
+    if capability.asks and review is not None and review.enabled and review.can_skip:
         message = (
             "the review of a capability that asks before each use takes no skip_when or sample"
         )

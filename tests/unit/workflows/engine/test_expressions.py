@@ -227,7 +227,7 @@ def test_a_review_whose_condition_is_over_its_budget_asks_a_person(published: bo
     )
     assert verdict.code == "error"
     assert not verdict.skips_review
-    assert "more than" in verdict.why
+    assert "more than" in verdict.reason.text
 
 
 @pytest.mark.parametrize("phase", [BEFORE, AFTER])

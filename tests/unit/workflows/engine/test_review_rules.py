@@ -95,7 +95,10 @@ def test_a_larger_sample_takes_no_review_away(run: str, low: float, high: float)
 
 def test_the_words_say_by_which_rule_and_by_how_much() -> None:
     verdict = evaluate_rules(tool(), AFTER, rules({"sample": 0.2}), {}, run="1")
-    assert verdict.why == f"sampled out by rule r1 v3 (hash {sample_position('1', 'a'):.4g} ≥ 0.2)"
+    assert (
+        verdict.reason.text
+        == f"sampled out by rule r1 v3 (hash {sample_position('1', 'a'):.4g} ≥ 0.2)"
+    )
     assert (verdict.rule, verdict.version, verdict.sample) == ("r1", 3, 0.2)
 
 

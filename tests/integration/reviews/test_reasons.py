@@ -1,0 +1,81 @@
+"""Stored reasons on pages: translated when they are shown, and old rows as they were stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.test import Client
+
+from reviews.components import reasons
+from tests.integration.reviews.conftest import Start, echo, only_hold
+from workflows.models import ExecutionEvent, Hold
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BEFORE = "BEFORE_EXECUTION"
+GERMAN = {
+    "task %(task)s asks for review before it runs": "Aufgabe %(task)s braucht eine Prüfung",
+    "%(review)s; %(rule)s": "%(review)s, %(rule)s",
+    "picked by %(rule)s (hash %(share)s < %(sample)s)": "Stichprobe: %(rule)s (%(share)s)",
+    "sampled out by %(rule)s (hash %(share)s ≥ %(sample)s)": "nicht in der Stichprobe: %(rule)s",
+    "the task's own rule": "eigene Regel der Aufgabe",
+}
+
+
+@pytest.fixture
+def in_german(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reasons, "gettext", lambda text: GERMAN.get(text, text))
+
+
+def pages(user: User, hold: Hold) -> list[str]:
+    client = Client()
+    client.force_login(user)
+    run = hold.execution_id
+    addresses = (f"/review/{run}/{hold.pk}/", "/review/", f"/runs/{run}/")
+    return [client.get(address).content.decode() for address in addresses]
+
+
+def sampled(sample: float) -> dict[str, Any]:
+    task = echo("a", {"path": "x"}, phase=BEFORE)
+    return {**task, "human_review": {**task["human_review"], "sample": sample}}
+
+
+def test_a_hold_stores_code_and_parameters_and_pages_translate_them(
+    start: Start, reviewer: User, in_german: None
+) -> None:
+    hold = only_hold(start(sampled(1)))
+    assert hold.why.startswith("task a asks for review before it runs; picked by the task's own")
+    assert hold.why_code == "review_with_rule"
+    assert hold.why_params["review"] == {"code": "review_before", "params": {"task": "a"}}
+    assert hold.why_params["rule"]["code"] == "rule_sampled_in"
+    event = ExecutionEvent.objects.get(kind="hold_opened").payload
+    assert (event["summary_code"], event["summary_params"]) == (hold.why_code, hold.why_params)
+    for page in pages(reviewer, hold):
+        assert "Aufgabe a braucht eine Prüfung, Stichprobe: eigene Regel der Aufgabe" in page
+
+
+def test_a_hold_without_a_code_shows_its_stored_sentence(
+    start: Start, reviewer: User, in_german: None
+) -> None:
+    hold = only_hold(start(echo("a", {"path": "x"}, phase=BEFORE)))
+    Hold.objects.filter(pk=hold.pk).update(why="an old sentence", why_code="", why_params={})
+    for page in pages(reviewer, hold):
+        assert "n old sentence" in page
+
+
+def test_a_skipped_review_stores_code_and_parameters(
+    start: Start, operator: User, in_german: None
+) -> None:
+    run = start(sampled(0), echo("b", 1))
+    event = ExecutionEvent.objects.get(execution=run, kind="review_spared")
+    assert event.payload["why"].startswith("sampled out by the task's own rule")
+    assert event.payload["why_code"] == "rule_sampled_out"
+    assert event.payload["why_params"]["rule"] == {"code": "rule_of_task", "params": {}}
+    client = Client()
+    client.force_login(operator)
+    page = client.get(f"/runs/{run.pk}/").content.decode()
+    assert "nicht in der Stichprobe: eigene Regel der Aufgabe" in page
