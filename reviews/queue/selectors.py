@@ -97,7 +97,7 @@ class Viewer:
         has_claim = Q(claim__user=self.user, claim__expires_at__gt=Now())
         match name:
             case "me":
-                return mine & self._open_to_me() & ~self._claimed_by_others()
+                return mine & self._open_to_me() & self._free_to_claim()
             case "groups":
                 return mine
             case "claimed":
@@ -107,7 +107,8 @@ class Viewer:
     # Each subquery is small, uses an index and runs once for all rows.
 
     def _open_to_me(self) -> Q:
-        return ~Q(pk__in=self._approved) & ~Q(self._shaped("opened_seq"))
+        approved = Q(approvals__contains=[self.name])
+        return ~approved & ~Q(self._shaped("opened_seq"))
 
     def _shaped(self, opened_seq: str) -> Exists:
         return shaped_by(self.user, execution="execution_id", opened_seq=opened_seq)
@@ -118,9 +119,8 @@ class Viewer:
         begun = Hold.objects.filter(status=Hold.Status.OPEN).exclude(approvals=[])
         return begun.filter(approvals__contains=[self.name]).values("pk")
 
-    def _claimed_by_others(self) -> Q:
-        live = Q(claim__isnull=False, claim__expires_at__gt=Now())
-        return live & ~Q(claim__user=self.user)
+    def _free_to_claim(self) -> Q:
+        return Q(claim=None) | Q(claim__user=self.user) | Q(claim__expires_at__lte=Now())
 
 
 def _held_by(groups: Collection[str]) -> QuerySet[Waiting, Any]:
