@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from django.db.models import Model, QuerySet
 
 from reviews import conf
-from reviews.queue import selectors
+from workflows.common import keyset
 
 M = TypeVar("M", bound=Model)
 #: The template of every audit list.
@@ -49,12 +49,12 @@ def audit_list_context(
     filters: Mapping[str, str] | None = None,
     chips: Iterable[tuple[str, str]] = (),
 ) -> dict[str, Any]:
-    """Return the context of TEMPLATE for one page of rows; raises selectors.BadCursor.
+    """Return the context of TEMPLATE for one page of rows; raises keyset.BadCursor.
 
     `cursor` is "" for the first page.  `filters` are repeated in the page links, and `chips` show
     them as (label, value).
     """
-    page = selectors.page(rows, cursor=cursor, size=conf.page_size())
+    page = keyset.page(rows, cursor=cursor, size=conf.page_size())
     query = dict(filters or {})
     return {
         "text": text,

@@ -35,7 +35,7 @@ from reviews.components.number_formatting import at_least, count_up_to, counted,
 from reviews.decisions.masked_values import masks_context
 from reviews.decisions.masking import Masked
 from reviews.models import Decision, DeniedAttempt, HumanReviewRecord
-from reviews.queue import selectors
+from workflows.common import keyset
 from workflows.engine.bounded_json import digest
 from workflows.engine.policy import TriggerPhase
 from workflows.models import ExecutionReceipt, Workflow
@@ -62,12 +62,12 @@ _COUNTED = 200
 
 
 def history_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
-    """Return the context of the history page; raises selectors.BadCursor."""
+    """Return the context of the history page; raises keyset.BadCursor."""
     values = {key: (query.get(key) or "").strip() for key in _KEYS}
     filters = parse_filters(query)
     rows = filtered(records(user), filters)
     cursor = query.get("cursor", "")
-    page = selectors.page(rows.select_related("withdraws"), cursor=cursor, size=conf.page_size())
+    page = keyset.page(rows.select_related("withdraws"), cursor=cursor, size=conf.page_size())
     active = {key: value for key, value in values.items() if value}
     count = count_up_to(rows, _COUNTED)
     return {
@@ -285,7 +285,7 @@ _TRIED = {
 
 
 def denied_context(user: User, *, cursor: str) -> dict[str, Any]:
-    """Return the context of the list of denied attempts; raises selectors.BadCursor."""
+    """Return the context of the list of denied attempts; raises keyset.BadCursor."""
     text = AuditListText(
         heading=_("Denied attempts"),
         lead=_(

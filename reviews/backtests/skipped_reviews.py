@@ -34,7 +34,7 @@ _LONGEST = 200
 
 
 def skipped_reviews_context(user: User, *, cursor: str, workflow: str, rule: str) -> dict[str, Any]:
-    """Return the context of the list of skipped reviews; raises selectors.BadCursor."""
+    """Return the context of the list of skipped reviews; raises keyset.BadCursor."""
     rows = skipped_reviews(user)
     filters = {
         name: value.replace("\0", "")[:_LONGEST]

@@ -16,6 +16,7 @@ from reviews.decisions.services import HoldNotFound, visible_hold
 from reviews.notifications import inbox
 from reviews.notifications.pages import bell_label
 from reviews.queue import selectors
+from workflows.common import keyset
 from workflows.executions.access import cache_groups, visible_to
 from workflows.models import Execution, Hold
 
@@ -95,7 +96,7 @@ def cursor_or_404() -> Iterator[None]:
     """Turn BadCursor into Http404."""
     try:
         yield
-    except selectors.BadCursor:
+    except keyset.BadCursor:
         raise Http404 from None
 
 

@@ -61,7 +61,7 @@ def revealed_context(secret: Secret) -> dict[str, Any]:
 
 
 def reveals_context(user: User, *, cursor: str) -> dict[str, Any]:
-    """The context of kept.TEMPLATE: what was shown to whom; raises selectors.BadCursor."""
+    """The context of kept.TEMPLATE: what was shown to whom; raises keyset.BadCursor."""
     said = AuditListText(
         heading=_("Masked values that were shown"),
         lead=_(

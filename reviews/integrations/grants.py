@@ -18,7 +18,7 @@ from reviews.components.number_formatting import counted
 from reviews.components.reasons import render_reason
 from reviews.components.views import SeeOther, current_user, cursor_or_404, page
 from reviews.decisions.escalation import scope_words
-from reviews.queue import selectors
+from workflows.common import keyset
 from workflows.engine.decide import Refused
 from workflows.engine.permissions import PermissionSet
 from workflows.engine.task_errors import attempt_reason
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def grants_context(user: User, *, whole: bool, cursor: str) -> dict[str, Any]:
     """Return the context of the list, with `whole` including ended grants.  Raises BadCursor."""
     rows = visible_grants(user) if whole else in_force(user)
-    page = selectors.page(rows, cursor=cursor, size=conf.page_size())
+    page = keyset.page(rows, cursor=cursor, size=conf.page_size())
     live = set(in_force(user).filter(pk__in=[row.pk for row in page.rows]).values_list("pk"))
     base = reverse("reviews:grants")
     query = "all=1&" if whole else ""

@@ -20,8 +20,8 @@ from django.views.decorators.http import require_http_methods, require_POST
 from reviews import conf
 from reviews.components import labels as components_labels
 from reviews.components.views import SeeOther, current_user, cursor_or_404, page
-from reviews.queue import selectors
 from workflows import conf as workflow_conf
+from workflows.common import keyset
 from workflows.executions import access
 from workflows.executions.validation import InvalidRequest
 from workflows.models import ApiToken
@@ -60,9 +60,9 @@ def tokens_context(
     errors: Iterable[Any] = (),
     submitted: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the context of the list.  Raises selectors.BadCursor."""
+    """Return the context of the list.  Raises keyset.BadCursor."""
     rows = ApiToken.objects.filter(user=user.pk).order_by("-id")
-    page = selectors.page(rows, cursor=cursor, size=conf.page_size())
+    page = keyset.page(rows, cursor=cursor, size=conf.page_size())
     base = reverse("reviews:tokens")
     return {
         "rows": tuple(_row(each) for each in page.rows),

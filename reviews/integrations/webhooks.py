@@ -23,7 +23,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from reviews import conf
 from reviews.components import labels as components_labels
 from reviews.components.views import SeeOther, current_user, cursor_or_404, page
-from reviews.queue import selectors
+from workflows.common import keyset
 from workflows.common.secret_encryption import DecryptionFailed, decrypt
 from workflows.engine.decide import Refused
 from workflows.executions.access import ADMIN, may_subscribe, roles_of, visible_to
@@ -107,7 +107,7 @@ def endpoint_context(
     rows = endpoint.deliveries.select_related("event__execution__workflow")
     if status in Status.values:
         rows = rows.filter(status=status)
-    page = selectors.page(rows.order_by("-pk"), cursor=cursor, size=conf.page_size())
+    page = keyset.page(rows.order_by("-pk"), cursor=cursor, size=conf.page_size())
     base = reverse("reviews:webhook", args=(endpoint.pk,))
     query = f"status={status}&" if status in Status.values else ""
     return {

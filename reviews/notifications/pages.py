@@ -10,7 +10,7 @@ from reviews import conf
 from reviews.models import Notice, NoticeMessage
 from reviews.notifications import inbox, notice_text, outbox
 from reviews.notifications.preferences import KINDS, preferences_of
-from reviews.queue import selectors
+from workflows.common import keyset
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -36,10 +36,10 @@ def bell_context(user: User) -> dict[str, Any]:
 
 
 def notices_context(user: User, *, show: str = "", cursor: str = "") -> dict[str, Any]:
-    """A page of all notices or of the unread ones.  Raises selectors.BadCursor."""
+    """A page of all notices or of the unread ones.  Raises keyset.BadCursor."""
     only_unread = show == "unread"
     rows = inbox.notices_of(user, unread=only_unread).order_by("-id")
-    page = selectors.page(rows, cursor=cursor, size=conf.page_size())
+    page = keyset.page(rows, cursor=cursor, size=conf.page_size())
     base = reverse("reviews:notices")
     here = f"{base}?show=unread&" if only_unread else f"{base}?"
     return {

@@ -25,6 +25,7 @@ from reviews.queue.extensions import may_extend
 from reviews.queue.filters import PHASES, RISKS, SORTS, QueueFilters
 from reviews.queue.presence import viewers_of
 from reviews.queue.saved_views import canonical_query, views_for
+from workflows.common import keyset
 from workflows.executions.access import may_operate, may_start, visible_to
 from workflows.models import Hold, Workflow
 
@@ -67,14 +68,14 @@ class ChangedRuns:
     def of(cls, query: Mapping[str, str]) -> ChangedRuns | None:
         """What `changed` and `until` of the address say; None for a whole page.
 
-        Raises selectors.BadCursor for what no page of ours asks.
+        Raises keyset.BadCursor for what no page of ours asks.
         """
         text = query.get("changed", "")
         if not text:
             return None
         names = text.split(",")
         if len(names) > _MOST_RUNS or not all(map(_RUN.fullmatch, names)):
-            raise selectors.BadCursor
+            raise keyset.BadCursor
         return cls(frozenset(map(int, names)), query.get("until", ""))
 
 
@@ -86,7 +87,7 @@ def rows_context(
     cursor: str,
     changed: ChangedRuns | None = None,
 ) -> dict[str, Any]:
-    """The context of the queue's rows; raises selectors.BadCursor.
+    """The context of the queue's rows; raises keyset.BadCursor.
 
     With `changed` the rows are those of these runs alone that belong on the page.
     """
@@ -146,15 +147,15 @@ def _page(
     filters: QueueFilters,
     cursor: str,
     changed: ChangedRuns | None,
-) -> selectors.Page:
+) -> keyset.Page:
     runs = None if changed is None else changed.runs
     rows, size = selectors.queue(viewer, tab, filters, runs), conf.page_size()
     column, largest_first = ("decided_at", True) if tab == "decided" else SORTS[filters.sort]
     order: dict[str, Any] = {"time": column, "ascending": not largest_first}
     if changed is None:
-        return selectors.page(rows, cursor=cursor, size=size, **order)
-    rows_of_page = selectors.rows_between(rows, cursor=cursor, until=changed.until, **order)
-    return selectors.Page(list(rows_of_page[:size]), "")
+        return keyset.page(rows, cursor=cursor, size=size, **order)
+    rows_of_page = keyset.rows_between(rows, cursor=cursor, until=changed.until, **order)
+    return keyset.Page(list(rows_of_page[:size]), "")
 
 
 def _tab_query(tab: str) -> dict[str, str]:

@@ -1,20 +1,14 @@
-"""Read the queue: tabs, counts, pages."""
+"""Read the queue: tabs, rows, counts."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import time
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Collection
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from django.db.models import Exists, F, Model, Q, QuerySet
+from django.db.models import Exists, F, Q, QuerySet
 from django.db.models.functions import Now
-from django.utils.dateparse import parse_datetime
 
 from reviews.components.number_formatting import count_up_to, each_up_to
 from reviews.decisions.rights import deciding_groups, group_names, shaped_by
@@ -40,8 +34,6 @@ FEW_HOLDS = 300
 RECOUNT_SECONDS = 10.0
 
 NO_FILTERS = QueueFilters()
-
-M = TypeVar("M", bound=Model)
 
 
 class Viewer:
@@ -228,84 +220,3 @@ def next_review(user: User, hold: Hold) -> Hold | None:
     rest = queue(Viewer(user), "me").exclude(pk=hold.pk)
     older = Q(opened_at__lt=hold.opened_at) | Q(opened_at=hold.opened_at, pk__lt=hold.pk)
     return rest.filter(older).first() or rest.first()
-
-
-# --- pages ----------------------------------------------------------------------------------------
-
-
-class BadCursor(ValueError):
-    """An invalid cursor."""
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """One page of a keyset listing; `next` is the cursor of the following one, "" at the end."""
-
-    rows: Sequence[Any]
-    next: str
-
-
-def page(
-    rows: QuerySet[M], *, cursor: str, size: int, time: str = "", ascending: bool = False
-) -> Page:
-    """The page of `rows` after `cursor`.
-
-    `rows` are ordered by `-time, -pk`, or by `-pk` alone when `time` is ""; with `ascending` by
-    `time, pk`.  Raises BadCursor.
-    """
-    if cursor:
-        rows = rows.filter(_past_cursor(cursor, time, "gt" if ascending else "lt"))
-    page_rows = list(rows[: size + 1])
-    more = len(page_rows) > size
-    page_rows = page_rows[:size]
-    return Page(page_rows, _cursor_of(page_rows[-1], time) if more else "")
-
-
-def rows_between(
-    rows: QuerySet[M], *, cursor: str, until: str, time: str, ascending: bool = False
-) -> QuerySet[M]:
-    """Return the `rows` of the page between `cursor` and `until`, the cursor of its last row.
-
-    Ordered as for `page`; "" leaves that side open.  Raises BadCursor.
-    """
-    way = "gt" if ascending else "lt"
-    if cursor:
-        rows = rows.filter(_past_cursor(cursor, time, way))
-    return rows.exclude(_past_cursor(until, time, way)) if until else rows
-
-
-def _cursor_of(row: Model, time: str) -> str:
-    key: list[Any] = [row.pk]
-    if time:
-        moment: datetime = getattr(row, time)
-        key = [row.pk, moment.isoformat()]
-    return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
-
-
-def _past_cursor(cursor: str, time: str, way: str) -> Q:
-    try:
-        key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    except (ValueError, binascii.Error, RecursionError):
-        raise BadCursor from None
-    if not isinstance(key, list) or len(key) != (2 if time else 1):
-        raise BadCursor
-    if not time:
-        if not _is_number(key[0]):
-            raise BadCursor
-        return Q(**{f"pk__{way}": key[0]})
-    pk, moment = key[0], _moment(key[1])
-    if not isinstance(pk, str) or "\0" in pk or moment is None:
-        raise BadCursor
-    return Q(**{f"{time}__{way}": moment}) | Q(**{time: moment, f"pk__{way}": pk})
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-
-
-def _moment(text: Any) -> datetime | None:
-    try:
-        moment = parse_datetime(text) if isinstance(text, str) and len(text) < 60 else None
-    except ValueError:
-        return None
-    return moment if moment is not None and moment.tzinfo is not None else None

@@ -37,6 +37,7 @@ from reviews.runs.live_status import queued, with_live_status
 from reviews.runs.panels import SpeculationStatus, overrides_context, speculation_panel
 from reviews.runs.timeline import Group, HiddenRules, timeline
 from reviews.templatetags.desk import look_of, seconds_text
+from workflows.common import keyset
 from workflows.common.full_text import full_text_filter
 from workflows.common.number_parsing import parse_natural_number
 from workflows.common.redaction import mask_secrets
@@ -73,7 +74,7 @@ _MAX_STARTERS = 50
 
 
 def runs_context(user: User, *, q: str, status: str, cursor: str) -> dict[str, Any]:
-    """The newest runs the user may see; raises selectors.BadCursor."""
+    """The newest runs the user may see; raises keyset.BadCursor."""
     known = [each.value for each in ExecutionStatus]
     status = status if status in known else ""
     rows = visible_to(user).select_related("created_by").order_by("-id")
@@ -84,7 +85,7 @@ def runs_context(user: User, *, q: str, status: str, cursor: str) -> dict[str, A
         named = full_text_filter(q, ExecutionWords.objects.all())
         number = parse_natural_number(q)
         rows = rows.filter(named if number is None else named | Q(pk=number))
-    page = selectors.page(rows, cursor=cursor, size=conf.page_size())
+    page = keyset.page(rows, cursor=cursor, size=conf.page_size())
     waiting = _open_holds([run.pk for run in page.rows])
     return {
         "rows": tuple(_row(run, waiting[run.pk]) for run in page.rows),

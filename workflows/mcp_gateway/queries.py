@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from django.db.models import Q, QuerySet
-from django.utils.dateparse import parse_datetime
+from django.db.models import QuerySet
 
+from workflows.common.keyset import BadCursor, past_row
 from workflows.common.redaction import mask_secrets
 from workflows.engine.plan_validation import Problem
 from workflows.executions import services
@@ -97,13 +97,10 @@ def list_pending(caller: Caller, arguments: inputs.ListPending) -> Pending:
 def _after_cursor(holds: QuerySet[Hold], cursor: str) -> QuerySet[Hold]:
     opened, _, hold_id = cursor.partition("|")
     try:
-        at = parse_datetime(opened)
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None or not hold_id or "\0" in hold_id:
+        return holds.filter(past_row("opened_at", opened, hold_id, "gt"))
+    except BadCursor as error:
         message = "is not the `next` of an earlier answer"
-        raise InvalidRequest((Problem("cursor", "malformed", message),))
-    return holds.filter(Q(opened_at__gt=at) | Q(opened_at=at, pk__gt=hold_id))
+        raise InvalidRequest((Problem("cursor", "malformed", message),)) from error
 
 
 def _row(hold: Hold, context: CallContext) -> PendingHold:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reviews.audit.history import parse_filters
-from reviews.queue.selectors import BadCursor, _cursor_of, _past_cursor
+from workflows.common.keyset import BadCursor, cursor_of, past_cursor
 from workflows.models import Execution, Hold
 
 
@@ -71,10 +71,10 @@ def test_no_query_breaks_the_filters(query: dict[str, str]) -> None:
 
 def test_a_cursor_leads_on_from_its_row() -> None:
     moment = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    text = _cursor_of(Hold(id="7-1", opened_at=moment), "opened_at")
+    text = cursor_of(Hold(id="7-1", opened_at=moment), "opened_at")
     later = Q(opened_at__lt=moment) | Q(opened_at=moment, pk__lt="7-1")
-    assert _past_cursor(text, "opened_at", "lt") == later
-    assert _past_cursor(_cursor_of(Execution(pk=41), ""), "", "lt") == Q(pk__lt=41)
+    assert past_cursor(text, "opened_at", "lt") == later
+    assert past_cursor(cursor_of(Execution(pk=41), ""), "", "lt") == Q(pk__lt=41)
 
 
 def _encoded(value: Any) -> str:
@@ -99,13 +99,13 @@ def _encoded(value: Any) -> str:
 )
 def test_a_forged_cursor_is_refused(text: str, time: str) -> None:
     with pytest.raises(BadCursor):
-        _past_cursor(text, time, "lt")
+        past_cursor(text, time, "lt")
 
 
 @given(st.text())
 def test_no_cursor_breaks_the_reader(text: str) -> None:
     for time in ("", "opened_at"):
         try:
-            _past_cursor(text, time, "lt")
+            past_cursor(text, time, "lt")
         except BadCursor:
             continue
