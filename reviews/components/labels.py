@@ -13,6 +13,7 @@ from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
 from reviews.components.number_formatting import counted
+from reviews.components.reasons import render_reason
 from reviews.decisions.summaries import headline
 from reviews.models import Decision, HumanReviewRecord
 from reviews.queue.filters import risk_of
@@ -49,8 +50,8 @@ def progress_text(execution: Execution) -> str:
 
 
 def allowed_text(permissions: PermissionSet) -> str:
-    """Return the entries of a permission set as sentences."""
-    return " ".join(each for each in permissions.sentences())
+    """Describe a permission set, one sentence per entry."""
+    return " ".join(render_reason(each) for each in permissions.descriptions())
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ def escalation_context(hold: Hold, choice: GrantChoice) -> dict[str, Any] | None
     code, line = payload.get("code") or "", payload.get("line")
     return {
         "tried": render_reason(attempt_reason(payload["operation"], payload["resource"])),
-        "allows": tuple(each for each in need.sentences()),
+        "allows": tuple(render_reason(each) for each in need.descriptions()),
         "rows": tuple(
             _row(name, title, current, need)
             for name, title in _KINDS

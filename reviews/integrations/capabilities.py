@@ -14,6 +14,7 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_POST, require_safe
 
 from reviews.components.highlighting import lines_of
+from reviews.components.reasons import render_reason
 from reviews.components.views import SeeOther, current_user, page, visible_execution
 from workflows.common.redaction import mask_secrets
 from workflows.engine.decide import Refused
@@ -50,7 +51,7 @@ def capabilities_context() -> dict[str, Any]:
                 "mode": row.get_approval_mode_display(),
                 "missing": not row.enabled,
                 "worked": _success_label(row.success_count),
-                "allows": tuple(each for each in sets[row.pk].sentences()),
+                "allows": tuple(render_reason(each) for each in sets[row.pk].descriptions()),
                 "lines": tuple(
                     {"number": line.number, "markup": line.markup, "marked": False}
                     for line in lines_of(row.code, row.language)

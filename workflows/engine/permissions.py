@@ -24,6 +24,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
+from .reasons import Reason
+
 SCRATCH: Final = "$SCRATCH"
 ANY: Final = "*"
 MAX_PATH: Final = 4096
@@ -409,48 +411,51 @@ class PermissionSet(BaseModel):
         """Whether it allows more than reading files and environment: network, writes, programs."""
         return bool(self.hosts or self.write_paths or self.run)
 
-    def sentences(self) -> tuple[str, ...]:
-        """What is allowed, one plain sentence per entry."""
-        told = [_SENTENCES[field](entry) for field in _RULES for entry in self.entries(field)]
-        return tuple(told) or ("Use nothing beyond its inputs.",)
+    def descriptions(self) -> tuple[Reason, ...]:
+        """Return what is allowed, one sentence per entry."""
+        reasons = [_DESCRIPTIONS[field](entry) for field in _RULES for entry in self.entries(field)]
+        return tuple(reasons) or (Reason("allows_nothing"),)
 
     def __str__(self) -> str:
-        return " ".join(self.sentences())
+        return " ".join(each.text for each in self.descriptions())
 
 
-def _host_sentence(entry: str) -> str:
+def _host_description(entry: str) -> Reason:
     host, port = split_host_port(entry)
+    where: str | Reason = host
     if host == ANY:
-        where = "any public host"
+        where = Reason("any_public_host")
     elif host.startswith("*."):
-        where = f"any host below {host[2:]}"
-    else:
-        where = f"the private host {host}" if is_private_host(host) else host
-    return f"Connect to {where} on {'any port' if port is None else f'port {port}'}."
+        where = Reason("hosts_below", {"domain": host[2:]})
+    elif is_private_host(host):
+        where = Reason("private_host", {"host": host})
+    ports = Reason("any_port") if port is None else Reason("one_port", {"port": port})
+    return Reason("allows_host", {"host": where, "port": ports})
 
 
-def _path_words(path: str) -> str:
+def _path_reason(path: str) -> Reason:
     if path == "/":
-        return "every file of the machine"
+        return Reason("path_everything")
     if path == SCRATCH:
-        return "the working folder of the run"
+        return Reason("path_scratch")
     if path.startswith(SCRATCH):
-        return f"{path.removeprefix(SCRATCH + '/')} in the working folder of the run"
-    if is_folder_path(path):
-        return f"the folder {path} and everything below"
-    return f"the file {path}"
+        return Reason("path_in_scratch", {"path": path.removeprefix(SCRATCH + "/")})
+    return Reason("path_folder" if is_folder_path(path) else "path_file", {"path": path})
 
 
-def _run_sentence(entry: str) -> str:
-    return "Start any program." if entry == ANY else f"Start the program {entry}."
+def _program_description(entry: str) -> Reason:
+    if entry == ANY:
+        return Reason("allows_any_program")
+    return Reason("allows_program", {"program": entry})
 
 
-_SENTENCES: Final[dict[str, Callable[[str], str]]] = {
-    "hosts": _host_sentence,
-    "read_paths": lambda path: f"Read {_path_words(path)}.",
-    "write_paths": lambda path: f"Write {_path_words(path)}.",
-    "env_names": lambda name: f"Read the environment variable {name}.",
-    "run": _run_sentence,
+#: Field → what describes one of its entries.
+_DESCRIPTIONS: Final[dict[str, Callable[[str], Reason]]] = {
+    "hosts": _host_description,
+    "read_paths": lambda path: Reason("allows_reading", {"path": _path_reason(path)}),
+    "write_paths": lambda path: Reason("allows_writing", {"path": _path_reason(path)}),
+    "env_names": lambda name: Reason("allows_variable", {"name": name}),
+    "run": _program_description,
 }
 
 

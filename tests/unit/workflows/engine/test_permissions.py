@@ -213,8 +213,8 @@ def test_sentences_are_plain() -> None:
         write_paths=("$SCRATCH/out", "/srv/", "/opt/notes.txt"),
         env_names=("HOME",),
         run=("git",),
-    ).sentences()
-    assert set(told) == {
+    ).descriptions()
+    assert {each.text for each in told} == {
         "Connect to any public host on port 443.",
         "Connect to any host below example.com on any port.",
         "Connect to the private host localhost on port 8080.",
@@ -226,7 +226,7 @@ def test_sentences_are_plain() -> None:
         "Start the program git.",
     }
     assert len(told) == 9
-    assert reads("/").sentences() == ("Read every file of the machine.",)
+    assert [each.text for each in reads("/").descriptions()] == ["Read every file of the machine."]
     assert str(named("minimal")) == "Use nothing beyond its inputs."
 
 

@@ -128,7 +128,7 @@ def test_the_empty_set_is_neutral(a: PermissionSet) -> None:
 @given(sets)
 def test_there_is_one_sentence_per_entry(a: PermissionSet) -> None:
     entries = sum(len(a.entries(field)) for field in PermissionSet.model_fields)
-    assert len(a.sentences()) == max(entries, 1)
+    assert len(a.descriptions()) == max(entries, 1)
 
 
 @given(st.text(max_size=40), st.sampled_from(OPERATIONS))
