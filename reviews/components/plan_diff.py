@@ -16,7 +16,7 @@ from reviews.decisions.masking import Masked, masked
 from workflows.engine.dag import Layers, Plan
 from workflows.engine.moves import is_critical
 from workflows.engine.permissions import NAMED
-from workflows.engine.plan_diff import Change, Spec, as_written, dropped_with
+from workflows.engine.plan_diff import Change, Spec, task_json, with_dependents
 
 from . import labels
 
@@ -109,7 +109,7 @@ def short(target: str, longest: int) -> str:
 
 def _added(task: Spec, shown: PlanDiff) -> dict[str, Any]:
     reason = shown.why.get(task.id) or {}
-    follows = dropped_with(shown.change, [task.id]) - {task.id}
+    follows = with_dependents(shown.change, [task.id]) - {task.id}
     return {
         "id": task.id,
         "target": task.target,
@@ -135,8 +135,8 @@ def _changed(task: Spec, shown: PlanDiff) -> dict[str, Any]:
 
 
 def _differences(old: Spec, task: Spec, shown: PlanDiff) -> tuple[Difference, ...]:
-    before = masked(as_written(old), shown.view.rules, after=shown.view)
-    after = masked(as_written(task), shown.view.rules, after=before)
+    before = masked(task_json(old), shown.view.rules, after=shown.view)
+    after = masked(task_json(task), shown.view.rules, after=before)
     return diff(before.value, after.value)
 
 

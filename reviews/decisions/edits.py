@@ -212,7 +212,7 @@ def _checked_drop(hold: Hold, edits: Any) -> Edit | None:
         problems = validation_problems(error, "edits")
         raise ReviewInvalid(FieldError(each.path, each.message) for each in problems) from None
     payload: dict[str, Any] = hold.payload or {}
-    change = plan_diff.in_payload(payload)
+    change = plan_diff.change_in_payload(payload)
     known = {task.id for task in change.added}
     unknown = [
         FieldError(f"edits.drop[{index}]", f"the change adds no task {name!r}")
@@ -221,10 +221,10 @@ def _checked_drop(hold: Hold, edits: Any) -> Edit | None:
     ]
     if unknown:
         raise ReviewInvalid(unknown)
-    dropped_ids = plan_diff.dropped_with(change, wanted)
+    dropped_ids = plan_diff.with_dependents(change, wanted)
     if not dropped_ids:
         return None
-    if plan_diff.without(change, dropped_ids).is_empty:
+    if plan_diff.without_tasks(change, dropped_ids).is_empty:
         message = "nothing of the change would be left; reject it instead"
         raise ReviewInvalid([FieldError("edits.drop", message)])
     dropped = Change({"drop": sorted(wanted)})

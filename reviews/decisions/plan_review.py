@@ -13,7 +13,13 @@ from reviews.components.plan_diff import PlanDiff, diff_context
 from reviews.decisions.masking import Masked
 from workflows.common.schemas import FieldError
 from workflows.engine.dag import Revision
-from workflows.engine.plan_diff import Change, changed_plan, dropped_with, in_payload, without
+from workflows.engine.plan_diff import (
+    Change,
+    change_in_payload,
+    changed_plan,
+    with_dependents,
+    without_tasks,
+)
 from workflows.engine.state import HoldReason
 from workflows.executions.selectors import settled_ids
 from workflows.journal.writer import load_revision
@@ -59,12 +65,12 @@ def parse_kept_tasks(data: QueryDict, hold: Hold) -> KeptTasks:
     """What the form of a plan review says; everything is kept for every other hold."""
     if not is_plan_review(hold):
         return ALL_KEPT
-    change = in_payload(_payload(hold))
+    change = change_in_payload(_payload(hold))
     kept = data.getlist("keep")
-    dropped_ids = dropped_with(change, [task.id for task in change.added if task.id not in kept])
+    dropped_ids = with_dependents(change, [task.id for task in change.added if task.id not in kept])
     dropped_ids &= {task.id for task in (*change.added, *change.changed)}
     errors: tuple[FieldError, ...] = ()
-    if without(change, dropped_ids).is_empty:
+    if without_tasks(change, dropped_ids).is_empty:
         message = _("Nothing of the change is left. Keep at least one task, or reject the change.")
         errors = (FieldError("", message),)
     confirmed = frozenset(data.get("confirmed_drop", "").split()) == dropped_ids
@@ -91,7 +97,7 @@ def plan_review_context(
         "gone_words": ", ".join(sorted(dropped_ids)),
         "label": _label(dropped_ids),
         "moved": hold.status == Hold.Status.OPEN and hold.execution.revision != payload["revision"],
-        **diff_context(_diff(hold, view, in_payload(payload), dropped_ids)),
+        **diff_context(_diff(hold, view, change_in_payload(payload), dropped_ids)),
     }
 
 

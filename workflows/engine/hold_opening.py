@@ -8,7 +8,7 @@ from typing import Any
 from .dag import CapabilityTask, CodeTask, references
 from .events import HoldOpened
 from .moves import Gate, is_critical
-from .plan_diff import loaded, shown
+from .plan_diff import load_change, payload_of_change
 from .policy import LayerApproval, PlanReview, ReviewPolicy, TriggerPhase
 from .ports import Ports, Run
 from .reasons import Reason, reason_fields
@@ -53,7 +53,7 @@ def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
         quorum=review.quorum,
         on_reject=review.on_reject,
         on_timeout=review.on_timeout,
-        timeout_seconds=review.ends_after,
+        timeout_seconds=review.seconds_to_deadline,
         shown=payload if _inputs_may_change(task, gate) else None,
         opening={
             "payload": payload,
@@ -63,7 +63,7 @@ def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
             "target": task.target,
             "layer": run.state.layer,
             "critical": is_critical(task),
-            **_timers(run, review, review.ends_after),
+            **_timers(run, review, review.seconds_to_deadline),
             **_review_round(known, review, gate),
         },
     )
@@ -86,7 +86,7 @@ def _timers(
     run: Run, own: ReviewPolicy | LayerApproval | PlanReview, timeout: float | None
 ) -> dict[str, Any]:
     """Reminders and escalation of a hold that ends after `timeout` seconds."""
-    return schedule(*run.policy.waits(own), timeout)
+    return schedule(*run.policy.timers_of(own), timeout)
 
 
 def _review_round(task: TaskState, review: ReviewPolicy, gate: Gate) -> dict[str, Any]:
@@ -223,12 +223,12 @@ def _plan_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
     proposal, review = run.state.proposal, run.policy.replan_review
     if proposal is None:
         raise ValueError("no plan change is proposed")
-    change = loaded(proposal.change)
+    change = load_change(proposal.change)
     payload = {
         "requirement": proposal.requirement,
         "asked_by": proposal.actor,
         "revision": run.revision.number,
-        **shown(run.revision.plan, change, proposal.why),
+        **payload_of_change(run.revision.plan, change, proposal.why),
         "context": proposal.context,
     }
     return HoldOpened(
@@ -237,7 +237,7 @@ def _plan_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
         quorum=review.quorum,
         on_reject="skip",
         on_timeout=review.on_timeout if review.timeout_seconds else "keep_waiting",
-        timeout_seconds=review.ends_after,
+        timeout_seconds=review.seconds_to_deadline,
         opening={
             "payload": payload,
             "groups": list(review.groups),
@@ -248,7 +248,7 @@ def _plan_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
             "target": f"plan revision {run.revision.number + 1}",
             "layer": max(run.state.layer, 0),
             "critical": any(is_critical(task) for task in (*change.added, *change.changed)),
-            **_timers(run, review, review.ends_after),
+            **_timers(run, review, review.seconds_to_deadline),
         },
     )
 

@@ -1,12 +1,12 @@
-"""What a piece of work may touch, as a value.
+"""Permission sets: the resources that a task may use.
 
 A `PermissionSet` lists hosts, paths to read, paths to write, environment names and programs. It is
 frozen, canonical (equal sets compare equal) and closed under `union`, `difference` and `cap`.
 
 Hosts are `host`, `host:port`, `*.domain`, `*.domain:port`, `*` or `*:port`; without a port every
-port is meant. `*.domain` covers every name below the domain, not the domain itself. A private host
-(localhost, a name without dots, `*.internal`, an address that is not global, ...) is only ever
-covered by its own exact `host:port`: no wildcard reaches inwards.
+port is covered. `*.domain` covers every name below the domain, not the domain itself. A private
+host (localhost, a name without dots, `*.internal`, an address that is not global, ...) is only ever
+covered by its own exact `host:port`, never by a wildcard.
 
 Paths are absolute, or start with `$SCRATCH`, the working folder of one run. An absolute path that
 ends in `/` is a folder and covers everything below it, compared component by component; without
@@ -61,9 +61,9 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def is_global_address(address: IPAddress) -> bool:
-    """Whether packets to `address` leave for the public internet.
+    """Whether `address` is reached over the public internet.
 
-    Addresses that carry another one (v4-mapped, NAT64, 6to4) are judged by the one inside.
+    An address that embeds an IPv4 address (v4-mapped, NAT64, 6to4) is checked as that address.
     """
     if isinstance(address, ipaddress.IPv6Address):
         inner = _embedded_v4(address)
@@ -85,7 +85,7 @@ def _embedded_v4(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None
 
 
 def embedded_addresses(address: IPAddress) -> tuple[ipaddress.IPv4Address, ...]:
-    """The IPv4 addresses that an IPv6 address carries, whatever the way: packets may end there."""
+    """Return the IPv4 addresses embedded in an IPv6 address, to which packets may be delivered."""
     if isinstance(address, ipaddress.IPv4Address):
         return ()
     found = [_embedded_v4(address), *(address.teredo or ())]
@@ -102,7 +102,7 @@ def embedded_addresses(address: IPAddress) -> tuple[ipaddress.IPv4Address, ...]:
 
 
 def parse_address(host: str) -> IPAddress | None:
-    """The IP address `host` spells, or None when it is a name."""
+    """Return `host` as an IP address; None if it is a name."""
     try:
         return ipaddress.ip_address(host.strip("[]"))
     except ValueError:
@@ -110,7 +110,7 @@ def parse_address(host: str) -> IPAddress | None:
 
 
 def is_private_host(host: str) -> bool:
-    """Whether `host` (canonical, without port) names something inside, by its spelling alone."""
+    """Whether `host` (canonical, without port) is a private host, by its spelling only."""
     address = parse_address(host)
     if address is not None:
         return not is_global_address(address)
@@ -122,14 +122,17 @@ def _is_home_arpa(host: str) -> bool:
 
 
 def canonical_host(host: str) -> str:
-    """`host` in lower case, punycode, without a final dot; IPv6 in brackets. ValueError if bad."""
+    """Return `host` in lower case and punycode, without a final dot, and IPv6 in brackets.
+
+    Raises ValueError for an invalid host.
+    """
     address = parse_address(host)
     if address is not None:
         if "%" in host:
             raise ValueError(f"{host!r} names a network zone")
         return f"[{address.compressed}]" if address.version == 6 else str(address)
     if len(host) > 1024:
-        raise ValueError("a host name may not be that long")
+        raise ValueError("the host name is too long")
     try:
         name = host.encode("idna").decode("ascii").lower().removesuffix(".")
     except UnicodeError as error:
@@ -143,7 +146,10 @@ def canonical_host(host: str) -> str:
 
 
 def split_host_port(entry: str) -> tuple[str, int | None]:
-    """`"host:port"` or `"[v6]:port"` or a bare host -> (host, port or None). ValueError if bad."""
+    """Split `host:port`, `[v6]:port` or a host into host and port (None without a port).
+
+    Raises ValueError for an invalid port.
+    """
     bare_v6 = entry.count(":") > 1 and not entry.startswith("[")
     host, colon, port = (entry, "", "") if bare_v6 else _cut_port(entry)
     if colon and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
@@ -208,14 +214,14 @@ def _host_meet(entry: str, other: str) -> str | None:
 
 
 def _is_plain(character: str) -> bool:
-    # Cf turns text around or hides in it: what a reviewer reads has to be what is granted.
+    # Format characters (Cf) can hide or reorder text, and reviewers must read what they grant.
     return unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def canonical_path(path: str) -> str:
-    """`path` without empty and `.` parts, with a final `/` where an absolute one has it.
+    """Return `path` without empty and `.` parts; an absolute path keeps its final `/`.
 
-    ValueError when it is relative, or holds `..` or control characters.
+    Raises ValueError for a relative path, `..` and control characters.
     """
     if len(path) > MAX_PATH:
         raise ValueError(f"a path may not be longer than {MAX_PATH} characters")
@@ -233,7 +239,7 @@ def canonical_path(path: str) -> str:
 
 
 def is_folder_path(path: str) -> bool:
-    """Whether a canonical path covers what lies below it."""
+    """Whether a canonical path covers everything below it."""
     return path.endswith("/") or is_scratch_path(path)
 
 
@@ -286,7 +292,7 @@ def _program_meet(entry: str, other: str) -> str | None:
 
 
 class _Rule:
-    """How entries of one field are written, compared and intersected."""
+    """Canonical form, comparison and intersection of the entries of one field."""
 
     def __init__(
         self,
@@ -297,7 +303,7 @@ class _Rule:
         self.canonical, self.covers, self.meet = canonical, covers, meet
 
     def reduce(self, entries: Iterable[str]) -> tuple[str, ...]:
-        """Canonical, without entries another one covers, in a fixed order."""
+        """Return the canonical entries, sorted, without those that another entry covers."""
         unique = sorted({self.canonical(entry) for entry in entries})
         return tuple(
             entry
@@ -327,10 +333,10 @@ _FIELD_OF: Final[dict[str, str]] = dict(zip(OPERATIONS, _RULES, strict=True))
 
 
 class PermissionSet(BaseModel):
-    """Hosts, paths, environment names and programs that a piece of work may use.
+    """Hosts, paths, environment variables and programs that a task may use.
 
-    Every field is a tuple of strings in canonical form; a bad entry is a ValidationError. A path
-    in `write_paths` may be written, not read.
+    Every field is a tuple of strings in canonical form; an invalid entry raises ValidationError. A
+    path in `write_paths` may be written, not read.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -342,18 +348,18 @@ class PermissionSet(BaseModel):
     run: Annotated[tuple[str, ...], AfterValidator(_RUN.reduce)] = ()
 
     def entries(self, field: str) -> tuple[str, ...]:
-        """The entries of the field called `field`."""
-        found: tuple[str, ...] = getattr(self, field)
-        return found
+        """Return the entries of the field with this name."""
+        entries: tuple[str, ...] = getattr(self, field)
+        return entries
 
     def covers(self, other: PermissionSet) -> bool:
-        """Whether everything `other` allows is allowed here."""
+        """Whether this set allows everything that `other` allows."""
         return other.difference(self).is_empty
 
     def allows(self, operation: Operation, resource: str) -> bool:
         """Whether `operation` on `resource` ("api.example:443", "/srv/x", "HOME") is allowed.
 
-        A resource that cannot be written down as an entry is never allowed.
+        A resource that is not a valid entry is never allowed.
         """
         try:
             return self.covers(smallest_cover(operation, resource))
@@ -361,13 +367,13 @@ class PermissionSet(BaseModel):
             return False
 
     def union(self, other: PermissionSet) -> PermissionSet:
-        """The smallest set that allows what either allows."""
+        """Return the smallest set that allows everything that either set allows."""
         return PermissionSet(
             **{field: self.entries(field) + other.entries(field) for field in _RULES}
         )
 
     def difference(self, other: PermissionSet) -> PermissionSet:
-        """The entries of this set that `other` does not cover."""
+        """Return the entries of this set that `other` does not cover."""
         return PermissionSet(
             **{
                 field: tuple(
@@ -380,7 +386,7 @@ class PermissionSet(BaseModel):
         )
 
     def bound(self, scratch: str) -> PermissionSet:
-        """The same set with `$SCRATCH` replaced by the absolute path `scratch`."""
+        """Return the set with `$SCRATCH` replaced by the absolute path `scratch`."""
         root = canonical_path(scratch).removesuffix("/")
 
         def bind(path: str) -> str:
@@ -395,12 +401,12 @@ class PermissionSet(BaseModel):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is allowed."""
+        """Whether the set allows nothing."""
         return not any(self.entries(field) for field in _RULES)
 
     @property
     def has_folders(self) -> bool:
-        """Whether it allows everything below some folder outside the working folder of a run."""
+        """Whether the set allows a folder outside the working folder of a run."""
         return any(
             is_folder_path(path) and not is_scratch_path(path)
             for path in (*self.read_paths, *self.write_paths)
@@ -408,7 +414,7 @@ class PermissionSet(BaseModel):
 
     @property
     def is_beyond_reading(self) -> bool:
-        """Whether it allows more than reading files and environment: network, writes, programs."""
+        """Whether the set allows network access, writes or programs."""
         return bool(self.hosts or self.write_paths or self.run)
 
     def descriptions(self) -> tuple[Reason, ...]:
@@ -460,9 +466,9 @@ _DESCRIPTIONS: Final[dict[str, Callable[[str], Reason]]] = {
 
 
 def smallest_cover(operation: Operation, resource: str) -> PermissionSet:
-    """The smallest set that allows `operation` on `resource`.
+    """Return the smallest set that allows `operation` on `resource`.
 
-    Raises ValueError when no set can: an unknown operation, a relative path, a bad host.
+    Raises ValueError if no set can: an unknown operation, a relative path, an invalid host.
     """
     if operation not in _FIELD_OF:
         raise ValueError(f"no permission exists for {operation!r}")
@@ -474,7 +480,7 @@ def smallest_cover(operation: Operation, resource: str) -> PermissionSet:
 
 
 def cap(requested: PermissionSet, ceiling: PermissionSet) -> PermissionSet:
-    """What both `requested` and `ceiling` allow."""
+    """Return the intersection of `requested` and `ceiling`."""
     return PermissionSet(
         **{
             field: tuple(
@@ -489,10 +495,10 @@ def cap(requested: PermissionSet, ceiling: PermissionSet) -> PermissionSet:
 
 
 def admits(ceiling: PermissionSet, need: PermissionSet) -> bool:
-    """Whether a ceiling lets `need` be granted on top of what is there.
+    """Whether `need` may be granted under a ceiling.
 
-    Each entry has to be covered by the ceiling, or to be one exact thing of a kind the ceiling has
-    entries of: one host with its port, one path, one variable, one program.
+    The ceiling must cover each entry, or have entries of its field while the entry is exact: one
+    host with its port, one path, one variable, one program.
     """
     return all(
         rule.includes(ceiling.entries(field), entry)
@@ -533,7 +539,7 @@ NAMED: Final[dict[str, PermissionSet]] = {
 
 
 def named(name: str) -> PermissionSet:
-    """The named set called `name`; ValueError lists the names there are."""
+    """Return the named set; raises ValueError with the known names."""
     try:
         return NAMED[name]
     except KeyError:

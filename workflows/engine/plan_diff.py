@@ -1,4 +1,4 @@
-"""The difference between two plans, and taking parts of it back: what a plan review is about."""
+"""Differences between plans: the change that a plan review shows, and dropping parts of it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .dag import CapabilityTask, CodeTask, Plan, TaskSpec, ToolTask
 Spec = ToolTask | CodeTask | CapabilityTask
 
 
-DROP_WORDS = 'edits of a plan review are {"drop": [ids of added tasks]}'
+DROP_FORMAT = 'edits of a plan review are {"drop": [ids of added tasks]}'
 
 
 class Drop(BaseModel):
-    """`edits` of a plan review: ids of added tasks that shall stay away."""
+    """`edits` of a plan review: the ids of added tasks to leave out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -27,7 +27,7 @@ class Drop(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What makes one plan another: tasks that are new, tasks as they become, ids that go."""
+    """A change of a plan: new tasks, changed tasks in their new form, and ids of removed tasks."""
 
     added: tuple[Spec, ...] = ()
     changed: tuple[Spec, ...] = ()
@@ -39,7 +39,7 @@ class Change:
 
 
 def change_between(before: Plan, after: Plan) -> Change:
-    """The change that turns `before` into `after`; added tasks in the order of `after`."""
+    """Return the change from `before` to `after`, with added tasks in the order of `after`."""
     old, new = before.by_id, after.by_id
     return Change(
         added=tuple(task for task in after.tasks if task.id not in old),
@@ -49,24 +49,24 @@ def change_between(before: Plan, after: Plan) -> Change:
 
 
 def changed_plan(before: Plan, change: Change) -> Plan:
-    """`before` with the change made; nothing is checked here."""
-    becomes = {task.id: task for task in change.changed}
+    """Apply the change to `before` without validating it."""
+    changed = {task.id: task for task in change.changed}
     kept = [task for task in before.tasks if task.id not in change.removed]
-    return Plan(tasks=(*(becomes.get(task.id, task) for task in kept), *change.added))
+    return Plan(tasks=(*(changed.get(task.id, task) for task in kept), *change.added))
 
 
-def dropped_with(change: Change, dropped: Iterable[str]) -> frozenset[str]:
-    """`dropped` and every task of the change that waits for one of them, directly or not."""
+def with_dependents(change: Change, dropped: Iterable[str]) -> frozenset[str]:
+    """Return `dropped` and the tasks of the change that depend on them, directly or indirectly."""
     gone = set(dropped)
     rest = [task for task in (*change.added, *change.changed) if task.id not in gone]
-    while waiting := [task for task in rest if not task.needs.isdisjoint(gone)]:
-        gone.update(task.id for task in waiting)
+    while dependents := [task for task in rest if not task.needs.isdisjoint(gone)]:
+        gone.update(task.id for task in dependents)
         rest = [task for task in rest if task.id not in gone]
     return frozenset(gone)
 
 
-def without(change: Change, gone: Collection[str]) -> Change:
-    """The change without these tasks: added ones stay away, changed ones stay as they are."""
+def without_tasks(change: Change, gone: Collection[str]) -> Change:
+    """Return the change without these tasks, which are neither added nor changed."""
     return Change(
         added=tuple(task for task in change.added if task.id not in gone),
         changed=tuple(task for task in change.changed if task.id not in gone),
@@ -79,32 +79,32 @@ def _adapter() -> TypeAdapter[tuple[Spec, ...]]:
     return TypeAdapter(tuple[TaskSpec, ...])
 
 
-def as_written(task: Spec) -> dict[str, Any]:
-    """A task as it stands in a plan's JSON, without what it does not say."""
+def task_json(task: Spec) -> dict[str, Any]:
+    """Return a task as in a plan's JSON, without defaults."""
     return task.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
 
 
-def written(change: Change) -> dict[str, Any]:
-    """The change as JSON; `loaded` reads it."""
+def dump_change(change: Change) -> dict[str, Any]:
+    """Return the change as JSON; `load_change` reads it."""
     return {
-        "added": [as_written(task) for task in change.added],
-        "changed": [as_written(task) for task in change.changed],
+        "added": [task_json(task) for task in change.added],
+        "changed": [task_json(task) for task in change.changed],
         "removed": list(change.removed),
     }
 
 
-def shown(
+def payload_of_change(
     before: Plan, change: Change, why: Mapping[str, Any]
 ) -> dict[str, dict[str, Any] | list[str]]:
-    """The change as a reviewer is shown it, by task; `in_payload` reads it.
+    """Return the change for the payload of a hold, by task id; `change_in_payload` reads it.
 
-    A task that is dropped is one key less, so that a record tells it as one change.
+    Dropping a task removes one key, so that an audit record counts it as one change.
     """
     old = before.by_id
     return {
-        "added": {t.id: {"task": as_written(t), "why": why.get(t.id, {})} for t in change.added},
+        "added": {t.id: {"task": task_json(t), "why": why.get(t.id, {})} for t in change.added},
         "changed": {
-            task.id: {"before": as_written(old[task.id]), "after": as_written(task)}
+            task.id: {"before": task_json(old[task.id]), "after": task_json(task)}
             for task in change.changed
             if task.id in old
         },
@@ -112,9 +112,9 @@ def shown(
     }
 
 
-def in_payload(payload: Mapping[str, Any]) -> Change:
-    """The change that `shown` put into a hold's payload; raises ValidationError."""
-    return loaded(
+def change_in_payload(payload: Mapping[str, Any]) -> Change:
+    """Return the change in a hold's payload; raises ValidationError."""
+    return load_change(
         {
             "added": [each["task"] for each in payload["added"].values()],
             "changed": [each["after"] for each in payload["changed"].values()],
@@ -124,7 +124,7 @@ def in_payload(payload: Mapping[str, Any]) -> Change:
 
 
 def payload_without(payload: Mapping[str, Any], gone: Collection[str]) -> dict[str, Any]:
-    """What a reviewer who drops these tasks decides."""
+    """Return the payload without the dropped tasks."""
     left = {
         name: {key: each for key, each in payload[name].items() if key not in gone}
         for name in ("added", "changed")
@@ -132,8 +132,8 @@ def payload_without(payload: Mapping[str, Any], gone: Collection[str]) -> dict[s
     return {**payload, **left}
 
 
-def loaded(data: Mapping[str, Any]) -> Change:
-    """The change that `written` wrote."""
+def load_change(data: Mapping[str, Any]) -> Change:
+    """Return the change from JSON that `dump_change` made."""
     return Change(
         added=_adapter().validate_python(data["added"]),
         changed=_adapter().validate_python(data["changed"]),

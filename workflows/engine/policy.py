@@ -1,4 +1,4 @@
-"""What a workflow asks of people and agents; an execution may override it."""
+"""The policy of a workflow, which an execution may override."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .reminder_schedule import Escalation, EscalationStep, Reminder, Reminders, 
 
 
 class TriggerPhase(StrEnum):
-    """When a node's hold opens, seen from the node."""
+    """Whether a review opens before or after its task runs."""
 
     BEFORE_EXECUTION = "BEFORE_EXECUTION"
     AFTER_EXECUTION = "AFTER_EXECUTION"
@@ -28,41 +28,41 @@ class _Frozen(BaseModel):
 SecretPath = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^.]+(\.[^.]+)*$")]
 
 
-class _Waiting(_Frozen):
-    """What happens while a hold for people waits."""
+class _HoldTimers(_Frozen):
+    """Reminders and escalation of a hold that people decide."""
 
-    # None: those of the policy.
+    # None: the lists of the policy apply.
     reminders: Reminders | None = None
     escalation: Escalation | None = None
 
     @property
     @abstractmethod
-    def ends_after(self) -> float | None:
-        """Seconds from the opening to the deadline; None when the hold has none."""
+    def seconds_to_deadline(self) -> float | None:
+        """Return the seconds from the opening to the deadline; None if there is no deadline."""
 
     @model_validator(mode="after")
-    def _fits(self) -> _Waiting:
-        check(self.reminders, self.escalation, self.ends_after)
+    def _check_timers(self) -> _HoldTimers:
+        check(self.reminders, self.escalation, self.seconds_to_deadline)
         return self
 
 
-class _Bounded(_Waiting):
-    """Waiting with an end, unless time shall decide nothing."""
+class _OptionalTimeout(_HoldTimers):
+    """A hold whose timeout can be left out, or can have no effect (`keep_waiting`)."""
 
     timeout_seconds: float | None = Field(default=None, gt=0, le=31_536_000)
     on_timeout: Literal["reject", "approve", "keep_waiting"] = "reject"
 
     @property
-    def ends_after(self) -> float | None:
+    def seconds_to_deadline(self) -> float | None:
         return None if self.on_timeout == "keep_waiting" else self.timeout_seconds
 
 
 class SkipConditions(_Frozen):
-    """When a review is not asked for: the words that a task and a published rule share.
+    """Conditions under which a review is skipped; fields of a task's review and of a rule.
 
-    `skip_when` is JMESPath over `{"inputs": …}` before a task and `{"inputs": …, "output": …}`
-    after it, the task's own; without it every review is meant.  `sample` is the share (0 to 1) of
-    those that a person sees all the same; without it none.
+    `skip_when` is a JMESPath expression, evaluated against `{"inputs": …}` before the task runs and
+    against `{"inputs": …, "output": …}` afterwards.  Without it the condition always holds.
+    `sample` is the share (0 to 1) of these reviews that people still do; without it, none.
     """
 
     skip_when: str | None = Field(default=None, min_length=1, max_length=2000)
@@ -78,25 +78,25 @@ class SkipConditions(_Frozen):
 
     @property
     def can_skip(self) -> bool:
-        """Whether it can spare anything at all."""
+        """Whether the conditions can skip a review."""
         return self.skip_when is not None or self.sample is not None
 
 
-class ReviewPolicy(_Bounded, SkipConditions):
-    """`human_review` of a task.  With `always` no rule spares it."""
+class ReviewPolicy(_OptionalTimeout, SkipConditions):
+    """`human_review` of a task.  With `always`, no rule skips the review."""
 
     enabled: bool = True
     trigger_phase: TriggerPhase = TriggerPhase.BEFORE_EXECUTION
     groups: tuple[str, ...] = ("reviewer",)
     quorum: int = Field(default=1, ge=1, le=20)
     on_reject: Literal["abort", "fail", "skip"] = "abort"
-    # How often a reviewer may have the task run again; for reviews after it ran.
+    # How many times reviewers may request changes to the output of the task.
     max_change_requests: int = Field(default=3, ge=0, le=20)
     instructions: str = Field(default="", max_length=4000)
     always: bool = False
 
     @model_validator(mode="after")
-    def _always_means_always(self) -> ReviewPolicy:
+    def _check_always(self) -> ReviewPolicy:
         if self.always and self.can_skip:
             message = "a review that always happens takes neither skip_when nor sample"
             raise PydanticCustomError("always_reviewed", message)
@@ -107,10 +107,10 @@ _Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class ReviewRule(SkipConditions):
-    """One published rule: which reviews of a workflow it may spare.
+    """A published rule that skips reviews of a workflow.
 
-    `tools` and `tasks` narrow it to targets (`git.git_log`, `git.*`) and task ids; what is empty
-    narrows nothing.
+    `tools` and `tasks` limit the rule to targets (`git.git_log`, `git.*`) and task ids; an empty
+    list sets no limit.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.\-]{0,79}$")
@@ -119,33 +119,33 @@ class ReviewRule(SkipConditions):
     phase: TriggerPhase | None = None
 
     @model_validator(mode="after")
-    def _says_something(self) -> ReviewRule:
+    def _check_conditions(self) -> ReviewRule:
         if not self.can_skip:
             message = "give skip_when, sample or both: a rule without them would spare everything"
             raise PydanticCustomError("empty_rule", message)
         return self
 
     def is_for(self, *, task_id: str, target: str, phase: TriggerPhase) -> bool:
-        """Whether a review of this task, with this tool, in this phase is one of its own."""
+        """Whether the rule applies to reviews of this task, with this tool, in this phase."""
         return (
             (not self.tasks or task_id in self.tasks)
-            and (not self.tools or any(_fits(target, each) for each in self.tools))
+            and (not self.tools or any(_matches(target, each) for each in self.tools))
             and self.phase in (None, phase)
         )
 
 
-def _fits(target: str, wanted: str) -> bool:
-    return target.startswith(wanted[:-1]) if wanted.endswith("*") else target == wanted
+def _matches(target: str, pattern: str) -> bool:
+    return target.startswith(pattern[:-1]) if pattern.endswith("*") else target == pattern
 
 
 class ReviewRules(_Frozen):
-    """The rules of a workflow as they were published; version 0 stands for none."""
+    """The published rules of a workflow; version 0 has no rules."""
 
     version: int = Field(default=0, ge=0)
     rules: tuple[ReviewRule, ...] = Field(default=(), max_length=50)
 
     @model_validator(mode="after")
-    def _names_once(self) -> ReviewRules:
+    def _check_names(self) -> ReviewRules:
         names = [rule.name for rule in self.rules]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
@@ -154,8 +154,8 @@ class ReviewRules(_Frozen):
         return self
 
 
-class LayerApproval(_Waiting):
-    """`hil`: a person signs before a layer runs."""
+class LayerApproval(_HoldTimers):
+    """`hil`: a person approves a layer before it runs."""
 
     enabled: bool = False
     timeout_seconds: float = Field(default=300, gt=0, le=31_536_000)
@@ -164,15 +164,15 @@ class LayerApproval(_Waiting):
     groups: tuple[str, ...] = ("reviewer",)
 
     @property
-    def ends_after(self) -> float | None:
+    def seconds_to_deadline(self) -> float | None:
         return self.timeout_seconds
 
 
 class AgentDecisions(_Frozen):
     """`ail`: an agent decides between layers.
 
-    `agent` is a name registered in workflows.agents, or "external" for one that answers over
-    REST or MCP.  `settings` is handed to the agent as it is (a rule agent finds its rules there).
+    `agent` is a name registered in workflows.agents, or "external" for an agent that decides over
+    REST or MCP.  `settings` is passed to the agent unchanged; a rule agent reads its rules from it.
     """
 
     enabled: bool = False
@@ -182,11 +182,11 @@ class AgentDecisions(_Frozen):
     settings: dict[str, Any] = {}
 
 
-class PlanReview(_Bounded):
-    """`replan_review`: a person decides about a replan before it changes the plan.
+class PlanReview(_OptionalTimeout):
+    """`replan_review`: a person decides whether a proposed change of the plan is made.
 
-    `true` and `false` stand for it with and without `enabled`.  Rejected, by a person or by time,
-    the run goes on with the plan it has.
+    `true` and `false` are short for `enabled`.  After a rejection, by a person or by a timeout, the
+    run continues with its present plan.
     """
 
     enabled: bool = False
@@ -196,11 +196,11 @@ class PlanReview(_Bounded):
 
 
 class Speculation(_Frozen):
-    """Work done ahead with read-only tools while somebody decides.
+    """Speculation: read-only tools run while a person decides.
 
-    `confidence` is how sure it has to be that a result will be used: a fixed share, or "learned"
-    for each pair of tools from its hits and misses, within 0.70 and 0.95.  `max_tasks` is how
-    many results may wait for one execution at a time.
+    `confidence` is the required probability that a result will be used: a fixed share, or "learned"
+    per pair of tools from its hits and misses, between 0.70 and 0.95.  `max_tasks` limits the
+    stored results of one execution.
     """
 
     enabled: bool = False
@@ -214,42 +214,44 @@ class Policy(_Frozen):
     hil: LayerApproval = LayerApproval()
     ail: AgentDecisions = AgentDecisions()
     per_layer_validation: bool = False
-    # With per_layer_validation: after the last layer too, where a replan can still add layers.
+    # With per_layer_validation: also after the last layer, where a replan can still add layers.
     validate_last_layer: bool = False
     # None: the installation's time to live of an abandoned execution.
     validation_timeout_seconds: float | None = Field(default=None, gt=0, le=31_536_000)
     speculation: Speculation = Speculation()
     replan_review: PlanReview = PlanReview()
     four_eyes: bool = True
-    # For every hold of people that has none of its own.
+    # For holds of people without lists of their own.
     reminders: Reminders = ()
     escalation: Escalation = ()
-    # For how long a decision on a page can be undone; None: the installation's time.
+    # Seconds for which a decision on a page can be undone; None: the setting of the installation.
     undo_seconds: float | None = Field(default=None, ge=0, le=600)
     permission_ceiling: str = "trusted"
-    #: Put here when an execution starts, from what is published; nobody else writes it.
+    #: Copied from the published rules when an execution starts; requests cannot set it.
     review_rules: ReviewRules = ReviewRules()
-    # Keys joined by dots; values whose path ends so are masked wherever people look.
+    # Keys joined by dots; values whose path ends with one of them are masked for people.
     secrets: Annotated[tuple[SecretPath, ...], Field(max_length=100)] = ()
 
     @model_validator(mode="after")
-    def _in_order(self) -> Policy:
-        # Which deadline a hold has is not known here: what does not fit one is left out of it.
+    def _check_timers(self) -> Policy:
+        # Deadlines are set per hold; a hold leaves out the reminders that do not fit its own.
         check([each for each in self.reminders if not each.needs_deadline], self.escalation, None)
         return self
 
-    def waits(self, own: _Waiting) -> tuple[tuple[Reminder, ...], tuple[EscalationStep, ...]]:
-        """Reminders and steps of a hold: its own lists, else those of this policy."""
+    def timers_of(
+        self, own: _HoldTimers
+    ) -> tuple[tuple[Reminder, ...], tuple[EscalationStep, ...]]:
+        """Return reminders and escalation steps of a hold: its own lists, or this policy's."""
         reminders = self.reminders if own.reminders is None else own.reminders
         return reminders, self.escalation if own.escalation is None else own.escalation
 
     @field_validator("replan_review", mode="before")
     @classmethod
-    def _flag(cls, value: Any) -> Any:
+    def _expand_flag(cls, value: Any) -> Any:
         return {"enabled": value} if isinstance(value, bool) else value
 
     def overridden_by(self, override: Mapping[str, Any]) -> Policy:
-        """This policy with the keys of `override` laid over it, one level deep."""
+        """Return this policy with the keys of `override` replaced, one level deep."""
         merged = self.model_dump(mode="json")
         for key, value in override.items():
             old = merged.get(key)

@@ -1,9 +1,8 @@
-"""A policy as a floor: an override may make a run stricter, never looser.
+"""The policy floor: an override may make a run stricter, never looser.
 
 `RULES` has one rule for each field of `Policy`, by its path.  A rule compares two whole policies,
-because what a field means often depends on its neighbours: `hil.groups` binds nobody while `hil` is
-off.  Together the rules are a preorder: each policy is as strict as itself, and a policy that is as
-strict as a second one is as strict as everything the second one is as strict as.
+because the effect of a field often depends on others: `hil.groups` has no effect while `hil` is
+off.  The relation "at least as strict" is reflexive and transitive.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Rule = Callable[[Policy, Policy], bool]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One field that an override sets to another value than the floor has; both as JSON."""
+    """A field whose value in an override differs from the floor; both values as JSON."""
 
     path: str
     floor: Any
@@ -31,17 +30,17 @@ class Change:
     loosens: bool
 
 
-def laid_over(
+def apply_override(
     floor: Policy,
     override: Mapping[str, Any],
     *,
     installation_undo_seconds: float,
     bound: Collection[str] | None = None,
 ) -> tuple[Policy, tuple[Change, ...]]:
-    """Return the policy with the override laid over the floor, and what that changes.
+    """Return the floor with the override applied, and the changes.
 
-    `bound` names the top-level fields that may not be loosened, each with all below it; None binds
-    every field.  Raises pydantic's ValidationError for an override that does not make a policy.
+    `bound` names the top-level fields that may not be loosened, including their subfields; None
+    binds every field.  Raises pydantic's ValidationError for an invalid policy.
     """
     merged = floor.overridden_by(override)
     return merged, changes(
@@ -56,9 +55,9 @@ def changes(
     installation_undo_seconds: float,
     bound: Collection[str] | None = None,
 ) -> tuple[Change, ...]:
-    """Return the fields in which `wanted` differs from `floor`, each with its verdict.
+    """Return the fields in which `wanted` differs from `floor`, and whether each loosens it.
 
-    `installation_undo_seconds` stands for `undo_seconds` where a policy leaves it open.
+    `installation_undo_seconds` is the value of `undo_seconds` for a policy without one.
     """
     before, after = floor.model_dump(mode="json"), wanted.model_dump(mode="json")
     compared = [_with_undo(each, installation_undo_seconds) for each in (floor, wanted)]
@@ -88,32 +87,32 @@ def _at(policy: Any, path: str) -> Any:
 
 
 def _signs_layers(policy: Policy) -> bool:
-    """Whether people approve layers at all."""
+    """Whether the policy requires people to approve layers."""
     return policy.hil.enabled and policy.hil.approval_required != "never"
 
 
 def _while(is_on: Callable[[Policy], bool], rule: Rule) -> Rule:
-    """The rule, which binds only while the floor has its section switched on."""
+    """Return the rule, applied only while the floor enables its section."""
     return lambda floor, wanted: not is_on(floor) or rule(floor, wanted)
 
 
 def _rank(value: str, order: Sequence[str]) -> int:
-    """The place of a value in an order from loose to strict."""
+    """Return the position of a value in an order from loose to strict."""
     return order.index(value)
 
 
 def _approves_after(section: LayerApproval | PlanReview) -> float:
-    """Seconds after which time approves instead of a person; infinite when it never does."""
+    """Return the seconds until a timeout approves; infinite if a timeout does not approve."""
     if section.on_timeout != "approve" or section.timeout_seconds is None:
         return math.inf
     return section.timeout_seconds
 
 
 def _fewer_groups(floor: LayerApproval | PlanReview, wanted: LayerApproval | PlanReview) -> bool:
-    """Whether nobody new may decide, and somebody still may.
+    """Whether the groups are a non-empty subset of the floor's.
 
-    Where time approves, the groups stay the same: those that are left may be ones without a member
-    who decides, and then only time would.
+    If a timeout approves, the groups must stay the same: the remaining groups might have no members
+    who can decide, and only the timeout would.
     """
     before, after = set(floor.groups), set(wanted.groups)
     if after == before:
@@ -122,7 +121,7 @@ def _fewer_groups(floor: LayerApproval | PlanReview, wanted: LayerApproval | Pla
 
 
 def _keeps_text(floor: str, wanted: str) -> bool:
-    """Whether reviewers still read what the floor tells them; more may follow."""
+    """Whether the instructions begin with those of the floor."""
     return wanted.startswith(floor)
 
 
@@ -131,32 +130,32 @@ def _keeps_reminders(floor: Sequence[Reminder], wanted: Sequence[Reminder]) -> b
 
 
 def _keeps_escalation(floor: Sequence[EscalationStep], wanted: Sequence[EscalationStep]) -> bool:
-    """Whether each step is kept, and a new one lets nobody new decide."""
+    """Whether each step is kept, and no new step adds groups that decide."""
     return all(each in wanted for each in floor) and all(
         each in floor or not each.groups for each in wanted
     )
 
 
 def _confidence(policy: Policy) -> tuple[float, float]:
-    """The lowest and the highest share that counts as sure enough."""
+    """Return the lowest and the highest confidence that speculation may use."""
     value = policy.speculation.confidence
     return (0.70, 0.95) if isinstance(value, str) else (value, value)
 
 
-def _surer(floor: Policy, wanted: Policy) -> bool:
+def _at_least_as_confident(floor: Policy, wanted: Policy) -> bool:
     same = floor.speculation.confidence == wanted.speculation.confidence
     return same or _confidence(wanted)[0] >= _confidence(floor)[1]
 
 
 def _narrower(floor: str, wanted: str) -> bool:
-    """Whether a permission set allows nothing that the floor's does not; unknown ones allow all."""
+    """Whether a named set allows only what the floor's allows; unknown names allow everything."""
     if floor == wanted:
         return True
     return floor in NAMED and wanted in NAMED and NAMED[floor].covers(NAMED[wanted])
 
 
 def _either(floor: Policy, wanted: Policy) -> bool:
-    """No value of the field is looser than another one."""
+    """Accept every value: none is looser than another."""
     return True
 
 
@@ -168,12 +167,12 @@ def _has_agent(policy: Policy) -> bool:
     return policy.ail.enabled
 
 
-def _hil_waits(policy: Policy) -> tuple[Sequence[Reminder], Sequence[EscalationStep]]:
-    return policy.waits(policy.hil)
+def _hil_timers(policy: Policy) -> tuple[Sequence[Reminder], Sequence[EscalationStep]]:
+    return policy.timers_of(policy.hil)
 
 
-def _plan_waits(policy: Policy) -> tuple[Sequence[Reminder], Sequence[EscalationStep]]:
-    return policy.waits(policy.replan_review)
+def _plan_timers(policy: Policy) -> tuple[Sequence[Reminder], Sequence[EscalationStep]]:
+    return policy.timers_of(policy.replan_review)
 
 
 def _speculates(policy: Policy) -> bool:
@@ -202,11 +201,11 @@ _HIL: Final[dict[str, Rule]] = {
     "groups": lambda floor, wanted: _fewer_groups(floor.hil, wanted.hil),
     # Each reminder is kept; more may be added.
     "reminders": lambda floor, wanted: _keeps_reminders(
-        _hil_waits(floor)[0], _hil_waits(wanted)[0]
+        _hil_timers(floor)[0], _hil_timers(wanted)[0]
     ),
     # Each step is kept; steps that only notify may be added.
     "escalation": lambda floor, wanted: _keeps_escalation(
-        _hil_waits(floor)[1], _hil_waits(wanted)[1]
+        _hil_timers(floor)[1], _hil_timers(wanted)[1]
     ),
 }
 _AIL: Final[dict[str, Rule]] = {
@@ -238,16 +237,16 @@ _REPLAN: Final[dict[str, Rule]] = {
         _approves_after(wanted.replan_review) >= _approves_after(floor.replan_review)
     ),
     "reminders": lambda floor, wanted: _keeps_reminders(
-        _plan_waits(floor)[0], _plan_waits(wanted)[0]
+        _plan_timers(floor)[0], _plan_timers(wanted)[0]
     ),
     "escalation": lambda floor, wanted: _keeps_escalation(
-        _plan_waits(floor)[1], _plan_waits(wanted)[1]
+        _plan_timers(floor)[1], _plan_timers(wanted)[1]
     ),
 }
 _SPECULATION: Final[dict[str, Rule]] = {
     # Speculation runs tasks before a person has decided: it can be switched off, not on.
     "enabled": lambda floor, wanted: floor.speculation.enabled,
-    "confidence": _surer,
+    "confidence": _at_least_as_confident,
     "max_tasks": lambda floor, wanted: wanted.speculation.max_tasks <= floor.speculation.max_tasks,
 }
 

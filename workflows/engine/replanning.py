@@ -10,15 +10,15 @@ from . import events as ev
 from .dag import Plan
 from .decision_context import DecisionContext, Refused
 from .plan_diff import (
-    DROP_WORDS,
+    DROP_FORMAT,
     Change,
     Drop,
     change_between,
     changed_plan,
-    dropped_with,
-    loaded,
-    without,
-    written,
+    dump_change,
+    load_change,
+    with_dependents,
+    without_tasks,
 )
 from .plan_validation import Problem, structure_problems, validation_problems
 from .required_reviews import lost_gate, with_reviews
@@ -60,7 +60,7 @@ def propose(
     proposal = Proposal(
         requirement=requirement,
         actor=ctx.actor,
-        change=written(change),
+        change=dump_change(change),
         context=context,
         why=revised.why,
         cause=revised.cause,
@@ -87,9 +87,9 @@ def accept_proposal(
     proposal = state.proposal
     if proposal is None:
         raise Refused("no_proposal", "The plan change is not waiting for a decision any more.")
-    change = loaded(proposal.change)
-    dropped = dropped_with(change, _dropped_ids(change, edits))
-    left = without(change, dropped)
+    change = load_change(proposal.change)
+    dropped = with_dependents(change, _dropped_ids(change, edits))
+    left = without_tasks(change, dropped)
     if left.is_empty:
         raise Refused("nothing_left", "Nothing of the change is left; reject it instead.")
     revised = revise(
@@ -113,7 +113,7 @@ def _dropped_ids(change: Change, edits: Any) -> list[str]:
     try:
         wanted = Drop.model_validate(edits or {}).drop
     except ValidationError as error:
-        raise Refused("bad_edits", DROP_WORDS, validation_problems(error, "edits")) from None
+        raise Refused("bad_edits", DROP_FORMAT, validation_problems(error, "edits")) from None
     known = {task.id for task in change.added}
     problems = tuple(
         Problem(f"edits.drop[{index}]", "no_such_task", f"the change adds no task {name!r}")

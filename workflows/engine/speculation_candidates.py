@@ -14,7 +14,7 @@ from .bounded_json import digest
 from .dag import Revision, ToolTask
 from .moves import is_critical
 from .permissions import PermissionSet
-from .plan_diff import changed_plan, loaded
+from .plan_diff import changed_plan, load_change
 from .ports import FinishedTask, Run
 from .reducers import merge_context
 from .state import ExecutionState, Hold, SkipReason
@@ -53,7 +53,7 @@ class _HypotheticalRun:
 def _assume_approved(run: Run) -> _HypotheticalRun:
     revision, context, proposal = run.revision, run.context, run.state.proposal
     if proposal is not None:
-        plan = changed_plan(revision.plan, loaded(proposal.change))
+        plan = changed_plan(revision.plan, load_change(proposal.change))
         revision = revision.revised(plan, begun=run.state.layer + 1)
         context = merge_context(dict(context), proposal.context)
     return _HypotheticalRun(run.state, revision, run.inputs, context)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from workflows.engine.permissions import NAMED
 from workflows.engine.policy import Policy
-from workflows.engine.policy_floor import RULES, Change, changes, laid_over
+from workflows.engine.policy_floor import RULES, Change, apply_override, changes
 
 UNDO = 5.0
 
@@ -112,7 +112,7 @@ def looser(floor: Policy, wanted: Policy) -> list[str]:
 
 def merged(floor: Policy, override: dict[str, Any]) -> tuple[Policy, tuple[Change, ...]]:
     try:
-        return laid_over(floor, override, installation_undo_seconds=UNDO)
+        return apply_override(floor, override, installation_undo_seconds=UNDO)
     except ValidationError:
         assume(condition=False)
         raise
@@ -295,7 +295,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
 def test_what_counts_as_looser(
     floor: dict[str, Any], override: dict[str, Any], paths: list[str]
 ) -> None:
-    _, told = laid_over(Policy.model_validate(floor), override, installation_undo_seconds=UNDO)
+    _, told = apply_override(Policy.model_validate(floor), override, installation_undo_seconds=UNDO)
     assert sorted(each.path for each in told if each.loosens) == paths
 
 
@@ -308,7 +308,7 @@ def test_each_rule_is_tried_by_a_case() -> None:
 def test_a_floor_that_names_some_fields_binds_these_with_all_below() -> None:
     floor = Policy.model_validate({"hil": ON})
     override = {"hil": {"approval_required": "never"}, "undo_seconds": 0}
-    _, told = laid_over(floor, override, installation_undo_seconds=UNDO, bound={"hil"})
+    _, told = apply_override(floor, override, installation_undo_seconds=UNDO, bound={"hil"})
     assert [(each.path, each.loosens) for each in told] == [
         ("hil.approval_required", True),
         ("undo_seconds", False),
@@ -316,5 +316,5 @@ def test_a_floor_that_names_some_fields_binds_these_with_all_below() -> None:
 
 
 def test_a_change_has_both_values() -> None:
-    _, told = laid_over(Policy(), {"four_eyes": False}, installation_undo_seconds=UNDO)
+    _, told = apply_override(Policy(), {"four_eyes": False}, installation_undo_seconds=UNDO)
     assert told == (Change("four_eyes", floor=True, sent=False, loosens=True),)

@@ -121,7 +121,7 @@ def test_a_hold_without_lists_takes_those_of_the_policy_that_fit_it() -> None:
 
 def test_an_old_policy_and_an_old_state_are_read_as_before() -> None:
     assert Policy.model_validate({"hil": {"enabled": True}}).reminders == ()
-    assert ReviewPolicy.model_validate({"timeout_seconds": 5}).ends_after == 5
+    assert ReviewPolicy.model_validate({"timeout_seconds": 5}).seconds_to_deadline == 5
     hold = {"id": "1-1", "reason": "node_review"}
     assert load_state({"holds": [hold]}).holds[0].escalated == 0
 
