@@ -18,6 +18,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from django.db import connections
@@ -293,7 +294,7 @@ def spec_of(row: McpServer) -> McpServerSpec:
         transport="stdio" if row.transport == McpServer.Transport.STDIO else "http",
         command=row.command,
         args=tuple(row.args),
-        env=dict(row.env),
+        env=MappingProxyType(dict(row.env)),
         url=row.url,
-        headers=dict(row.headers),
+        headers=MappingProxyType(dict(row.headers)),
     )

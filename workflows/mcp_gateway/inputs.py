@@ -1,4 +1,4 @@
-"""Arguments of the tools. The bounded JSON parser has checked the message before."""
+"""Argument models of the tools. The bounded JSON parser has checked the message before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workflows.engine.commands import OptionalValues
 from workflows.engine.state import GrantScope
 
 _LARGEST = 2**63 - 1
-#: The longest wait of a call: clients, and some proxies, give up after a minute.
+#: Maximum wait of a call: clients and some proxies time out after a minute.
 MAX_WAIT_SECONDS = 55
 MAX_OUTPUT_CHARS = 1_000_000
 
@@ -23,7 +23,7 @@ def _as_text(value: Any) -> Any:
 WorkflowId = Annotated[
     str,
     BeforeValidator(_as_text),
-    Field(max_length=40, description="The workflow_id of an earlier answer."),
+    Field(max_length=40, description="The workflow_id of an earlier response: the run's id."),
 ]
 CheckpointId = Annotated[str, BeforeValidator(_as_text), Field(min_length=1, max_length=100)]
 Version = Annotated[
@@ -32,7 +32,8 @@ Version = Annotated[
         strict=True,
         ge=0,
         le=_LARGEST,
-        description="The version you saw. Something else happened since: nothing is done.",
+        description="The version of the response that you read. If the run has changed since, "
+        "the call has no effect and returns an error.",
     ),
 ]
 Wait = Annotated[
@@ -40,14 +41,15 @@ Wait = Annotated[
     Field(
         ge=0,
         le=MAX_WAIT_SECONDS,
-        description="How long to wait for the next stop before answering `running`.",
+        description="Maximum seconds to wait for the run's next stop; then `running` is returned.",
     ),
 ]
 Key = Annotated[
     str | None,
     Field(
         pattern=r"^[!-~]{1,200}$",
-        description="The same key and arguments within 24 hours: the call counts once.",
+        description="Makes the call safe to repeat: within 24 hours, a call with an equal key and "
+        "equal arguments takes effect only once.",
     ),
 ]
 Chars = Annotated[
@@ -56,7 +58,7 @@ Chars = Annotated[
         strict=True,
         ge=100,
         le=MAX_OUTPUT_CHARS,
-        description="Outputs whose JSON is longer are cut.",
+        description="Outputs and payloads with longer JSON are cut to this number of characters.",
     ),
 ]
 
@@ -66,17 +68,17 @@ class Input(BaseModel):
 
 
 class Config(Input):
-    """How a run is carried out."""
+    """Settings of a run."""
 
     per_layer_validation: bool | None = Field(
         default=None,
         strict=True,
-        description="Stop after each layer and answer layer_complete until you call continue.",
+        description="Stop with layer_complete after each layer until you call continue.",
     )
     wait_seconds: Wait = None
     title: str = Field(default="", max_length=200)
     policy: dict[str, Any] = Field(
-        default={}, description="Laid over the workflow's policy: hil, ail, speculation, …"
+        default={}, description="Merged into the workflow's policy: hil, ail, speculation, …"
     )
 
 
@@ -84,14 +86,14 @@ class Execute(Input):
     """Give exactly one of workflow, plan and intent."""
 
     workflow: str | None = Field(
-        default=None, min_length=1, max_length=100, description="Name or id of a kept workflow."
+        default=None, min_length=1, max_length=100, description="Name or id of a stored workflow."
     )
-    plan: dict[str, Any] | None = Field(default=None, description="A plan of your own.")
+    plan: dict[str, Any] | None = Field(default=None, description="A plan that you have written.")
     intent: str | None = Field(
         default=None,
         min_length=1,
         max_length=4000,
-        description="Plain words; a plan is made of known tools.",
+        description="The task in plain words; the planner drafts a plan from known tools.",
     )
     inputs: dict[str, Any] = {}
     config: Config = Config()
@@ -106,7 +108,7 @@ class _OnWorkflow(Input):
 
 
 class Continue(_OnWorkflow):
-    """Go on to the next layer."""
+    """Continue with the next layer."""
 
     reason: str = Field(default="", max_length=4000)
 
@@ -114,15 +116,15 @@ class Continue(_OnWorkflow):
 class Abort(_OnWorkflow):
     """End the run."""
 
-    reason: str = Field(default="", max_length=4000, description="Kept with the run.")
+    reason: str = Field(default="", max_length=4000, description="Stored with the run.")
 
 
 class Replan(_OnWorkflow):
-    """Ask the planner for more tasks; what has begun is kept."""
+    """Ask the planner for more tasks; tasks that have begun are kept."""
 
     new_requirement: str = Field(min_length=1, max_length=4000)
     available_context: OptionalValues = Field(
-        default={}, description="Values the new tasks may read from the run's context."
+        default={}, description="Values for the new tasks; merged into the run's context."
     )
 
 
@@ -133,28 +135,29 @@ class ApprovalResponse(_OnWorkflow):
         default=None,
         min_length=1,
         max_length=100,
-        description="May be left out while a single hold is open.",
+        description="The hold to decide; optional if only one hold is open.",
     )
     checkpoint_id: CheckpointId | None = Field(
         default=None,
-        description="Instead of hold_id: the checkpoint_id of an answer or of one of its "
-        "approvals. When the run has gone on since, nothing is done.",
+        description="Alternative to hold_id: the checkpoint_id of a response or of one of its "
+        "approvals. If the run has continued since, the call has no effect and returns an error.",
     )
     approved: bool = Field(strict=True)
     request_changes: bool = Field(
         default=False,
         strict=True,
-        description="Not approved: the task runs again with `feedback`. After a task alone.",
+        description="With approved=false: run the task again with `feedback`. Only for reviews "
+        "after a task.",
     )
     edits: Any = Field(
         default=None,
-        description="Before a task: keys laid over its inputs. After it: the whole new output. "
-        "Absent or null: no change.",
+        description="Before a task: keys to replace in its inputs. After a task: the whole new "
+        'output. Plan review: {"drop": [ids of added tasks]}. Absent or null: no change.',
     )
     set_output_null: bool = Field(
         default=False,
         strict=True,
-        description="Approve with null in place of the task's output. Not beside edits.",
+        description="Approve and set the task's output to null. Not together with edits.",
     )
     feedback: str = Field(default="", max_length=10_000)
     grant_scope: GrantScope = "task"
@@ -165,7 +168,9 @@ class GetExecution(Input):
     workflow_id: WorkflowId
     wait_seconds: Wait = None
     all_layers: bool = Field(
-        default=False, strict=True, description="Results of every layer, not of the present one."
+        default=False,
+        strict=True,
+        description="Return results of all layers, not only the current.",
     )
     max_output_chars: Chars = 20_000
 
@@ -174,7 +179,7 @@ class ListPending(Input):
     workflow_id: WorkflowId | None = None
     decider: Literal["any", "human", "agent"] = "any"
     limit: int = Field(default=20, strict=True, ge=1, le=100)
-    cursor: str = Field(default="", max_length=200, description="`next` of the page before.")
+    cursor: str = Field(default="", max_length=200, description="`next` of the previous page.")
 
 
 class SearchTools(Input):

@@ -16,45 +16,45 @@ class _Output(BaseModel):
 
 
 class TaskResult(_Output):
-    """A task and what has become of it."""
+    """A task and its result."""
 
     id: str
-    task_id: str = Field(description="The same as `id`.")
-    target: str = Field(description="The tool, capability or language that ran.")
+    task_id: str = Field(description="Equal to `id`.")
+    target: str = Field(description="The tool, capability or programming language of the task.")
     layer: int
     status: str = Field(description="PENDING, RUNNING, SUCCEEDED, FAILED, SKIPPED or REJECTED.")
     output: Any = Field(
-        description="What later tasks read; text if it was cut, null if it was rejected."
+        description="The output that later tasks read; text if it was cut, null if it was rejected."
     )
     is_rejected: bool = Field(default=False, description="A reviewer rejected the task.")
     output_truncated: bool = False
     error: str = ""
     skip_reason: str = ""
     is_edited: bool = Field(default=False, description="A reviewer changed the output.")
-    attempts: int = Field(description="How many tries are recorded.")
+    attempts: int = Field(description="Number of recorded attempts.")
     duration_ms: float
 
 
 class NextTask(_Output):
-    """A task that has not begun, as it stands in the plan."""
+    """A task of the plan that has not begun."""
 
     id: str
-    task_id: str = Field(description="The same as `id`.")
+    task_id: str = Field(description="Equal to `id`.")
     target: str
     inputs: dict[str, Any]
     depends_on: list[str]
     permission_set: str | None
 
 
-#: Who decides, in the words of agents: a human in the loop, or an agent.
+#: Who decides: a human in the loop (HIL) or an agent in the loop (AIL).
 DecisionType = Literal["HIL", "AIL"]
 
 
 class Approval(_Output):
-    """Something a person has to decide."""
+    """An open hold that a person has to decide."""
 
     hold_id: str
-    checkpoint_id: str = Field(description="The same as `hold_id`.")
+    checkpoint_id: str = Field(description="Equal to `hold_id`.")
     decision_type: DecisionType = "HIL"
     workflow_id: str
     node_id: str | None
@@ -62,19 +62,19 @@ class Approval(_Output):
     reason: str
     why: str
     instructions: str
-    payload: Any = Field(description="What is to be decided; text if it was cut.")
+    payload: Any = Field(description="The data to review; text if it was cut.")
     payload_truncated: bool
-    groups: list[str] = Field(description="Who may decide it.")
+    groups: list[str] = Field(description="Groups whose members may decide.")
     quorum: int
-    approvals: int = Field(description="How many have approved it already.")
-    changes_left: int = Field(description="How often changes can still be requested.")
+    approvals: int = Field(description="Number of approvals so far.")
+    changes_left: int = Field(description="Number of change requests that are still possible.")
     expires_at: str | None
     on_timeout: str
-    review_url: str = Field(description="Where a person decides it in the browser.")
+    review_url: str = Field(description="The page on which a person decides the hold.")
 
 
 class Replanned(_Output):
-    """What a replan changed in the plan."""
+    """Changes of the plan by a replan."""
 
     revision: int
     added: list[NextTask]
@@ -83,9 +83,9 @@ class Replanned(_Output):
 
 
 class Decision(_Output):
-    """What a person (HIL) or an agent (AIL) decided."""
+    """A decision of a person (HIL) or an agent (AIL)."""
 
-    workflow_id: str = Field(description="The run it was made in: this one, or one it forks.")
+    workflow_id: str = Field(description="The run of the decision: this run or an ancestor of it.")
     type: DecisionType
     decision: str = Field(
         description="APPROVE, REJECT, REQUEST_CHANGES, WITHDRAW, ABORT, CONTINUE or REPLAN."
@@ -94,39 +94,42 @@ class Decision(_Output):
     hold_id: str | None
     node_id: str | None
     comment: str
-    edited: bool = Field(description="The reviewer changed what was shown.")
+    edited: bool = Field(description="The reviewer edited the payload.")
 
 
 class Answer(_Output):
-    """Where a run stands.  `options` are the tools that make sense next."""
+    """The state of a run.  `options` are the tools that you can call next."""
 
     status: AnswerStatus
-    message: str = Field(description="What it means and what to do, in one or two sentences.")
+    message: str = Field(description="The state and the next step, in one or two sentences.")
     workflow_id: str
     title: str
     version: int
-    checkpoint_id: str | None = Field(description="The bookmark after the last settled layer.")
-    layer_index: int | None = Field(description="The present layer, from 0; null before the first.")
+    checkpoint_id: str | None = Field(description="The checkpoint after the last finished layer.")
+    layer_index: int | None = Field(description="The current layer, from 0; null before the first.")
     total_layers: int
     layer_results: list[TaskResult]
     next_layer_preview: list[NextTask]
     options: list[str]
     approvals: list[Approval]
     decisions: list[Decision] = Field(description="The newest twenty, oldest first.")
-    answer_by: str | None = Field(description="When time decides for the agent, if it does.")
+    answer_by: str | None = Field(
+        description="The time at which a default decision replaces the agent's; null if there is "
+        "none."
+    )
     replanned: Replanned | None = None
     new_tasks: list[NextTask] | None = Field(
-        default=None, description="What a replan added, as in `replanned.added`."
+        default=None, description="Tasks that a replan added; equal to `replanned.added`."
     )
-    reason: str = Field(description="Why the run failed or was aborted.")
+    reason: str = Field(description="The reason if the run failed or was aborted; else empty.")
     warnings: list[str] = Field(
-        default=[], description="After execute: groups of the run in which nobody may decide."
+        default=[], description="After execute: groups of the run without a member who may decide."
     )
     run_url: str
 
 
 class PendingHold(_Output):
-    """An open decision point, without its payload."""
+    """An open hold, without its payload."""
 
     hold_id: str
     workflow_id: str
@@ -152,7 +155,7 @@ class Pending(_Output):
 
 
 class FoundTool(_Output):
-    """A tool that a plan's task can name."""
+    """A tool that a task of a plan can call."""
 
     name: str
     title: str
@@ -160,7 +163,7 @@ class FoundTool(_Output):
     permission_set: str
     read_only: bool
     input_schema: dict[str, Any]
-    output_schema: dict[str, Any] | None = Field(description="Null where the tool declares none.")
+    output_schema: dict[str, Any] | None = Field(description="Null if the tool declares none.")
     similarity: float
 
 

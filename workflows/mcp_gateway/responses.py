@@ -182,13 +182,13 @@ def _message(
     where = f"Layer {execution.layer + 1} of {layers}"
     match status:
         case "running":
-            state = f"{where} is under way." if execution.layer >= 0 else "It is about to begin."
-            return f"{state} Ask again with get_execution; wait_seconds makes it wait."
+            state = f"{where} is running." if execution.layer >= 0 else "The run is about to start."
+            return f"{state} Call get_execution; with wait_seconds it waits for the next stop."
         case "layer_complete":
             return f"{where} is complete. Call continue, replan or abort."
         case "approval_required":
             reviews = "; ".join(f"{hold.why} ({review_url(hold)})" for hold in human_holds)
-            return f"Stopped until a person has decided: {reviews}. Then ask with get_execution."
+            return f"The run waits for a person's decision: {reviews}. Then call get_execution."
         case "complete":
             return f"The run is complete after {layers} layers."
         case "failed":
@@ -202,8 +202,8 @@ def _deadline(agent_holds: list[Hold]) -> str:
     """Say what happens, and when, if the agent does not respond."""
     if not agent_holds or agent_holds[0].expires_at is None:
         return ""
-    outcome = "goes on" if agent_holds[0].on_timeout == "continue" else "is aborted"
-    return f" Without an answer the run {outcome} at {isoformat(agent_holds[0].expires_at)}."
+    outcome = "continues" if agent_holds[0].on_timeout == "continue" else "is aborted"
+    return f" Without a decision the run {outcome} at {isoformat(agent_holds[0].expires_at)}."
 
 
 # --- parts ----------------------------------------------------------------------------------------

@@ -33,10 +33,10 @@ CallerOf = Callable[[Context], Caller]
 
 INSTRUCTIONS = """\
 Holdpoint runs DAGs of tasks layer by layer and stops where a person or an agent has to decide.
-Start with execute (search_tools finds what tasks can call). Act on `status` of the answer: \
-layer_complete: continue, replan or abort. approval_required: show the person review_url; people \
-decide there, you do not. running: ask again with get_execution. complete, failed, aborted: it is \
-over. Keep workflow_id: any later call, from anywhere, can go on with it."""
+Start with execute (search_tools finds the tools that tasks can call). Act on `status` of the \
+response. layer_complete: call continue, replan or abort. approval_required: show review_url to \
+the person; people decide there, you do not. running: call get_execution. complete, failed, \
+aborted: the run has ended. Keep workflow_id: every later call needs it."""
 
 logger = logging.getLogger(__name__)
 

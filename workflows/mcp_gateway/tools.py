@@ -85,12 +85,12 @@ def _with_plan(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 _EXECUTE = """\
-Run a DAG of tasks, layer by layer. Give exactly one of: workflow (name or id of a kept one), \
+Run a DAG of tasks, layer by layer. Give exactly one of: workflow (name or id of a stored one), \
 plan ({"tasks": [{"id": "log", "type": "tool", "tool": "git.git_log", "arguments": {...}}, \
 {"id": "use", "type": "tool", "tool": "builtin.echo", "arguments": {"value": {"$from": "log"}}}]}; \
 search_tools finds tools) or intent (plain words). With config.per_layer_validation the run stops \
-after each layer for continue, replan or abort. Answers at the next stop, or `running` after \
-config.wait_seconds; get_execution then asks again. An idempotency_key makes repeating safe."""
+after each layer for continue, replan or abort. Returns at the next stop, or with `running` after \
+config.wait_seconds; then call get_execution. An idempotency_key makes the call safe to repeat."""
 
 _ALL_TOOLS = (
     Tool(
@@ -105,9 +105,9 @@ _ALL_TOOLS = (
     ),
     Tool(
         name="continue",
-        title="Go on",
-        description="Go on to the next layer of a run that answered layer_complete. Send the "
-        "version of that answer, and a repeated call cannot skip a layer unseen.",
+        title="Continue a run",
+        description="Continue a run with status layer_complete with its next layer. Send the "
+        "version of that response, so that a repeated call cannot skip the stop after a layer.",
         input_model=inputs.Continue,
         output_model=Answer,
         perform=calls.continue_,
@@ -116,7 +116,7 @@ _ALL_TOOLS = (
     Tool(
         name="abort",
         title="Abort a run",
-        description="End a run for good; tasks that run are told to stop. The reason is kept.",
+        description="End a run permanently; running tasks are stopped. The reason is stored.",
         input_model=inputs.Abort,
         output_model=Answer,
         perform=calls.abort,
@@ -125,8 +125,8 @@ _ALL_TOOLS = (
     Tool(
         name="replan",
         title="Ask for more tasks",
-        description="Say what is needed besides; the planner adds tasks behind what has begun, "
-        "and the run goes on. If it finds none, the run stays as it is.",
+        description="Describe what else is needed; the planner adds tasks after those that have "
+        "begun, and the run continues. If the planner finds none, the run does not change.",
         input_model=inputs.Replan,
         output_model=Answer,
         perform=calls.replan,
@@ -135,9 +135,10 @@ _ALL_TOOLS = (
     Tool(
         name="approval_response",
         title="Decide a hold",
-        description="Approve or reject what waits for a person, or have it done again with "
-        "feedback. Takes a token with the scope `decide`, and rights like in the browser: nobody "
-        "approves what they started. Without the scope the answer says where a person decides.",
+        description="Approve or reject an open hold, or request changes with feedback. Needs a "
+        "token with the scope `decide`, and the rights that the browser needs: nobody can approve "
+        "in a run that they started. Without the scope, the response has the URL of the page on "
+        "which a person decides.",
         input_model=inputs.ApprovalResponse,
         output_model=Answer,
         perform=calls.approval_response,
@@ -147,8 +148,8 @@ _ALL_TOOLS = (
     ),
     Tool(
         name="get_execution",
-        title="Where a run stands",
-        description="The present answer about a run, at once or after waiting for its next stop.",
+        title="Get a run",
+        description="Return the state of a run, immediately or after waiting for its next stop.",
         input_model=inputs.GetExecution,
         output_model=Answer,
         perform=queries.get_execution,
@@ -156,8 +157,8 @@ _ALL_TOOLS = (
     ),
     Tool(
         name="list_pending",
-        title="What waits",
-        description="Open decision points of the runs you see: for people and for agents.",
+        title="List open holds",
+        description="List the open holds of the runs that you may see, for people and for agents.",
         input_model=inputs.ListPending,
         output_model=Pending,
         read=queries.list_pending,
@@ -166,7 +167,8 @@ _ALL_TOOLS = (
     Tool(
         name="search_tools",
         title="Find tools for a plan",
-        description="Tools that a plan's tasks can name, by meaning and words, best first.",
+        description="Search tools that the tasks of a plan can call, by meaning and words; best "
+        "match first.",
         input_model=inputs.SearchTools,
         output_model=FoundTools,
         read=queries.search_tools,

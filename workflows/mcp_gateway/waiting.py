@@ -46,7 +46,9 @@ class _Snapshot:
     def text(self) -> str:
         if self.layer < 0:
             return "waiting for a worker"
-        return f"layer {self.layer + 1} of {self.layers}, {self.done} of {self.total} tasks settled"
+        return (
+            f"layer {self.layer + 1} of {self.layers}, {self.done} of {self.total} tasks finished"
+        )
 
 
 async def wait_until_stopped(

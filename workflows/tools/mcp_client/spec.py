@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -13,12 +12,15 @@ from workflows.common.http_headers import headers_problem
 
 @dataclass(frozen=True)
 class McpServerSpec:
-    """How to reach one MCP server.
+    """Connection parameters of one MCP server.
 
     A "stdio" server is started as `command` with `args`; its environment has `env`
     and HOME, LOGNAME, PATH, SHELL, TERM and USER of this process. An "http" server is reached by
     streamable HTTP at `url` with `headers` on every request. `start_seconds` limits start and
-    handshake together. Raises ValueError when a part is missing or malformed.
+    handshake together. The mappings are not copied: the caller must not change them afterwards.
+
+    Raises:
+        ValueError: a part is missing or malformed.
     """
 
     name: str
@@ -31,10 +33,6 @@ class McpServerSpec:
     start_seconds: float = 30.0
 
     def __post_init__(self) -> None:
-        # Copies: a later change of the caller's dict must not change a pooled spec.
-        object.__setattr__(self, "args", tuple(self.args))
-        object.__setattr__(self, "env", MappingProxyType(dict(self.env)))
-        object.__setattr__(self, "headers", MappingProxyType(dict(self.headers)))
         if not self.name or "." in self.name:
             raise ValueError(f"{self.name!r} cannot name a server: it is empty or has a dot")
         if self.transport == "stdio":

@@ -44,7 +44,7 @@ def test_progress_is_told_while_a_layer_runs(agent: Agents, mode: str) -> None:
     assert {total for _, total, _ in heard} == {3.0}
     texts = [str(message) for _, _, message in heard]
     assert any("layer 1 of 2" in each and "running: a, b" in each for each in texts)
-    assert any("1 of 3 tasks settled" in each for each in texts)
+    assert any("1 of 3 tasks finished" in each for each in texts)
     # The last of them may be heard of too, before the answer is.
     assert max(numbers) <= 3
 
