@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from graphrag.catalogue.tool_record import ToolRecord
-from workflows.common.schemas import FieldError, schema_errors, unnamed_keys
+from workflows.common.schemas import FieldError, schema_errors, undeclared_keys
 from workflows.engine import plan_diff
 from workflows.engine.bounded_json import BoundedJSONError, canonical, check_value
 from workflows.engine.dag import CapabilityTask, ToolTask
@@ -150,7 +150,7 @@ def edit_warnings(schema: Any, before: Any, after: Any) -> tuple[FieldError, ...
     """The keys an edit adds that the tool's schema does not name: the tool may ignore them."""
     return tuple(
         FieldError(below("edits", path), "is not named by the tool's schema")
-        for path in unnamed_keys(schema, before, after)
+        for path in undeclared_keys(schema, before, after)
     )
 
 

@@ -13,8 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from workflows.common.redaction import DOTS, is_secret_field, merge_spans, secret_spans
-from workflows.common.schemas.fields import usable_schema
-from workflows.common.schemas.shapes import Shape, fitting_shape, item_schema, parts_of, shape_of
+from workflows.common.schemas.form_shapes import (
+    Shape,
+    fitting_shape,
+    item_schema,
+    parts_of,
+    shape_of,
+)
+from workflows.common.schemas.forms import usable_schema
 from workflows.engine.bounded_json import JSON, canonical, path_text
 
 _MARK: Final = re.compile(rf"\[{DOTS} ([1-9][0-9]{{0,5}})\]")

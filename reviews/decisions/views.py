@@ -41,7 +41,7 @@ from reviews.decisions.similar_decisions import similar_decisions_context
 from reviews.models import ANSWERS, Decision
 from reviews.notifications import inbox
 from workflows.common.number_parsing import parse_natural_number
-from workflows.common.schemas import FieldError, FormValue, unnamed_keys
+from workflows.common.schemas import FieldError, FormValue, undeclared_keys
 from workflows.engine.bounded_json import digest
 from workflows.models import Hold
 from workflows.permissions import step_up
@@ -239,7 +239,7 @@ class _Posted:
         """Keys that the edit adds and the tool's schema does not name."""
         if self.change.is_empty or self.errors or is_plan_review(self._hold):
             return ()
-        return unnamed_keys(self._schema, self._seen.payload, self._value.value)
+        return undeclared_keys(self._schema, self._seen.payload, self._value.value)
 
     @property
     def wants_confirmation(self) -> bool:

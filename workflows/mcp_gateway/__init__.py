@@ -11,7 +11,7 @@ from typing import Any
 from mcp.server.context import ServerRequestContext
 from starlette.types import ASGIApp
 
-from .callers import Caller
+from .authentication import Caller
 from .middleware import CALLER, GatewayMiddleware
 from .server import build_server
 from .session_manager import ManagedServer

@@ -27,7 +27,7 @@ from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution
 
 from . import inputs
-from .callers import CallContext, Caller
+from .authentication import CallContext, Caller
 
 SOURCE = "mcp"
 

@@ -27,7 +27,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from workflows import conf
 
-from .callers import Caller
+from .authentication import Caller
 from .calls import CallResult
 from .outputs import Answer
 

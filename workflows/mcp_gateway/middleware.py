@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from workflows.common.client_address import client_address
 from workflows.engine.bounded_json import DEFAULT, BoundedJSONError
 
-from .callers import NOT_VALID, Caller, authenticate_and_count
+from .authentication import NOT_VALID, Caller, authenticate_and_count
 from .message_validation import checked_message
 from .threads import in_thread
 

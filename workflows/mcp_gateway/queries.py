@@ -13,7 +13,7 @@ from workflows.models import Execution, ExecutionEvent, Hold
 from workflows.planning.planner import search_tools as search_catalogue
 
 from . import inputs
-from .callers import CallContext, Caller
+from .authentication import CallContext, Caller
 from .calls import CallResult
 from .errors import CommandFailed
 from .outputs import Answer, FoundTool, FoundTools, Pending, PendingHold

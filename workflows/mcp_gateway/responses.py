@@ -28,7 +28,7 @@ from workflows.executions.selectors import (
 from workflows.executions.stored_responses import json_text
 from workflows.models import Execution, ExecutionEvent, Hold
 
-from .callers import CallContext
+from .authentication import CallContext
 from .outputs import Answer, AnswerStatus, Approval, Decision, NextTask, Replanned, TaskResult
 
 _STATUS: Mapping[str, AnswerStatus] = {

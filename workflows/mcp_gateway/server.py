@@ -19,7 +19,7 @@ from workflows.engine.plan_validation import Problem, validation_problems
 from workflows.executions.validation import InvalidRequest
 
 from . import calls, elicitation, queries
-from .callers import Caller
+from .authentication import Caller
 from .calls import CallResult
 from .errors import error_result
 from .message_validation import raise_if_malformed

@@ -13,7 +13,7 @@ from mcp.server.stdio import stdio_server
 
 from workflows.engine.bounded_json import BoundedJSONError
 
-from .callers import Caller
+from .authentication import Caller
 from .message_validation import checked_message
 from .server import build_server
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from workflows.engine.dag import Plan
 
 from . import calls, inputs, queries
-from .callers import Caller
+from .authentication import Caller
 from .outputs import Answer, FoundTools, Pending
 
 

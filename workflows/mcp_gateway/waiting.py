@@ -18,7 +18,7 @@ from workflows.engine.status import ExecutionStatus
 from workflows.models import Hold, PlanRevision, TaskAttempt
 from workflows.realtime.subscription import Subscription, channel_group
 
-from .callers import Caller
+from .authentication import Caller
 from .threads import in_thread
 
 #: The journal is polled without a notification too: Redis may be unavailable, and the caller may

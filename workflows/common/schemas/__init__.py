@@ -1,12 +1,12 @@
-"""JSON Schema: checking values, schemas of functions, forms and what comes back from them."""
+"""JSON Schema: validation, schemas of functions and values, HTML forms and their submissions."""
 
 from __future__ import annotations
 
 from .callables import schema_from_callable
-from .fields import FormField, Option, form_fields
+from .form_submission import FormValue, value_from_form
+from .forms import FormField, Option, form_fields
 from .inference import infer_schema, infer_type
-from .submission import FormValue, value_from_form
-from .unnamed import unnamed_keys
+from .undeclared_keys import undeclared_keys
 from .validation import FieldError, schema_errors, schema_problem
 
 __all__ = [
@@ -20,6 +20,6 @@ __all__ = [
     "schema_errors",
     "schema_from_callable",
     "schema_problem",
-    "unnamed_keys",
+    "undeclared_keys",
     "value_from_form",
 ]

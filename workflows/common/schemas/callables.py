@@ -13,18 +13,20 @@ _CONTEXT = "ctx"
 
 
 def schema_from_callable(func: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Input and output schema of a tool function; output None when nothing is said of it.
+    """Return the input and output schema of a tool function; output None without a return hint.
 
-    A parameter named `ctx` belongs to the runner and is left out. Parameters without a hint take
-    anything. Raises TypeError for what a JSON object cannot call (`*args`, positional-only) and
-    for hints that have no schema.
+    A parameter named `ctx` belongs to the runner and is left out. Parameters without a hint accept
+    any value.
+
+    Raises:
+        TypeError: a parameter cannot be passed by keyword, or a hint has no schema.
     """
     hints = get_type_hints(func, include_extras=True)
     fields: dict[str, Any] = {}
     extra = False
     for name, parameter in inspect.signature(func).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
-            raise TypeError(f"{_name(func)}: a tool is called by keyword, {name!r} cannot be")
+            raise TypeError(f"{_name(func)}: {name!r} cannot be passed by keyword")
         if parameter.kind is parameter.VAR_KEYWORD:
             extra = True
         elif name != _CONTEXT:
@@ -38,7 +40,7 @@ def schema_from_callable(func: Callable[..., Any]) -> tuple[dict[str, Any], dict
         schema = model.model_json_schema()
         return _untitled(schema), _output_schema(hints.get("return", Any))
     except (PydanticUserError, PydanticSchemaGenerationError, NameError) as error:
-        raise TypeError(f"{_name(func)}: no schema can be made of its hints: {error}") from error
+        raise TypeError(f"{_name(func)}: its type hints have no schema: {error}") from error
 
 
 def _output_schema(hint: Any) -> dict[str, Any] | None:
@@ -49,7 +51,7 @@ def _output_schema(hint: Any) -> dict[str, Any] | None:
 
 
 def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
-    """Drop the titles that pydantic makes up from names; forms make better ones."""
+    """Remove pydantic's titles; forms derive better ones from the names."""
     schema.pop("title", None)
     for rule in schema.get("properties", {}).values():
         rule.pop("title", None)

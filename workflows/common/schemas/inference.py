@@ -1,4 +1,4 @@
-"""A JSON Schema read off one value: its shape, not its content."""
+"""Infer a JSON Schema from one value."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _TYPES: tuple[tuple[type, str], ...] = (
 
 
 def infer_schema(value: JSON, depth: int = 0) -> dict[str, Any]:
-    """A schema that `value` fits, and values of the same shape do.
+    """Return a schema that accepts `value` and values with an equal structure.
 
-    Objects ask for the keys they had and take no others; numbers stay numbers, whole or not; what
-    was null, lies deep or is wide may be anything.
+    Objects require exactly the keys of `value`. Whole numbers may become fractions. Null, deeply
+    nested values and large objects may become any value.
     """
     if isinstance(value, dict) and depth < _MAX_DEPTH and len(value) <= _MAX_PROPERTIES:
         return {
@@ -47,5 +47,5 @@ def _of_list(value: list[Any], depth: int) -> dict[str, Any]:
 
 
 def infer_type(value: JSON) -> dict[str, Any]:
-    """A schema that says an object, a list, a text or a number, and no more of what is inside."""
+    """Return a schema of the type only: an object, a list, a text or a number."""
     return infer_schema(value, _MAX_DEPTH)

@@ -1,4 +1,4 @@
-"""Places in a JSON value as RFC 6901 writes them: `/items/0/name`, "" for the whole."""
+"""JSON pointers (RFC 6901): `/items/0/name`, "" for the whole value."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 
 def to_pointer(path: Sequence[str | int]) -> str:
-    """The place of keys and indexes."""
+    """Return the JSON pointer of keys and indexes."""
     return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
 
 
 def pointer_keys(text: str) -> list[str]:
-    """The keys and indexes, as texts, that a pointer names."""
+    """Return the keys and indexes of a pointer, as texts."""
     return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]

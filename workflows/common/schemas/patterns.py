@@ -1,8 +1,8 @@
-"""Regular expressions out of schemas, matched in linear time whatever they look like.
+"""Match regular expressions of schemas in linear time.
 
-Schemas come from tool servers, and a backtracking matcher can be kept busy for years by a pattern
-of ten characters. The engine inside pydantic never backtracks. It knows no lookaround and no
-back-references; JSON Schema advises against both, and such a pattern is left to the tool itself.
+Schemas come from tool servers, and a pattern of ten characters can keep a backtracking matcher busy
+for years. The regex engine of pydantic never backtracks. It does not support lookaround and
+back-references, which JSON Schema advises against; the tool itself has to check such a pattern.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LONGEST_PATTERN = 2_000
 
 
 def matches(pattern: str, text: str) -> bool | None:
-    """Whether `pattern` is found anywhere in `text`; None when the pattern cannot be judged."""
+    """Return whether `pattern` matches anywhere in `text`; None if it is not supported."""
     search = _compiled(pattern)
     return search(text) if search else None
 

@@ -1,4 +1,4 @@
-"""Does a value fit a JSON Schema; and if not, what would a person be told?"""
+"""Validate values against JSON Schemas, with error messages for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from referencing.exceptions import Unresolvable
 
 from workflows.engine.bounded_json import BoundedJSONError, canonical, check_value
 
-from .messages import FieldError, describe
+from .error_messages import FieldError, describe
 from .validators import RUN, Run, TooMuchWork, draft_of
 
 __all__ = ["FieldError", "schema_errors", "schema_problem"]
@@ -26,11 +26,11 @@ _TOO_COMPLEX = "the schema is too complex to check this value against it"
 def schema_errors(
     schema: Any, value: Any, *, wildcard: Callable[[Any], bool] | None = None
 ) -> list[FieldError]:
-    """What in `value` does not fit `schema`: at most 50 errors with paths, [] when it fits.
+    """Return up to 50 errors with paths; [] if `value` is valid.
 
-    `value` has passed the bounded parser. A missing schema (None) fits everything. A value for
-    which `wildcard` is true counts as valid anywhere. The draft is the one `$schema` names, else
-    2020-12; nothing is ever fetched. A schema that cannot be used is an error at the root.
+    `value` has passed the bounded parser. Without a schema (None) every value is valid. A value for
+    which `wildcard` is true counts as valid anywhere. `$schema` selects the draft, 2020-12 by
+    default; references are never fetched. An invalid schema is an error at the root.
     """
     if schema is None or schema is True:
         return []
@@ -44,7 +44,7 @@ def schema_errors(
 
 
 def schema_problem(schema: Any) -> str:
-    """Why `schema` cannot be used as a JSON Schema, "" when it can."""
+    """Return why `schema` is no usable JSON Schema; "" if it is usable."""
     if schema is None:
         return ""
     try:
@@ -68,9 +68,10 @@ def _errors(checker: Validator, value: Any, run: Run) -> list[FieldError]:
         RUN.reset(token)
 
 
+# Keyed by the schema's text; bounded by 512 schemas; never stale, because the key is the schema.
 @lru_cache(maxsize=512)
 def _prepared(text: str) -> tuple[Validator | None, str, bool]:
-    """A checker for the schema, or none and the reason; and whether it has patternProperties."""
+    """Return a validator or the problem of the schema, and whether it has patternProperties."""
     schema = json.loads(text)
     try:
         check_value(schema)

@@ -1,4 +1,4 @@
-"""jsonschema's validators with bounded work, linear patterns, no fetching, and wildcards."""
+"""Validators of jsonschema with bounded work, linear-time patterns and wildcards."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _MAX_SECONDS = 1.0
 
 
 class TooMuchWork(Exception):
-    """The schema and the value together would keep a process busy for too long."""
+    """Validating the value against the schema takes too many steps or too long."""
 
 
 class Run:
-    """One check: how much work is left, and which values count as valid anywhere."""
+    """State of one validation: the remaining work, and the wildcard values."""
 
     def __init__(self, wildcard: Callable[[Any], bool] | None, *, has_patterns: bool) -> None:
         self.wildcard = wildcard
@@ -36,7 +36,7 @@ class Run:
         self._until = thread_time() + _MAX_SECONDS
 
     def spend(self, *parts: Any) -> None:
-        """Count one keyword, and the size of what it looks through."""
+        """Count one keyword and the size of the containers that it reads."""
         self._steps -= 1 + sum(len(part) for part in parts if isinstance(part, (list, dict)))
         if self._steps < 0 or thread_time() > self._until:
             raise TooMuchWork
@@ -45,7 +45,7 @@ class Run:
         return self.wildcard is not None and self.wildcard(value)
 
     def has_wild(self, value: Any) -> bool:
-        """True when a wildcard is anywhere inside of `value`."""
+        """Return whether a wildcard is anywhere inside `value`."""
         if self.wildcard is None:
             return False
         waiting = [value]
@@ -66,7 +66,7 @@ RUN: ContextVar[Run] = ContextVar("schema_run")
 
 @cache
 def guarded(base: type[Validator]) -> type[Validator]:
-    """The same draft as `base`, every keyword under the guard. Use it while RUN is set."""
+    """Return the draft `base` with guarded keywords. Use it while RUN is set."""
     keywords: dict[str, Keyword] = {**base.VALIDATORS, **_OWN}
     known = {name: keyword for name, keyword in keywords.items() if name in base.VALIDATORS}
     wrapped = {name: _guard(name, keyword) for name, keyword in known.items()}
@@ -77,7 +77,7 @@ def guarded(base: type[Validator]) -> type[Validator]:
 
 
 def draft_of(schema: Any) -> type[Validator]:
-    """The guarded draft that `$schema` names; 2020-12 when it names none that is known."""
+    """Return the guarded draft of `$schema`; 2020-12 if it names no known draft."""
     return guarded(validators.validator_for(schema, default=Draft202012Validator))
 
 
@@ -132,7 +132,7 @@ def _additional_properties(
 
 
 def extra_keys(value: dict[str, Any], schema: dict[str, Any]) -> list[str]:
-    """The keys that neither `properties` nor `patternProperties` of `schema` speaks of."""
+    """Return the keys that neither `properties` nor `patternProperties` of `schema` declares."""
     named = schema.get("properties", {})
     patterns = schema.get("patternProperties", {})
     extras = [key for key in value if key not in named]
@@ -173,7 +173,7 @@ _OWN: dict[str, Keyword] = {
     "unevaluatedProperties": _unevaluated_properties,
 }
 
-#: Keywords that judge a container by the values inside of it, which a wildcard leaves open.
+#: Keywords that depend on the values inside a container, which a wildcard leaves undefined.
 _LOOKS_INSIDE = frozenset(
     {"enum", "const", "not", "if", "contains", "uniqueItems", "unevaluatedItems"}
     | {"unevaluatedProperties", "dependentSchemas"}

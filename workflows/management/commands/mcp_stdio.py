@@ -11,7 +11,7 @@ import anyio
 from django.core.management.base import BaseCommand, CommandError
 
 from workflows.mcp_gateway import stdio
-from workflows.mcp_gateway.callers import NOT_VALID, authenticate_caller
+from workflows.mcp_gateway.authentication import NOT_VALID, authenticate_caller
 
 
 class Command(BaseCommand):

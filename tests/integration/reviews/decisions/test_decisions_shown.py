@@ -18,7 +18,7 @@ from workflows.agents import registry
 from workflows.engine.ports import AgentAnswer, AgentQuestion
 from workflows.executions.jobs import run_to_rest
 from workflows.executions.services import fork_execution, parse_command, submit_command
-from workflows.mcp_gateway.callers import authenticate_caller
+from workflows.mcp_gateway.authentication import authenticate_caller
 from workflows.mcp_gateway.server import build_server
 from workflows.models import Execution, Hold
 from workflows.permissions.tokens import create_token

@@ -28,7 +28,7 @@ from tests.support.http_server import running
 from workflows.api.client import Client, Problem
 from workflows.engine.bounded_json import digest
 from workflows.executions.jobs import run_to_rest
-from workflows.mcp_gateway.callers import authenticate_caller
+from workflows.mcp_gateway.authentication import authenticate_caller
 from workflows.mcp_gateway.server import build_server
 from workflows.models import Execution, Hold
 from workflows.permissions.tokens import create_token

@@ -14,7 +14,7 @@ from rest_framework.test import APIClient
 from graphrag.models import Tool
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import Start, echo, only_hold
-from workflows.mcp_gateway.callers import authenticate_caller
+from workflows.mcp_gateway.authentication import authenticate_caller
 from workflows.mcp_gateway.server import build_server
 from workflows.models import Execution
 from workflows.permissions.tokens import create_token

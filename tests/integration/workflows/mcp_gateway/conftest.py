@@ -18,7 +18,7 @@ from tests.support.catalogue import stock_catalogue
 from tests.support.groups import group_of
 from tests.support.processes import engine_processes, wait_for
 from workflows.executions.jobs import run_to_rest
-from workflows.mcp_gateway.callers import authenticate_caller
+from workflows.mcp_gateway.authentication import authenticate_caller
 from workflows.mcp_gateway.server import build_server
 from workflows.models import Execution
 from workflows.permissions.tokens import create_token

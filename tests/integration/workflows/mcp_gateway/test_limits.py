@@ -15,7 +15,7 @@ from tests.integration.workflows.mcp_gateway.conftest import VALIDATED, Call, To
 from tests.integration.workflows.mcp_gateway.web import refused
 from workflows.api import throttling
 from workflows.executions import services
-from workflows.mcp_gateway.callers import authenticate_caller
+from workflows.mcp_gateway.authentication import authenticate_caller
 from workflows.mcp_gateway.middleware import GatewayMiddleware
 from workflows.mcp_gateway.server import build_server
 from workflows.models import CommandLog, Execution

@@ -1,4 +1,4 @@
-"""What a schema asks for at one place, brought down to the few shapes that a form can show."""
+"""Reduce the schema of a field to one of the few kinds that a form can show."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .json_pointer import pointer_keys
 
 
 class Absent(Enum):
-    """Stands for a field that is not there at all, which is not the same as null."""
+    """Marker for an absent field, as opposed to null."""
 
     ABSENT = "absent"
 
@@ -38,7 +38,7 @@ _MAX_HOPS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """`kind` is text, integer, number, boolean, enum, object, array, or json when nothing fits."""
+    """`kind` is text, integer, number, boolean, enum, object, array, or json for all others."""
 
     kind: str
     rules: dict[str, Any] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Shape:
     choices: tuple[tuple[str, Any], ...] = ()
 
     def takes(self, value: Any) -> bool:
-        """Whether a control of this kind can show `value` without losing anything."""
+        """Return whether a control of this kind can show `value` without loss."""
         if value is ABSENT:
             return True
         if value is None:
@@ -61,7 +61,7 @@ class Shape:
 
 
 def shape_of(schema: Any, root: Any, value: Any) -> Shape:
-    """The shape of `schema`, a part of `root`; where it says nothing, `value` decides."""
+    """Return the shape of `schema`, a part of `root`; without a type, the shape of `value`."""
     rules, nullable = _flattened(schema, root)
     if rules is None:
         return Shape("json")
@@ -77,13 +77,13 @@ def shape_of(schema: Any, root: Any, value: Any) -> Shape:
 
 
 def fitting_shape(schema: Any, root: Any, value: Any) -> Shape:
-    """`shape_of`, or raw JSON when the value that is there has another shape."""
+    """Return `shape_of`, or raw JSON if `value` does not fit that shape."""
     shape = shape_of(schema, root, value)
     return shape if shape.takes(value) else Shape("json", shape.rules)
 
 
 def parts_of(shape: Shape, value: Any) -> list[tuple[str, Any, bool]]:
-    """Key, schema and required of each field of an object; what only `value` has comes last."""
+    """Yield key, schema and required of each field of an object; undeclared keys come last."""
     properties = shape.rules.get("properties", {})
     required = shape.rules.get("required", [])
     rest = shape.rules.get("additionalProperties", True)
@@ -93,13 +93,13 @@ def parts_of(shape: Shape, value: Any) -> list[tuple[str, Any, bool]]:
 
 
 def item_schema(shape: Shape, index: int) -> Any:
-    """The schema of item `index` (0-based) of an array."""
+    """Return the schema of item `index` (0-based) of an array."""
     first = shape.rules.get("prefixItems", [])
     return first[index] if index < len(first) else shape.rules.get("items", True)
 
 
 def _flattened(schema: Any, root: Any) -> tuple[dict[str, Any] | None, bool]:
-    """Follow local references and single alternatives; None when that gets too odd."""
+    """Follow local references and single alternatives; None if the schema is too complex."""
     nullable = False
     for _ in range(_MAX_HOPS):
         if schema is True or schema is None:
@@ -149,7 +149,7 @@ def _resolved(reference: Any, root: Any) -> Any:
 
 
 def _choices(rules: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Label and value of each choice of an `enum`, a `const`, or alternatives that are consts."""
+    """Return label and value of each choice of an `enum`, a `const`, or alternative consts."""
     if "const" in rules:
         return ((_label(rules["const"]), rules["const"]),)
     if isinstance(rules.get("enum"), list):
@@ -165,7 +165,7 @@ def _label(value: Any) -> str:
 
 
 def _kind(rules: dict[str, Any]) -> tuple[str | None, bool]:
-    """The kind that `type` names, and whether null may stand in its place."""
+    """Return the kind of `type`, and whether null is allowed."""
     named = rules.get("type")
     listed = named if isinstance(named, list) else [named]
     real = [name for name in listed if name != "null"]
@@ -180,7 +180,7 @@ def _says_much(rules: dict[str, Any]) -> bool:
 
 
 def _kind_of_value(value: Any) -> str:
-    """Without a schema, plain values keep their type; containers are shown as JSON."""
+    """Return the kind of a value without a schema: its type for scalars, json for containers."""
     if isinstance(value, bool):
         return "boolean"
     for kind, name in ((str, "text"), (int, "integer"), (float, "number")):

@@ -1,4 +1,4 @@
-"""What a browser sends back for a form, as a JSON value with its types kept."""
+"""Parse a submitted form of `forms.py` into a JSON value with the types of its schema."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from workflows.engine.bounded_json import (
     path_text,
 )
 
-from .fields import Spot, rendered, state_of, usable_schema
+from .error_messages import FieldError
+from .form_shapes import ABSENT, Shape, fitting_shape, item_schema, parts_of
+from .forms import FieldSpec, control_text, state_of, usable_schema
 from .json_pointer import to_pointer
-from .messages import FieldError
-from .shapes import ABSENT, Shape, fitting_shape, item_schema, parts_of
 
 _MAX_ITEMS: Final = 1_000
 _MAX_DEPTH: Final = 64
@@ -32,10 +32,10 @@ _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]
 
 @dataclass(frozen=True, slots=True)
 class FormValue:
-    """`value` with every readable entry applied; `errors` and `rejected` for the others.
+    """The parsed value, and the invalid entries.
 
-    Where an entry cannot be read, `value` keeps what was there before, and `rejected` maps the
-    JSON pointer to the text that was entered.
+    `value` keeps the original of each invalid entry; `errors` has its error, and `rejected` maps
+    its JSON pointer to the entered text.
     """
 
     value: JSON
@@ -43,8 +43,8 @@ class FormValue:
     rejected: dict[str, str] = field(default_factory=dict)
 
 
-class _Unreadable(Exception):
-    """An entry is not of its kind; `inside` is the path within raw JSON."""
+class _InvalidEntry(Exception):
+    """An entry is not of its field's kind; `inside` is the path within raw JSON."""
 
     def __init__(self, message: str, inside: str = "") -> None:
         super().__init__(message)
@@ -53,14 +53,14 @@ class _Unreadable(Exception):
 
 
 def value_from_form(schema: Any, original: JSON, data: Mapping[str, str]) -> FormValue:
-    """Read a form drawn by `form_fields` for `original`.
+    """Parse a submitted form that `form_fields` created for `original`.
 
-    What the form does not mention keeps its original value and type; a text that was not touched
-    gives back exactly the value it stood for. The result is not yet checked against the schema.
+    Values without a control keep their original value and type; an unchanged text gives exactly the
+    original value. The result is not validated against the schema.
     """
     usable = usable_schema(schema)
     reader = _Reader(usable, data)
-    value = reader.read(Spot((), usable), (), original)
+    value = reader.read(FieldSpec((), usable), (), original)
     return FormValue(
         None if value is ABSENT else value, tuple(reader.errors), dict(reader.rejected)
     )
@@ -75,54 +75,66 @@ class _Reader:
         self.errors: list[FieldError] = []
         self.rejected: dict[str, str] = {}
 
-    def read(self, spot: Spot, place: tuple[str | int, ...], original: Any) -> Any:
-        """The value at `place` of the form, which will stand at `spot.path` of the result."""
+    def read(self, spec: FieldSpec, place: tuple[str | int, ...], original: Any) -> Any:
+        """The value at `place` of the form, which will stand at `spec.path` of the result."""
         name = to_pointer(place)
         if name not in self._mentioned or len(place) > _MAX_DEPTH:
             return original
-        shape = fitting_shape(spot.schema, self._root, original)
+        shape = fitting_shape(spec.schema, self._root, original)
         state = self._data.get(f"s:{name}", "")
         if state == state_of(original) and name in self._typed:
             state = ""  # who types into an empty field means what they typed
-        if state == "absent" and not spot.required:
+        if state == "absent" and not spec.required:
             return ABSENT
         if state == "null" and shape.nullable:
             return None
         is_new_item = original is ABSENT and bool(place) and isinstance(place[-1], int)
         try:
-            return self._set(spot, place, shape, original, is_set=state == "set" or is_new_item)
-        except _Unreadable as problem:
-            self._reject(spot, name, problem)
+            return self._set(spec, place, shape, original, is_set=state == "set" or is_new_item)
+        except _InvalidEntry as problem:
+            self._reject(spec, name, problem)
             return original
 
     def _set(
-        self, spot: Spot, place: tuple[str | int, ...], shape: Shape, original: Any, *, is_set: bool
+        self,
+        spec: FieldSpec,
+        place: tuple[str | int, ...],
+        shape: Shape,
+        original: Any,
+        *,
+        is_set: bool,
     ) -> Any:
         name = to_pointer(place)
         if f"j:{name}" in self._data:
-            return _from_json(self._data[f"j:{name}"], original, required=spot.required)
+            return _from_json(self._data[f"j:{name}"], original, required=spec.required)
         if shape.kind == "object":
-            return self._object(spot, place, shape, original, is_set=is_set)
+            return self._object(spec, place, shape, original, is_set=is_set)
         if shape.kind == "array":
-            return self._array(spot, place, shape, original, is_set=is_set)
+            return self._array(spec, place, shape, original, is_set=is_set)
         if f"v:{name}" not in self._data:
             return original
         text = self._data[f"v:{name}"]
         if shape.kind == "json":
-            return _from_json(text, original, required=spot.required)
-        if _lines(text) == _lines(rendered(shape.kind, original)) and not (
+            return _from_json(text, original, required=spec.required)
+        if _lines(text) == _lines(control_text(shape.kind, original)) and not (
             is_set and original in (None, ABSENT)
         ):
             return original
-        return _from_text(text, shape, original, required=spot.required, is_set=is_set)
+        return _from_text(text, shape, original, required=spec.required, is_set=is_set)
 
     def _object(
-        self, spot: Spot, place: tuple[str | int, ...], shape: Shape, original: Any, *, is_set: bool
+        self,
+        spec: FieldSpec,
+        place: tuple[str | int, ...],
+        shape: Shape,
+        original: Any,
+        *,
+        is_set: bool,
     ) -> Any:
         before = original if isinstance(original, dict) else {}
         found = {}
         for key, schema, required in parts_of(shape, original):
-            inside = Spot((*spot.path, key), schema, required)
+            inside = FieldSpec((*spec.path, key), schema, required)
             item = self.read(inside, (*place, key), before.get(key, ABSENT))
             if item is not ABSENT:
                 found[key] = item
@@ -130,14 +142,20 @@ class _Reader:
         return ordered if ordered or is_set or isinstance(original, dict) else original
 
     def _array(
-        self, spot: Spot, place: tuple[str | int, ...], shape: Shape, original: Any, *, is_set: bool
+        self,
+        spec: FieldSpec,
+        place: tuple[str | int, ...],
+        shape: Shape,
+        original: Any,
+        *,
+        is_set: bool,
     ) -> Any:
         before = original if isinstance(original, list) else []
         ids = self._ids(to_pointer(place), len(before))
         items = []
         for index, number in enumerate(ids):
             old = before[number] if number < len(before) else ABSENT
-            inside = Spot((*spot.path, index), item_schema(shape, index))
+            inside = FieldSpec((*spec.path, index), item_schema(shape, index))
             item = self.read(inside, (*place, number), old)
             items.append(None if item is ABSENT else item)
         return items if items or is_set or isinstance(original, list) else original
@@ -148,23 +166,23 @@ class _Reader:
             return list(range(before))
         parts = [part for part in listed.split(",") if part]
         if len(parts) > _MAX_ITEMS:
-            raise _Unreadable(f"has more than {_MAX_ITEMS} items")
+            raise _InvalidEntry(f"has more than {_MAX_ITEMS} items")
         if not all(_ITEM_ID.fullmatch(part) for part in parts) or len(set(parts)) < len(parts):
-            raise _Unreadable("has items that cannot be told apart")
+            raise _InvalidEntry("has items that cannot be told apart")
         return [int(part) for part in parts]
 
-    def _reject(self, spot: Spot, name: str, problem: _Unreadable) -> None:
-        here = path_text(spot.path)
+    def _reject(self, spec: FieldSpec, name: str, problem: _InvalidEntry) -> None:
+        here = path_text(spec.path)
         inside = problem.inside
         path = f"{here}{'' if not here or inside[:1] in ('', '[') else '.'}{inside}"
         self.errors.append(FieldError(path, problem.message))
         text = self._data.get(f"j:{name}", self._data.get(f"v:{name}"))
         if text is not None:
-            self.rejected[to_pointer(spot.path)] = text
+            self.rejected[to_pointer(spec.path)] = text
 
 
 def _places(data: Mapping[str, str], prefixes: tuple[str, ...]) -> set[str]:
-    """Every pointer that controls with these prefixes speak of, and all that stand above one."""
+    """Return the pointers of all controls with these prefixes, and their ancestors."""
     found = {""}
     for name in data:
         place = name[2:] if name.startswith(prefixes) else ""
@@ -175,16 +193,16 @@ def _places(data: Mapping[str, str], prefixes: tuple[str, ...]) -> set[str]:
 
 
 def _from_json(text: str, original: Any, *, required: bool) -> Any:
-    if _lines(text) == _lines(rendered("json", original)):
+    if _lines(text) == _lines(control_text("json", original)):
         return original
     if not text.strip():
         if required:
-            raise _Unreadable("is required")
+            raise _InvalidEntry("is required")
         return ABSENT
     try:
         return parse(text)
     except BoundedJSONError as error:
-        raise _Unreadable(error.message, error.path) from None
+        raise _InvalidEntry(error.message, error.path) from None
 
 
 def _from_text(text: str, shape: Shape, original: Any, *, required: bool, is_set: bool) -> Any:
@@ -202,27 +220,27 @@ def _from_text(text: str, shape: Shape, original: Any, *, required: bool, is_set
 
 
 def _lines(text: str) -> str:
-    """With line ends as browsers do not keep them."""
+    """Return the text with LF line ends, because browsers change line ends."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _clean(text: str, original: Any) -> str:
-    """The text with the line ends that the original had; browsers send CRLF for each."""
+    """Return the text with the line ends of the original; browsers send CRLF for each."""
     plain = _lines(text)
     if isinstance(original, str) and "\r\n" in original:
         plain = plain.replace("\n", "\r\n")
     try:
         check_value(plain)
     except BoundedJSONError as error:
-        raise _Unreadable(error.message) from None
+        raise _InvalidEntry(error.message) from None
     return plain
 
 
 def _integer(text: str) -> int:
     if not _INTEGER.fullmatch(text):
-        raise _Unreadable("must be a whole number")
+        raise _InvalidEntry("must be a whole number")
     if len(text) > DEFAULT.int_digits:
-        raise _Unreadable(f"must have at most {DEFAULT.int_digits} digits")
+        raise _InvalidEntry(f"must have at most {DEFAULT.int_digits} digits")
     return int(text)
 
 
@@ -230,13 +248,13 @@ def _number(text: str) -> int | float:
     if _INTEGER.fullmatch(text):
         return _integer(text)
     if not _NUMBER.fullmatch(text) or not isfinite(float(text)):
-        raise _Unreadable("must be a number")
+        raise _InvalidEntry("must be a number")
     return float(text)
 
 
 def _boolean(text: str) -> bool:
     if text not in ("true", "false"):
-        raise _Unreadable("must be true or false")
+        raise _InvalidEntry("must be true or false")
     return text == "true"
 
 
@@ -244,4 +262,4 @@ def _choice(text: str, shape: Shape, original: Any) -> Any:
     for _, value in shape.choices:
         if canonical(value) == text:
             return value
-    raise _Unreadable("must be one of the choices")
+    raise _InvalidEntry("must be one of the choices")

@@ -1,4 +1,4 @@
-"""Validation errors in plain words."""
+"""Messages of validation errors for people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .validators import extra_keys
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing that is wrong: `path` like `items[3].name` ("" is the root), `message` why."""
+    """A validation error: `path` such as `items[3].name` ("" is the root) and `message`."""
 
     path: str
     message: str
@@ -62,7 +62,7 @@ _BOUNDS: dict[str, Callable[[Any], str]] = {
 
 
 def describe(error: ValidationError) -> Iterator[FieldError]:
-    """Say in plain words what jsonschema found; one of its errors can be several of ours."""
+    """Convert an error of jsonschema to one or more errors for people."""
     path = list(error.absolute_path)
     keyword, rule = error.validator, cast(Any, error.validator_value)
     value, schema = cast(Any, error.instance), cast(Any, error.schema)
@@ -79,13 +79,13 @@ def describe(error: ValidationError) -> Iterator[FieldError]:
 
 
 def type_words(names: str | list[str]) -> str:
-    """Type names of JSON Schema as words: "text", "a number or empty (null)"."""
+    """Return type names of JSON Schema as words: "text", "a number or empty (null)"."""
     listed = [names] if isinstance(names, str) else names
     return " or ".join(_TYPES.get(name, name) for name in listed)
 
 
 def brief(value: Any, longest: int = 80) -> str:
-    """A value on one line, cut to `longest` characters."""
+    """Return a value on one line, cut to `longest` characters."""
     if isinstance(value, (str, list, dict)):
         value = value[:longest] if isinstance(value, str) else value
         text = json.dumps(value, ensure_ascii=False)
@@ -119,7 +119,7 @@ def _kind_words(value: Any) -> str:
 
 
 def _describe_choice(error: ValidationError, path: str) -> Iterator[FieldError]:
-    """`anyOf` and `oneOf`: speak of the one form that was meant, if it can be told."""
+    """Describe an error of `anyOf` or `oneOf`, by the alternative that was meant if it is clear."""
     forms: dict[Any, list[ValidationError]] = {}
     for inner in error.context or ():
         forms.setdefault(inner.relative_schema_path[0], []).append(inner)

@@ -1,10 +1,10 @@
-"""A JSON Schema and a value as a form: all that a template needs to draw it.
+"""HTML form of a value with a JSON Schema: the fields that a template renders.
 
-Control names carry the JSON pointer of their value (`/items/0/name`, "" is the root):
+Control names contain the JSON pointer of their value (`/items/0/name`, "" is the root):
 
-    v:POINTER   the text of one value, read by the kind of its field
-    j:POINTER   the same as raw JSON
-    s:POINTER   set | null | absent, where a value may be missing or null
+    v:POINTER   the text of one value, parsed by the kind of its field
+    j:POINTER   the value as raw JSON
+    s:POINTER   set | null | absent, if the value may be missing or null
     i:POINTER   the ids of an array's items in order, `0,1,7`; an unknown id is a new item
 """
 
@@ -18,16 +18,16 @@ from typing import Any, Final
 
 from workflows.engine.bounded_json import JSON, canonical, path_text
 
+from .error_messages import FieldError
+from .form_shapes import ABSENT, CONTAINERS, Shape, fitting_shape, item_schema, parts_of
 from .json_pointer import to_pointer
-from .messages import FieldError
-from .shapes import ABSENT, CONTAINERS, Shape, fitting_shape, item_schema, parts_of
 from .validation import schema_problem
 
-#: Stands for the id of a new item in the pointers of an array's `blank` field.
+#: Placeholder for the id of a new item in the pointers of an array's `blank` field.
 NEW_ITEM: Final = "NEW"
 
 _MAX_DEPTH: Final = 8
-#: Two controls each stay below the 1,000 entries that Django takes from one form.
+#: With two controls per field, below the 1,000 entries that Django accepts in one form.
 _MAX_FIELDS: Final = 400
 _LONG: Final = 80
 _INPUT_TYPES: Final = {"email": "email", "uri": "url", "url": "url", "date": "date"}
@@ -36,7 +36,7 @@ _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}|")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One choice: `value` goes over the wire, `label` is read."""
+    """One choice of an enum: the submitted `value` and its `label`."""
 
     value: str
     label: str
@@ -48,10 +48,10 @@ class FormField:
     """One field of a form.
 
     `kind`: text | textarea | integer | number | boolean | enum | json | object | array. `path` is
-    the JSON pointer, `dotted` the same for people. `text` is what the control shows,
-    `original_text` what it showed before any edit. `state` is set, null or absent; `has_state`
-    says that the person may choose it. `rules` is the schema at this place, references resolved.
-    `blank` is the form of a new item of an array, its pointers holding NEW for the id.
+    the JSON pointer, `dotted` the path for people. `text` is the text of the control,
+    `original_text` its text before any edit. `state` is set, null or absent; `has_state` says
+    whether the user can choose it. `rules` is the schema of the field with resolved references.
+    `blank` is the form of a new array item, with NEW as the id in its pointers.
     """
 
     path: str
@@ -90,13 +90,13 @@ class FormField:
 
     @property
     def item_ids(self) -> str:
-        """The value of the control `items_name`, as the form is first shown."""
+        """The initial value of the control `items_name`."""
         return ",".join(str(index) for index in range(len(self.children)))
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
-    """Where a field stands: `path` of keys and indexes, its schema, and what is asked of it."""
+class FieldSpec:
+    """Position of a field: `path` of keys and indexes, its schema, and whether it is required."""
 
     path: tuple[str | int, ...]
     schema: Any
@@ -112,24 +112,24 @@ def form_fields(
     rejected: Mapping[str, str] | None = None,
     errors: Iterable[FieldError] = (),
 ) -> tuple[FormField, ...]:
-    """The fields of `value`: those of the root object, else one field for the whole.
+    """Return the fields of the root object, or one field if `value` is no object.
 
     `original` is the value before any edit (default: `value` itself). `rejected` and `errors` of a
-    FormValue show a refused form again with the texts and complaints in their places.
+    FormValue show an invalid form again with the entered texts and the errors.
     """
     usable = usable_schema(schema)
     build = _Builder(usable, rejected or {}, errors)
-    whole = build.field(Spot((), usable), value, value if original is ABSENT else original)
+    whole = build.field(FieldSpec((), usable), value, value if original is ABSENT else original)
     return whole.children if whole.kind == "object" else (whole,)
 
 
 def usable_schema(schema: Any) -> Any:
-    """`schema`, or False (which is shown as raw JSON) where it is no valid JSON Schema."""
+    """Return `schema`, or False (shown as raw JSON) if it is no valid JSON Schema."""
     return False if schema_problem(schema) else schema
 
 
-def rendered(kind: str, value: Any) -> str:
-    """The text that a control of this kind shows for `value`; "" for nothing and for null."""
+def control_text(kind: str, value: Any) -> str:
+    """Return the text of a control of this kind for `value`; "" for an absent value and null."""
     if value is ABSENT or (value is None and kind != "json"):
         return ""
     if kind == "json":
@@ -142,12 +142,12 @@ def rendered(kind: str, value: Any) -> str:
 
 
 def state_of(value: Any) -> str:
-    """set, null or absent."""
+    """Return "set", "null" or "absent"."""
     return "absent" if value is ABSENT else "null" if value is None else "set"
 
 
 class _Builder:
-    """Builds the tree of fields, and counts them: ten thousand fields help nobody."""
+    """Builds the tree of fields, up to the maximum number of fields."""
 
     def __init__(
         self, root: Any, rejected: Mapping[str, str], errors: Iterable[FieldError]
@@ -159,98 +159,108 @@ class _Builder:
             self._errors.setdefault(error.path, []).append(error.message)
         self._count = 0
 
-    def field(self, spot: Spot, value: Any, original: Any) -> FormField:
+    def field(self, spec: FieldSpec, value: Any, original: Any) -> FormField:
         self._count += 1
-        shape = fitting_shape(spot.schema, self._root, original)
-        too_much = shape.kind in CONTAINERS and self._is_too_much(spot, shape, value)
-        if too_much or not shape.takes(value):
+        shape = fitting_shape(spec.schema, self._root, original)
+        exceeds = shape.kind in CONTAINERS and self._exceeds_limits(spec, shape, value)
+        if exceeds or not shape.takes(value):
             shape = Shape("json", shape.rules, shape.nullable)
         if shape.kind == "object":
             return self._make(
-                spot, shape, value, original, children=self._parts(spot, shape, value, original)
-            )
-        if shape.kind == "array":
-            return self._make(
-                spot,
+                spec,
                 shape,
                 value,
                 original,
-                children=self._items(spot, shape, value, original),
-                blank=self._blank(spot, shape),
+                children=self._properties(spec, shape, value, original),
             )
-        return self._make(spot, shape, value, original, **_control(shape, value, original))
+        if shape.kind == "array":
+            return self._make(
+                spec,
+                shape,
+                value,
+                original,
+                children=self._items(spec, shape, value, original),
+                blank=self._blank(spec, shape),
+            )
+        return self._make(spec, shape, value, original, **_control(shape, value, original))
 
-    def _is_too_much(self, spot: Spot, shape: Shape, value: Any) -> bool:
+    def _exceeds_limits(self, spec: FieldSpec, shape: Shape, value: Any) -> bool:
         size = len(value) if isinstance(value, (dict, list)) else 0
         size += len(shape.rules.get("properties", ()))
-        nothing_there = value is ABSENT and len(spot.path) > 3
-        return nothing_there or len(spot.path) >= _MAX_DEPTH or self._count + size > _MAX_FIELDS
+        nothing_there = value is ABSENT and len(spec.path) > 3
+        return nothing_there or len(spec.path) >= _MAX_DEPTH or self._count + size > _MAX_FIELDS
 
-    def _parts(self, spot: Spot, shape: Shape, value: Any, original: Any) -> tuple[FormField, ...]:
+    def _properties(
+        self, spec: FieldSpec, shape: Shape, value: Any, original: Any
+    ) -> tuple[FormField, ...]:
         here = value if isinstance(value, dict) else {}
         before = original if isinstance(original, dict) else {}
         return tuple(
             self.field(
-                Spot((*spot.path, key), schema, required, _title(key)),
+                FieldSpec((*spec.path, key), schema, required, _title(key)),
                 here.get(key, ABSENT),
                 before.get(key, ABSENT),
             )
             for key, schema, required in parts_of(shape, value)
         )
 
-    def _items(self, spot: Spot, shape: Shape, value: Any, original: Any) -> tuple[FormField, ...]:
+    def _items(
+        self, spec: FieldSpec, shape: Shape, value: Any, original: Any
+    ) -> tuple[FormField, ...]:
         before = original if isinstance(original, list) else []
         return tuple(
             self.field(
-                Spot((*spot.path, index), item_schema(shape, index), title=f"{index + 1}"),
+                FieldSpec((*spec.path, index), item_schema(shape, index), title=f"{index + 1}"),
                 item,
                 before[index] if index < len(before) else ABSENT,
             )
             for index, item in enumerate(value if isinstance(value, list) else [])
         )
 
-    def _blank(self, spot: Spot, shape: Shape) -> FormField | None:
-        if NEW_ITEM in spot.path:
+    def _blank(self, spec: FieldSpec, shape: Shape) -> FormField | None:
+        if NEW_ITEM in spec.path:
             return None
-        inside = Spot((*spot.path, NEW_ITEM), item_schema(shape, 1_000_000), title="new")
+        inside = FieldSpec((*spec.path, NEW_ITEM), item_schema(shape, 1_000_000), title="new")
         return self.field(inside, ABSENT, ABSENT)
 
-    def _make(self, spot: Spot, shape: Shape, value: Any, original: Any, **more: Any) -> FormField:
-        place, dotted = to_pointer(spot.path), path_text(spot.path)
+    def _make(
+        self, spec: FieldSpec, shape: Shape, value: Any, original: Any, **more: Any
+    ) -> FormField:
+        place, dotted = to_pointer(spec.path), path_text(spec.path)
         more["text"] = self._rejected.get(place, more.get("text", ""))
         return FormField(
             **{"kind": shape.kind, **more},
             path=place,
             dotted=dotted,
             name=f"{'j' if shape.kind == 'json' else 'v'}:{place}",
-            label=str(shape.rules.get("title", "")) or spot.title,
+            label=str(shape.rules.get("title", "")) or spec.title,
             description=str(shape.rules.get("description", "")),
             placeholder=_placeholder(shape.rules.get("default")),
-            required=spot.required,
+            required=spec.required,
             nullable=shape.nullable,
             state=state_of(value),
             original=original,
-            changed=not same(value, original),
+            changed=not json_equal(value, original),
             rules=shape.rules,
             errors=tuple(self._errors.get(dotted, ())),
         )
 
 
-def same(left: Any, right: Any) -> bool:
-    """Equal as JSON; ABSENT equals only itself."""
+def json_equal(left: Any, right: Any) -> bool:
+    """Return whether two values are equal as JSON; ABSENT equals only itself."""
     if left is ABSENT or right is ABSENT:
         return left is right
     return canonical(left) == canonical(right)
 
 
 def _control(shape: Shape, value: Any, original: Any) -> dict[str, Any]:
-    """How the one control of a plain field looks."""
-    before = rendered(shape.kind, original)
-    look: dict[str, Any] = {"text": rendered(shape.kind, value), "original_text": before}
+    """Return the attributes of the control of a scalar field."""
+    before = control_text(shape.kind, original)
+    look: dict[str, Any] = {"text": control_text(shape.kind, value), "original_text": before}
     if shape.kind == "text":
         look |= _text_control(shape.rules, look["text"], before)
     elif shape.kind in ("integer", "number"):
-        # A number input of the browser rounds and localises; plain text keeps every digit.
+        # A browser's number input rounds and localises; a text input keeps every digit.
         look["input_mode"] = "numeric" if shape.kind == "integer" else "decimal"
     elif shape.kind == "enum":
         look["options"] = _options(shape, value)
@@ -268,7 +278,7 @@ def _text_control(rules: dict[str, Any], text: str, before: str) -> dict[str, An
 
 
 def _options(shape: Shape, value: Any) -> tuple[Option, ...]:
-    chosen = rendered("enum", value)
+    chosen = control_text("enum", value)
     options = tuple(
         Option(canonical(choice), label, canonical(choice) == chosen)
         for label, choice in shape.choices
@@ -281,7 +291,7 @@ def _options(shape: Shape, value: Any) -> tuple[Option, ...]:
 
 
 def _placeholder(default: Any) -> str:
-    return "" if isinstance(default, (dict, list)) else rendered("text", default)
+    return "" if isinstance(default, (dict, list)) else control_text("text", default)
 
 
 def _title(key: str) -> str:

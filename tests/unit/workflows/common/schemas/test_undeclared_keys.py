@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from workflows.common.schemas import unnamed_keys
+from workflows.common.schemas import undeclared_keys
 
 MAIL = {
     "type": "object",
@@ -39,12 +39,12 @@ MAIL = {
     ],
 )
 def test_which_keys_are_unnamed(before: Any, after: Any, found: tuple[str, ...]) -> None:
-    assert unnamed_keys(MAIL, before, after) == found
+    assert undeclared_keys(MAIL, before, after) == found
 
 
 @pytest.mark.parametrize("schema", [None, True, {}, {"type": "object"}, {"type": 5}])
 def test_a_schema_that_names_nothing_finds_nothing(schema: Any) -> None:
-    assert unnamed_keys(schema, {}, {"a": {"b": 1}}) == ()
+    assert undeclared_keys(schema, {}, {"a": {"b": 1}}) == ()
 
 
 def test_references_are_followed() -> None:
@@ -53,4 +53,4 @@ def test_references_are_followed() -> None:
         "type": "object",
         "properties": {"inner": {"$ref": "#/$defs/inner"}},
     }
-    assert unnamed_keys(schema, {}, {"inner": {"a": 1, "b": 2}}) == ("inner.b",)
+    assert undeclared_keys(schema, {}, {"inner": {"a": 1, "b": 2}}) == ("inner.b",)

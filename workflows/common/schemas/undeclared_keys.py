@@ -1,4 +1,4 @@
-"""Keys that an edit adds although the JSON Schema does not name them."""
+"""Keys that an edit adds and the JSON Schema does not declare."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 from workflows.engine.bounded_json import path_text
 
-from .fields import usable_schema
+from .form_shapes import fitting_shape, item_schema
+from .forms import usable_schema
 from .patterns import matches
-from .shapes import fitting_shape, item_schema
 
 _Path = tuple[str | int, ...]
 
 
-def unnamed_keys(schema: Any, before: Any, after: Any) -> tuple[str, ...]:
-    """Paths of keys in `after` that neither `before` has nor the schema names.
+def undeclared_keys(schema: Any, before: Any, after: Any) -> tuple[str, ...]:
+    """Return paths of keys in `after` that are neither in `before` nor declared by the schema.
 
-    An object whose schema names no keys, or has a schema for keys of any name, takes every key on
-    purpose and gives none.
+    An object whose schema declares no keys, or has a schema for arbitrary keys, accepts every key;
+    its keys are not returned.
     """
     root = usable_schema(schema)
     return tuple(path_text(path) for path in _walk((), root, root, before, after))
@@ -42,7 +42,7 @@ def _walk(path: _Path, schema: Any, root: Any, before: Any, after: Any) -> Itera
 
 
 def _is_open(rules: dict[str, Any], key: str) -> bool:
-    """Whether nothing is said about a key that `properties` does not name."""
+    """Return whether the schema has no rule for a key that is not in `properties`."""
     if rules.get("additionalProperties", True) not in (True, {}):
         return False
     patterns = rules.get("patternProperties") or {}
