@@ -5,12 +5,12 @@ from django.conf import settings
 from django.contrib import admin
 from django.contrib.auth.views import LogoutView
 from django.urls import include, path
-from django.views.generic import RedirectView
 from drf_spectacular.views import (
     SpectacularAPIView,
     SpectacularSwaggerSplitView,
 )
 
+from config.auth.landing import home
 from config.auth.sign_in import SignInView
 from config.observability.health import livez, readyz
 from config.observability.metrics import metrics
@@ -22,7 +22,7 @@ handler404 = "config.web.error_pages.not_found"
 handler500 = "config.web.error_pages.server_error"
 
 urlpatterns = [
-    path("", RedirectView.as_view(url="/review/"), name="home"),
+    path("", home, name="home"),
     path("livez", livez, name="livez"),
     path("readyz", readyz, name="readyz"),
     path("metrics", metrics, name="metrics"),

@@ -26,7 +26,11 @@ class SignInView(LoginView):
         return [f"registration/{name}.html"]
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Add `passwords` and `oidc_name`, which is "" without a provider."""
+        """Add `passwords`, `oidc_name` ("" without a provider) and whether a session has ended."""
         oidc = settings.OIDC
-        context = {"passwords": settings.PASSWORD_LOGIN, "oidc_name": oidc.name if oidc else ""}
+        context = {
+            "passwords": settings.PASSWORD_LOGIN,
+            "oidc_name": oidc.name if oidc else "",
+            "ended": "ended" in self.request.GET,
+        }
         return super().get_context_data(**kwargs, **context)

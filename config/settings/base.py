@@ -82,6 +82,7 @@ MIDDLEWARE = [
     "config.web.middleware.SlashMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "config.auth.session_end.SessionEndMiddleware",
     "config.observability.request_log.RequestLogMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -182,7 +183,7 @@ OIDC = oidc.from_environment(passwords=PASSWORD_LOGIN)
 if OIDC:
     oidc.add_to(globals(), OIDC)
 LOGIN_URL = "login"
-LOGIN_REDIRECT_URL = "/review/"
+LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"
 # In the database, so that losing Redis logs nobody out.
 SESSION_ENGINE = "django.contrib.sessions.backends.db"
@@ -192,6 +193,7 @@ SESSION_COOKIE_SECURE = True
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_NAME = "__Host-holdpoint_csrf"
 CSRF_COOKIE_SECURE = True
+CSRF_FAILURE_VIEW = "config.auth.session_end.csrf_failure"
 CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS")
 
 # ---------------------------------------------------------------- transport and headers

@@ -1,9 +1,11 @@
 // What every page needs: clocks that stay true, menus that close, shortcuts, the connection's state, no click lost.
 import { startBell } from "./bell.js";
 import { startClock } from "./clock.js";
+import { startDrafts } from "./drafts.js";
 import { startKeys } from "./keys.js";
 import { startSocket } from "./socket.js";
 import { startPressGuard } from "./press-guard.js";
+import { startRequests } from "./request.js";
 import { fill, gettext } from "./words.js";
 
 function closeMenus(event) {
@@ -29,6 +31,8 @@ startPressGuard();
 startClock();
 startKeys();
 startBell();
+startDrafts();
+startRequests();
 // Once every module of the page listens, also one that was slow to come: earlier news would reach nobody.
 // A page without news of its own listens for the bell's.
 document.addEventListener("DOMContentLoaded", () =>

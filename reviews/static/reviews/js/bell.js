@@ -1,4 +1,5 @@
 // The bell: how many notices are unread, kept true by the page's socket, and the newest of them when it is opened.
+import { send } from "./request.js";
 import { announce } from "./toast.js";
 import { fill, ngettext } from "./words.js";
 
@@ -35,7 +36,7 @@ function load() {
 
 /** Without a socket the number is asked for; the answer is the list itself. */
 async function look() {
-  const response = await fetch(bell.dataset.bellUrl, { headers: { "HX-Request": "true" } });
+  const response = await send(bell.dataset.bellUrl);
   if (!response.ok) return;
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   const list = page.querySelector("[data-bell-unread]");

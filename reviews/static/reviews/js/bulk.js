@@ -1,5 +1,6 @@
 // Several reviews at once: chosen with a box or X, answered together, each with its own result.
 import { onKey } from "./keys.js";
+import { send } from "./request.js";
 import { announce, toast } from "./toast.js";
 import { startForms, undoToast } from "./undo.js";
 import { fill, gettext, ngettext } from "./words.js";
@@ -51,12 +52,12 @@ function toggle() {
 
 // --- sending --------------------------------------------------------------------------------------
 
-async function send(action, picked, comment) {
+async function answer(action, picked, comment) {
   const body = new FormData(bar);
   body.set("action", action);
   body.set("comment", comment);
   for (const row of picked) body.append("hold", `${row.dataset.hold}@${row.dataset.version}`);
-  const response = await fetch(bar.action, { method: "POST", body, headers: { "HX-Request": "true" } });
+  const response = await send(bar.action, { method: "POST", body });
   if (!response.ok && response.status !== 422) throw new Error(String(response.status));
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   return { ok: response.ok, page };
@@ -68,7 +69,7 @@ function news() {
 }
 
 async function sendAtOnce(action) {
-  const { page } = await send(action, chosen(), "");
+  const { page } = await answer(action, chosen(), "");
   const failed = [...page.querySelectorAll("[data-done=no]")];
   const said = page.querySelector("[data-bulk-summary]")?.textContent ?? gettext("Nothing was sent.");
   toast(failed.length ? `${said} ${failed[0].querySelector(".muted").textContent}` : said);
@@ -122,7 +123,7 @@ async function confirm() {
   }
   part("send").disabled = true;
   try {
-    const { ok, page } = await send(pending.action, pending.picked, comment);
+    const { ok, page } = await answer(pending.action, pending.picked, comment);
     showResult(page);
     part("send").disabled = ok;
     if (!ok) return;
@@ -164,7 +165,7 @@ async function takeBack(event) {
   const form = event.target;
   form.querySelector("button").disabled = true;
   try {
-    const response = await fetch(addressOf(form), { method: "POST", body: new FormData(form), headers: { "HX-Request": "true" } });
+    const response = await send(addressOf(form), { method: "POST", body: new FormData(form) });
     if (!response.ok) throw new Error(String(response.status));
     showResult(new DOMParser().parseFromString(await response.text(), "text/html"));
     part("close").focus();

@@ -5,6 +5,7 @@ import { saveDraft } from "./drafts.js";
 import { onKey } from "./keys.js";
 import { startPresence } from "./presence.js";
 import { released } from "./press-guard.js";
+import { send } from "./request.js";
 import { announce, toast } from "./toast.js";
 import { startForms } from "./undo.js";
 import { gettext } from "./words.js";
@@ -68,7 +69,7 @@ function afterSwap(event) {
 async function refresh() {
   const here = article();
   if (!here?.dataset.statusUrl) return;
-  const response = await fetch(here.dataset.statusUrl, { headers: { "HX-Request": "true" } });
+  const response = await send(here.dataset.statusUrl);
   if (!response.ok) return;
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   const told = page.querySelector("[data-fragment-state]");

@@ -1,20 +1,97 @@
-// A half-written decision survives a reload: kept in this tab alone, gone once the decision is made.
+// Text that is not sent yet, kept in this tab for the person who wrote it.
+//
+// The draft of a decision is saved while it is written, and removed once the decision is made.  The fields of other
+// forms are saved when the session has ended, and filled in again after the same person has signed in.
 
-const key = (hold) => `holdpoint.draft.${hold}`;
+const DRAFT = "holdpoint.draft.";
+const FIELDS = "holdpoint.fields.";
+const person = () => document.body.dataset.person;
+const draftKey = (hold) => `${DRAFT}${person()}.${hold}`;
+const fieldsKey = () => `${FIELDS}${person()}.${location.pathname}`;
 
 export function saveDraft(hold, draft) {
+  store(draftKey(hold), draft);
+}
+
+export function loadDraft(hold) {
+  return load(draftKey(hold));
+}
+
+function store(key, value) {
   try {
-    if (draft) sessionStorage.setItem(key(hold), JSON.stringify(draft));
-    else sessionStorage.removeItem(key(hold));
+    if (value) sessionStorage.setItem(key, JSON.stringify(value));
+    else sessionStorage.removeItem(key);
   } catch {
     // Storage is full or off: the text still stands in the form.
   }
 }
 
-export function loadDraft(hold) {
+function load(key) {
   try {
-    return JSON.parse(sessionStorage.getItem(key(hold)) ?? "null");
+    return JSON.parse(sessionStorage.getItem(key) ?? "null");
   } catch {
     return null;
   }
+}
+
+// --- fields of other forms --------------------------------------------------------------------------
+
+/** The text fields that a person may have written in; the form of a decision keeps its own draft. */
+function writtenFields() {
+  const fields = document.querySelectorAll("form[method=post] :is(textarea, input:not([type]), input[type=text])[name]");
+  return [...fields].filter((field) => !field.closest("[data-decision-form]"));
+}
+
+function fieldName(field) {
+  return `${field.form.getAttribute("action")} ${field.form.elements.kind?.value ?? ""} ${field.name}`;
+}
+
+/** Save what is written in the fields of this page; `isSent` says that a form is being sent. */
+export function keepFields(isSent = false) {
+  const written = writtenFields().filter((field) => field.value !== field.defaultValue);
+  const values = Object.fromEntries(written.map((field) => [fieldName(field), field.value]));
+  store(fieldsKey(), written.length ? { isSent, values } : null);
+}
+
+function restoreFields() {
+  const kept = load(fieldsKey());
+  store(fieldsKey(), null);
+  if (!kept || kept.isSent) return;
+  for (const field of writtenFields()) {
+    const value = kept.values[fieldName(field)];
+    if (value === undefined) continue;
+    field.value = value;
+    const folded = field.closest("details");
+    if (folded) folded.open = true;
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+}
+
+// --- the person ---------------------------------------------------------------------------------------
+
+function keys(prefix) {
+  try {
+    return Object.keys(sessionStorage).filter((key) => key.startsWith(prefix));
+  } catch {
+    return [];
+  }
+}
+
+/** Fill in again what was kept, and remove what another person wrote in this tab.
+ *
+ *  A form that was sent has led here, unless it has led to the sign-in page: then its text was not taken.
+ */
+export function startDrafts() {
+  if (!person()) {
+    for (const key of keys(FIELDS)) store(key, { ...load(key), isSent: false });
+    return;
+  }
+  for (const key of [...keys(DRAFT), ...keys(FIELDS)]) {
+    const mine = [`${DRAFT}${person()}.`, `${FIELDS}${person()}.`].some((prefix) => key.startsWith(prefix));
+    if (!mine) store(key, null);
+  }
+  restoreFields();
+  document.addEventListener("submit", (event) => {
+    if (event.target.matches("form[method=post]") && !event.defaultPrevented) keepFields(true);
+  });
 }

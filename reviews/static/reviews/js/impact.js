@@ -1,5 +1,6 @@
 // What an edit reaches: asked of the server while one types, shown beside the fields and above the buttons.
 import { visible } from "./diff.js";
+import { send } from "./request.js";
 import { gettext } from "./words.js";
 
 const PAUSE_MS = 250;
@@ -32,7 +33,7 @@ export class Impact {
   async ask(query) {
     let told = NOTHING;
     try {
-      const response = await fetch(`${this.list.dataset.impactUrl}?${query}`);
+      const response = await send(`${this.list.dataset.impactUrl}?${query}`);
       if (response.ok) told = await response.json();
     } catch {
       // No connection: asked again at the next change.

@@ -1,4 +1,5 @@
 // Says that a review is open on this screen, keeps one's own claim alive, and says when it closes.
+import { send } from "./request.js";
 
 const LOOK_MS = 20000;
 const CLAIM_MS = 60000;
@@ -11,7 +12,7 @@ function post(url, fields = {}) {
   const body = new FormData();
   body.set("csrfmiddlewaretoken", token());
   for (const [name, value] of Object.entries(fields)) body.set(name, value);
-  return fetch(url, { method: "POST", body, keepalive: true }).catch(() => {});
+  return send(url, { method: "POST", body, keepalive: true }).catch(() => {});
 }
 
 function leave() {

@@ -1,6 +1,7 @@
 // The queue: rows that never jump, new ones behind a line, the next review opening by itself.
 import { onKey } from "./keys.js";
 import { released } from "./press-guard.js";
+import { send } from "./request.js";
 import { announce, toast } from "./toast.js";
 import { undoOf, undoToast } from "./undo.js";
 import { fill, gettext, ngettext } from "./words.js";
@@ -102,7 +103,7 @@ async function refresh(runs) {
 async function part(id, query) {
   const address = new URL(location.href);
   for (const [name, value] of Object.entries(query ?? {})) address.searchParams.set(name, value);
-  const response = await fetch(address, { headers: { "HX-Request": "true", "HX-Target": id } });
+  const response = await send(address, { headers: { "HX-Target": id } });
   if (!response.ok) throw new Error(`the page was answered with ${response.status}`);
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   if (!page.getElementById(id)) throw new Error(`no ${id} came`);

@@ -2,6 +2,7 @@
 //
 // Events reach the page as `holdpoint:news` on <body>, with the event as detail; while the socket is down
 // `holdpoint:poll` fires every 20 seconds instead.  Both can serve as htmx triggers.
+import { signInAgain } from "./request.js";
 import { gettext } from "./words.js";
 
 const QUEUE = "/ws/reviews/";
@@ -9,6 +10,7 @@ const POLL_MS = 20000;
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 30000;
 const POLLS_AFTER_TRIES = 3;
+const UNAUTHENTICATED = 4401;
 const WORDS = {
   live: gettext("live"),
   reconnecting: gettext("reconnecting"),
@@ -120,6 +122,7 @@ export class NewsSocket {
     const polling = refused || this.#tries >= POLLS_AFTER_TRIES;
     showState(navigator.onLine === false ? "offline" : polling ? "polling" : "reconnecting");
     if (polling) this.#startPolling();
+    if (code === UNAUTHENTICATED) signInAgain();
     if (refused) return;
     const wait = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (this.#tries - 1));
     setTimeout(() => this.open(), code === 4000 ? 0 : wait * (0.75 + Math.random() / 2));

@@ -1,5 +1,6 @@
 // Undo: a decision rests for a few seconds, and its page or its toast offers to take it back.
 import { onKey } from "./keys.js";
+import { send } from "./request.js";
 import { announce, toast } from "./toast.js";
 import { fill, gettext } from "./words.js";
 
@@ -81,7 +82,7 @@ async function takeBack(undo, box, reopen) {
   }
   let response;
   try {
-    response = await fetch(undo.url, { method: "POST", body, headers: { "HX-Request": "true" } });
+    response = await send(undo.url, { method: "POST", body });
   } catch {
     toast(gettext("No connection. Nothing was sent; try again."));
     return;

@@ -40,8 +40,3 @@ def test_security_headers() -> None:
     assert response["Referrer-Policy"] == "same-origin"
     assert response["Cross-Origin-Opener-Policy"] == "same-origin"
     assert "camera=()" in response["Permissions-Policy"]
-
-
-def test_the_root_leads_to_the_desk() -> None:
-    response = Client().get("/")
-    assert (response.status_code, response["Location"]) == (302, "/review/")

@@ -55,7 +55,7 @@ def test_the_first_sign_in_makes_an_account_and_the_next_finds_it(site, clean) -
     assert users(site) == [("ada", "ada@example.com")]
     clean.person["preferred_username"] = "ada.lovelace"
     again = Person(site)
-    assert again.sign_in().headers["Location"] == "/review/"
+    assert again.sign_in().headers["Location"] == "/"
     assert users(site) == [("ada", "ada@example.com")]
 
 
@@ -318,7 +318,7 @@ def test_beginning_takes_a_form_of_ours(site, clean) -> None:
 )
 def test_the_way_back_stays_on_this_site(site, clean, there) -> None:
     answer = Person(site).sign_in(next=there)
-    assert answer.headers["Location"] == "/review/"
+    assert answer.headers["Location"] == "/"
 
 
 def test_the_documents_of_the_issuer_are_asked_for(site, clean: Issuer) -> None:
