@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -32,6 +32,7 @@ from reviews.audit.signing import public_key
 from reviews.components import labels as components_labels
 from reviews.components.diffs import diff
 from reviews.components.number_formatting import at_least, count_up_to, counted, grouped
+from reviews.components.text_diffs import Segment, TextRow, text_segments
 from reviews.decisions.masked_values import masks_context
 from reviews.decisions.masking import Masked
 from reviews.models import Decision, DeniedAttempt, HumanReviewRecord
@@ -200,15 +201,42 @@ def _columns(
     }
     titles = {"original": _("Original"), "edited": _("Edited"), "executed": _("Executed")}
     may = may_reveal(user, record.execution, record.hold)
+    texts = {name: "" if instead[name] else _pretty(views[name].value) for name in COLUMNS}
+    marked = _marked(texts, is_edited=record.is_edited)
     return tuple(
         {
             "title": titles[name],
-            "json": "" if instead[name] else _pretty(views[name].value),
+            "segments": marked[name],
             "instead": instead[name],
             "masks": masks_context(views[name], record_place(record.pk, name), may=may),
         }
         for name in COLUMNS
     )
+
+
+def _marked(texts: Mapping[str, str], *, is_edited: bool) -> dict[str, tuple[Segment, ...]]:
+    """Return the texts of the columns with the parts marked that the next or last step changed."""
+    decided = texts["edited"] if is_edited else texts["original"]
+    edit = text_segments(texts["original"], texts["edited"]) if is_edited else ()
+    run = text_segments(decided, texts["executed"]) if texts["executed"] else ()
+    return {
+        "original": _side(edit, "before") or _plain(texts["original"]),
+        "edited": _side(edit, "after") or _plain(texts["edited"]),
+        "executed": _side(run, "after"),
+    }
+
+
+def _side(rows: Iterable[TextRow], side: str) -> tuple[Segment, ...]:
+    """Return one side of a comparison as segments, with the line breaks."""
+    found: list[Segment] = []
+    for row in rows:
+        if getattr(row, f"{side}_number") is not None:
+            found += [*getattr(row, side), Segment("same", "\n")]
+    return tuple(found[:-1])
+
+
+def _plain(text: str) -> tuple[Segment, ...]:
+    return (Segment("same", text),) if text else ()
 
 
 def _not_executed(record: HumanReviewRecord) -> str:

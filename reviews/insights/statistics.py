@@ -141,7 +141,11 @@ def tally(scope: Scope) -> Tally:
 def tally_by(scope: Scope, group: str) -> list[tuple[str, Tally]]:
     """Return the tallies of the twenty most frequent non-empty values of a group."""
     column = GROUPS[group]
-    rows = scope.records().exclude(**{column: ""}).values(column)
+    rows = scope.records().exclude(**{column: ""})
+    if group == "tool":
+        # The target of a record without a task is a layer or a plan revision.
+        rows = rows.exclude(node_id="")
+    rows = rows.values(column)
     found = rows.annotate(**_TALLY, **_times()).order_by("-total", column)[:_MOST_ROWS]
     return [(row.pop(column), Tally(**row)) for row in found]
 

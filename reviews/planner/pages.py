@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.postgres.expressions import ArraySubquery
@@ -42,10 +43,12 @@ from reviews.runs.panels import floor_json
 from reviews.templatetags.desk import duration_text
 from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.dag import CapabilityTask, CodeTask, Plan, ToolTask, references
+from workflows.engine.moves import is_critical
 from workflows.engine.plan_validation import PlanInvalid, Problem, parse_plan
-from workflows.engine.policy import ReviewPolicy, TriggerPhase
+from workflows.engine.policy import LayerApproval, Policy, ReviewPolicy, TriggerPhase
 from workflows.engine.status import ExecutionStatus
 from workflows.executions.access import ADMIN, may_start, roles_of, visible_to
+from workflows.executions.validation import InvalidRequest, check_plan
 from workflows.models import Execution, ExecutionEvent, Workflow
 from workflows.planning.planner import predict_next
 
@@ -348,18 +351,46 @@ def _workflow_task(task: ToolTask | CodeTask | CapabilityTask) -> dict[str, str]
 
 
 def _holds(plan: Plan, workflow: Workflow) -> Iterator[str]:
+    with suppress(InvalidRequest):
+        # As a run starts: with the permission sets of the tools and the reviews of capabilities.
+        plan = check_plan(workflow.plan)
     for task in plan.tasks:
         review = _review(task)
         if review is not None:
             yield _review_text(task.id, review)
-    policy = workflow.policy if isinstance(workflow.policy, dict) else {}
-    hil = policy.get("hil")
-    if isinstance(hil, dict) and hil.get("enabled"):
-        yield _("Before each layer: a reviewer approves the layer.")
-    if is_switched_on(policy, "replan_review"):
-        yield _("Before a replan changes the plan: a reviewer approves the change.")
-    if policy.get("per_layer_validation"):
+    policy = Policy.model_validate(workflow.policy or {})
+    if policy.hil.enabled and policy.hil.approval_required != "never":
+        yield _layer_approval_text(plan, policy.hil)
+    if policy.replan_review.enabled:
+        who = components_labels.group_text(policy.replan_review.groups)
+        text = _("Before a replan changes the plan: %(who)s approves the change.")
+        yield text % {"who": who}
+    if policy.per_layer_validation:
         yield _("After each layer: an agent decides whether to continue.")
+
+
+def _layer_approval_text(plan: Plan, approval: LayerApproval) -> str:
+    """Return which layers of the plan need approval, by whom, and the effect of the timeout."""
+    layers = [
+        str(number)
+        for number, layer in enumerate(plan.layers(), start=1)
+        if any(is_critical(plan.by_id[name]) for name in layer)
+    ]
+    params = {"who": components_labels.group_text(approval.groups), "layers": ", ".join(layers)}
+    if approval.approval_required == "always":
+        text = _("Before each layer: %(who)s approves it.")
+    elif layers:
+        text = _(
+            "Before each layer that can modify data (here %(layers)s): %(who)s approves it."
+            " Other layers need no approval."
+        )
+    else:
+        text = _(
+            "Before each layer that can modify data: %(who)s approves it."
+            " This plan has no such layer."
+        )
+    end = _(_ENDS[approval.on_timeout]) % {"time": duration_text(approval.timeout_seconds)}
+    return f"{text % params} {end}"
 
 
 #: (before execution, more than one person) → the sentence about a review.

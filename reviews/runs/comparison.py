@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
 from django.utils.translation import ngettext
 
 from reviews.audit.reveals import task_rules
@@ -19,6 +20,7 @@ from reviews.decisions.masking import Rules, masked
 from reviews.templatetags.desk import seconds_text
 from workflows.common.redaction import mask_secrets
 from workflows.engine.dag import Plan
+from workflows.engine.status import TaskStatus
 from workflows.executions.selectors import TaskView, revision_of, tasks_of
 from workflows.models import Execution
 
@@ -28,14 +30,19 @@ LONGEST = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The changes between two values; `is_long` if they are too long for a diff."""
+    """The changes between two values.
+
+    `is_long` if they are too long for a diff; `only` is left or right if the other side has no
+    value yet, and the values are not compared then.
+    """
 
     changes: tuple[Change, ...] = ()
     is_long: bool = False
+    only: Literal["left", "right", ""] = ""
 
     @property
     def any(self) -> bool:
-        return self.is_long or bool(self.changes)
+        return self.is_long or bool(self.only) or bool(self.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +114,26 @@ def _pair(name: str, left: TaskView | None, right: TaskView | None, compare: Com
         name,
         left,
         right,
-        compare(name, "inputs", left.inputs, right.inputs),
-        compare(name, "output", left.output, right.output),
+        _compared(name, "inputs", left, right, compare),
+        _compared(name, "output", left, right, compare),
+    )
+
+
+def _compared(
+    name: str, side: str, left: TaskView, right: TaskView, compare: Compare
+) -> Difference:
+    """Compare what both runs have; a task that has not run has no inputs and no output."""
+    in_left, in_right = _has(left, side), _has(right, side)
+    if in_left and in_right:
+        return compare(name, side, getattr(left, side), getattr(right, side))
+    if in_left or in_right:
+        return Difference(only="left" if in_left else "right")
+    return Difference()
+
+
+def _has(task: TaskView, side: str) -> bool:
+    return getattr(task, side) is not None or (
+        side == "output" and task.status == TaskStatus.SUCCEEDED
     )
 
 
@@ -234,7 +259,28 @@ def _whole(left: Execution, right: Execution, shown: _Shown) -> list[dict[str, A
 
 
 def _difference(title: str, found: Difference) -> dict[str, Any]:
-    return {"title": title, "changes": found.changes, "is_long": found.is_long}
+    return {"title": title, "changes": found.changes, "is_long": found.is_long, "note": ""}
+
+
+#: Status of the task that has no value → the note in place of a comparison.
+_ABSENT = {
+    TaskStatus.PENDING: N_("Run %(run)s has not run this task yet."),
+    TaskStatus.RUNNING: N_("Run %(run)s is running this task."),
+    TaskStatus.SKIPPED: N_("Run %(run)s skipped this task."),
+    TaskStatus.FAILED: N_("This task failed in run %(run)s."),
+    TaskStatus.REJECTED: N_("This task was rejected in run %(run)s."),
+    TaskStatus.SUCCEEDED: N_("Run %(run)s has no value here."),
+}
+
+
+def _part(
+    title: str, found: Difference, pair: Pair, left: Execution, right: Execution
+) -> dict[str, Any]:
+    part = _difference(title, found)
+    if found.only and pair.left and pair.right:
+        run, task = (right, pair.right) if found.only == "left" else (left, pair.left)
+        part["note"] = _(_ABSENT[TaskStatus(task.status)]) % {"run": run.pk}
+    return part
 
 
 # --- tasks ----------------------------------------------------------------------------------------
@@ -247,7 +293,9 @@ def _row(pair: Pair, left: Execution, right: Execution) -> dict[str, Any]:
         "id": pair.id,
         "what": task.target if task else "",
         "sides": (_side(pair.left, left, right), _side(pair.right, right, left)),
-        "parts": tuple(_difference(title, found) for title, found in parts if found.any),
+        "parts": tuple(
+            _part(title, found, pair, left, right) for title, found in parts if found.any
+        ),
         "differs": pair.differs,
     }
 

@@ -261,7 +261,7 @@ _DECIDED = {
 }
 
 
-_LOOKS = {"APPROVE": "good", "REJECT": "bad", "REQUEST_CHANGES": "waiting"}
+_LOOKS = {"APPROVE": "good", "REJECT": "bad", "REQUEST_CHANGES": "running"}
 
 
 def _answered(payload: Payload, actor: str) -> _Line:
@@ -311,12 +311,12 @@ def _decided(payload: Payload, actor: str) -> _Line:
 def _capability(payload: Payload, actor: str) -> _Line:
     name = payload["capability"]
     text = _("the permissions of the capability %(name)s were extended")
-    return _Line(text % {"name": name}, name, "waiting")
+    return _Line(text % {"name": name}, name)
 
 
 def _expired(payload: Payload, actor: str) -> _Line:
     name = payload.get("task_id") or _("a decision")
-    return _Line(_("%(name)s timed out") % {"name": name}, look="waiting")
+    return _Line(_("%(name)s timed out") % {"name": name})
 
 
 def _extended(payload: Payload, actor: str) -> _Line:

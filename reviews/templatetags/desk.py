@@ -54,14 +54,14 @@ STATUS_LOOKS: Final[Mapping[str, StatusLook]] = {
     # tasks of a plan that is compared with another
     "KEPT": StatusLook("quiet", "=", N_("kept")),
     "ADDED": StatusLook("good", "+", N_("added")),
-    "CHANGED": StatusLook("waiting", "~", N_("changed")),
+    "CHANGED": StatusLook("changed", "~", N_("changed")),
     "REMOVED": StatusLook("bad", "\N{MINUS SIGN}", N_("removed")),
     "DROPPED": StatusLook("bad", "✕", N_("dropped")),
     # decisions and what ends a hold without one
     "APPROVE": StatusLook("good", "✓", N_("approved")),
     "REJECT": StatusLook("bad", "✕", N_("rejected")),
-    "REQUEST_CHANGES": StatusLook("waiting", "↻", N_("sent back for changes")),
-    "RETURNED": StatusLook("waiting", "↻", N_("sent back for changes")),
+    "REQUEST_CHANGES": StatusLook("running", "↻", N_("sent back for changes")),
+    "RETURNED": StatusLook("running", "↻", N_("sent back for changes")),
     "WITHDRAW": StatusLook("quiet", "↶", N_("withdrawn")),
     "EXPIRED": StatusLook("quiet", "◷", N_("expired")),
     "WITHDRAWN": StatusLook("quiet", "\N{EN DASH}", N_("withdrawn")),
@@ -86,6 +86,14 @@ def duration_text(seconds: float) -> str:
         if whole >= size:
             return f"{whole // size} {unit}"
     return _("now")
+
+
+def remaining_text(seconds: float) -> str:
+    """Format the time until a deadline in one unit, rounded: `90 days`, `2 h`, `1 min`."""
+    for size, unit in ((60, 1), (3_600, 60), (86_400, 3_600)):
+        if seconds < size:
+            return duration_text(round(seconds / unit) * unit)
+    return duration_text(round(seconds / 86_400) * 86_400)
 
 
 def lasting_text(seconds: float) -> str:
@@ -138,7 +146,7 @@ def left(moment: datetime | None) -> SafeString | str:
         '<time datetime="{}" title="{}" data-clock="left">{}</time>',
         moment.isoformat(),
         _exact(moment),
-        _("%(span)s left") % {"span": duration_text(seconds)} if seconds > 0 else _("overdue"),
+        _("%(span)s left") % {"span": remaining_text(seconds)} if seconds > 0 else _("overdue"),
     )
 
 
@@ -164,18 +172,22 @@ def elapsed(moment: datetime) -> SafeString:
 
 
 @register.simple_tag
-def clock(moment: datetime | None, *, seconds: bool = False) -> SafeString | str:
-    """Render the time of day, with the date if it is not today."""
+def clock(
+    moment: datetime | None, *, seconds: bool = False, date: bool = False
+) -> SafeString | str:
+    """Render the time of day, with the day if it is not today, or (`date`) with the full date."""
     if moment is None:
         return ""
     local = timezone.localtime(moment)
     hours = local.strftime("%H:%M:%S" if seconds else "%H:%M")
-    same_day = local.date() == timezone.localdate()
+    day = short_day(local) if local.date() != timezone.localdate() else ""
+    if date:
+        day = formats.date_format(local, "j F Y")
     return format_html(
         '<time datetime="{}" title="{}">{}</time>',
         moment.isoformat(),
         _exact(moment),
-        hours if same_day else f"{short_day(local)} {hours}",
+        f"{day}, {hours}" if date else f"{day} {hours}".strip(),
     )
 
 

@@ -21,6 +21,12 @@ export function durationWords(seconds) {
   return gettext("now");
 }
 
+/** Seconds until a deadline as one rounded unit, as remaining_text() on the server. */
+export function remainingWords(seconds) {
+  const [, unit] = [[60, 1], [3600, 60], [DAY, 3600], [Infinity, DAY]].find(([size]) => seconds < size);
+  return durationWords(Math.round(seconds / unit) * unit);
+}
+
 /** Seconds as a running clock says them: `12 s`, `1 min 20 s`, `2 h 5 min`. */
 export function elapsedWords(seconds) {
   const whole = Math.max(0, Math.floor(seconds));
@@ -32,11 +38,11 @@ export function elapsedWords(seconds) {
 function words(element) {
   const seconds = (Date.now() - Date.parse(element.dateTime)) / 1000;
   if (element.dataset.clock === "for") return elapsedWords(seconds);
-  const span = durationWords(seconds);
   if (element.dataset.clock === "ago") {
+    const span = durationWords(seconds);
     return Math.abs(seconds) < 1 ? span : fill(gettext("%(span)s ago"), { span });
   }
-  return seconds < 0 ? fill(gettext("%(span)s left"), { span }) : gettext("overdue");
+  return seconds < 0 ? fill(gettext("%(span)s left"), { span: remainingWords(-seconds) }) : gettext("overdue");
 }
 
 export function tick(selector = "time[data-clock]") {

@@ -62,8 +62,34 @@ def test_ago_and_left_carry_the_exact_time() -> None:
     assert ">3 min ago</time>" in desk.ago(moment)
     assert f'datetime="{moment.isoformat()}"' in desk.ago(moment)
     assert ">overdue</time>" in desk.left(moment)
-    assert ">4 min left</time>" in desk.left(moment + timedelta(minutes=8))
+    assert ">5 min left</time>" in desk.left(moment + timedelta(minutes=8))
     assert desk.ago(None) == desk.left(None) == desk.clock(None) == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (90 * 86_400 - 1, "90 days"),
+        (89.4 * 86_400, "89 days"),
+        (23.6 * 3_600, "1 day"),
+        (5_400 + 1, "2 h"),
+        (3_599, "1 h"),
+        (1_739, "29 min"),
+        (59.7, "1 min"),
+        (40, "40 s"),
+        (0.2, "now"),
+    ],
+)
+def test_the_time_that_remains_is_rounded(seconds: float, words: str) -> None:
+    assert desk.remaining_text(seconds) == words
+
+
+def test_a_clock_with_the_date_names_it_today_too() -> None:
+    assert ">12 March 2024, 12:30</time>" in desk.clock(
+        datetime(2024, 3, 12, 12, 30, tzinfo=UTC), date=True
+    )
+    today = datetime.now(UTC)
+    assert f" {today.year}, " in desk.clock(today, date=True)
 
 
 def test_the_clock_names_the_day_when_it_is_not_today() -> None:

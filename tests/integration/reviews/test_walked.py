@@ -1,0 +1,129 @@
+"""Pages that said something wrong: policy, tools, comparison, record and tokens."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.utils import timezone
+
+from reviews.decisions import services
+from reviews.insights import statistics
+from reviews.insights.statistics import Period, Scope
+from reviews.models import HumanReviewRecord
+from tests.integration.reviews.conftest import Start, echo, only_hold
+from tests.integration.reviews.test_pages import browser
+from workflows.executions.jobs import run_to_rest
+from workflows.executions.services import fork_execution
+from workflows.models import Checkpoint, Execution, Workflow
+from workflows.permissions.tokens import create_token
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BEFORE = "BEFORE_EXECUTION"
+
+
+def html(user: User, address: str) -> str:
+    answer = browser(user).get(address)
+    assert answer.status_code == 200
+    return " ".join(answer.content.decode().split())
+
+
+WRITE = {
+    "id": "write",
+    "type": "tool",
+    "tool": "builtin.write_file",
+    "arguments": {"path": "x.md", "content": {"$from": "a", "select": "value"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("required", "tasks", "sentence"),
+    [
+        (
+            "critical_only",
+            [echo("a"), WRITE],
+            "Before each layer that can modify data (here 2): the reviewer group approves it."
+            " Other layers need no approval. If nobody decides within 5 min, the run is aborted.",
+        ),
+        (
+            "critical_only",
+            [echo("a")],
+            "Before each layer that can modify data: the reviewer group approves it."
+            " This plan has no such layer.",
+        ),
+        ("always", [echo("a"), WRITE], "Before each layer: the reviewer group approves it."),
+        ("never", [echo("a"), WRITE], "None: the workflow runs without reviews."),
+    ],
+)
+def test_a_workflow_names_the_layers_that_need_approval(
+    start: Start, operator: User, required: str, tasks: list[Any], sentence: str
+) -> None:
+    start(echo("warm"))
+    hil = {"enabled": True, "approval_required": required}
+    workflow = Workflow.objects.create(
+        name="signed", title="Signed", plan={"tasks": tasks}, policy={"hil": hil}
+    )
+    assert sentence in html(operator, f"/workflows/{workflow.pk}/")
+
+
+def approve(user: User, execution: Execution, **answer: Any) -> None:
+    hold = only_hold(execution)
+    services.decide(
+        services.DecisionRequest(
+            hold_id=hold.id,
+            user=user,
+            version=hold.execution.version,
+            source="web",
+            **{"decision": "APPROVE", **answer},
+        )
+    )
+
+
+def test_a_layer_is_no_tool(start: Start, reviewer: User, auditor: User) -> None:
+    approve(reviewer, start(echo("a"), policy={"hil": {"enabled": True}}))
+    approve(reviewer, start(echo("a", phase=BEFORE)))
+    scope = Scope(auditor, Period.of(7, today=timezone.now().date()))
+    assert {name for name, _ in statistics.tally_by(scope, "reason")} == {
+        "layer_approval",
+        "node_review",
+    }
+    assert [name for name, _ in statistics.tally_by(scope, "tool")] == ["builtin.echo"]
+
+
+def test_a_comparison_says_what_has_not_run_yet(
+    start: Start, operator: User, reviewer: User
+) -> None:
+    whole = start(echo("a"), echo("b", {"$from": "a"}, phase=BEFORE))
+    checkpoint = Checkpoint.objects.get(execution=whole, layer=0)
+    approve(reviewer, whole)
+    assert run_to_rest(whole.pk).status == "COMPLETED"
+    fork = fork_execution(execution=whole, checkpoint=checkpoint, actor=operator)
+    page = html(operator, f"/runs/{whole.pk}/compare/{fork.pk}/")
+    assert f"Run {fork.pk} has not run this task yet." in page
+    assert "null" not in page
+    assert f"{timezone.localtime(whole.created_at):%B %Y}, " in page
+
+
+def test_a_record_marks_only_what_the_edit_changed(
+    start: Start, auditor: User, reviewer: User
+) -> None:
+    execution = start(echo("a", {"keep": "alpha", "change": "beta"}, phase=BEFORE))
+    approve(reviewer, execution, edits={"value": {"keep": "alpha", "change": "gamma"}})
+    run_to_rest(execution.pk)
+    record = HumanReviewRecord.objects.get()
+    page = html(auditor, f"/history/{record.pk}/")
+    assert "<mark>beta</mark>" in page
+    assert page.count("<mark>gamma</mark>") == 1  # executed as edited: nothing differs there
+    assert "<mark>alpha" not in page
+    assert f"{timezone.localtime(record.reviewed_at):%B %Y}, " in page
+
+
+def test_a_token_of_ninety_days_has_ninety_days_left(operator: User) -> None:
+    ends = timezone.now() + timedelta(days=90)
+    create_token(user=operator, name="trial", scopes=["read"], expires_at=ends)
+    assert "90 days left" in html(operator, "/tokens/")
