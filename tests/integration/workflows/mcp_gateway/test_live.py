@@ -14,6 +14,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
+from mcp_types import INVALID_PARAMS
 
 from tests.integration.workflows.mcp_gateway.conftest import VALIDATED, Agents, Tokens, chain
 from tests.integration.workflows.mcp_gateway.web import Web, call_of, post, told
@@ -149,19 +150,16 @@ def test_the_same_flow_over_stdio(token: Tokens) -> None:
     assert asyncio.run(flow()) == ["layer_complete", "complete"]
 
 
-def test_stdout_carries_nothing_but_the_protocol(token: Tokens, tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    file.write_text(token("operator") + "\n")
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT}
-    lines = [
-        json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}).encode(),
-        b'{"jsonrpc": "2.0", "method": "notifications/initialized"}',
-        b"nonsense",
-        b'{"jsonrpc": "2.0", "id": 2, "id": 3, "method": "ping"}',
-        b'{"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params":'
-        b' {"name": "execute", "arguments": {"inputs": {"a": 1, "a": 2}}}}',
-    ]
-    command = [sys.executable, "manage.py", "mcp_stdio", "--token-file", str(file)]
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT}
+HANDSHAKE = [
+    json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}).encode(),
+    b'{"jsonrpc": "2.0", "method": "notifications/initialized"}',
+]
+
+
+def over_stdio(*lines: bytes, last: int, token_file: Path) -> list[dict[str, Any]]:
+    """The server's answers to the lines, up to the answer with the id `last`."""
+    command = [sys.executable, "manage.py", "mcp_stdio", "--token-file", str(token_file)]
     with subprocess.Popen(
         command,
         cwd=ROOT,
@@ -175,13 +173,44 @@ def test_stdout_carries_nothing_but_the_protocol(token: Tokens, tmp_path: Path) 
         process.stdin.write(b"\n".join(lines) + b"\n")
         process.stdin.flush()
         answers = []
-        while not answers or answers[-1].get("id") != 4:
+        while not answers or answers[-1].get("id") != last:
             answers.append(told_line(process.stdout.readline()))
         process.stdin.close()
         assert process.stdout.read() == b""
         assert process.wait(timeout=30) == 0
+    return answers
+
+
+@pytest.fixture
+def token_file(token: Tokens, tmp_path: Path) -> Path:
+    file = tmp_path / "token"
+    file.write_text(token("operator") + "\n")
+    return file
+
+
+def test_stdout_carries_nothing_but_the_protocol(token_file: Path) -> None:
+    answers = over_stdio(
+        *HANDSHAKE,
+        b"nonsense",
+        b'{"jsonrpc": "2.0", "id": 2, "id": 3, "method": "ping"}',
+        b'{"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params":'
+        b' {"name": "execute", "arguments": {"inputs": {"a": 1, "a": 2}}}}',
+        last=4,
+        token_file=token_file,
+    )
     assert {each.get("id") for each in answers} <= {1, 4, None}
     assert answers[-1]["result"]["content"][0]["text"].startswith("inputs.a: ")
+
+
+def test_stdio_lists_the_tools_after_the_handshake_only(token_file: Path) -> None:
+    listing = b'{"jsonrpc": "2.0", "id": 2, "method": "tools/list"}'
+    hello, listed = over_stdio(*HANDSHAKE, listing, last=2, token_file=token_file)
+    assert hello["result"]["serverInfo"]["name"] == "holdpoint"
+    assert len(listed["result"]["tools"]) == 8
+
+    [refused] = over_stdio(listing, last=2, token_file=token_file)
+    assert refused["error"]["code"] == INVALID_PARAMS
+    assert refused["error"]["message"].startswith("Send initialize and notifications/initialized")
 
 
 def told_line(line: bytes) -> dict[str, Any]:
