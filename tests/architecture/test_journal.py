@@ -68,7 +68,7 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def test_only_the_journal_writes_what_it_keeps() -> None:
+def test_only_the_journal_writes_its_tables() -> None:
     others = [path for path in package_modules() if not may_write(path)]
     found = [f"{shown(path)}:{line}" for path in others for line in model_writes(tree_of(path))]
     assert found == []

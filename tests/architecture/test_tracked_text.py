@@ -44,7 +44,7 @@ def test_constraints_are_plain_pins() -> None:
     ] == []
 
 
-def test_no_merge_mark_and_nothing_left_for_later() -> None:
+def test_no_merge_marker_and_no_todo() -> None:
     found = [shown(path) for path, text in texts() if MERGE_MARK.search(text)]
     found += [
         f"{shown(path)}: {mark[0]}" for path, text in texts() if (mark := LEFT_OVER.search(text))

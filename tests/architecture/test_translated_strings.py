@@ -75,7 +75,7 @@ def says_something(text: str) -> bool:
     return text not in EXAMPLES and any(word not in SAME for word in LETTERS.findall(text))
 
 
-def test_every_word_of_a_template_is_translated() -> None:
+def test_every_template_text_is_marked_for_translation() -> None:
     templates = [
         path
         for path in files_with(".html")
@@ -102,7 +102,7 @@ def test_every_word_of_a_template_is_translated() -> None:
         "{% translate 'Yes' %} and no",
     ],
 )
-def test_words_without_a_translation_are_noticed(markup: str) -> None:
+def test_untranslated_text_is_noticed(markup: str) -> None:
     assert len(list(unwrapped(markup))) == 1
 
 
@@ -116,5 +116,5 @@ def test_words_without_a_translation_are_noticed(markup: str) -> None:
         '<option value="x" {% if a == "b" %}selected{% endif %}>JSON</option>',
     ],
 )
-def test_what_needs_no_translation_passes(markup: str) -> None:
+def test_text_that_needs_no_translation_passes(markup: str) -> None:
     assert list(unwrapped(markup)) == []

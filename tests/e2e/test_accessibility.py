@@ -71,11 +71,11 @@ def walk(product: Product, browser: Browser) -> Walk:
     return walk
 
 
-def test_no_page_breaks_a_rule(walk: Walk) -> None:
+def test_no_page_violates_an_axe_rule(walk: Walk) -> None:
     assert not walk.faults, "\n\n".join(walk.faults)
 
 
-def test_every_page_was_walked(walk: Walk, product: Product, page: Page) -> None:
+def test_every_page_was_checked(walk: Walk, product: Product, page: Page) -> None:
     sign_in(page, product, "admin")
     missed = unwalked(walk.seen, page, product)
     assert not missed, f"Pages that are not measured: {missed}"
@@ -123,7 +123,7 @@ def tab_to_approve(page: Page) -> None:
     assert "Value" in stops[-3], stops
 
 
-def test_a_review_without_a_mouse(page: Page, product: Product) -> None:
+def test_a_review_is_decided_with_the_keyboard_only(page: Page, product: Product) -> None:
     api = Api(product, "operator", "read,run")
     runs = []
     for number in (1, 2):

@@ -63,7 +63,7 @@ def too_wide(page: Page) -> None:
     expect(missed.get_by_role("link")).to_have_count(1)
 
 
-def test_a_rule_is_tried_published_and_spares_the_next_run(
+def test_a_rule_is_backtested_published_and_skips_the_next_review(
     page: Page, product: Product, browser: Browser
 ) -> None:
     violations: list[str] = []

@@ -28,7 +28,7 @@ def cells(page: Page, path: str) -> list[str]:
     return [text.strip() for text in found.all_inner_texts()]
 
 
-def test_who_is_second_sees_both_texts(page: Page, product: Product, browser: Browser) -> None:
+def test_the_second_decider_sees_both_texts(page: Page, product: Product, browser: Browser) -> None:
     run = started(Api(product, "operator", "read,run"), echo("a", SHOWN, "BEFORE_EXECUTION"))
     # The second one's news is slow: the first decision reaches them with their own answer.
     page.route_web_socket(re.compile("/ws/"), lambda socket: None)

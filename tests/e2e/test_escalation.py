@@ -44,7 +44,7 @@ def review(page: Page, product: Product, api: Api, run: str, node: str) -> None:
     page.goto(f"{product.address}/review/{run}/{hold['id']}/")
 
 
-def test_a_need_is_read_granted_and_its_code_kept(
+def test_an_escalation_is_granted_and_its_code_becomes_a_capability(
     page: Page, product: Product, api: Api, browser: Browser
 ) -> None:
     violations: list[str] = []
@@ -87,7 +87,7 @@ def test_a_need_is_read_granted_and_its_code_kept(
 CAREFUL = "if (page === '') return 'nothing';\nreturn (await fetch(page)).statusText;"
 
 
-def test_a_capability_is_raised_and_taken_back(page: Page, product: Product, api: Api) -> None:
+def test_a_capability_grant_is_given_and_revoked(page: Page, product: Product, api: Api) -> None:
     made = started(api, {**ask(product, "typescript", "kept", CAREFUL), "inputs": {"page": ""}})
     keep = {"execution_id": made, "task_id": "kept", "name": "status", "approval_mode": "auto"}
     _until(page, lambda: api("capabilities/", keep)[0] == 201)

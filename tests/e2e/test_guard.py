@@ -25,7 +25,7 @@ document.addEventListener("submit", () => { window.submits += 1; }, { capture: t
 """
 
 
-def test_what_opens_by_itself_is_not_sent_at_once(page: Page, product: Product) -> None:
+def test_the_next_review_ignores_an_early_press(page: Page, product: Product) -> None:
     api = Api(product, "operator", "read,run")
     for number in (1, 2):
         review = echo("a", "x", "AFTER_EXECUTION")

@@ -169,7 +169,7 @@ def run_of(api: Api, name: str, tame: Callable[[str], str]) -> str:
     return str(run["id"])
 
 
-def test_what_the_policy_refuses_is_seen(watched: Watched) -> None:
+def test_content_policy_violations_are_detected(watched: Watched) -> None:
     """The watch of these tests is awake: markup and scripts that got into a page are noticed."""
     page = watched.page
     page.goto(f"{watched.product.address}/review/")
@@ -267,7 +267,7 @@ SavedView.objects.create(owner=User.objects.get(username="admin"), name={text}, 
 """
 
 
-def test_big_and_deep_values_stay_on_the_page(watched: Watched, product: Product) -> None:
+def test_large_and_deep_values_fit_the_page(watched: Watched, product: Product) -> None:
     admin = Api(product, "admin", "read,run")
     deep: Any = ALL
     for level in range(50):

@@ -26,7 +26,7 @@ DOING = """() => {
 }"""
 
 
-def test_a_pause_is_pushed_and_costs_its_own_row(page: Page, product: Product) -> None:
+def test_a_pause_is_pushed_and_fetches_only_its_row(page: Page, product: Product) -> None:
     watcher = Watcher(page, product, "quagga")
     runs = [watcher.pause().run for _ in range(3)]
     heard = watcher.heard()
@@ -37,7 +37,7 @@ def test_a_pause_is_pushed_and_costs_its_own_row(page: Page, product: Product) -
     assert [] not in watcher.looks
 
 
-def test_a_row_that_comes_leaves_alone_what_somebody_is_doing(page: Page, product: Product) -> None:
+def test_a_new_row_does_not_disturb_the_user(page: Page, product: Product) -> None:
     api = Api(product, "operator", "read,run")
     task = echo("publish", "text", "BEFORE_EXECUTION")
     for _ in range(12):
@@ -75,7 +75,7 @@ def test_a_row_that_comes_leaves_alone_what_somebody_is_doing(page: Page, produc
     expect(comment).to_have_value("not yet, because")
 
 
-def test_a_look_that_failed_is_made_again(page: Page, product: Product) -> None:
+def test_a_failed_refresh_is_retried(page: Page, product: Product) -> None:
     api = Api(product, "operator", "read,run")
     sign_in(page, product, "reviewer")
     page.goto(f"{product.address}/review/?q=numbat")

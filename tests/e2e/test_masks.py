@@ -14,7 +14,7 @@ PASSWORD = "correct-horse-battery"
 LATER = 30_000
 
 
-def test_a_secret_is_revealed_and_an_edit_says_what_it_reaches(
+def test_a_secret_is_revealed_and_an_edit_shows_its_impact(
     page: Page, product: Product, browser: Browser
 ) -> None:
     api = Api(product, "operator", "read,run")
@@ -81,7 +81,7 @@ def long_payload(api: Api) -> str:
     return started(api, echo("long", twice, "AFTER_EXECUTION"), inputs={"big": "word " * 45_000})
 
 
-def test_nothing_is_approved_until_all_of_it_was_shown(page: Page, product: Product) -> None:
+def test_approval_needs_the_whole_payload_to_be_shown(page: Page, product: Product) -> None:
     api = Api(product, "operator", "read,run")
     run = long_payload(api)
     sign_in(page, product, "reviewer")
@@ -107,7 +107,7 @@ def test_nothing_is_approved_until_all_of_it_was_shown(page: Page, product: Prod
     expect(page.get_by_text("reviewer approved this")).to_be_visible(timeout=LATER)
 
 
-def test_what_was_not_read_to_the_end_can_be_rejected(page: Page, product: Product) -> None:
+def test_a_partly_read_payload_can_be_rejected(page: Page, product: Product) -> None:
     run = long_payload(Api(product, "operator", "read,run"))
     sign_in(page, product, "reviewer")
     page.goto(f"{product.address}/review/{run}/{run}-1/")

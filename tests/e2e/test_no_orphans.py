@@ -117,7 +117,7 @@ def is_whole(product: Product) -> bool:
     return all(len(supervised(product, kind)) == 1 for kind in kinds) and len(workers(product)) == 2
 
 
-def test_a_killed_worker_takes_its_programs_along(product: Product) -> None:
+def test_a_killed_worker_ends_its_programs(product: Product) -> None:
     wait(lambda: is_whole(product))
     run_for_ever(product)
     programs = busy(product, {"deno", "monty"})
@@ -126,7 +126,7 @@ def test_a_killed_worker_takes_its_programs_along(product: Product) -> None:
     wait(lambda: is_whole(product))
 
 
-def test_a_killed_pool_takes_its_workers_along(product: Product) -> None:
+def test_a_killed_pool_ends_its_workers(product: Product) -> None:
     run_for_ever(product)
     [pool] = supervised(product, "run_workers")
     assert len(below(pool)) > 5
@@ -135,7 +135,7 @@ def test_a_killed_pool_takes_its_workers_along(product: Product) -> None:
 
 
 @pytest.mark.parametrize("what", ["run_sweeper", "daphne"])
-def test_a_killed_process_takes_its_mcp_servers_along(product: Product, what: str) -> None:
+def test_a_killed_process_ends_its_mcp_servers(product: Product, what: str) -> None:
     [process] = supervised(product, what)
     assert kill(process) == []
     wait(lambda: is_whole(product))
@@ -159,7 +159,7 @@ def test_a_killed_mcp_server_leaves_no_helper_and_a_killed_guard_no_server(
     wait(lambda: is_whole(product))
 
 
-def test_a_killed_supervisor_takes_everything_but_the_databases_along(product: Product) -> None:
+def test_a_killed_supervisor_ends_everything_except_the_databases(product: Product) -> None:
     run_for_ever(product)
     family = everything(product)
     assert len(family) > 8

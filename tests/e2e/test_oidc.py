@@ -44,7 +44,7 @@ def check_accessible(page: Page) -> None:
     assert results.violations_count == 0, results.generate_report()
 
 
-def test_there_and_back_again(page: Page, site: Site, issuer: Issuer, complaints) -> None:
+def test_sign_in_through_an_issuer(page: Page, site: Site, issuer: Issuer, complaints) -> None:
     issuer.reset()
     issuer.interactive = True
     issuer.person |= {"groups": ["team:reviewers"]}
@@ -59,7 +59,7 @@ def test_there_and_back_again(page: Page, site: Site, issuer: Issuer, complaints
     assert complaints == []
 
 
-def test_a_refusal_says_what_to_do(
+def test_a_refused_sign_in_names_the_next_step(
     page: Page, context: BrowserContext, site: Site, issuer: Issuer
 ) -> None:
     issuer.reset()

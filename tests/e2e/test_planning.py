@@ -41,9 +41,7 @@ def plan_and_start(page: Page, product: Product) -> str:
     return page.url.rstrip("/").rpartition("/")[2]
 
 
-def test_a_replan_of_a_planned_run_is_reviewed_in_part(
-    page: Page, product: Product, browser: Browser
-) -> None:
+def test_part_of_a_replan_is_accepted(page: Page, product: Product, browser: Browser) -> None:
     violations: list[str] = []
     page.on("console", lambda m: violations.append(m.text) if "Security Policy" in m.text else None)
     folder = product.home / "files"

@@ -16,7 +16,9 @@ user.groups.add(Group.objects.get(name="reviewer"))
 """
 
 
-def test_two_of_three(page: Page, product: Product, browser: Browser) -> None:
+def test_two_of_three_approvals_complete_a_quorum(
+    page: Page, product: Product, browser: Browser
+) -> None:
     product.command("shell", "-c", THIRD)
     operator = Api(product, "operator", "read,run")
     run = started(operator, echo("pay", {"sum": 7}, "BEFORE_EXECUTION", quorum=2))

@@ -9,7 +9,7 @@ from tests.e2e.product import Product
 from tests.e2e.test_review import Api, sign_in, start_run, wait_for_pause
 
 
-def test_a_draft_is_sent_back_and_comes_back_shorter(page: Page, product: Product) -> None:
+def test_a_draft_is_sent_back_and_revised(page: Page, product: Product) -> None:
     api = Api(product, "operator", "read")
     run = start_run(product)
     first = wait_for_pause(api, run, "draft", page)

@@ -124,7 +124,7 @@ def test_a_paused_run_appears_is_edited_approved_and_written(
     auditor.context.close()
 
 
-def test_the_same_over_rest_with_a_token(page: Page, product: Product) -> None:
+def test_a_token_reviews_over_rest(page: Page, product: Product) -> None:
     run = start_run(product)
     api = Api(product, "reviewer2", "read,decide")
     paused = wait_for_pause(api, run, "draft", page)
@@ -166,7 +166,7 @@ def test_the_same_over_rest_with_a_token(page: Page, product: Product) -> None:
 
 
 @pytest.mark.parametrize("user", ["auditor", "operator", "integrator"])
-def test_who_may_not_decide(page: Page, product: Product, user: str) -> None:
+def test_users_without_the_right_cannot_decide(page: Page, product: Product, user: str) -> None:
     run = start_run(product)
     paused = wait_for_pause(Api(product, "operator", "read"), run, "draft", page)
     api = Api(product, user, "read,decide")

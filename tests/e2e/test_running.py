@@ -74,7 +74,7 @@ def children_of(instance: Product) -> list[psutil.Process]:
     return psutil.Process(instance.process.pid).children(recursive=True)
 
 
-def test_it_says_where_to_go_and_as_whom(instance: Product) -> None:
+def test_the_start_prints_address_and_accounts(instance: Product) -> None:
     text = "\n".join(instance.lines)
     assert f"Holdpoint is ready: {instance.address}/" in text
     for user in ("admin", "reviewer", "reviewer2", "auditor", "operator"):
@@ -127,7 +127,7 @@ def test_two_instances_side_by_side(instance: Product, other: Product) -> None:
     assert other.servers.layout.urls.redis != instance.servers.layout.urls.redis
 
 
-def test_killed_started_again_and_stopped(other: Product) -> None:
+def test_the_supervisor_recovers_after_a_kill_and_stops(other: Product) -> None:
     """All but the databases end with a killed supervisor; the next start finds their rows."""
     other.manage("shell", "-c", f"{USERS}; User.objects.create(username='kept')")
     left = [child for child in children_of(other) if child.name() not in SERVERS]

@@ -136,7 +136,9 @@ def test_a_deadline_is_moved_while_the_review_is_read(
     expect(page.get_by_text("reviewer approved this")).to_be_visible()
 
 
-def test_news_before_the_page_s_scripts_are_there(page: Page, product: Product, api: Api) -> None:
+def test_events_before_the_scripts_load_are_not_lost(
+    page: Page, product: Product, api: Api
+) -> None:
     """What happens between the page's answer and its last script is shown all the same."""
     sign_in(page, product, "operator")
     late: list[Route] = []

@@ -83,7 +83,7 @@ def test_undo_from_the_toast_with_the_keyboard(
     second.context.close()
 
 
-def test_several_are_undone_at_once(page: Page, product: Product) -> None:
+def test_several_decisions_are_undone_together(page: Page, product: Product) -> None:
     api = Api(product, "operator", "read,run")
     runs = [start(api, name, undo_seconds=LONG) for name in ("first", "second", "third")]
     for each in runs:
@@ -123,7 +123,9 @@ def test_several_are_undone_at_once(page: Page, product: Product) -> None:
     gone(1)
 
 
-def test_undo_on_the_page_and_why_not_once_the_run_went_on(page: Page, product: Product) -> None:
+def test_the_page_undoes_until_the_run_continues_and_then_says_why_not(
+    page: Page, product: Product
+) -> None:
     api = Api(product, "operator", "read,run")
     sign_in(page, product, "reviewer")
     run = start(api, "one", undo_seconds=LONG)

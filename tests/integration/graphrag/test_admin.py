@@ -39,7 +39,7 @@ def test_lists_and_details_open(admin: Client, files_catalogue: list[ToolRecord]
     assert admin.get(page("tooldependency_change", edge.pk)).status_code == 200
 
 
-def test_a_change_is_a_choice_that_a_sync_respects(
+def test_a_change_in_the_admin_survives_a_sync(
     admin: Client, files_catalogue: list[ToolRecord]
 ) -> None:
     url = page("tool_change", tool("files.read_file").pk)
@@ -50,7 +50,7 @@ def test_a_change_is_a_choice_that_a_sync_respects(
     assert tool("files.read_file").permission_set_by_hand
 
 
-def test_saving_without_a_change_chooses_nothing(
+def test_saving_without_a_change_overrides_nothing(
     admin: Client, files_catalogue: list[ToolRecord]
 ) -> None:
     url = page("tool_change", tool("files.read_file").pk)
@@ -69,7 +69,7 @@ def test_an_unknown_permission_set_is_refused(
 
 
 @pytest.mark.parametrize(("action", "enabled"), [("disable", False), ("enable", True)])
-def test_many_are_switched_at_once(
+def test_an_action_switches_several_tools(
     admin: Client, files_catalogue: list[ToolRecord], action: str, enabled: bool
 ) -> None:
     keys = list(Tool.objects.values_list("pk", flat=True))
@@ -80,9 +80,7 @@ def test_many_are_switched_at_once(
     assert set(Tool.objects.values_list("enabled", flat=True)) == {enabled}
 
 
-def test_what_is_observed_cannot_be_added_changed_or_deleted(
-    admin: Client, files_catalogue: list[ToolRecord]
-) -> None:
+def test_learned_rows_are_read_only(admin: Client, files_catalogue: list[ToolRecord]) -> None:
     learning.learn(execution_key="one", layers=[["files.list_directory"], ["files.read_file"]])
     edge = ToolDependency.objects.get()
     assert admin.get(page("tool_add")).status_code == 403
@@ -94,7 +92,7 @@ def test_what_is_observed_cannot_be_added_changed_or_deleted(
     assert edge.observed_count == 1
 
 
-def test_one_who_may_only_look_may_not_switch(
+def test_the_view_permission_does_not_switch(
     client: Client, files_catalogue: list[ToolRecord]
 ) -> None:
     person = User.objects.create_user("auditor", is_staff=True)

@@ -45,9 +45,7 @@ def test_pages_hold_every_tool_once(client: APIClient) -> None:
     assert (seen, pages) == ([f"s.t{at:03}" for at in range(25)], 3)
 
 
-def test_a_list_is_narrowed_by_what_is_asked(
-    client: APIClient, files_catalogue: list[ToolRecord]
-) -> None:
+def test_filters_narrow_the_list(client: APIClient, files_catalogue: list[ToolRecord]) -> None:
     ingest.set_tool_policy(name="files.read_file", enabled=False)
 
     def names(query: str) -> list[str]:
@@ -70,7 +68,7 @@ def test_one_tool_by_its_name(client: APIClient, files_catalogue: list[ToolRecor
 
 
 @pytest.mark.parametrize("method", ["get", "post"])
-def test_search_is_the_same_both_ways(
+def test_get_and_post_searches_give_the_same(
     client: APIClient, files_catalogue: list[ToolRecord], method: str
 ) -> None:
     asked = {"query": "parse xml", "limit": 2, "read_only": True}
@@ -100,9 +98,7 @@ def test_search_is_the_same_both_ways(
         ({"query": "x", "read_only": "maybe"}, "read_only"),
     ],
 )
-def test_a_bad_question_names_the_field(
-    client: APIClient, body: dict[str, Any], field: str
-) -> None:
+def test_a_bad_query_names_the_field(client: APIClient, body: dict[str, Any], field: str) -> None:
     response = client.post(f"{ROOT}search/", body, format="json")
     assert response.status_code in (400, 422)
     assert field in response.content.decode()
@@ -127,7 +123,9 @@ def test_a_suggestion_has_plan_layers_confidence_and_reasons(
     assert (body["missing_inputs"], body["warnings"]) == ({}, [])
 
 
-def test_no_plan_is_an_answer_too(client: APIClient, files_catalogue: list[ToolRecord]) -> None:
+def test_a_suggestion_without_a_plan_is_200(
+    client: APIClient, files_catalogue: list[ToolRecord]
+) -> None:
     response = client.post(f"{ROOT}suggest/", {"intent": "bake a chocolate cake"}, format="json")
     assert response.status_code == 200
     assert response.json()["plan"] is None
@@ -140,7 +138,7 @@ def test_a_bad_intent_is_refused(client: APIClient, body: dict[str, Any]) -> Non
     assert response.status_code in (400, 422)
 
 
-def test_only_who_is_known_may_ask_and_a_token_needs_a_scope(
+def test_authentication_and_the_token_scope_are_required(
     person: User, files_catalogue: list[ToolRecord]
 ) -> None:
     asked = {"intent": "parse xml", "query": "parse xml"}
@@ -161,7 +159,7 @@ def test_only_who_is_known_may_ask_and_a_token_needs_a_scope(
 
 
 @pytest.mark.parametrize("method", ["put", "patch", "delete"])
-def test_nobody_writes_a_tool_over_rest(
+def test_tools_are_read_only_over_rest(
     client: APIClient, files_catalogue: list[ToolRecord], method: str
 ) -> None:
     response = getattr(client, method)(f"{ROOT}files.read_file/", {}, format="json")

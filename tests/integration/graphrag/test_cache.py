@@ -23,7 +23,7 @@ def statements(context: CaptureQueriesContext) -> list[str]:
     return [query["sql"] for query in context.captured_queries]
 
 
-def test_a_second_change_of_a_plan_asks_for_revisions_and_searches_alone(
+def test_a_second_replan_queries_only_versions_and_searches(
     files_catalogue: list[ToolRecord],
 ) -> None:
     first = replanning.replan(PLAN, ["list"], "parse the XML")
@@ -43,26 +43,28 @@ def test_a_search_reads_no_edges(files_catalogue: list[ToolRecord]) -> None:
     assert not [sql for sql in statements(asked) if "graphrag_tooldependency" in sql]
 
 
-def test_a_persons_choice_for_a_tool_is_known_at_once(files_catalogue: list[ToolRecord]) -> None:
+def test_an_admin_change_invalidates_the_cache(files_catalogue: list[ToolRecord]) -> None:
     assert cache.current().tools.by_name([READ])[READ].permission_set == "minimal"
     ingest.set_tool_policy(name=READ, permission_set="trusted")
     assert cache.current().tools.by_name([READ])[READ].permission_set == "trusted"
 
 
-def test_a_new_description_is_known_at_once(files_catalogue: list[ToolRecord]) -> None:
+def test_a_new_description_invalidates_the_cache(files_catalogue: list[ToolRecord]) -> None:
     assert planning_services.suggest("read a file").plan is not None
     ingest.upsert_tools([make_tool(READ, "Open a parcel.")])
     (found,) = cache.current().tools.by_name([READ]).values()
     assert found.description == "Open a parcel."
 
 
-def test_nothing_is_kept_before_the_catalogue_has_a_revision() -> None:
+def test_nothing_is_cached_before_the_catalogue_has_a_version() -> None:
     assert versioned_cache.current_versions() == {}
     assert cache.current().tools is not cache.current().tools
     assert cache.current().tools.by_name(["nobody.there"]) == {}
 
 
-def test_a_shelf_tells_what_the_catalogue_tells(files_catalogue: list[ToolRecord]) -> None:
+def test_the_tool_cache_returns_the_rows_of_the_catalogue(
+    files_catalogue: list[ToolRecord],
+) -> None:
     shelf, names = ToolCache(), [tool.name for tool in files_catalogue]
     for _ in range(2):
         assert shelf.by_name([*names, "nobody.there"]) == catalogue_selectors.tools_by_name(names)
@@ -73,7 +75,7 @@ def test_a_shelf_tells_what_the_catalogue_tells(files_catalogue: list[ToolRecord
     assert shelf.by_id([0]) == {}
 
 
-def test_a_shelf_has_room_for_so_many(
+def test_the_tool_cache_is_bounded(
     files_catalogue: list[ToolRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catalogue_selectors, "_MAX_CACHED", 2)

@@ -21,7 +21,7 @@ def run(*arguments: str) -> str:
     return out.getvalue()
 
 
-def test_reembed_shows_its_progress_and_does_only_what_is_due(
+def test_reembed_shows_its_progress_and_embeds_only_outdated_tools(
     files_catalogue: list[ToolRecord],
 ) -> None:
     assert "0 tools embedded by hashing:2." in run("reembed")
@@ -40,7 +40,7 @@ def test_an_embedder_that_cannot_answer_is_named_and_nothing_is_lost(
     assert ingest.Tool.objects.filter(embedder="hashing:2").count() == 5
 
 
-def test_the_statistics_tell_what_is_there(
+def test_the_statistics_count_tools_and_edges(
     files_catalogue: list[ToolRecord], holdpoint: Callable[..., None]
 ) -> None:
     empty = run("tool_graph_stats")

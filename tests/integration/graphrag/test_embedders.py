@@ -127,7 +127,7 @@ def test_changing_the_embedder_changes_every_vector_and_mixes_none(
 
 
 @pytest.mark.django_db
-def test_a_server_that_dies_half_way_keeps_what_was_done(
+def test_a_server_failure_keeps_the_finished_batches(
     server: Server, holdpoint: Callable[..., None]
 ) -> None:
     ingest.upsert_tools([make_tool(f"s.t{at:03}", f"Tool {at}") for at in range(250)])
@@ -148,9 +148,7 @@ def test_a_server_that_dies_half_way_keeps_what_was_done(
 @pytest.mark.parametrize(
     "spec", ["", "magic", "openai:", "openai:ftp://x", "sentence-transformers:"]
 )
-def test_a_setting_that_names_no_embedder_is_said_so(
-    holdpoint: Callable[..., None], spec: str
-) -> None:
+def test_an_unknown_embedder_setting_is_reported(holdpoint: Callable[..., None], spec: str) -> None:
     holdpoint(embedder=spec)
     with pytest.raises(embedders.EmbedderError, match="use 'hashing'"):
         embedders.current()

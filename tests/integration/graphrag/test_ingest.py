@@ -32,7 +32,7 @@ def test_the_first_sync_creates_and_embeds_the_second_changes_nothing() -> None:
     assert (second.embedded, versioned_cache.revision_number("catalogue")) == (0, number)
 
 
-def test_records_come_back_as_they_went_in() -> None:
+def test_stored_records_equal_their_source() -> None:
     full = make_tool(
         "git.show",
         "Shows a commit",
@@ -53,7 +53,7 @@ def test_records_come_back_as_they_went_in() -> None:
     ]
 
 
-def test_only_a_changed_text_is_embedded_again() -> None:
+def test_only_changed_texts_are_embedded_again() -> None:
     ingest.upsert_tools(BOTH)
     moved = [replace(LOG, description="Shows the authors"), replace(DIFF, read_only=True)]
     result = ingest.upsert_tools(moved)
@@ -63,7 +63,7 @@ def test_only_a_changed_text_is_embedded_again() -> None:
     assert best.tool.name == "git.log"
 
 
-def test_what_vanished_is_disabled_and_comes_back_with_its_server() -> None:
+def test_missing_tools_are_disabled_until_their_server_returns() -> None:
     ingest.upsert_tools([*BOTH, FETCH])
     gone = ingest.upsert_tools([LOG], server="git", prune=True)
     assert gone.disabled == ("git.diff",)
@@ -75,7 +75,7 @@ def test_what_vanished_is_disabled_and_comes_back_with_its_server() -> None:
     assert ingest.disable_server("git") == ("git.diff", "git.log")
 
 
-def test_what_a_person_chose_survives_every_sync() -> None:
+def test_admin_choices_survive_every_sync() -> None:
     ingest.upsert_tools(BOTH)
     ingest.set_tool_policy(name="git.log", enabled=False)
     ingest.set_tool_policy(name="git.diff", permission_set="trusted")
@@ -88,7 +88,7 @@ def test_what_a_person_chose_survives_every_sync() -> None:
     assert found["git.log"].permission_set == "minimal"
 
 
-def test_a_permission_set_nobody_chose_follows_the_server() -> None:
+def test_an_unchosen_permission_set_follows_the_server() -> None:
     ingest.upsert_tools([LOG])
     ingest.upsert_tools([replace(LOG, permission_set="readonly")])
     assert catalogue_selectors.tools_by_name(["git.log"])["git.log"].permission_set == "readonly"
@@ -110,7 +110,7 @@ def test_one_bad_tool_does_not_stop_the_others() -> None:
 @pytest.mark.parametrize(
     ("specs", "arguments"), [([FETCH], {"server": "git"}), ([LOG], {"prune": True})]
 )
-def test_a_call_that_means_two_things_is_refused(specs: Any, arguments: dict[str, Any]) -> None:
+def test_an_ambiguous_call_is_refused(specs: Any, arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"git|prune"):
         ingest.upsert_tools(specs, **arguments)
 
@@ -130,7 +130,7 @@ def test_without_its_embedder_the_tools_are_stored_and_found_by_words(
     assert not search.search("commit logs").warnings
 
 
-def test_vectors_of_two_embedders_never_meet(holdpoint: Callable[..., None]) -> None:
+def test_vectors_of_two_embedders_are_never_compared(holdpoint: Callable[..., None]) -> None:
     ingest.upsert_tools(BOTH)
     Tool.objects.filter(name="git.diff").update(embedder="another:1")
     query = "zzzz differences"
@@ -150,6 +150,6 @@ def test_a_sync_that_reads_back_what_reembed_wrote_changes_nothing() -> None:
     assert ingest.upsert_tools([wide]).unchanged == ("git.wide",)
 
 
-def test_a_policy_for_nobody_is_an_error() -> None:
+def test_a_policy_for_an_unknown_tool_is_an_error() -> None:
     with pytest.raises(Tool.DoesNotExist):
         ingest.set_tool_policy(name="no.body", enabled=True)

@@ -65,7 +65,7 @@ def test_confidence_grows_by_a_tenth_to_one(four: None) -> None:
     assert [count for count, _ in found] == list(range(1, 9))
 
 
-def test_layers_side_by_side_and_data_flow_count_once_each(four: None) -> None:
+def test_adjacent_layers_and_data_flow_count_once_each(four: None) -> None:
     result = learning.learn(
         execution_key="one", layers=[[A, B], [], [C]], edges=[(A, C), (A, D), (D, D)]
     )
@@ -81,7 +81,7 @@ def test_unknown_tools_are_named_and_left_out(four: None) -> None:
     assert LearnedExecution.objects.get().tools == [A, C]
 
 
-def test_predictions_need_evidence_and_leave_out_what_is_done(four: None) -> None:
+def test_predictions_need_evidence_and_exclude_finished_tools(four: None) -> None:
     for at in range(5):
         learning.learn(execution_key=str(at), layers=[[A], [B]])
         likely = planning_services.predict_next([A])
@@ -102,7 +102,7 @@ def test_at_most_three_are_predicted(db: None) -> None:
     assert len(planning_services.predict_next(names[:1])) == 3
 
 
-def test_a_worker_reads_what_was_learned_and_nothing_else(
+def test_a_worker_reloads_only_the_learned_edges(
     four: None, django_assert_num_queries: object
 ) -> None:
     kept = tool_graph.current()
@@ -117,7 +117,7 @@ def test_a_worker_reads_what_was_learned_and_nothing_else(
     assert tool_graph.current().edges() == []
 
 
-def test_a_cache_of_other_history_is_not_taken_over(four: None) -> None:
+def test_a_cache_of_another_history_is_discarded(four: None) -> None:
     """Same numbers, another past: a restored database must not mix with what a worker kept."""
     learning.learn(execution_key="one", layers=[[A], [B]])
     kept = tool_graph.current()

@@ -23,7 +23,7 @@ def by_id(suggestion: planning_services.Suggestion) -> dict[str, dict[str, Any]]
     return plans.tasks_of(suggestion.plan)
 
 
-def test_one_wish_one_task_with_reasons(files_catalogue: list[ToolRecord]) -> None:
+def test_one_step_gives_one_task_with_reasons(files_catalogue: list[ToolRecord]) -> None:
     found = planning_services.suggest("list the files of a folder", {"path": "data"})
     assert found.plan == {
         "tasks": [
@@ -42,7 +42,7 @@ def test_one_wish_one_task_with_reasons(files_catalogue: list[ToolRecord]) -> No
     assert not found.warnings
 
 
-def test_steps_are_joined_by_what_the_schemas_say(files_catalogue: list[ToolRecord]) -> None:
+def test_steps_are_connected_by_their_schemas(files_catalogue: list[ToolRecord]) -> None:
     found = planning_services.suggest(
         "list the files of a folder, then parse the XML document", {"path": "data"}
     )
@@ -57,7 +57,9 @@ def test_steps_are_joined_by_what_the_schemas_say(files_catalogue: list[ToolReco
     assert given.reasons[0] == "gives 'text' to files.parse_xml"
 
 
-def test_what_is_missing_is_named_and_costs_confidence(files_catalogue: list[ToolRecord]) -> None:
+def test_missing_arguments_are_named_and_lower_confidence(
+    files_catalogue: list[ToolRecord],
+) -> None:
     without = planning_services.suggest("list the files of a folder")
     assert without.missing_inputs == {"path": "files.list_directory"}
     assert (
@@ -66,7 +68,7 @@ def test_what_is_missing_is_named_and_costs_confidence(files_catalogue: list[Too
     )
 
 
-def test_nothing_fits_names_what_is_near(files_catalogue: list[ToolRecord]) -> None:
+def test_without_a_match_the_nearest_tools_are_named(files_catalogue: list[ToolRecord]) -> None:
     found = planning_services.suggest("bake a chocolate cake")
     assert found.plan is None
     assert found.confidence < 0.45
@@ -74,7 +76,7 @@ def test_nothing_fits_names_what_is_near(files_catalogue: list[ToolRecord]) -> N
     assert "No tool fits 'bake a chocolate cake'" in found.warnings[0]
 
 
-def test_a_step_that_nothing_fits_is_left_out_with_a_warning(
+def test_an_unmatched_step_is_omitted_with_a_warning(
     files_catalogue: list[ToolRecord],
 ) -> None:
     found = planning_services.suggest(
@@ -85,7 +87,7 @@ def test_a_step_that_nothing_fits_is_left_out_with_a_warning(
 
 
 @pytest.mark.parametrize("intent", ["", "  ", "\x00", "???"])
-def test_an_empty_intent_or_catalogue_is_answered_plainly(db: None, intent: str) -> None:
+def test_an_empty_intent_or_catalogue_is_reported(db: None, intent: str) -> None:
     found = planning_services.suggest(intent)
     assert (found.plan, found.confidence) == (None, 0.0)
     assert found.warnings
@@ -123,7 +125,7 @@ def test_a_capability_is_a_task_of_its_own_kind(db: None) -> None:
     }
 
 
-def test_a_plan_has_at_most_as_many_tasks_as_the_setting_says(
+def test_the_setting_limits_the_tasks_of_a_plan(
     files_catalogue: list[ToolRecord], holdpoint: Callable[..., None]
 ) -> None:
     holdpoint(suggest_max_tasks=2)
@@ -154,7 +156,7 @@ def test_without_its_embedder_a_plan_still_comes_with_a_warning(
         ),
     ],
 )
-def test_over_public_servers_real_wishes_give_the_right_tools(
+def test_real_intents_over_public_servers_give_the_right_tools(
     public_catalogue: None, intent: str, inputs: dict[str, Any], expected: list[str]
 ) -> None:
     found = planning_services.suggest(intent, inputs)
@@ -166,5 +168,5 @@ def test_over_public_servers_real_wishes_give_the_right_tools(
     "nonsense",
     ["order a pizza with extra cheese", "book a flight to Paris", "play some jazz music"],
 )
-def test_over_public_servers_nonsense_gives_nothing(public_catalogue: None, nonsense: str) -> None:
+def test_nonsense_over_public_servers_gives_no_plan(public_catalogue: None, nonsense: str) -> None:
     assert planning_services.suggest(nonsense).plan is None

@@ -12,7 +12,7 @@ SETS = ("intents", "intents_held_out", "intents_blind")
 LEAST = {"intents": (0.90, 0.93), "intents_held_out": (0.88, 0.92), "intents_blind": (0.72, 0.82)}
 
 
-def test_the_set_is_as_large_as_it_says() -> None:
+def test_the_intent_set_has_its_documented_size() -> None:
     tools = fixtures.public_tools()
     assert len(tools) >= 100
     assert len({tool.server for tool in tools}) >= 8

@@ -66,7 +66,7 @@ def test_the_discovered_format_gets_its_tools_beside_the_others(
     assert tasks["parse_xml"]["arguments"] == {"text": {"$from": "read_file", "select": "content"}}
 
 
-def test_what_the_agent_hands_over_comes_first(files_catalogue: list[ToolRecord]) -> None:
+def test_tools_named_by_the_agent_come_first(files_catalogue: list[ToolRecord]) -> None:
     found = replan("read the files", context={"files": ["x.xml", "y.xml"]})
     assert found.plan is not None
     tasks = plans.tasks_of(found.plan)
@@ -77,7 +77,7 @@ def test_what_the_agent_hands_over_comes_first(files_catalogue: list[ToolRecord]
     assert all(tasks[name]["depends_on"] == ["list_dir"] for name in found.added)
 
 
-def test_new_tasks_depend_on_finished_ones_alone(files_catalogue: list[ToolRecord]) -> None:
+def test_new_tasks_depend_only_on_finished_ones(files_catalogue: list[ToolRecord]) -> None:
     found = replan("write text into a file", settled=["list_dir", "read_json"])
     assert found.plan is not None
     (new,) = (plans.tasks_of(found.plan)[name] for name in found.added)
@@ -85,7 +85,9 @@ def test_new_tasks_depend_on_finished_ones_alone(files_catalogue: list[ToolRecor
     assert "read_json" in plans.dependencies(new)
 
 
-def test_nothing_found_is_a_warning_with_what_is_near(files_catalogue: list[ToolRecord]) -> None:
+def test_without_a_match_a_warning_names_the_nearest_tools(
+    files_catalogue: list[ToolRecord],
+) -> None:
     found = replan("bake a chocolate cake")
     assert (found.plan, found.added) == (None, ())
     assert "No tool fits" in found.warnings[0]
@@ -125,7 +127,7 @@ def test_the_same_call_is_not_added_twice(files_catalogue: list[ToolRecord]) -> 
     assert "The plan has these tasks already." in again.warnings
 
 
-def test_at_most_as_many_tasks_as_the_setting_says(
+def test_the_setting_limits_the_added_tasks(
     files_catalogue: list[ToolRecord], holdpoint: Callable[..., None]
 ) -> None:
     holdpoint(replan_max_tasks=2)
@@ -133,7 +135,7 @@ def test_at_most_as_many_tasks_as_the_setting_says(
     assert len(found.added) == 2
 
 
-def test_experience_is_told_among_the_reasons(files_catalogue: list[ToolRecord]) -> None:
+def test_the_reasons_include_learned_edges(files_catalogue: list[ToolRecord]) -> None:
     for key in range(3):
         learning.learn(
             execution_key=str(key), layers=[["files.list_directory"], ["files.parse_xml"]]

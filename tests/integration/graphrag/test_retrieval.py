@@ -35,7 +35,7 @@ def mixed(db: None) -> None:
     )
 
 
-def test_filters_are_part_of_the_question(mixed: None) -> None:
+def test_filters_apply_inside_the_search(mixed: None) -> None:
     assert set(names("page")) == {"a.read_page", "a.write_page", "b.read_page", "c.count_pages"}
     assert set(names("page", read_only=True)) == {"a.read_page", "b.read_page"}
     assert names("page", kind="capability") == ["c.count_pages"]
@@ -68,7 +68,7 @@ def test_an_empty_catalogue_answers_with_nothing(db: None) -> None:
     assert search.search("anything at all") == search.Answer()
 
 
-def test_the_words_a_tool_matches_are_told_as_they_were_written(mixed: None) -> None:
+def test_matched_words_are_returned_as_written(mixed: None) -> None:
     found = search.search("counting pages").found[0]
     assert found.tool.name == "c.count_pages"
     assert set(found.matched) == {"counting", "pages"}
@@ -76,12 +76,12 @@ def test_the_words_a_tool_matches_are_told_as_they_were_written(mixed: None) -> 
     assert 0.5 < found.similarity <= 1.0
 
 
-def test_what_only_changes_ranks_below_what_reads_when_asked_to_read(mixed: None) -> None:
+def test_a_reading_query_ranks_readers_above_writers(mixed: None) -> None:
     order = names("show the page")
     assert order.index("a.read_page") < order.index("a.write_page")
 
 
-def test_a_measured_search_weighs_what_words_found_as_a_whole_search_does(mixed: None) -> None:
+def test_a_hybrid_search_weighs_text_matches_like_a_full_search(mixed: None) -> None:
     whole = search.search("counting pages", limit=20).found
     with_cosines = search.search("counting pages", limit=20, with_cosines=True).found
     text_only = search.search("counting pages", limit=20, text_only=True).found
@@ -92,14 +92,14 @@ def test_a_measured_search_weighs_what_words_found_as_a_whole_search_does(mixed:
     assert with_cosines[0].similarity > text_only[0].similarity
 
 
-def test_a_measured_search_passes_over_vectors_of_another_embedder(mixed: None) -> None:
+def test_a_hybrid_search_skips_vectors_of_another_embedder(mixed: None) -> None:
     Tool.objects.filter(name="c.count_pages").update(embedder="hashing:1")
     found = {found.tool.name: found for found in search.search("page", with_cosines=True).found}
     assert found["c.count_pages"].cosine is None
     assert found["a.read_page"].cosine is not None
 
 
-def test_the_lexicon_follows_the_catalogue(mixed: None) -> None:
+def test_idf_follows_the_catalogue(mixed: None) -> None:
     before = idf.current()
     ingest.upsert_tools([make_tool("d.zebra", "Paints zebras")])
     after = idf.current()
@@ -132,7 +132,7 @@ def anywhere(count: int) -> Any:
     return np.random.default_rng(5).normal(size=(count, 384)).astype(np.float32)
 
 
-def test_a_filter_that_few_pass_still_finds_them_through_the_index(db: None) -> None:
+def test_a_selective_filter_finds_its_tools_through_the_index(db: None) -> None:
     """The index filters after its scan: without an iterative scan most would be missed."""
     store_vectors("s", anywhere(1_500), read_only_every=100)
     frequencies = idf.current()
@@ -146,7 +146,7 @@ def test_a_filter_that_few_pass_still_finds_them_through_the_index(db: None) -> 
 
 
 @pytest.mark.parametrize("only_reading", [True, None])
-def test_dead_copies_of_one_vector_do_not_hide_the_living(
+def test_disabled_copies_of_a_vector_do_not_hide_enabled_ones(
     db: None, only_reading: bool | None
 ) -> None:
     """What was updated or rolled back stays in the index until vacuum: here 400 copies of the
@@ -167,7 +167,7 @@ def nearest(query: str, frequencies: idf.Idf) -> list[float]:
     return [found.cosine or 0.0 for found in search.vector_search(query, frequencies, limit=10)]
 
 
-def test_the_index_is_used_and_finds_what_an_exact_search_finds(public_catalogue: None) -> None:
+def test_the_index_is_used_and_equals_an_exact_search(public_catalogue: None) -> None:
     exact, found = 0, 0
     frequencies = idf.current()
     with connection.cursor() as cursor:
@@ -186,7 +186,7 @@ def test_the_index_is_used_and_finds_what_an_exact_search_finds(public_catalogue
     assert found / exact >= 0.95
 
 
-def test_a_new_rank_leaves_nothing_behind_in_the_index(public_catalogue: None) -> None:
+def test_a_new_rank_does_not_bloat_the_index(public_catalogue: None) -> None:
     """New versions of the rows fit beside the old ones, so no index gets an entry for them."""
     counted = (
         "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_xact_user_tables"
@@ -203,7 +203,7 @@ def test_a_new_rank_leaves_nothing_behind_in_the_index(public_catalogue: None) -
 
 
 @pytest.mark.django_db(transaction=True)
-def test_how_thoroughly_the_index_is_asked_ends_with_the_search() -> None:
+def test_the_index_search_setting_ends_with_the_search() -> None:
     ingest.upsert_tools([make_tool("a.read_page", "Read a page")])
     assert names("page") == ["a.read_page"]
     with connection.cursor() as cursor:

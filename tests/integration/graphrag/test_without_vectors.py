@@ -65,7 +65,7 @@ def bare(db: None) -> Iterator[dict[str, Any]]:
             admin.execute("DROP ROLE bare_owner")
 
 
-def test_the_first_migration_says_in_plain_words_what_the_server_lacks(
+def test_the_first_migration_names_the_missing_extension(
     bare: dict[str, Any],
 ) -> None:
     from importlib import import_module

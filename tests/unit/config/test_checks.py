@@ -24,7 +24,7 @@ def test_the_test_settings_pass() -> None:
 
 
 @pytest.mark.parametrize(("role", "count"), [("web", 0), ("worker", 1), ("sweeper", 1)])
-def test_a_pool_is_for_the_web_alone(given, role: str, count: int) -> None:
+def test_a_pool_is_only_for_the_web_process(given, role: str, count: int) -> None:
     given(HOLDPOINT_ROLE=role, DATABASES={"default": {"OPTIONS": {"pool": True}}})
     assert len(checks.database_pool(None)) == count
 

@@ -55,19 +55,19 @@ def test_an_input_of_the_name_and_type_is_taken_optional_ones_too() -> None:
 
 
 @pytest.mark.parametrize("path", ["./src", "docs/how.d", "."])
-def test_a_folder_that_the_words_name_is_the_one(path: str) -> None:
+def test_a_folder_named_in_the_intent_is_used(path: str) -> None:
     lister = tool({"pattern": STRING, "path": {**STRING, "default": "."}, "folder": STRING})
     (found,) = fill(lister, f"list the directory '{path}'")
     assert found.values == {"path": path}
 
 
-def test_an_optional_place_leaves_a_path_to_the_required_one() -> None:
+def test_a_path_goes_to_the_required_argument() -> None:
     reader = tool({"directory": STRING, "path": STRING}, "path")
     (found,) = fill(reader, "read the file 'data.json'")
     assert found.values == {"path": "data.json"}
 
 
-def test_a_file_that_the_words_name_wins_over_found_ones() -> None:
+def test_a_file_named_in_the_intent_is_preferred() -> None:
     lister = gives({"path": STRING})
     reader = tool({"path": STRING}, "path")
     (named,) = fill(reader, "read the file 'data.json'", earlier={"list": lister})
@@ -78,7 +78,7 @@ def test_a_file_that_the_words_name_wins_over_found_ones() -> None:
     assert given.values == {"path": {"$from": "inputs", "select": "path"}}
 
 
-def test_a_like_name_serves_a_required_argument_alone() -> None:
+def test_a_similar_name_fills_only_a_required_argument() -> None:
     record = tool({"repo_path": STRING, "max_repo": STRING}, "repo_path")
     (found,) = fill(record, inputs={"repo": "."})
     assert found.values == {"repo_path": {"$from": "inputs", "select": "repo"}}
@@ -104,7 +104,7 @@ def test_a_task_without_a_schema_gives_its_whole_output_to_content() -> None:
     assert found.missing == ("issue_key",)
 
 
-def test_from_a_listing_the_file_with_the_ending_is_taken() -> None:
+def test_a_listing_gives_the_file_with_the_extension() -> None:
     listing = gives({"path": STRING, "files": {"type": "array", "items": STRING}})
     (found,) = fill(tool({"path": STRING}, "path"), "parse XML files", earlier={"ls": listing})
     assert found.values["path"] == {"$from": "ls", "select": "files[?ends_with(@, '.xml')] | [0]"}
@@ -113,7 +113,7 @@ def test_from_a_listing_the_file_with_the_ending_is_taken() -> None:
     assert found.values["path"]["select"] == "rows[?ends_with(name, '.csv')].name | [0]"
 
 
-def test_a_list_in_the_context_makes_one_call_each_up_to_the_limit() -> None:
+def test_a_list_in_the_context_makes_one_call_per_item_up_to_the_limit() -> None:
     record = tool({"path": STRING}, "path")
     found = fill(record, context={"files": ["a", "b", "c"]}, inputs={"path": "x"}, most=2)
     assert [one.values["path"]["select"] for one in found] == ["files[0]", "files[1]"]
@@ -135,7 +135,7 @@ def test_a_tool_that_takes_the_list_gets_it_whole() -> None:
         ({"query": STRING}, "search papers about birds.", {"query": "birds"}),
     ],
 )
-def test_words_give_values(
+def test_literals_of_the_intent_fill_arguments(
     properties: dict[str, Any], intent: str, expected: dict[str, Any]
 ) -> None:
     (found,) = fill(tool(properties, *properties), intent)
@@ -149,7 +149,7 @@ def test_plain_words_are_never_a_query_language() -> None:
     assert found.missing == ("query",)
 
 
-def test_a_single_choice_and_a_default_need_nobody() -> None:
+def test_a_single_choice_and_a_default_are_filled() -> None:
     record = tool(
         {"mode": {"type": "string", "enum": ["fast"]}, "n": {"type": "integer", "default": 1}},
         "mode",

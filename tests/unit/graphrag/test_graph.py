@@ -25,7 +25,7 @@ def ranks_of(graph: ToolGraph, restart: dict[str, float] | None = None) -> dict[
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(edge_lists)
-def test_pagerank_is_what_networkx_says(edges: list[Edge]) -> None:
+def test_pagerank_equals_networkx(edges: list[Edge]) -> None:
     graph = ToolGraph(TOOLS, edges)
     expected = nx.pagerank(graph.networkx(), alpha=DAMPING, tol=1e-9, max_iter=500, weight="weight")
     for name, rank in ranks_of(graph).items():
@@ -33,7 +33,7 @@ def test_pagerank_is_what_networkx_says(edges: list[Edge]) -> None:
 
 
 @given(edge_lists, st.sets(st.sampled_from(NAMES), min_size=1))
-def test_personal_pagerank_is_what_networkx_says(edges: list[Edge], start: set[str]) -> None:
+def test_personalized_pagerank_equals_networkx(edges: list[Edge], start: set[str]) -> None:
     graph = ToolGraph(TOOLS, edges)
     personal = dict.fromkeys(start, 1.0)
     expected = nx.pagerank(
@@ -48,7 +48,7 @@ def test_personal_pagerank_is_what_networkx_says(edges: list[Edge], start: set[s
         assert rank / len(NAMES) == pytest.approx(expected[name], abs=1e-5)
 
 
-def test_ranks_near_some_tools_are_kept_for_these_tools_and_this_graph_alone() -> None:
+def test_personalized_ranks_are_cached_per_tools_and_graph() -> None:
     a, b, c = NAMES[:3]
     graph = ToolGraph(TOOLS, [Edge(a, b, 1, 0.5)])
     near_a = graph.ranks_near([a])
@@ -60,7 +60,7 @@ def test_ranks_near_some_tools_are_kept_for_these_tools_and_this_graph_alone() -
 
 
 @given(edge_lists, edge_lists)
-def test_a_changed_graph_is_the_graph_made_anew(first: list[Edge], more: list[Edge]) -> None:
+def test_an_updated_graph_equals_a_rebuilt_one(first: list[Edge], more: list[Edge]) -> None:
     before = ToolGraph(TOOLS, first)
     before.pagerank()
     kept = ranks_of(before)
@@ -72,7 +72,7 @@ def test_a_changed_graph_is_the_graph_made_anew(first: list[Edge], more: list[Ed
     assert ranks_of(before) == kept
 
 
-def test_edges_are_told_from_both_ends_the_strongest_first() -> None:
+def test_edges_are_listed_from_both_ends_strongest_first() -> None:
     a, b, c = NAMES[:3]
     graph = ToolGraph(TOOLS, [Edge(a, b, 1, 0.5), Edge(a, c, 4, 0.8), Edge(b, c, 2, 0.6)])
     assert [edge.to_tool for edge in graph.after(a)] == [c, b]

@@ -40,11 +40,11 @@ def test_the_same_numbers_in_another_process() -> None:
         ("databse tables", "list tables\nList database tables", "git log\nShows the commit logs"),
     ],
 )
-def test_what_is_meant_is_nearer(asked: str, near: str, far: str) -> None:
+def test_related_texts_are_nearer(asked: str, near: str, far: str) -> None:
     assert query(asked) @ document(near) > query(asked) @ document(far)
 
 
-def test_the_headline_weighs_more_than_the_small_print() -> None:
+def test_the_first_lines_weigh_more() -> None:
     asked = query("branch")
     assert asked @ document("branch\nlists them") > asked @ document("lists them\nx\ny\nbranch")
 

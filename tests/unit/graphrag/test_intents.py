@@ -26,7 +26,7 @@ def test_an_intent_parts_where_a_new_action_begins(intent: str, expected: list[s
     assert [step.text for step in intents.steps(intent)] == expected
 
 
-def test_then_means_later_and_means_beside() -> None:
+def test_then_means_after_and_and_means_parallel() -> None:
     found = intents.steps("read the log and compare branches, then write notes")
     assert [step.after_previous for step in found] == [False, False, True]
 
@@ -55,7 +55,7 @@ def test_the_query_names_no_values() -> None:
     assert "file" in step.query
 
 
-def test_the_head_leaves_out_what_it_is_about() -> None:
+def test_the_head_omits_the_object() -> None:
     (step,) = intents.steps("search arXiv for diffusion models")
     assert step.head.strip() == "search arXiv"
     (step,) = intents.steps("look for cats")

@@ -38,7 +38,7 @@ def test_layers_follow_the_dependencies() -> None:
         ("no list", "no list of tasks"),
     ],
 )
-def test_what_cannot_run_is_refused_with_the_reason(tasks: Any, why: str) -> None:
+def test_an_invalid_plan_is_refused_with_the_reason(tasks: Any, why: str) -> None:
     with pytest.raises(plans.InvalidPlan, match=why):
         plans.layers({"tasks": tasks})
 
@@ -49,7 +49,7 @@ def test_ids_are_fresh_and_never_reserved() -> None:
     assert plans.fresh_id("ü/ /", set()) == "task"
 
 
-def test_sinks_are_what_nothing_finished_waits_for() -> None:
+def test_sinks_are_tasks_without_finished_dependents() -> None:
     tasks = plans.tasks_of({"tasks": [task("a"), task("b", "a"), task("c"), task("d", "c")]})
     assert plans.sinks(tasks, ["a", "b", "c"]) == ["b", "c"]
 

@@ -38,12 +38,12 @@ GOOD = ToolRecord(
         ({"output_schema": ["list"]}, "must be a JSON object"),
     ],
 )
-def test_what_cannot_be_stored_is_refused_with_the_reason(change: dict[str, Any], why: str) -> None:
+def test_an_invalid_record_is_refused_with_the_reason(change: dict[str, Any], why: str) -> None:
     with pytest.raises(tool_record.InvalidTool, match=why):
         tool_record.sanitized(replace(GOOD, **change))
 
 
-def test_hostile_characters_and_lengths_are_cut() -> None:
+def test_hostile_characters_are_removed_and_long_texts_cut() -> None:
     found = tool_record.sanitized(
         replace(
             GOOD,
@@ -63,7 +63,7 @@ def test_a_good_record_stays_as_it_is() -> None:
     assert list(GOOD.parameters) == ["path", "n"]
 
 
-def test_the_text_goes_from_what_says_most_to_what_says_least() -> None:
+def test_the_text_starts_with_the_most_telling_part() -> None:
     written = tool_record.tool_text(GOOD)
     assert written.headline == "s read file read a file"
     assert written.summary == "Reads a file."
@@ -79,7 +79,7 @@ def test_the_order_of_properties_does_not_change_the_digest() -> None:
     assert tool_record.tool_text(turned).digest == tool_record.tool_text(GOOD).digest
 
 
-def test_schemas_that_are_not_what_they_should_be_do_no_harm() -> None:
+def test_invalid_schemas_do_no_harm() -> None:
     odd = replace(GOOD, input_schema={"properties": ["x"], "required": "path"})
     assert odd.required == ()
     assert dict(odd.parameters) == {}

@@ -47,7 +47,7 @@ def _apart(drawing: Drawing) -> None:
             assert beside or box.y + BOX <= other.y or other.y + BOX <= box.y
 
 
-def test_what_was_taken_more_often_is_thicker_and_long_names_keep_their_end() -> None:
+def test_heavier_edges_are_thicker_and_long_names_keep_their_end() -> None:
     often = Neighbour("s.often", 12, 1.0, 1.0)
     once = Neighbour(f"s.{'very_' * 20}long_name", 1, 0.5, 1.0)
     around = Neighbourhood("s.tool", 2.0, (often, once), (), more_before=3)

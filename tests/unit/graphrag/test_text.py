@@ -27,12 +27,12 @@ def test_forms_of_a_word_share_one_stem() -> None:
     assert {text.stem(form) for form in forms} == {"commit"}
 
 
-def test_stop_words_go_unless_nothing_else_is_there() -> None:
+def test_stop_words_are_dropped_unless_nothing_remains() -> None:
     assert text.stems("show me the logs of a repository") == ["show", "log", "repositori"]
     assert text.stems("what is it") == ["what", "is", "it"]
 
 
-def test_words_of_like_meaning_share_a_group() -> None:
+def test_synonyms_share_a_group() -> None:
     remove, delete = text.GROUPS_BY_STEM["remov"], text.GROUPS_BY_STEM["delet"]
     assert set(remove) & set(delete)
     assert not set(delete) & set(text.GROUPS_BY_STEM["fetch"])
@@ -56,7 +56,7 @@ def test_a_question_asks_for_a_reading_tool() -> None:
         ("banana", None),
     ],
 )
-def test_the_first_word_that_says_so_decides_what_is_done(written: str, kind: str | None) -> None:
+def test_the_first_verb_decides_the_action(written: str, kind: str | None) -> None:
     assert text.action(written) == kind
 
 

@@ -85,7 +85,7 @@ def test_both_pages_count_together(anna: User) -> None:
     assert sign_in(password=PASSWORD, path=ADMIN).status_code == 429
 
 
-def test_an_account_that_does_not_exist_is_locked_the_same(anna: User) -> None:
+def test_an_unknown_account_is_locked_like_a_known_one(anna: User) -> None:
     for name in ("anna", "nobody"):
         answers = [sign_in(name) for _ in range(4)]
         assert [each.status_code for each in answers] == [200, 200, 429, 429]
@@ -131,7 +131,7 @@ def test_a_guess_from_many_addresses_meets_the_limit_of_the_account(anna: User) 
     assert sign_in(password=PASSWORD, address="198.51.100.99").status_code == 429
 
 
-def test_nobody_keeps_a_person_out_of_an_address_they_use(anna: User) -> None:
+def test_attackers_cannot_lock_a_person_out_of_a_known_address(anna: User) -> None:
     home = "192.0.2.1"
     assert sign_in(password=PASSWORD, address=home).status_code == 302
     for index in range(8):
@@ -152,7 +152,7 @@ def test_a_lock_ends_and_refused_attempts_do_not_prolong_it(anna: User) -> None:
     assert not AccessAttempt.objects.filter(username="anna").exists()
 
 
-def test_a_name_counts_however_it_is_spelled(anna: User) -> None:
+def test_failures_count_for_every_spelling_of_a_name(anna: User) -> None:
     for name in ("anna", "Anna", " ANNA "):
         sign_in(name)
     assert sign_in(password=PASSWORD).status_code == 429
@@ -187,7 +187,7 @@ def test_an_admin_unlocks(anna: User, client: Client) -> None:
     assert sign_in(password=PASSWORD, address="203.0.113.9").status_code == 302
 
 
-def test_old_attempts_are_looked_for_once_an_hour(
+def test_old_attempts_are_deleted_once_an_hour(
     anna: User, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
 ) -> None:
     """The sweeper asks each round; no index helps to find them."""
@@ -208,7 +208,7 @@ def test_old_attempts_are_looked_for_once_an_hour(
     assert not AccessLog.objects.exists()
 
 
-def test_who_may_only_look_at_alerts_cannot_unlock(anna: User, client: Client) -> None:
+def test_the_view_permission_does_not_unlock(anna: User, client: Client) -> None:
     for _ in range(4):
         sign_in(address="203.0.113.9")
     watcher = User.objects.create_user("watcher", is_staff=True)
@@ -242,7 +242,7 @@ def test_who_may_only_look_at_alerts_cannot_unlock(anna: User, client: Client) -
         (False, "", "", "0.0.0.0"),
     ],
 )
-def test_the_address_is_the_clients(
+def test_the_address_behind_a_proxy_is_the_clients(
     settings: Any, proxy: bool, remote: str, forwarded: str, expected: str
 ) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "behind_proxy": proxy}
@@ -251,7 +251,7 @@ def test_the_address_is_the_clients(
     assert address_of(request) == expected
 
 
-def test_without_a_proxy_nobody_chooses_their_address(anna: User) -> None:
+def test_without_a_proxy_clients_cannot_choose_their_address(anna: User) -> None:
     for index in range(4):
         client = Client(headers={"X-Forwarded-For": f"198.51.100.{index}"})
         answer = client.post(LOGIN, {"username": "anna", "password": "wrong"})
@@ -266,7 +266,7 @@ def ask(token: str, address: str = "192.0.2.1") -> Any:
     return client.get("/api/v1/executions/")
 
 
-def test_unknown_tokens_are_limited_and_good_ones_work_on(anna: User) -> None:
+def test_unknown_tokens_are_limited_and_valid_ones_still_work(anna: User) -> None:
     for name in ROLES:
         Group.objects.get_or_create(name=name)
     anna.groups.add(Group.objects.get(name="operator"))
@@ -304,7 +304,7 @@ def test_mcp_and_sockets_share_the_limit_of_unknown_tokens() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_unknown_tokens_at_the_same_time_are_each_counted() -> None:
+def test_concurrent_unknown_tokens_are_each_counted() -> None:
     def once(_: int) -> int:
         try:
             return ask(UNKNOWN).status_code

@@ -58,7 +58,7 @@ def end_all(pool: DatabaseWrapper) -> int:
 
 
 @pytest.mark.parametrize("borrower", [1], indirect=True)
-def test_a_session_is_kept_and_what_a_request_left_in_it_is_not(borrower: Borrower) -> None:
+def test_a_session_is_reused_without_the_state_of_the_last_request(borrower: Borrower) -> None:
     first = borrower()
     pid = asked(first, "SELECT pg_backend_pid()")
     zone = asked(first, "SELECT current_setting('TimeZone')")
@@ -82,7 +82,7 @@ def test_a_session_is_kept_and_what_a_request_left_in_it_is_not(borrower: Borrow
 
 
 @pytest.mark.parametrize("borrower", [1], indirect=True)
-def test_a_transaction_that_was_left_open_is_rolled_back(borrower: Borrower) -> None:
+def test_an_open_transaction_is_rolled_back(borrower: Borrower) -> None:
     first = borrower()
     with first.cursor() as cursor:
         cursor.execute("CREATE TABLE IF NOT EXISTS kept_by_a_pool (n int)")
@@ -97,7 +97,7 @@ def test_a_transaction_that_was_left_open_is_rolled_back(borrower: Borrower) -> 
 
 
 @pytest.mark.parametrize("borrower", [8], indirect=True)
-def test_after_a_restart_the_next_request_gets_a_session_that_lives(borrower: Borrower) -> None:
+def test_after_a_restart_the_next_request_gets_a_live_session(borrower: Borrower) -> None:
     wrappers = [borrower() for _ in range(8)]
     for each in wrappers:
         asked(each, "SELECT 1")
@@ -127,7 +127,7 @@ def test_after_a_restart_the_next_request_gets_a_session_that_lives(borrower: Bo
 
 
 @pytest.mark.parametrize("borrower", [1], indirect=True)
-def test_no_session_within_the_time_is_told_from_a_wrong_statement(borrower: Borrower) -> None:
+def test_a_pool_timeout_differs_from_a_statement_error(borrower: Borrower) -> None:
     first, second = borrower(), borrower()
     asked(first, "SELECT 1")
     assert second.pool is not None
@@ -146,7 +146,7 @@ def test_no_session_within_the_time_is_told_from_a_wrong_statement(borrower: Bor
     assert not is_database_unavailable(late.value)
 
 
-def test_a_server_that_cannot_be_reached_is_away() -> None:
+def test_an_unreachable_server_is_unavailable() -> None:
     with pytest.raises(psycopg.OperationalError) as refused:
         psycopg.connect("host=127.0.0.1 port=1 dbname=nowhere connect_timeout=2")
     error = OperationalError("as Django raises it")

@@ -132,7 +132,7 @@ def test_the_log_of_commands_only_grows(app_url: str) -> None:
                 cursor.execute(change.format("workflows_commandlog"))
 
 
-def test_a_table_with_such_a_trigger_is_found_by_itself(app_url: str) -> None:
+def test_tables_with_append_only_triggers_are_found(app_url: str) -> None:
     """A migration that adds an append-only table needs no list to be kept."""
     with connection.cursor() as cursor:
         cursor.execute("CREATE TABLE holdpoint_notes (id bigserial PRIMARY KEY)")
@@ -162,7 +162,7 @@ def test_records_can_be_read_and_added(app_url: str) -> None:
                 assert session.execute(query, [table, right]).fetchone() == (True,)
 
 
-def test_the_rest_is_readable_and_writable(app_url: str) -> None:
+def test_other_tables_are_readable_and_writable(app_url: str) -> None:
     with psycopg.connect(app_url) as session:
         session.execute("INSERT INTO auth_group (name) VALUES ('x')")
         session.execute("UPDATE auth_group SET name = 'y'")
@@ -170,7 +170,7 @@ def test_the_rest_is_readable_and_writable(app_url: str) -> None:
         session.rollback()
 
 
-def test_migrations_are_the_owners_business(app_url: str) -> None:
+def test_only_the_owner_migrates(app_url: str) -> None:
     with (
         psycopg.connect(app_url) as session,
         pytest.raises(psycopg.errors.InsufficientPrivilege),

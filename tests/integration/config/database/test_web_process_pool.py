@@ -107,7 +107,7 @@ def test_requests_share_sessions_that_outlive_a_restart(tmp_path: Path) -> None:
         assert web.sessions().isdisjoint(before)
 
 
-def test_a_request_that_was_given_up_gives_its_session_back(tmp_path: Path) -> None:
+def test_an_abandoned_request_returns_its_session(tmp_path: Path) -> None:
     """The only session waits for a lock, the client goes away, daphne gives the request up."""
     with web_with(1, tmp_path) as web:
         assert web.get().status_code == 200

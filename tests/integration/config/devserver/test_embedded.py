@@ -93,7 +93,7 @@ def test_data_outlives_a_stop_and_a_second_start_takes_over(home: Path) -> None:
     assert started(home).postgres.process() == process
 
 
-def test_killed_servers_are_repaired_with_their_rows(home: Path) -> None:
+def test_killed_servers_recover_their_data(home: Path) -> None:
     servers = EmbeddedServers(home)
     urls = servers.start()
     with psycopg.connect(urls.owner) as connection:
@@ -114,7 +114,7 @@ def test_sessions_of_a_killed_postmaster_do_not_block_the_next(home: Path) -> No
             open_session.execute("SELECT 1")
 
 
-def test_lock_files_that_name_a_foreign_process_are_dropped(home: Path) -> None:
+def test_lock_files_of_other_processes_are_removed(home: Path) -> None:
     servers = started(home)
     kill(servers)
     pid_file = servers.layout.data / "postmaster.pid"
@@ -129,7 +129,7 @@ def test_lock_files_that_name_a_foreign_process_are_dropped(home: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["", "abc\n", "99999999\n"])
-def test_damaged_pid_files_are_dropped(home: Path, damage: str) -> None:
+def test_damaged_pid_files_are_removed(home: Path, damage: str) -> None:
     servers = started(home)
     servers.stop()
     (servers.layout.data / "postmaster.pid").write_text(damage)
@@ -160,7 +160,7 @@ def test_two_homes_side_by_side(home: Path) -> None:
         remove(second)
 
 
-def test_many_starts_at_once_make_one_server(home: Path) -> None:
+def test_concurrent_starts_make_one_server(home: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: started(home), range(4)))
     assert one(EmbeddedServers(home).layout.urls.owner, "SELECT 1") == 1
@@ -196,7 +196,7 @@ def test_a_private_home_of_root_stays_private(home: Path) -> None:
     assert one(servers.layout.urls.owner, "SELECT 1") == 1
 
 
-def test_a_planted_folder_is_refused(home: Path) -> None:
+def test_a_symbolic_link_as_home_is_refused(home: Path) -> None:
     (home / "elsewhere").mkdir()
     (home / "planted").symlink_to(home / "elsewhere")
     with pytest.raises(EmbeddedError, match="belongs to somebody else"):

@@ -86,7 +86,7 @@ def test_the_pause_between_restarts_is_bounded(output: io.StringIO) -> None:
         assert child._pause == child_module.LONGEST_PAUSE
 
 
-def test_a_child_told_to_stop_is_gone_with_its_own_children(output: io.StringIO) -> None:
+def test_a_stopped_child_ends_with_its_own_children(output: io.StringIO) -> None:
     with running(HAS_A_CHILD, output) as child:
         assert says(output, "child ")
         grandchild = psutil.Process(int(output.getvalue().split()[-1]))
@@ -94,7 +94,7 @@ def test_a_child_told_to_stop_is_gone_with_its_own_children(output: io.StringIO)
     assert child._process.returncode is not None
 
 
-def test_what_a_killed_child_left_is_killed_before_it_is_started_again(
+def test_orphans_of_a_killed_child_are_killed_before_its_restart(
     output: io.StringIO,
 ) -> None:
     with running(HAS_A_CHILD, output) as child:
@@ -112,9 +112,7 @@ def test_what_a_killed_child_left_is_killed_before_it_is_started_again(
         assert child.restarts == 0
 
 
-def test_what_left_the_session_of_a_killed_child_is_killed_too(
-    output: io.StringIO, monkeypatch
-) -> None:
+def test_detached_orphans_of_a_killed_child_are_killed(output: io.StringIO, monkeypatch) -> None:
     monkeypatch.setattr(child_module, "LOOK_SECONDS", 0)
     code = HAS_A_CHILD.replace("])", "], start_new_session=True)")
     with running(code, output) as child:
@@ -176,7 +174,7 @@ def test_an_orphan_that_ignores_sigterm_is_killed_with_its_session(tmp_path: Pat
     assert wait_until(lambda: not is_alive(below), 5)
 
 
-def test_a_pid_given_to_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_reused_pid_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "children.json").write_text(f"[[{os.getpid()}, 1.0], [99999999, 1.0]]")
     assert end_leftovers(tmp_path) == ""
 
@@ -198,7 +196,7 @@ def test_with_both_urls_nothing_is_embedded(monkeypatch) -> None:
     assert plan.env["DATABASE_URL"] == "postgres://a@h/n"
 
 
-def test_no_child_is_given_the_owner_of_the_tables(monkeypatch) -> None:
+def test_no_child_receives_the_owners_database_url(monkeypatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgres://app@h/n")
     monkeypatch.setenv("REDIS_URL", "redis://h")
     monkeypatch.setenv("DATABASE_OWNER_URL", "postgres://owner:secret@h/n")
@@ -208,7 +206,7 @@ def test_no_child_is_given_the_owner_of_the_tables(monkeypatch) -> None:
         assert "secret" not in " ".join(env.values()), name
 
 
-def test_a_home_of_its_own(monkeypatch, tmp_path: Path) -> None:
+def test_the_home_comes_from_the_environment(monkeypatch, tmp_path: Path) -> None:
     for name in ("DATABASE_URL", "REDIS_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOLDPOINT_HOME", str(tmp_path))

@@ -73,7 +73,7 @@ def test_an_old_beat_or_a_long_queue_is_not_ready(nothing_yet, settings) -> None
     assert (status, checks["queues"]["ok"]) == (503, False)
 
 
-def test_a_redis_that_is_away_is_said_without_its_address(nothing_yet, settings) -> None:
+def test_an_unavailable_redis_is_reported_without_its_address(nothing_yet, settings) -> None:
     settings.REDIS_URL = "redis://secret-host.invalid:1/0"
     response = Client().get("/readyz")
     assert response.status_code == 503
@@ -82,7 +82,7 @@ def test_a_redis_that_is_away_is_said_without_its_address(nothing_yet, settings)
     assert "secret" not in response.content.decode()
 
 
-def test_the_numbers_are_those_of_the_journals(nothing_yet, token, engine) -> None:  # noqa: F811
+def test_metrics_equal_the_journal(nothing_yet, token, engine) -> None:  # noqa: F811
     done = engine.run(value("a"), value("b"))
     waits = engine.run(value("c", **review("AFTER")))
     engine.decide(engine.holds(waits)[0])
@@ -113,7 +113,7 @@ def test_the_numbers_are_those_of_the_journals(nothing_yet, token, engine) -> No
     assert found["speculation_total", ("hit",)] == 0
 
 
-def test_nothing_is_counted_twice_or_left_out(nothing_yet, engine, monkeypatch) -> None:  # noqa: F811
+def test_every_transition_is_counted_once(nothing_yet, engine, monkeypatch) -> None:  # noqa: F811
     engine.run(value("a"), value("b", {"$from": "a"}))
     monkeypatch.setattr(collector, "BATCH", 2)
     first = ExecutionEvent.objects.order_by("pk").values_list("pk", flat=True)[0]
@@ -126,7 +126,7 @@ def test_nothing_is_counted_twice_or_left_out(nothing_yet, engine, monkeypatch) 
     assert Total.objects.get(name="tasks", label="succeeded").value == 4
 
 
-def test_metrics_are_for_those_who_may_have_them(nothing_yet, settings) -> None:
+def test_metrics_need_permission(nothing_yet, settings) -> None:
     client = Client()
     assert client.get("/metrics").status_code == 404
     settings.HOLDPOINT = {

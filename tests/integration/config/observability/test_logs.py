@@ -68,7 +68,7 @@ def test_a_line_names_request_user_and_execution(engine, lines) -> None:  # noqa
     assert lines[-1]["path"] == "/login/"
 
 
-def test_a_workers_lines_carry_the_request_that_sent_it(monkeypatch) -> None:
+def test_worker_lines_carry_the_request_id_of_the_job(monkeypatch) -> None:
     with structlog.contextvars.bound_contextvars(request_id="proxy-12345678"):
         name = dispatch.job_id(dispatch.ADVANCE, 42)
     assert dispatch.parse_job_id(name) == (dispatch.ADVANCE, 42)
@@ -150,13 +150,13 @@ def modules_with(user: User | None = None, **more: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-def test_unset_means_that_nothing_is_imported(db) -> None:
+def test_without_settings_no_tracing_code_is_imported(db) -> None:
     loaded = modules_with()
     assert "sentry_sdk" not in loaded
     assert not any(name == "google" for name in loaded)
 
 
-def test_spans_and_errors_arrive_where_the_settings_say(db, collector) -> None:
+def test_spans_and_errors_reach_the_configured_endpoints(db, collector) -> None:
     address, found = collector
     loaded = modules_with(
         HOLDPOINT_OTLP_ENDPOINT=f"http://{address}",

@@ -69,7 +69,7 @@ async def sent(
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-async def test_a_declared_length_is_refused_unread(method: str) -> None:
+async def test_a_declared_length_over_the_limit_is_refused_unread(method: str) -> None:
     for path in (*PAGES, "/review/", API, "/mcp"):
         length = {"content-length": str(body_limit(path) + 1)}
         status, headers, body, taken = await sent(method, path, [b"x"], length)
@@ -93,7 +93,7 @@ async def test_a_body_without_a_length_is_counted() -> None:
     assert b"too_large" in body
 
 
-async def test_below_the_api_a_body_has_to_name_its_length() -> None:
+async def test_api_bodies_need_a_content_length() -> None:
     chunked = {"transfer-encoding": "chunked"}
     status, _, body, taken = await sent("POST", API, [b"{}"], chunked)
     assert (status, taken) == (411, 0)
@@ -103,7 +103,7 @@ async def test_below_the_api_a_body_has_to_name_its_length() -> None:
     assert b"malformed" in body
 
 
-async def test_the_page_names_its_language_whatever_the_client_accepts() -> None:
+async def test_the_error_page_names_its_language() -> None:
     headers = {"content-length": "999999999", "accept-language": "fr"}
     _, _, body, _ = await sent("POST", "/login/", [], headers)
     assert b'lang="en"' in body
@@ -171,7 +171,7 @@ def _received(client: socket.socket) -> bytes:
     ("path", "kind"),
     [("/login/", "text/html"), (API, "application/problem+json"), ("/mcp", "application/json")],
 )
-def test_daphne_answers_before_the_body_comes(
+def test_daphne_refuses_before_the_body_arrives(
     web: tuple[int, psutil.Process], path: str, kind: str
 ) -> None:
     head = f"POST {path} HTTP/1.1\nHost: localhost\nContent-Length: 157286400\n\n"
@@ -196,7 +196,7 @@ def test_daphne_stores_no_more_than_the_limit_of_a_body_in_chunks(
     assert _alive(port)
 
 
-def test_a_client_that_waits_to_be_asked_is_not_asked(web: tuple[int, psutil.Process]) -> None:
+def test_an_expect_header_gets_no_continue(web: tuple[int, psutil.Process]) -> None:
     head = (
         "PUT /login/ HTTP/1.1\nHost: localhost\nExpect: 100-continue\nContent-Length: 99999999\n\n"
     )
@@ -208,9 +208,7 @@ def test_a_client_that_waits_to_be_asked_is_not_asked(web: tuple[int, psutil.Pro
 @pytest.mark.parametrize(
     "root", ["/elsewhere", "//evil.example", "/log", "%2F%2Fevil.example", "/review", "é"]
 )
-def test_no_client_chooses_where_the_product_is_mounted(
-    web: tuple[int, psutil.Process], root: str
-) -> None:
+def test_clients_cannot_choose_the_root_path(web: tuple[int, psutil.Process], root: str) -> None:
     """daphne takes the root path from a header of any client.
 
     Addresses would begin with it, and `/review/login/` would be the sign-in page, with the limit of

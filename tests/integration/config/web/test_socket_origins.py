@@ -28,7 +28,7 @@ async def accepting(scope: Any, receive: Any, send: Any) -> None:
         ([(b"authorization", b"Bearer x")], True),
     ],
 )
-async def test_who_may_open_a_socket(
+async def test_only_allowed_origins_open_a_socket(
     servers: None, headers: list[tuple[bytes, bytes]], accepted: bool
 ) -> None:
     guarded = BrowserOriginValidator(accepting, [HERE])

@@ -94,7 +94,7 @@ def test_a_reviewer_sees_decides_and_finds_the_record(paused: Execution, reviewe
     assert api.get("pending/").json()["results"] == []
 
 
-def test_by_node_id(paused: Execution, reviewer: User) -> None:
+def test_a_review_is_decided_by_its_node_id(paused: Execution, reviewer: User) -> None:
     body = {
         "execution_id": paused.pk,
         "node_id": "w",
@@ -108,7 +108,7 @@ def test_by_node_id(paused: Execution, reviewer: User) -> None:
     assert again.json()["state"]["decided"][0]["by"] == "reviewer"
 
 
-def test_stale_is_409_with_the_present_state(paused: Execution, reviewer: User) -> None:
+def test_a_stale_version_is_409_with_the_current_state(paused: Execution, reviewer: User) -> None:
     answer = Api(reviewer).resume(paused, version=paused.version - 1)
     assert answer.status_code == 409
     problem = answer.json()
@@ -172,7 +172,7 @@ def test_malformed_bodies_name_the_field(
         ("NaN", "edits"),
     ],
 )
-def test_hostile_json_is_4xx_and_says_where(
+def test_hostile_json_is_4xx_with_its_place(
     paused: Execution, reviewer: User, edits: str, path: str
 ) -> None:
     head = json.dumps({"execution_id": paused.pk, "hold_id": only_hold(paused).id})[:-1]
@@ -184,13 +184,15 @@ def test_hostile_json_is_4xx_and_says_where(
 
 
 @pytest.mark.parametrize("comment", ["a\0b", "\ud800"])
-def test_a_comment_that_cannot_be_kept(paused: Execution, reviewer: User, comment: str) -> None:
+def test_a_comment_that_cannot_be_stored_is_refused(
+    paused: Execution, reviewer: User, comment: str
+) -> None:
     answer = Api(reviewer).resume(paused, comment=comment)
     assert 400 <= answer.status_code < 500
     assert "comment" in answer.content.decode()
 
 
-def test_too_large_a_decision_is_413(paused: Execution, reviewer: User) -> None:
+def test_a_decision_over_the_size_limit_is_413(paused: Execution, reviewer: User) -> None:
     assert Api(reviewer).resume(paused, comment="x" * 300_000).status_code == 413
 
 
@@ -201,7 +203,7 @@ def test_too_large_a_decision_is_413(paused: Execution, reviewer: User) -> None:
     ("group", "status"),
     [("auditor", 403), ("operator", 403), ("admin", 403), ("integrator", 404), ("other", 404)],
 )
-def test_who_may_not_decide(
+def test_users_without_the_right_cannot_decide(
     paused: Execution, make_user: MakeUser, group: str, status: int
 ) -> None:
     api = Api(make_user("somebody", group))
@@ -228,9 +230,7 @@ def test_an_auditor_reads_everything(
 
 
 @pytest.mark.parametrize("scope", ["read", "run"])
-def test_a_token_decides_with_the_scope_alone(
-    paused: Execution, reviewer: User, scope: str
-) -> None:
+def test_a_token_decides_only_with_the_scope(paused: Execution, reviewer: User, scope: str) -> None:
     answer = Api(reviewer, scope).resume(paused)
     assert answer.status_code == 403
     assert "decide" in answer.json()["detail"]
@@ -252,7 +252,7 @@ def test_without_credentials_401_and_a_session_needs_csrf(
 # --- claims and pages -----------------------------------------------------------------------------
 
 
-def test_a_claim_is_seen_and_given_back(paused: Execution, reviewer: User, reviewer2: User) -> None:
+def test_a_claim_is_shown_and_released(paused: Execution, reviewer: User, reviewer2: User) -> None:
     hold = only_hold(paused)
     one, two = Api(reviewer), Api(reviewer2)
     claimed = one.post(f"holds/{hold.id}/claim/").json()
@@ -270,7 +270,7 @@ def test_a_claim_is_seen_and_given_back(paused: Execution, reviewer: User, revie
     assert two.post(f"holds/{hold.id}/claim/").status_code == 200
 
 
-def test_pages_go_on_where_they_ended(start: Start, reviewer: User) -> None:
+def test_pages_follow_each_other_without_gaps(start: Start, reviewer: User) -> None:
     for number in range(5):
         start(echo(f"t{number}", phase=BEFORE))
     api, seen, path = Api(reviewer), [], "pending/?page_size=2"
@@ -285,13 +285,13 @@ def test_pages_go_on_where_they_ended(start: Start, reviewer: User) -> None:
     "query",
     ["execution=x", "decision=MAYBE", "phase=DURING", "from=soon", "edited=perhaps", "q=%00"],
 )
-def test_filters_that_cannot_be_read_are_422(reviewer: User, query: str) -> None:
+def test_unreadable_filters_are_422(reviewer: User, query: str) -> None:
     answer = Api(reviewer).get(f"history/?{query}")
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["path"] == query.partition("=")[0]
 
 
-def test_a_light_row_says_what_the_serializer_says(
+def test_a_light_row_equals_the_serializers_row(
     start: Start, reviewer: User, reviewer2: User
 ) -> None:
     runs = [
@@ -307,7 +307,7 @@ def test_a_light_row_says_what_the_serializer_says(
     assert len(rows) == 3
 
 
-def test_who_is_asked_sees_the_run_whatever_the_tab(
+def test_deciders_see_the_run_in_every_tab(
     start: Start, reviewer: User, reviewer2: User, make_user: MakeUser
 ) -> None:
     """The tabs that leave the question of visibility out give the same answer with it."""
@@ -342,7 +342,7 @@ def answer(api: Api, execution: Execution, said: dict[str, Any], **headers: str)
     return api.post("resume/", {**named, "version": execution.version, **said})
 
 
-def test_an_edit_in_the_words_of_others_is_an_edit_here(paused: Execution, reviewer: User) -> None:
+def test_edits_in_other_products_formats_are_accepted(paused: Execution, reviewer: User) -> None:
     api = Api(reviewer)
     call = {"name": "wait", "args": {"seconds": 0.01}}
     wrong = answer(api, paused, {"type": "edit", "edited_action": {**call, "name": "other"}})
@@ -360,14 +360,14 @@ def test_an_edit_in_the_words_of_others_is_an_edit_here(paused: Execution, revie
     assert (record.modified_data, record.comment) == ({"seconds": 0.01}, "slower")
 
 
-def test_a_response_stands_in_for_the_output(start: Start, reviewer: User) -> None:
+def test_a_response_replaces_the_output(start: Start, reviewer: User) -> None:
     execution = start(echo("w", phase="AFTER_EXECUTION"))
     done = answer(Api(reviewer), execution, {"type": "respond", "message": "42"})
     assert done.status_code == 200, done.content
     assert HumanReviewRecord.objects.get().modified_data == "42"
 
 
-def test_the_version_may_stand_in_if_match(paused: Execution, reviewer: User) -> None:
+def test_if_match_carries_the_version(paused: Execution, reviewer: User) -> None:
     _, text = create_token(user=reviewer, name="t", scopes=["decide"])
     client = Client()
     body = {"execution_id": paused.pk, "node_id": "w", "approved": False, "message": "no"}

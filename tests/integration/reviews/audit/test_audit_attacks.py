@@ -144,7 +144,7 @@ def rewrite(change: Change, *, sign: bool = False) -> None:
         cursor.execute("SET session_replication_role = origin")
 
 
-def test_what_nobody_touched_is_whole(
+def test_an_untouched_log_verifies(
     three: list[HumanReviewRecord], auditor: User, kept: Path, tmp_path: Path
 ) -> None:
     assert product(kept) == ""
@@ -181,7 +181,7 @@ def _without(at: int) -> Change:
         (lambda rows: [rows[0], {**rows[1], "signature": ""}, rows[2]], "is not signed, though"),
     ],
 )
-def test_a_chain_that_was_rewritten_is_named_by_its_signatures(
+def test_signatures_reveal_a_rewritten_chain(
     three: list[HumanReviewRecord], auditor: User, tmp_path: Path, change: Change, said: str
 ) -> None:
     rewrite(change)
@@ -200,7 +200,7 @@ def test_a_chain_that_was_rewritten_is_named_by_its_signatures(
         (lambda rows: [], "the newest records are missing: a head names 3"),
     ],
 )
-def test_a_chain_that_was_rewritten_is_named_by_heads_even_when_it_is_signed_anew(
+def test_heads_reveal_a_rewritten_and_resigned_chain(
     three: list[HumanReviewRecord],
     auditor: User,
     kept: Path,
@@ -405,7 +405,7 @@ def test_a_part_with_only_records_from_before_the_key_cannot_be_checked(
     assert "export the whole history" in found
 
 
-def test_receipts_that_were_rewritten_or_cut_off_are_named_by_heads(
+def test_heads_reveal_rewritten_or_truncated_receipts(
     three: list[HumanReviewRecord], auditor: User, kept: Path, tmp_path: Path
 ) -> None:
     last = ExecutionReceipt.objects.latest("sequence")
@@ -457,7 +457,7 @@ MASKED = {"masked": 1, "original_data": "anything", "comment": "something else"}
         ({}, {"id": 1}),
     ],
 )
-def test_a_file_that_was_rewritten_is_named(
+def test_a_rewritten_export_file_is_named(
     three: list[HumanReviewRecord],
     auditor: User,
     kept: Path,
@@ -487,7 +487,7 @@ def test_masked_data_that_differs_in_the_database_is_named(
     assert (code, "Holdpoint itself found to differ" in found) == (1, True), found
 
 
-def test_what_a_masked_row_still_guarantees_is_said(
+def test_the_verifier_states_what_a_masked_row_guarantees(
     start: Start, reviewer: User, auditor: User, tmp_path: Path
 ) -> None:
     hold = only_hold(start(echo("a", {"password": "hunter2"}, phase="BEFORE_EXECUTION")))
@@ -558,7 +558,7 @@ def test_heads_from_before_the_key_are_counted_and_not_compared(
     assert (code, "no signed heads" in found) == (2, True), found
 
 
-def test_heads_younger_than_the_export_are_told(
+def test_heads_newer_than_the_export_are_reported(
     three: list[HumanReviewRecord],
     start: Start,
     reviewer: User,
@@ -576,7 +576,7 @@ def test_heads_younger_than_the_export_are_told(
     assert "3 signed heads fit" in found
 
 
-def test_an_old_file_of_heads_does_not_hide_what_was_cut_off(
+def test_an_old_heads_file_does_not_hide_a_truncation(
     three: list[HumanReviewRecord], auditor: User, kept: Path, tmp_path: Path
 ) -> None:
     """The tail is cut off, and the heads are put back as they were before it."""
@@ -615,7 +615,7 @@ def test_heads_that_cannot_be_checked_are_an_error(
     assert "there is no key" in product(kept)
 
 
-def test_a_key_that_was_changed_signs_on_and_the_old_one_still_checks(
+def test_after_a_key_change_new_records_are_signed_and_old_ones_verify(
     start: Start, reviewer: User, auditor: User, kept: Path, tmp_path: Path, settings: Any
 ) -> None:
     decided(start, reviewer, "a")
@@ -640,7 +640,7 @@ def test_a_key_that_was_changed_signs_on_and_the_old_one_still_checks(
     assert signing.public_key() in client.get("/history/").content.decode()
 
 
-def test_heads_go_where_they_are_kept_and_nothing_torn_stays(
+def test_heads_are_written_atomically_to_every_place(
     three: list[HumanReviewRecord], kept: Path, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept.write_text(kept.read_text() + '{"torn')
@@ -653,7 +653,7 @@ def test_heads_go_where_they_are_kept_and_nothing_torn_stays(
     assert product(kept) == ""
 
 
-def test_a_place_that_fails_does_not_keep_heads_from_the_others(
+def test_a_failing_place_does_not_block_the_others(
     three: list[HumanReviewRecord], kept: Path, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.HOLDPOINT = {
@@ -669,7 +669,7 @@ def test_a_place_that_fails_does_not_keep_heads_from_the_others(
     assert "audit head {" in caplog.text
 
 
-def test_a_webhook_address_that_is_none_does_not_end_the_heads(
+def test_an_invalid_webhook_address_does_not_stop_the_heads(
     three: list[HumanReviewRecord], kept: Path, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "audit_heads_url": "https://[heads/"}

@@ -88,7 +88,7 @@ def export(user: User, **query: str) -> str:
         ("other & !write", set()),
     ],
 )
-def test_every_word_has_to_begin_one_of_the_records(
+def test_a_search_matches_records_by_word_prefix(
     decide: Decide, auditor: User, q: str, found: set[str]
 ) -> None:
     decide("write_file")
@@ -99,14 +99,14 @@ def test_every_word_has_to_begin_one_of_the_records(
     assert set(nodes.values_list("node_id", flat=True)) == found
 
 
-def test_bulk_answers_can_be_told_apart(decide: Decide, auditor: User) -> None:
+def test_bulk_decisions_are_marked(decide: Decide, auditor: User) -> None:
     single, many = decide("one"), decide("two", source="bulk")
     for wanted, record in (("true", many), ("false", single)):
         rows = browser(auditor).get("/history/", {"bulk": wanted}).context["rows"]
         assert [row["url"] for row in rows] == [f"/history/{record.pk}/"]
 
 
-def test_a_page_does_not_count_without_end(decide: Decide, auditor: User) -> None:
+def test_a_page_bounds_its_count(decide: Decide, auditor: User) -> None:
     for name in "abc":
         decide(name)
     assert count_up_to(records(auditor), most=2) == 3
@@ -136,7 +136,7 @@ def test_an_export_repeats_its_filter_and_honours_it(decide: Decide, auditor: Us
     assert (kept["node_id"], kept["comment"]) == ("kept", "'=1+1")
 
 
-def test_an_export_has_what_its_reader_may_see(
+def test_an_export_holds_only_visible_records(
     decide: Decide, auditor: User, make_user: MakeUser
 ) -> None:
     decide()
@@ -149,7 +149,7 @@ def test_an_export_has_what_its_reader_may_see(
 
 
 @pytest.mark.parametrize("query", [{"as": "pdf"}, {"decision": "MAYBE"}, {"from": "soon"}])
-def test_a_bad_export_is_refused_in_words(auditor: User, query: dict[str, str]) -> None:
+def test_an_invalid_export_request_is_explained(auditor: User, query: dict[str, str]) -> None:
     answer = browser(auditor).get("/history/export/", query)
     assert answer.status_code == 400
     assert next(iter(query)) in answer.content.decode()
@@ -222,7 +222,7 @@ def test_a_tampered_export_is_named(
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", "no json", '{"kind": "holdpoint.history"}\n1'])
-def test_what_is_no_export_is_said_so(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_export_is_reported(tmp_path: Path, text: str) -> None:
     done = verify(text, tmp_path)
     assert done.returncode == 2
     assert "cannot be checked" in done.stderr
@@ -248,7 +248,7 @@ def test_the_verifier_writes_json_as_the_product_does(value: Any) -> None:
 # --- denied attempts ------------------------------------------------------------------------------
 
 
-def test_who_may_not_decide_is_noted_for_good(
+def test_denied_attempts_are_recorded(
     start: Start, auditor: User, reviewer: User, make_user: MakeUser
 ) -> None:
     starter = make_user("starter", "reviewer")
@@ -278,7 +278,7 @@ def test_who_may_not_decide_is_noted_for_good(
         DeniedAttempt.objects.all().delete()
 
 
-def test_a_hold_that_nobody_knows_leaves_no_note(auditor: User) -> None:
+def test_an_unknown_hold_records_no_denied_attempt(auditor: User) -> None:
     with pytest.raises(services.HoldNotFound):
         services.decide(
             services.DecisionRequest(

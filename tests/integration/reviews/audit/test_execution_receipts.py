@@ -51,7 +51,7 @@ def receipts(execution: Execution) -> list[tuple[str, int, str, str]]:
     return list(rows.values_list("task_id", "attempt", "phase", "digest"))
 
 
-def test_the_inputs_a_task_got_are_kept_with_its_decision(start: Start, reviewer: User) -> None:
+def test_a_tasks_inputs_are_stored_with_its_decision(start: Start, reviewer: User) -> None:
     execution = start(echo("a", "first", phase=BEFORE), echo("b"))
     assert receipts(execution) == []
     decide(execution, reviewer, edits={"value": "second"})
@@ -61,7 +61,7 @@ def test_the_inputs_a_task_got_are_kept_with_its_decision(start: Start, reviewer
     assert (receipt.sequence, receipt.previous_hash) == (1, "0" * 64)
 
 
-def test_the_output_that_later_tasks_read_is_kept_with_its_decision(
+def test_the_output_that_later_tasks_read_is_stored_with_its_decision(
     start: Start, reviewer: User
 ) -> None:
     second = echo("b", {"$from": "a"}) | {"depends_on": ["a"]}
@@ -86,7 +86,7 @@ def test_each_try_of_an_approved_task_has_its_receipt(
 
 
 @pytest.mark.parametrize("phase", [BEFORE, AFTER])
-def test_what_did_not_run_has_no_receipt(start: Start, reviewer: User, phase: str) -> None:
+def test_a_task_that_did_not_run_has_no_receipt(start: Start, reviewer: User, phase: str) -> None:
     rejected = start(echo("a", phase=phase, on_reject="skip"), echo("b"))
     decide(rejected, reviewer, "REJECT")
     spared = start(echo("a", phase=phase, skip_when="`true`"))
@@ -179,7 +179,7 @@ def export(user: User, kind: str, **query: str) -> str:
     return b"".join(answer.streaming_content).decode()
 
 
-def test_rest_shows_what_ran_in_the_list_and_in_each_record(ran: Execution, auditor: User) -> None:
+def test_rest_shows_the_receipt_in_the_list_and_the_record(ran: Execution, auditor: User) -> None:
     client = APIClient()
     client.force_authenticate(auditor)
     rows = client.get("/api/v1/reviews/history/").json()["results"]
@@ -194,7 +194,7 @@ def test_rest_shows_what_ran_in_the_list_and_in_each_record(ran: Execution, audi
         assert receipt["decision_hash"] == record["hash"]
 
 
-def test_exports_say_what_ran(ran: Execution, auditor: User) -> None:
+def test_exports_include_receipts(ran: Execution, auditor: User) -> None:
     header, first, second, *receipts, _ = map(json.loads, export(auditor, "jsonl").splitlines())
     assert (header["rows"], header["receipts"], len(receipts)) == (2, 2, 2)
     assert header["receipts_head"] == receipts[-1]["hash"]
@@ -210,7 +210,7 @@ def test_exports_say_what_ran(ran: Execution, auditor: User) -> None:
     ]
 
 
-def test_the_record_page_shows_what_ran(ran: Execution, auditor: User) -> None:
+def test_the_record_page_shows_the_receipt(ran: Execution, auditor: User) -> None:
     record = HumanReviewRecord.objects.get(node_id="a")
     client = Client()
     client.force_login(auditor)
@@ -222,7 +222,7 @@ def test_the_record_page_shows_what_ran(ran: Execution, auditor: User) -> None:
     assert "the stored data of the task differs from the executed data" in later
 
 
-def test_both_verifiers_check_what_ran(ran: Execution, auditor: User, tmp_path: Path) -> None:
+def test_both_verifiers_check_receipts(ran: Execution, auditor: User, tmp_path: Path) -> None:
     assert product() == ""
     assert standalone(auditor, tmp_path) == ""
 
@@ -256,7 +256,7 @@ def rewritten(column: str, value: str) -> None:
         ("decision_hash", "f" * 64, ("not there", "names a decision that is not there")),
     ],
 )
-def test_a_receipt_of_something_else_is_named_even_when_its_chain_fits(
+def test_a_receipt_of_another_task_is_named_even_in_a_valid_chain(
     ran: Execution, auditor: User, tmp_path: Path, column: str, value: str, said: tuple[str, str]
 ) -> None:
     rewritten(column, value)

@@ -113,7 +113,7 @@ def test_a_temporary_table_does_not_stand_in_for_the_journal(forge: Forge) -> No
         )
 
 
-def test_columns_have_to_be_those_that_were_signed(
+def test_columns_have_to_equal_the_signed_text(
     forge: Forge, decided: HumanReviewRecord, make_user: MakeUser
 ) -> None:
     other = make_user("other")

@@ -115,7 +115,7 @@ def test_an_altered_record_is_named(
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_a_record_taken_out_is_named_by_its_neighbours(
+def test_a_removed_record_is_named_by_its_neighbours(
     three: list[HumanReviewRecord], auditor: User, tmp_path: Path, at: int
 ) -> None:
     behind_the_back("DELETE FROM reviews_humanreviewrecord WHERE id = %s", three[at].pk)
@@ -124,14 +124,14 @@ def test_a_record_taken_out_is_named_by_its_neighbours(
     assert f"before record {following} records are missing" in standalone(auditor, tmp_path)
 
 
-def test_the_newest_record_taken_out_shows_against_its_noted_hash(
+def test_a_removed_newest_record_is_detected_by_a_noted_hash(
     three: list[HumanReviewRecord],
 ) -> None:
     behind_the_back("DELETE FROM reviews_humanreviewrecord WHERE id = %s", three[2].pk)
     assert "published hashes are no longer" in product(("--published", three[2].hash))
 
 
-def test_a_record_slipped_in_is_named(
+def test_an_inserted_record_is_named(
     three: list[HumanReviewRecord], auditor: User, tmp_path: Path
 ) -> None:
     """A copy of the second one, as if somebody else had decided, linked to the newest."""

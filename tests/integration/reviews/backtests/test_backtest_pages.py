@@ -63,7 +63,7 @@ def test_a_draft_becomes_a_report_and_the_rules_in_force(past: Past) -> None:
     assert "1 review skipped by a rule" in client.get("/insights/").content.decode()
 
 
-def test_a_draft_is_checked_and_tried_while_it_is_written(past: Past, auditor: User) -> None:
+def test_a_draft_is_checked_and_previewed_while_it_is_edited(past: Past, auditor: User) -> None:
     past.decided({"n": 1, "password": "hunter2"})
     client = browser(auditor)
     body = {"workflow": past.workflow.pk, "skip_when": "inputs.value.n == `1`"}
@@ -95,14 +95,16 @@ def test_a_draft_is_checked_and_tried_while_it_is_written(past: Past, auditor: U
         ({"workflow": "9" * 30}, "workflow"),
     ],
 )
-def test_a_bad_draft_is_named_and_kept(past: Past, more: dict[str, str], said: str) -> None:
+def test_an_invalid_draft_is_explained_and_preserved(
+    past: Past, more: dict[str, str], said: str
+) -> None:
     answer = posted(browser(past.operator), past, **more)
     assert answer.status_code == 422
     assert f'<span class="mono">{said}</span>' in answer.content.decode()
     assert not Backtest.objects.exists()
 
 
-def test_rules_that_are_kept_stay_and_a_name_takes_a_place(past: Past) -> None:
+def test_kept_rules_stay_and_a_reused_name_replaces_its_rule(past: Past) -> None:
     first = done(past.operator, past.workflow, SMALL, {"name": "b", "sample": 0.5})
     client = browser(past.operator)
     client.post(f"/insights/backtest/{first.pk}/publish/")
@@ -132,7 +134,9 @@ def test_auditors_draft_and_read_but_do_not_publish(past: Past, auditor: User) -
 
 
 @pytest.mark.parametrize("group", ["reviewer", "integrator"])
-def test_others_see_the_rules_and_no_reports(past: Past, make_user: MakeUser, group: str) -> None:
+def test_other_roles_see_the_rules_and_no_reports(
+    past: Past, make_user: MakeUser, group: str
+) -> None:
     made = done(past.operator, past.workflow, SMALL)
     client = browser(make_user("somebody", group))
     assert client.get("/insights/backtest/").status_code == 403
@@ -143,7 +147,7 @@ def test_others_see_the_rules_and_no_reports(past: Past, make_user: MakeUser, gr
     assert client.post(f"/insights/backtest/{made.pk}/publish/").status_code == 404
 
 
-def test_an_older_version_comes_back_by_a_button_and_all_go_by_another(past: Past) -> None:
+def test_one_button_restores_an_older_version_and_one_removes_all_rules(past: Past) -> None:
     client, rules = browser(past.operator), f"/workflows/{past.workflow.pk}/rules/"
     for sample in (0.5, 0.1):
         made = done(past.operator, past.workflow, {"name": "some", "sample": sample})
@@ -171,7 +175,7 @@ def test_rules_drafted_on_older_ones_are_not_published(past: Past) -> None:
     assert RuleVersion.objects.count() == 1
 
 
-def test_hostile_words_are_words(past: Past) -> None:
+def test_hostile_text_is_escaped(past: Past) -> None:
     bad = "inputs.value == '<script>alert(1)</script>'"
     made = done(past.operator, past.workflow, {"name": "x", "skip_when": bad})
     client = browser(past.operator)
@@ -184,7 +188,7 @@ def test_hostile_words_are_words(past: Past) -> None:
         assert "<script>alert" not in page.content.decode()
 
 
-def test_spared_reviews_are_narrowed_and_paged(past: Past, settings: Any) -> None:
+def test_skipped_reviews_are_filtered_and_paged(past: Past, settings: Any) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "page_size": 2}
     made = done(past.operator, past.workflow, SMALL)
     client = browser(past.operator)
@@ -222,7 +226,7 @@ class Api:
         )
 
 
-def test_the_same_over_rest(past: Past) -> None:
+def test_a_draft_becomes_a_report_and_active_rules_over_rest(past: Past) -> None:
     past.decided(1, edits=2)
     api = Api(past.operator, "read", "decide")
     body = {"workflow": "w", "rules": [SMALL]}

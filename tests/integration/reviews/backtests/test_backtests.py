@@ -93,7 +93,7 @@ def done(user: User, workflow: Workflow, *rules: dict[str, Any], **more: Any) ->
     return made
 
 
-def test_the_numbers_are_those_of_the_history(past: Past, auditor: User) -> None:
+def test_the_report_equals_the_history(past: Past, auditor: User) -> None:
     """Eight reviews; six below ten: two as shown, one edited, two rejected, one by time."""
     past.decided(1, claimed=True)
     past.decided(2)
@@ -131,7 +131,7 @@ def past_records(workflow: Workflow) -> Any:
     return HumanReviewRecord.objects.filter(execution__workflow=workflow)
 
 
-def test_a_sample_falls_as_it_would_have_fallen(past: Past, auditor: User) -> None:
+def test_a_sample_picks_the_reviews_that_a_run_would_pick(past: Past, auditor: User) -> None:
     runs = [past.decided(n).execution_id for n in range(6)]
     shares = sorted(sample_position(str(run), "a") for run in runs)
     edge = (shares[2] + shares[3]) / 2
@@ -139,7 +139,7 @@ def test_a_sample_falls_as_it_would_have_fallen(past: Past, auditor: User) -> No
     assert report["codes"] == {"sampled_in": 3, "sampled_out": 3}
 
 
-def test_what_nothing_spares_and_what_goes_wrong_is_told_apart(past: Past, auditor: User) -> None:
+def test_required_reviews_and_rule_errors_are_counted_separately(past: Past, auditor: User) -> None:
     mixed = past.make("mixed", {**echo_of("b", "BEFORE_EXECUTION"), "permission_set": "trusted"})
     past.decided(1, workflow=mixed)
     report = done(auditor, mixed, {"name": "all", "skip_when": "`true`"}).report
@@ -155,7 +155,7 @@ def test_what_nothing_spares_and_what_goes_wrong_is_told_apart(past: Past, audit
     assert report["codes"] == {"always": 1}
 
 
-def test_what_cannot_be_held_against_a_rule_is_said(past: Past, auditor: User) -> None:
+def test_reviews_that_cannot_be_evaluated_are_reported(past: Past, auditor: User) -> None:
     """The inputs of one review are gone, the plan of another names its task no more."""
     for value in (1, 2, 3):
         past.decided(value)
@@ -189,7 +189,9 @@ def test_a_quorum_is_one_review(past: Past, auditor: User, reviewer2: User) -> N
     assert report["spared"] == {"approved": 0, "edited": 0, "rejected": 1, "expired": 0}
 
 
-def test_days_narrow_it_and_reviews_spared_already_are_said(past: Past, auditor: User) -> None:
+def test_a_period_narrows_the_report_and_skipped_reviews_are_counted(
+    past: Past, auditor: User
+) -> None:
     past.decided(1)
     made = done(auditor, past.workflow, SMALL)
     backtests_services.publish(user=past.operator, backtest=made, source="test")
@@ -203,7 +205,7 @@ def test_days_narrow_it_and_reviews_spared_already_are_said(past: Past, auditor:
     assert earlier["reviews"] == 1
 
 
-def test_it_goes_on_where_it_stopped_and_says_how_far_it_is(
+def test_a_backtest_resumes_and_reports_progress(
     past: Past, auditor: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backtests_jobs, "BATCH", 2)
@@ -222,7 +224,7 @@ def test_it_goes_on_where_it_stopped_and_says_how_far_it_is(
     )  # fmt: skip
 
 
-def test_a_backtest_looks_at_the_newest_and_says_that_there_are_more(
+def test_a_backtest_reads_the_newest_reviews_and_reports_older_ones(
     past: Past, auditor: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backtests_jobs, "MAX_REVIEWS", 3)
@@ -267,7 +269,7 @@ def test_a_worker_that_lost_its_claim_changes_nothing(past: Past, auditor: User)
     assert (made.status, made.report["reviews"], made.fence) == ("DONE", 1, 2)
 
 
-def test_what_no_worker_is_at_is_sent_again(
+def test_an_abandoned_backtest_is_enqueued_again(
     past: Past, auditor: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[int] = []
@@ -281,7 +283,7 @@ def test_what_no_worker_is_at_is_sent_again(
     assert backtests_jobs.enqueue_unclaimed() == 0
 
 
-def test_a_failure_is_told_and_ends_it(
+def test_a_failure_ends_the_backtest_with_its_reason(
     past: Past, auditor: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*args: Any, **more: Any) -> Any:
@@ -308,7 +310,7 @@ def test_a_report_never_changes(past: Past, auditor: User) -> None:
 # --- who, and what is refused ---------------------------------------------------------------------
 
 
-def test_who_may_see_every_run_holds_rules_against_them(
+def test_backtests_need_the_right_to_see_every_run(
     past: Past, make_user: MakeUser, auditor: User
 ) -> None:
     for name in ("reviewer", "integrator", "legal"):
@@ -328,7 +330,7 @@ def test_who_may_see_every_run_holds_rules_against_them(
     ("rules", "path"),
     [([], "rules"), ([{"name": "x", "skip_when": "["}], "rules[0].skip_when"), ("x", "rules")],
 )
-def test_bad_drafts_are_refused_with_their_place(
+def test_invalid_drafts_are_refused_with_their_path(
     past: Past, auditor: User, rules: Any, path: str
 ) -> None:
     with pytest.raises(InvalidRequest) as caught:
@@ -336,14 +338,14 @@ def test_bad_drafts_are_refused_with_their_place(
     assert caught.value.problems[0].path == path
 
 
-def test_one_person_has_a_few_under_way(past: Past, auditor: User) -> None:
+def test_a_person_has_a_bounded_number_of_backtests(past: Past, auditor: User) -> None:
     for _ in range(backtests_services.AT_ONCE):
         backtests_services.start(user=auditor, workflow=past.workflow, rules=[SMALL])
     with pytest.raises(Refused):
         backtests_services.start(user=auditor, workflow=past.workflow, rules=[SMALL])
 
 
-def test_rules_are_published_from_the_ground_they_were_drafted_on(past: Past) -> None:
+def test_rules_are_published_only_from_the_version_they_were_drafted_on(past: Past) -> None:
     one = done(past.operator, past.workflow, SMALL)
     two = done(past.operator, past.workflow, {**SMALL, "sample": 0.5})
     made = backtests_services.publish(

@@ -63,7 +63,7 @@ def test_an_unedited_approval_is_recorded_and_the_run_goes_on(start: Start, revi
     assert output(execution, "a") == "text"
 
 
-def test_an_edit_before_changes_what_runs(start: Start, reviewer: User) -> None:
+def test_an_edit_before_execution_changes_the_inputs(start: Start, reviewer: User) -> None:
     execution = start(echo("a", phase=BEFORE))
     result = decide(only_hold(execution), reviewer, edits={"value": "edited"})
     assert result.edited
@@ -74,7 +74,9 @@ def test_an_edit_before_changes_what_runs(start: Start, reviewer: User) -> None:
     assert output(execution, "a") == "edited"
 
 
-def test_an_edit_after_changes_what_later_tasks_read(start: Start, reviewer: User) -> None:
+def test_an_edit_after_execution_changes_what_later_tasks_read(
+    start: Start, reviewer: User
+) -> None:
     execution = start(echo("a", phase=AFTER), echo("b", {"$from": "a"}))
     decide(only_hold(execution), reviewer, edits="better")
     run_to_rest(execution.pk)
@@ -102,7 +104,9 @@ def test_null_edits_change_nothing(start: Start, reviewer: User) -> None:
     assert not rejected.edited
 
 
-def test_an_output_whose_schema_forbids_null_stays(start: Start, reviewer: User) -> None:
+def test_an_output_whose_schema_forbids_null_is_not_set_to_null(
+    start: Start, reviewer: User
+) -> None:
     wait = {**echo("a", phase=AFTER), "tool": "builtin.wait", "arguments": {"seconds": 0}}
     execution = start(wait)
     with pytest.raises(ReviewInvalid) as caught:
@@ -150,7 +154,7 @@ def logged(execution: Execution) -> list[tuple[str, str, str, str]]:
     return list(rows.values_list("kind", "actor", "source", "outcome"))
 
 
-def test_every_refused_decision_is_logged_with_who_from_where_and_why(
+def test_every_refused_decision_is_logged_with_user_source_and_reason(
     start: Start, reviewer: User, auditor: User, make_user: MakeUser
 ) -> None:
     execution = start(echo("a", phase=AFTER))
@@ -195,7 +199,7 @@ def test_an_applied_decision_is_logged_in_the_transaction_that_records_it(
         assert len(set(cursor.fetchone())) == 1
 
 
-def test_an_edit_that_changes_nothing_is_none(start: Start, reviewer: User) -> None:
+def test_an_edit_without_a_change_is_no_edit(start: Start, reviewer: User) -> None:
     result = decide(only_hold(start(echo("a", phase=BEFORE))), reviewer, edits={"value": "text"})
     assert not result.edited
     assert result.record.modified_data is None
@@ -270,7 +274,7 @@ def output_exists(execution: Execution, task_id: str) -> bool:
     return TaskAttempt.objects.filter(execution=execution, task_id=task_id).exists()
 
 
-def test_a_stale_version_is_told_where_the_run_stands(start: Start, reviewer: User) -> None:
+def test_a_stale_version_error_has_the_current_state(start: Start, reviewer: User) -> None:
     execution = start(echo("a", phase=BEFORE))
     hold = only_hold(execution)
     with pytest.raises(Conflict) as caught:
@@ -280,7 +284,7 @@ def test_a_stale_version_is_told_where_the_run_stands(start: Start, reviewer: Us
     assert caught.value.state["holds"][0]["id"] == hold.id
 
 
-def test_who_comes_second_is_told_who_was_first(
+def test_a_late_decision_names_the_first_decider(
     start: Start, reviewer: User, reviewer2: User
 ) -> None:
     execution = start(echo("a", phase=BEFORE))
@@ -317,7 +321,7 @@ def test_a_quorum_counts_people_and_each_vote_has_its_record(
     assert output(execution, "a") == "text"
 
 
-def test_what_several_approve_nobody_edits(start: Start, reviewer: User) -> None:
+def test_a_quorum_takes_no_edits(start: Start, reviewer: User) -> None:
     hold = only_hold(start(echo("a", phase=BEFORE, quorum=2)))
     with pytest.raises(ReviewInvalid) as caught:
         decide(hold, reviewer, edits={"value": "mine"})
@@ -360,14 +364,14 @@ def test_a_superuser_is_no_reviewer(start: Start, make_user: MakeUser) -> None:
         decide(hold, make_user("root", is_superuser=True))
 
 
-def test_rights_are_those_of_the_moment(start: Start, reviewer: User) -> None:
+def test_rights_are_checked_at_decision_time(start: Start, reviewer: User) -> None:
     hold = only_hold(start(echo("a", phase=BEFORE)))
     reviewer.groups.clear()
     with pytest.raises(services.HoldNotFound):
         decide(hold, reviewer)
 
 
-def test_who_started_a_run_may_reject_and_not_approve(start: Start, reviewer: User) -> None:
+def test_the_starter_may_reject_and_not_approve(start: Start, reviewer: User) -> None:
     execution = start(echo("a", phase=BEFORE), actor=reviewer)
     hold = only_hold(execution)
     with pytest.raises(NotAllowed) as caught:

@@ -75,7 +75,7 @@ NON_DECIDING_ROLES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("review", "policy", "path"), NON_DECIDING_ROLES)
-def test_groups_that_only_look_on_are_refused(
+def test_groups_that_cannot_decide_are_refused(
     operator: User, review: dict[str, Any], policy: dict[str, Any], path: str
 ) -> None:
     stock_catalogue()
@@ -92,7 +92,7 @@ def test_groups_that_only_look_on_are_refused(
     assert not Execution.objects.exists()
 
 
-def test_an_onlooker_beside_a_deciding_group_is_no_fault(operator: User) -> None:
+def test_a_viewing_group_beside_a_deciding_group_is_allowed(operator: User) -> None:
     stock_catalogue()
     step = {"after_seconds": 60, "groups": ["operator", "admin"]}
     told = {"after_seconds": 90, "tell": ["ann"]}
@@ -241,7 +241,7 @@ def test_each_hold_of_a_layer_counts_its_own_people(
 
 
 @pytest.mark.parametrize("url", ["/api/v1/reviews/pending/{}/", "/runs/{}/"])
-def test_more_holds_cost_no_more_statements(start: Start, reviewer: User, url: str) -> None:
+def test_the_number_of_statements_is_constant(start: Start, reviewer: User, url: str) -> None:
     client = APIClient() if "api" in url else Client()
     client.force_login(reviewer)
 

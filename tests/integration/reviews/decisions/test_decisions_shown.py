@@ -87,7 +87,7 @@ def test_a_secret_in_a_comment_is_masked(start: Start, reviewer: User) -> None:
         assert "hunter2" not in comment
 
 
-def test_a_decision_taken_back_is_no_decision_of_the_hold(start: Start, reviewer: User) -> None:
+def test_a_withdrawn_decision_is_no_decision_of_the_hold(start: Start, reviewer: User) -> None:
     execution = start(echo("a", "draft", phase=AFTER))
     decide(execution, reviewer, comment="yes", undo_seconds=60)
     (hold,) = body(reviewer, execution)["holds"]
@@ -107,7 +107,7 @@ def test_a_timeout_has_no_reviewer(start: Start, reviewer: User) -> None:
     assert told(row, "type", "decision", "actor", "reviewer") == ("HIL", "REJECT", "system", None)
 
 
-def test_the_event_that_resumes_a_run_says_who_decided_what(start: Start, reviewer: User) -> None:
+def test_the_resume_event_names_reviewer_and_decision(start: Start, reviewer: User) -> None:
     execution = start(echo("a", {"n": 1}, phase=AFTER))
     decide(execution, reviewer, edits={"n": 2}, comment="two")
     (event,) = (
@@ -241,7 +241,7 @@ def test_a_person_who_aborts_at_a_review_and_a_rejection_that_does(
     assert told(row, *names) == ("HIL", "REJECT", "reviewer", "bad")
 
 
-def test_the_list_is_paged_and_for_those_who_see_the_run(
+def test_the_list_is_paged_and_needs_the_right_to_see_the_run(
     start: Start, reviewer: User, make_user: MakeUser
 ) -> None:
     execution = start(echo("a", phase=BEFORE), echo("b", phase=AFTER))
@@ -287,7 +287,7 @@ def places(rows: list[dict[str, Any]]) -> list[tuple[int, str]]:
     return [(int(row["execution_id"]), row["comment"]) for row in rows]
 
 
-def test_a_fork_begins_with_the_decisions_it_comes_from(
+def test_a_fork_starts_with_the_decisions_of_its_parent(
     start: Start, reviewer: User, operator: User
 ) -> None:
     first = reviewed_thrice(start, reviewer)
@@ -307,7 +307,7 @@ def test_a_fork_begins_with_the_decisions_it_comes_from(
     assert told_by_mcp == expected
 
 
-def test_the_pages_of_a_fork_go_on_across_executions(
+def test_the_pages_of_a_fork_include_its_parents(
     start: Start, reviewer: User, operator: User
 ) -> None:
     first = reviewed_thrice(start, reviewer)
@@ -322,7 +322,7 @@ def test_the_pages_of_a_fork_go_on_across_executions(
     assert found == [(first.pk, "1"), (first.pk, "2"), (child.pk, "child")]
 
 
-def test_a_pruned_checkpoint_takes_no_decision_along(
+def test_pruning_a_checkpoint_loses_no_decision(
     start: Start, reviewer: User, operator: User
 ) -> None:
     first = reviewed_thrice(start, reviewer)
@@ -346,7 +346,7 @@ def test_decisions_of_a_run_that_the_reader_may_not_see_are_left_out(
     assert places(decisions(forker, child)) == [(child.pk, "own")]
 
 
-def test_an_agent_of_a_fork_is_given_the_decisions_it_comes_from(
+def test_an_agent_of_a_fork_receives_the_parents_decisions(
     start: Start, reviewer: User, operator: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = Curious()
@@ -376,7 +376,7 @@ class Curious:
         return AgentAnswer("continue", reason=f"time {len(self.seen)}")
 
 
-def test_agents_are_given_the_decisions_and_no_rejected_output(
+def test_agents_receive_decisions_and_no_rejected_output(
     start: Start, reviewer: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = Curious()
@@ -397,7 +397,7 @@ def test_agents_are_given_the_decisions_and_no_rejected_output(
     ]
 
 
-def test_a_rule_can_go_by_what_people_decided(start: Start, reviewer: User) -> None:
+def test_a_rule_agent_can_read_decisions(start: Start, reviewer: User) -> None:
     rule = {"when": "decisions[?decision == 'REJECT']", "decision": "abort", "reason": "rejected"}
     policy = {"ail": {"enabled": True, "agent": "rules", "settings": {"rules": [rule]}}}
     execution = start(
@@ -409,7 +409,9 @@ def test_a_rule_can_go_by_what_people_decided(start: Start, reviewer: User) -> N
     assert (done.status, done.error) == ("ABORTED", "rejected")
 
 
-def test_an_agent_over_mcp_is_given_them_too(start: Start, reviewer: User, operator: User) -> None:
+def test_an_agent_over_mcp_receives_the_decisions(
+    start: Start, reviewer: User, operator: User
+) -> None:
     execution = start(
         echo("a", phase=AFTER), echo("b", {"$from": "a"}), policy={"per_layer_validation": True}
     )

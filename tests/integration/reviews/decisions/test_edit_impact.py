@@ -47,7 +47,7 @@ def words(told: dict[str, Any]) -> dict[str, str]:
     return {field["path"]: field["words"] for field in told["fields"]}
 
 
-def test_each_field_says_who_reads_it(run: Hold, reviewer: User) -> None:
+def test_each_field_names_the_tasks_that_read_it(run: Hold, reviewer: User) -> None:
     told = ask(reviewer, run, "/title", "/body", "/tags/0", "/title")
     assert words(told) == {
         "/title": "used by head, all",
@@ -60,7 +60,7 @@ def test_each_field_says_who_reads_it(run: Hold, reviewer: User) -> None:
         assert len(ask(reviewer, run, odd)["fields"]) == 1
 
 
-def test_before_a_task_it_is_the_task_that_reads(start: Start, reviewer: User) -> None:
+def test_before_execution_the_task_itself_is_the_reader(start: Start, reviewer: User) -> None:
     hold = only_hold(start(echo("draft", VALUE, phase="BEFORE_EXECUTION")))
     assert words(ask(reviewer, hold, "/value/title")) == {"/value/title": "used by draft"}
     later = [echo(f"t{number}", {"$from": "draft"}) for number in range(6)]
@@ -69,7 +69,7 @@ def test_before_a_task_it_is_the_task_that_reads(start: Start, reviewer: User) -
     assert words(ask(reviewer, more, "/value/title")) == {"/value/title": told}
 
 
-def test_results_ahead_go_by_what_they_read(run: Hold, reviewer: User) -> None:
+def test_speculative_results_are_dropped_by_what_they_read(run: Hold, reviewer: User) -> None:
     django_rq.get_queue("default").empty()
     speculate(run.execution_id)
     one = ask(reviewer, run, "/body")["ahead"]
@@ -77,7 +77,7 @@ def test_results_ahead_go_by_what_they_read(run: Hold, reviewer: User) -> None:
     assert ask(reviewer, run, "/title")["ahead"] == "3 precomputed results discarded."
 
 
-def test_the_step_that_confirms_says_so_without_scripts(run: Hold, reviewer: User) -> None:
+def test_the_confirmation_step_shows_the_impact_without_scripts(run: Hold, reviewer: User) -> None:
     client = Client()
     client.force_login(reviewer)
     answer = client.post(
@@ -95,7 +95,7 @@ def test_the_step_that_confirms_says_so_without_scripts(run: Hold, reviewer: Use
     assert answer.context["d"]["confirm"] is True
 
 
-def test_who_may_not_see_the_run_learns_nothing(run: Hold, make_user: Any) -> None:
+def test_users_who_cannot_see_the_run_get_404(run: Hold, make_user: Any) -> None:
     client = Client()
     client.force_login(make_user("stranger", "legal"))
     assert client.get(f"/review/{run.execution_id}/{run.id}/impact/").status_code == 404

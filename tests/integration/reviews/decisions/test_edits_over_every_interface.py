@@ -348,7 +348,7 @@ _IMPOSSIBLE = {
 @pytest.mark.parametrize("change", [ABSENT, NULL, EDITED, SET_NULL])
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("scene", SCENES)
-def test_an_approval_changes_only_what_it_says(
+def test_an_approval_changes_only_the_edited_fields(
     start: Start,
     reviewer: User,
     reviewer2: User,
@@ -418,7 +418,7 @@ def _finished(scene: Scene, people: list[User]) -> Execution:
 @pytest.mark.parametrize(
     ("change", "output"), [({}, SENT), ({"edits": None}, SENT), ({"set_output_null": True}, None)]
 )
-def test_the_same_when_the_decision_can_be_undone(
+def test_an_approval_with_undo_changes_only_the_edited_fields(
     start: Start, reviewer: User, change: dict[str, Any], output: Any
 ) -> None:
     execution = _at_node(start, AFTER)

@@ -98,7 +98,7 @@ COMMANDS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("body", "words"), COMMANDS, ids=[each[0]["kind"] for each in COMMANDS])
-def test_a_command_that_shapes_the_run(
+def test_the_sender_of_a_command_cannot_approve(
     start: Start, both: User, reviewer: User, body: dict[str, Any], words: str
 ) -> None:
     execution = start(gate(), echo("last", 1) | {"depends_on": ["gate"]})
@@ -108,9 +108,7 @@ def test_a_command_that_shapes_the_run(
     approved(reviewer, hold)
 
 
-def test_every_editor_and_not_only_the_last(
-    start: Start, make_user: MakeUser, reviewer: User
-) -> None:
+def test_no_editor_can_approve(start: Start, make_user: MakeUser, reviewer: User) -> None:
     people = [make_user(name, "operator", "reviewer") for name in ("ann", "bob", "cy")]
     execution = start(gate(), echo("last", 1) | {"depends_on": ["gate"]})
     for number, person in enumerate(people):
@@ -121,7 +119,9 @@ def test_every_editor_and_not_only_the_last(
     approved(reviewer, hold)
 
 
-def test_who_edited_an_earlier_step(start: Start, reviewer: User, reviewer2: User) -> None:
+def test_the_editor_of_an_earlier_task_cannot_approve(
+    start: Start, reviewer: User, reviewer2: User
+) -> None:
     second = echo("second", {"$from": "first"}, phase=BEFORE)
     execution = start(echo("first", "text", phase=BEFORE), second)
     assert resume(reviewer, only_hold(execution), edits={"value": "mine"}).status_code == 200
@@ -130,7 +130,7 @@ def test_who_edited_an_earlier_step(start: Start, reviewer: User, reviewer2: Use
     approved(reviewer2, hold)
 
 
-def test_an_edit_does_not_shape_what_was_open_already(start: Start, reviewer: User) -> None:
+def test_an_edit_does_not_affect_holds_that_were_open(start: Start, reviewer: User) -> None:
     """Two holds of one boundary: the second was shown as it is before the first was edited."""
     execution = start(echo("a", "text", phase=BEFORE), echo("b", "text", phase=BEFORE))
     first, second = execution.holds.order_by("opened_seq")
@@ -145,7 +145,7 @@ def test_an_approval_without_edits_shapes_nothing(start: Start, reviewer: User) 
     approved(reviewer, only_hold(run_to_rest(execution.pk)))
 
 
-def test_an_edit_that_was_taken_back_shapes_nothing(start: Start, reviewer: User) -> None:
+def test_a_withdrawn_edit_shapes_nothing(start: Start, reviewer: User) -> None:
     hold = only_hold(start(echo("first", "text", phase=BEFORE)))
     edited = resume(reviewer, hold, edits={"value": "mine"}, undo_seconds=60)
     assert edited.status_code == 200
@@ -154,7 +154,7 @@ def test_an_edit_that_was_taken_back_shapes_nothing(start: Start, reviewer: User
     approved(reviewer, hold)
 
 
-def test_who_asked_for_a_replan_without_review(
+def test_the_requester_of_an_unreviewed_replan_cannot_approve(
     start: Start, folder: Any, both: User, reviewer: User
 ) -> None:
     policy = {"per_layer_validation": True}
@@ -167,7 +167,7 @@ def test_who_asked_for_a_replan_without_review(
     approved(reviewer, hold)
 
 
-def test_who_approved_a_plan_change_did_not_ask_for_it(
+def test_approving_a_plan_change_does_not_shape_the_run(
     start: Start, folder: Any, both: User, reviewer: User
 ) -> None:
     policy = {"per_layer_validation": True, "replan_review": True}
@@ -190,7 +190,9 @@ def test_who_approved_a_plan_change_did_not_ask_for_it(
     approved(reviewer, hold)
 
 
-def test_all_along_a_chain_of_forks(start: Start, make_user: MakeUser, reviewer: User) -> None:
+def test_shapers_count_along_a_chain_of_forks(
+    start: Start, make_user: MakeUser, reviewer: User
+) -> None:
     """The first starter, who changed the first run, and who made the fork between."""
     first, shaper, between, last = (
         make_user(name, "operator", "reviewer") for name in ("first", "shaper", "between", "last")
@@ -211,13 +213,13 @@ def test_all_along_a_chain_of_forks(start: Start, make_user: MakeUser, reviewer:
     approved(reviewer, hold)
 
 
-def test_without_four_eyes_everybody_approves(start: Start, both: User) -> None:
+def test_without_four_eyes_shapers_approve(start: Start, both: User) -> None:
     execution = start(gate(), policy={"four_eyes": False})
     command(both, execution, kind="update_state", updates={"amount": 9})
     approved(both, only_hold(execution))
 
 
-def test_what_was_recorded_stays(start: Start, operator: User) -> None:
+def test_shapers_are_append_only(start: Start, operator: User) -> None:
     execution = start(gate())
     rows = Shaper.objects.filter(execution=execution)
     assert [(each.name, each.way) for each in rows] == [("operator", "start")]
@@ -235,7 +237,7 @@ def say(user: User, execution: Execution, **more: Any) -> None:
 
 
 @pytest.mark.parametrize("ask_agent", [False, True])
-def test_who_writes_to_the_agent(
+def test_the_author_of_a_message_to_the_agent_cannot_approve(
     start: Start, both: User, reviewer: User, *, ask_agent: bool
 ) -> None:
     execution = start(gate(), policy=AGENT)
@@ -245,13 +247,13 @@ def test_who_writes_to_the_agent(
     approved(reviewer, hold)
 
 
-def test_a_message_where_no_agent_decides_shapes_nothing(start: Start, both: User) -> None:
+def test_a_message_without_a_deciding_agent_shapes_nothing(start: Start, both: User) -> None:
     execution = start(gate())
     say(both, execution)
     approved(both, only_hold(execution))
 
 
-def test_who_asked_for_changes_did_not_write_to_the_agent(start: Start, reviewer: User) -> None:
+def test_requesting_changes_is_no_message_to_the_agent(start: Start, reviewer: User) -> None:
     execution = start(echo("first", "text", phase="AFTER_EXECUTION"), policy=AGENT)
     hold = only_hold(execution)
     assert resume(reviewer, hold, "REQUEST_CHANGES", comment="Shorter.").status_code == 200
@@ -282,7 +284,7 @@ def test_messages_that_a_fork_copies_shape_nothing(
     approved(reviewer, hold)
 
 
-def test_context_after_a_rejected_plan_change_is_ones_own(
+def test_context_sent_after_a_rejected_plan_change_shapes_the_run(
     start: Start, folder: Any, both: User, make_user: MakeUser
 ) -> None:
     policy = {"per_layer_validation": True, "replan_review": True}

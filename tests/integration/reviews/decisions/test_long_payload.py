@@ -38,7 +38,7 @@ def hold(start: Start) -> Hold:
     )
 
 
-def test_the_next_part_follows_and_then_it_can_be_approved(hold: Hold, reviewer: User) -> None:
+def test_the_last_part_enables_approval(hold: Hold, reviewer: User) -> None:
     client = browser(reviewer)
     first = client.get(page_of(hold)).content.decode()
     assert OFF in first
@@ -61,14 +61,14 @@ def test_the_next_part_follows_and_then_it_can_be_approved(hold: Hold, reviewer:
 
 
 @pytest.mark.parametrize("read", ["x", str(LONGEST + 1), "9" * 30])
-def test_less_than_all_of_it_is_not_approved(hold: Hold, reviewer: User, read: str) -> None:
+def test_a_partly_shown_payload_is_not_approved(hold: Hold, reviewer: User, read: str) -> None:
     answer = post(browser(reviewer), hold, read=read, decision="APPROVE")
     assert answer.status_code == 422
     assert "Not all of it was shown" in answer.content.decode()
     assert not HumanReviewRecord.objects.exists()
 
 
-def test_whoever_only_looks_reads_on_as_well(hold: Hold, auditor: User) -> None:
+def test_viewers_read_every_part(hold: Hold, auditor: User) -> None:
     client = browser(auditor)
     first = client.get(page_of(hold)).content.decode()
     text = client.post(page_of(hold), {**form_of(first), "more": "yes"}).content.decode()

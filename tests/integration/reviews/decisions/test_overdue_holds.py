@@ -41,7 +41,7 @@ def until(done: Callable[[], Any]) -> None:
     ("on_timeout", "decision", "status"),
     [("reject", "REJECT", "ABORTED"), ("approve", "APPROVE", "RUNNING")],
 )
-def test_time_decides_and_is_recorded(
+def test_an_overdue_hold_is_decided_and_recorded(
     start: Start, on_timeout: str, decision: str, status: str
 ) -> None:
     execution = start(echo("a", phase=BEFORE, on_timeout=on_timeout, **SOON))
@@ -53,7 +53,7 @@ def test_time_decides_and_is_recorded(
     assert services.expire_due() == 0
 
 
-def test_an_unsigned_layer_is_recorded_too(start: Start) -> None:
+def test_an_overdue_layer_approval_is_recorded(start: Start) -> None:
     policy = {"hil": {"enabled": True, "timeout_seconds": 0.001, "on_timeout": "abort"}}
     execution = start(echo("a"), policy=policy)
     assert only_hold(execution).reason == "layer_approval"
@@ -81,7 +81,7 @@ def test_a_hold_that_keeps_waiting_is_left_alone(start: Start) -> None:
     assert not services.expire(only_hold(execution).id)
 
 
-def test_what_was_decided_does_not_expire(start: Start, reviewer: User) -> None:
+def test_a_decided_hold_does_not_expire(start: Start, reviewer: User) -> None:
     execution = start(echo("a", phase=BEFORE, timeout_seconds=3600))
     hold = only_hold(execution)
     assert not services.expire(hold.id)
@@ -116,7 +116,7 @@ def test_layers_are_signed(start: Start, reviewer: User) -> None:
 # --- claims ---------------------------------------------------------------------------------------
 
 
-def test_a_claim_runs_out(start: Start, reviewer: User, reviewer2: User, settings: Any) -> None:
+def test_a_claim_expires(start: Start, reviewer: User, reviewer2: User, settings: Any) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "claim_seconds": 0.001}
     hold = only_hold(start(echo("a", phase=BEFORE)))
     claims.claim(hold_id=hold.id, user=reviewer)
@@ -154,7 +154,9 @@ def test_a_decision_ends_the_claim_and_needs_none(
 # --- the queue's tabs -----------------------------------------------------------------------------
 
 
-def test_tabs(start: Start, reviewer: User, reviewer2: User, auditor: User) -> None:
+def test_the_tabs_list_their_holds(
+    start: Start, reviewer: User, reviewer2: User, auditor: User
+) -> None:
     own = only_hold(start(echo("own", phase=BEFORE), actor=reviewer))
     claimed = only_hold(start(echo("claimed", phase=BEFORE)))
     voted = start(echo("voted", phase=BEFORE, quorum=2))
@@ -194,7 +196,7 @@ def test_tabs(start: Start, reviewer: User, reviewer2: User, auditor: User) -> N
 # --- the other doors ------------------------------------------------------------------------------
 
 
-def test_a_command_from_another_door_is_a_decision(
+def test_a_command_over_rest_is_recorded_as_a_decision(
     start: Start, reviewer: User, auditor: User
 ) -> None:
     execution = start(echo("a", phase=BEFORE))
@@ -244,9 +246,7 @@ def test_verify_audit_finds_what_was_altered(start: Start, reviewer: User) -> No
     assert "altered" in errors.getvalue()
 
 
-def test_the_admin_reads_and_changes_nothing(
-    start: Start, reviewer: User, make_user: MakeUser
-) -> None:
+def test_the_admin_is_read_only(start: Start, reviewer: User, make_user: MakeUser) -> None:
     approve_one(start, reviewer)
     hold = only_hold(start(echo("b", phase=BEFORE)))
     claims.claim(hold_id=hold.id, user=reviewer)

@@ -87,7 +87,7 @@ def test_every_page_opens_for_every_role(
         assert client.get(path).status_code == 200, path
 
 
-def test_what_is_not_visible_is_not_there(paused: Execution, make_user: MakeUser) -> None:
+def test_invisible_objects_are_404(paused: Execution, make_user: MakeUser) -> None:
     client = browser(make_user("stranger", "other"))
     hold = only_hold(paused)
     for path in (page_of(hold), f"{page_of(hold)}status/", f"/runs/{paused.pk}/"):
@@ -97,7 +97,7 @@ def test_what_is_not_visible_is_not_there(paused: Execution, make_user: MakeUser
     assert "echo" not in client.get("/review/?tab=open").content.decode().split("<main")[1]
 
 
-def test_the_queue_says_what_will_happen(paused: Execution, reviewer: User) -> None:
+def test_the_queue_describes_the_effect_of_each_review(paused: Execution, reviewer: User) -> None:
     hold = only_hold(paused)
     html = browser(reviewer).get("/review/").content.decode()
     assert "will run in “Ad-hoc run”" in html
@@ -120,7 +120,7 @@ def test_a_forged_cursor_is_404(reviewer: User, query: str) -> None:
     assert browser(reviewer).get(f"/review/?{query}").status_code == 404
 
 
-def test_the_decision_page_says_it_all(paused: Execution, reviewer: User) -> None:
+def test_the_decision_page_shows_the_whole_hold(paused: Execution, reviewer: User) -> None:
     html = browser(reviewer).get(page_of(only_hold(paused))).content.decode()
     for words in ("echo will run with these arguments", "If you reject", "asks for review"):
         assert words in html
@@ -131,7 +131,7 @@ def test_the_decision_page_says_it_all(paused: Execution, reviewer: User) -> Non
     assert "HX-Request" in fragment.headers["Vary"]
 
 
-def test_approve_edit_and_go_on(paused: Execution, reviewer: User) -> None:
+def test_an_edited_approval_leads_to_the_next_review(paused: Execution, reviewer: User) -> None:
     client, hold = browser(reviewer), only_hold(paused)
     value = json.dumps({"path": "y.md", "lines": 3})
     answer = post(client, hold, decision="APPROVE", confirmed="yes", **{"j:/value": value})
@@ -148,9 +148,7 @@ def test_approve_edit_and_go_on(paused: Execution, reviewer: User) -> None:
     assert f"/history/{record.pk}/" in shown
 
 
-def test_an_edit_without_scripts_is_shown_before_it_counts(
-    paused: Execution, reviewer: User
-) -> None:
+def test_an_edit_without_scripts_is_confirmed(paused: Execution, reviewer: User) -> None:
     client, hold = browser(reviewer), only_hold(paused)
     answer = post(client, hold, decision="APPROVE", confirmed="", **{"j:/value": '"other"'})
     assert answer.status_code == 200
@@ -158,7 +156,7 @@ def test_an_edit_without_scripts_is_shown_before_it_counts(
     assert not HumanReviewRecord.objects.exists()
 
 
-def test_json_mode_takes_the_whole_value(start: Start, reviewer: User) -> None:
+def test_json_mode_edits_the_whole_value(start: Start, reviewer: User) -> None:
     execution = start(echo("a", {"n": 12345678901234567890}, phase=AFTER))
     hold = only_hold(execution)
     answer = post(
@@ -189,7 +187,9 @@ def test_an_output_becomes_null_as_json(start: Start, reviewer: User) -> None:
 @pytest.mark.parametrize(
     "text", ["{", '{"n": 1e400}', r'{"n": "\u0000"}', "[" * 5000, '{"n": 1, "n": 2}']
 )
-def test_broken_json_is_422_and_the_text_is_kept(start: Start, reviewer: User, text: str) -> None:
+def test_invalid_json_is_422_and_the_text_is_preserved(
+    start: Start, reviewer: User, text: str
+) -> None:
     hold = only_hold(start(echo("a", {"n": 1}, phase=AFTER)))
     answer = post(
         browser(reviewer), hold, decision="APPROVE", mode="json", edits_json=text, comment="keep me"
@@ -202,7 +202,7 @@ def test_broken_json_is_422_and_the_text_is_kept(start: Start, reviewer: User, t
     assert hold.status == "OPEN"
 
 
-def test_a_bad_field_is_422_in_its_place(start: Start, reviewer: User) -> None:
+def test_an_invalid_field_is_422_with_its_error(start: Start, reviewer: User) -> None:
     task = {
         "id": "w",
         "type": "tool",
@@ -221,7 +221,7 @@ def test_a_bad_field_is_422_in_its_place(start: Start, reviewer: User) -> None:
     assert hold.status == "OPEN"
 
 
-def test_a_decision_that_comes_late_keeps_its_text(
+def test_a_late_decision_preserves_its_text(
     paused: Execution, reviewer: User, reviewer2: User
 ) -> None:
     hold, client = only_hold(paused), browser(reviewer)
@@ -290,7 +290,7 @@ def test_an_auditor_sees_and_cannot_decide(paused: Execution, auditor: User) -> 
     assert not HumanReviewRecord.objects.exists()
 
 
-def test_an_expired_review_says_so(start: Start, reviewer: User) -> None:
+def test_an_expired_review_is_marked(start: Start, reviewer: User) -> None:
     execution = start(echo("a", phase=BEFORE, timeout_seconds=0.01, on_timeout="approve"))
     hold = only_hold(execution)
     while not services.expire(hold.id):
@@ -306,7 +306,7 @@ def test_an_expired_review_says_so(start: Start, reviewer: User) -> None:
 # --- runs, workflows, history ---------------------------------------------------------------------
 
 
-def test_a_run_is_told_from_start_to_end(paused: Execution, reviewer: User) -> None:
+def test_the_timeline_covers_the_whole_run(paused: Execution, reviewer: User) -> None:
     client = browser(reviewer)
     html = client.get(f"/runs/{paused.pk}/").content.decode()
     assert "a waits for the reviewer group" in html
@@ -342,14 +342,14 @@ def test_a_workflow_is_started_from_its_form(workflow: Workflow, operator: User)
     assert execution.created_by == operator
 
 
-def test_who_starts_nothing(workflow: Workflow, auditor: User) -> None:
+def test_reviewers_cannot_start_workflows(workflow: Workflow, auditor: User) -> None:
     client = browser(auditor)
     assert client.post(f"/workflows/{workflow.pk}/start/").status_code == 403
     assert client.post("/runs/demo/").status_code == 403
     assert "starter" not in client.get(f"/workflows/{workflow.pk}/").content.decode()
 
 
-def test_steering_a_run(paused: Execution, operator: User, reviewer: User) -> None:
+def test_a_run_is_steered_by_commands(paused: Execution, operator: User, reviewer: User) -> None:
     path = f"/runs/{paused.pk}/commands/"
     assert browser(reviewer).post(path, {"kind": "abort"}).status_code == 403
     client = browser(operator)
@@ -389,7 +389,7 @@ def test_history_filters_and_the_record(paused: Execution, reviewer: User, audit
     assert client.get("/history/999999/").status_code == 404
 
 
-def test_hostile_payloads_are_text(start: Start, reviewer: User) -> None:
+def test_hostile_payloads_are_escaped(start: Start, reviewer: User) -> None:
     evil = "<script>alert(1)</script>\"'{{ 7 }}\u202egnp.exe"
     execution = start(echo("a", {evil: evil}, phase=BEFORE, instructions=evil))
     client = browser(reviewer)

@@ -94,7 +94,7 @@ def test_the_hold_shows_the_change_with_its_reasons(asked: Execution) -> None:
     assert ran(asked) == {"list"}
 
 
-def test_accepted_it_runs_and_the_record_says_what_was_shown(
+def test_an_accepted_change_runs_and_its_record_has_the_shown_plan(
     asked: Execution, reviewer: User
 ) -> None:
     hold = only_hold(asked)
@@ -163,7 +163,7 @@ def test_dropping_what_the_rest_needs_drops_all_of_it_and_is_refused(
         decide(hold, reviewer, edits={"drop": [reader]})
 
 
-def test_rejected_the_run_goes_on_as_it_was(asked: Execution, reviewer: User) -> None:
+def test_a_rejected_change_leaves_the_plan(asked: Execution, reviewer: User) -> None:
     hold = only_hold(asked)
     decide(hold, reviewer, "REJECT", comment="not today")
     done = run_to_rest(asked.pk)
@@ -173,7 +173,7 @@ def test_rejected_the_run_goes_on_as_it_was(asked: Execution, reviewer: User) ->
 
 
 @pytest.mark.parametrize(("on_timeout", "revision"), [("reject", 1), ("approve", 2)])
-def test_time_decides_as_the_policy_says(
+def test_an_overdue_change_is_decided_by_the_policy(
     start: Start, folder: Path, on_timeout: str, revision: int
 ) -> None:
     review = {"enabled": True, "timeout_seconds": 3600, "on_timeout": on_timeout}
@@ -198,7 +198,7 @@ def command(execution: Execution, user: User, data: dict[str, Any]) -> None:
     )
 
 
-def test_who_asked_for_the_change_does_not_approve_it(
+def test_the_requester_of_a_change_does_not_approve_it(
     start: Start, folder: Path, reviewer: User, reviewer2: User
 ) -> None:
     policy = {"per_layer_validation": True, "replan_review": True}
@@ -213,7 +213,7 @@ def test_who_asked_for_the_change_does_not_approve_it(
     assert (execution.status, execution.revision) == ("AWAITING_AGENT", 2)
 
 
-def test_a_fork_and_a_rescue_ask_again(asked: Execution, operator: User) -> None:
+def test_a_fork_and_a_rescue_review_the_change_again(asked: Execution, operator: User) -> None:
     """The checkpoint lies before the agent's turn, so the fork's agent asks, and a person too."""
     checkpoint = Checkpoint.objects.get(execution=asked, layer=0)
     fork = fork_execution(execution=asked, checkpoint=checkpoint, actor=operator)
@@ -228,7 +228,7 @@ def test_a_fork_and_a_rescue_ask_again(asked: Execution, operator: User) -> None
 # --- over REST ------------------------------------------------------------------------------------
 
 
-def test_rest_lists_it_and_takes_the_drop(asked: Execution, reviewer: User) -> None:
+def test_rest_lists_the_change_and_accepts_a_drop(asked: Execution, reviewer: User) -> None:
     client = APIClient()
     client.force_authenticate(reviewer)
     (row,) = client.get("/api/v1/reviews/pending/").json()["results"]
@@ -270,7 +270,7 @@ def post(user: User, hold: Hold, **fields: Any) -> Any:
     return client.post(f"/review/{hold.execution_id}/{hold.id}/", form)
 
 
-def test_the_page_shows_the_picture_and_the_list(asked: Execution, reviewer: User) -> None:
+def test_the_page_shows_the_graph_and_the_list(asked: Execution, reviewer: User) -> None:
     hold = only_hold(asked)
     html = page(reviewer, f"/review/{asked.pk}/{hold.id}/")
     _, parser = reader_and_parser(hold)
@@ -281,7 +281,7 @@ def test_the_page_shows_the_picture_and_the_list(asked: Execution, reviewer: Use
     assert "Review plan change" in html
 
 
-def test_a_drop_is_shown_before_it_counts(asked: Execution, reviewer: User) -> None:
+def test_a_drop_is_confirmed(asked: Execution, reviewer: User) -> None:
     hold = only_hold(asked)
     reader, parser = reader_and_parser(hold)
     first = post(reviewer, hold, keep=[reader])
@@ -294,7 +294,7 @@ def test_a_drop_is_shown_before_it_counts(asked: Execution, reviewer: User) -> N
     assert "dropped" in html
 
 
-def test_nothing_kept_is_said_and_nothing_is_sent(asked: Execution, reviewer: User) -> None:
+def test_dropping_every_task_is_explained_and_not_sent(asked: Execution, reviewer: User) -> None:
     answer = post(reviewer, only_hold(asked), comment="keep me")
     assert answer.status_code == 422
     html = answer.content.decode()
@@ -321,7 +321,7 @@ def test_the_timeline_leads_to_the_proposal_and_to_the_change(
     assert f"/review/{asked.pk}/{hold.id}/" in change
 
 
-def test_a_change_that_is_not_there_or_not_visible_is_404(
+def test_an_unknown_or_invisible_change_is_404(
     asked: Execution, reviewer: User, make_user: MakeUser
 ) -> None:
     for user, number in ((reviewer, 2), (reviewer, 1), (make_user("nobody"), 2)):
@@ -330,7 +330,7 @@ def test_a_change_that_is_not_there_or_not_visible_is_404(
         assert client.get(f"/runs/{asked.pk}/plan/{number}/").status_code == 404
 
 
-def test_secrets_of_a_plan_change_are_masked_and_change_nothing_of_it(
+def test_masked_secrets_of_a_plan_change_do_not_alter_it(
     start: Start, folder: Path, reviewer: User
 ) -> None:
     """A reference below a secret's name stays one: where the task stands in the picture goes by it.

@@ -53,7 +53,9 @@ def resume_at_once(execution: Execution, users: list[User]) -> list[str]:
         return list(pool.map(send, range(SENDERS)))
 
 
-def test_fifty_at_once_one_wins(start: Start, reviewer: User, reviewer2: User) -> None:
+def test_one_of_fifty_concurrent_decisions_wins(
+    start: Start, reviewer: User, reviewer2: User
+) -> None:
     for number in range(1, ROUNDS + 1):
         execution = start(echo("a", phase="BEFORE_EXECUTION"))
         outcomes = resume_at_once(execution, [reviewer, reviewer2])

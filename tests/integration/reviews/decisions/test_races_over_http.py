@@ -115,7 +115,7 @@ def chain_is_intact() -> bool:
 
 
 @pytest.mark.parametrize("phase", [BEFORE, AFTER])
-def test_of_many_requests_through_every_door_one_wins(
+def test_one_of_many_requests_over_every_interface_wins(
     start: Start, senders: list[Sender], phase: str
 ) -> None:
     for number in range(1, ROUNDS + 1):

@@ -76,7 +76,7 @@ def next_hold(execution: Execution) -> Hold:
     return only_hold(run_to_rest(execution.pk))
 
 
-def test_the_task_runs_again_and_is_told_why(start: Start, reviewer: User) -> None:
+def test_the_task_runs_again_with_the_feedback(start: Start, reviewer: User) -> None:
     KEYS.clear()
     execution = start(drafting(), echo("last", {"$from": "draft"}))
     first = only_hold(execution)
@@ -118,9 +118,7 @@ def test_the_task_runs_again_and_is_told_why(start: Start, reviewer: User) -> No
     assert seqs == list(range(1, len(seqs) + 1))
 
 
-def test_nothing_behind_it_runs_before_the_new_output_is_decided(
-    start: Start, reviewer: User
-) -> None:
+def test_dependents_wait_for_the_decision_on_the_new_output(start: Start, reviewer: User) -> None:
     execution = start(drafting(), echo("last", {"$from": "draft"}))
     say(only_hold(execution), reviewer)
     second = next_hold(execution)
@@ -132,7 +130,7 @@ def test_nothing_behind_it_runs_before_the_new_output_is_decided(
     assert not execution.attempts.filter(task_id="last").exists()
 
 
-def test_it_is_bounded(start: Start, reviewer: User) -> None:
+def test_the_number_of_requests_is_bounded(start: Start, reviewer: User) -> None:
     execution = start(drafting(max_change_requests=1))
     say(only_hold(execution), reviewer)
     second = next_hold(execution)
@@ -147,7 +145,7 @@ def test_it_is_bounded(start: Start, reviewer: User) -> None:
     assert never.status == "OPEN"
 
 
-def test_what_takes_no_request(start: Start, reviewer: User) -> None:
+def test_holds_that_take_no_request_refuse_it(start: Start, reviewer: User) -> None:
     before = only_hold(start(echo("a", phase=BEFORE)))
     layer = only_hold(start(echo("a"), policy={"hil": {"enabled": True}}))
     for hold in (before, layer):
@@ -165,7 +163,9 @@ def test_what_takes_no_request(start: Start, reviewer: User) -> None:
     assert not HumanReviewRecord.objects.exists()
 
 
-def test_one_of_a_quorum_is_enough(start: Start, reviewer: User, reviewer2: User) -> None:
+def test_one_member_of_a_quorum_can_request_changes(
+    start: Start, reviewer: User, reviewer2: User
+) -> None:
     execution = start(drafting(quorum=2))
     hold = only_hold(execution)
     say(hold, reviewer, "APPROVE")
@@ -189,7 +189,7 @@ def test_a_sibling_keeps_its_result_and_its_hold(start: Start, reviewer: User) -
     assert run_to_rest(execution.pk).status == "COMPLETED"
 
 
-def test_a_request_rests_and_is_taken_back(start: Start, reviewer: User) -> None:
+def test_a_request_can_be_undone(start: Start, reviewer: User) -> None:
     execution = start(drafting())
     hold = only_hold(execution)
     say(hold, reviewer, undo_seconds=600)
@@ -203,7 +203,7 @@ def test_a_request_rests_and_is_taken_back(start: Start, reviewer: User) -> None
     assert next_hold(execution).payload["input"] == ["longer"]
 
 
-def test_many_at_once_there_is_one_more_try(start: Start, reviewer: User, reviewer2: User) -> None:
+def test_concurrent_requests_add_one_attempt(start: Start, reviewer: User, reviewer2: User) -> None:
     for _ in range(10):
         execution = start(drafting())
         hold = only_hold(execution)
@@ -218,7 +218,7 @@ def test_many_at_once_there_is_one_more_try(start: Start, reviewer: User, review
         assert execution.attempts.filter(task_id="draft").count() == 2
 
 
-def test_its_tries_begin_anew(start: Start, reviewer: User) -> None:
+def test_retries_start_over(start: Start, reviewer: User) -> None:
     """A task that failed once before its output was sent back may fail once more."""
     flaky = {**drafting(), "retry": {"max_attempts": 2, "backoff_seconds": 0}}
     execution = start(flaky)
@@ -235,7 +235,7 @@ def test_its_tries_begin_anew(start: Start, reviewer: User) -> None:
     words=st.lists(st.text(STORABLE, min_size=1, max_size=40).filter(str.strip), max_size=4),
     most=st.integers(0, 3),
 )
-def test_any_words_reach_the_task_as_they_were_said(
+def test_any_feedback_reaches_the_task_unchanged(
     start: Start, reviewer: User, words: list[str], most: int
 ) -> None:
     execution = start(drafting(max_change_requests=most))
@@ -256,7 +256,7 @@ def test_any_words_reach_the_task_as_they_were_said(
 # --- doors --------------------------------------------------------------------------------------
 
 
-def test_rest_names_the_field_and_takes_other_words(start: Start, reviewer: User) -> None:
+def test_rest_names_the_field_and_accepts_other_formats(start: Start, reviewer: User) -> None:
     execution = start(drafting())
     hold = only_hold(execution)
     api = APIClient()
@@ -287,7 +287,7 @@ def test_rest_names_the_field_and_takes_other_words(start: Start, reviewer: User
     assert len(found["results"]) == 2
 
 
-def test_the_page_asks_shows_the_rounds_and_says_when_no_more(start: Start, reviewer: User) -> None:
+def test_the_page_requests_changes_shows_rounds_and_the_limit(start: Start, reviewer: User) -> None:
     execution = start(drafting(max_change_requests=1))
     hold = only_hold(execution)
     client = Client()
@@ -326,7 +326,7 @@ def test_the_page_asks_shows_the_rounds_and_says_when_no_more(start: Start, revi
     assert json.dumps(record.original_data)
 
 
-def test_too_late_is_a_conflict(start: Start, reviewer: User, reviewer2: User) -> None:
+def test_a_late_request_is_a_conflict(start: Start, reviewer: User, reviewer2: User) -> None:
     execution = start(drafting())
     hold = only_hold(execution)
     say(hold, reviewer)

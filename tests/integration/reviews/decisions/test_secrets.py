@@ -102,7 +102,7 @@ def test_no_page_has_a_secret_before_it_is_revealed(
     assert "Linz" in browser(auditor).get(f"/history/{record.pk}/").content.decode()
 
 
-def test_a_workflow_can_say_what_is_secret(start: Start, reviewer: User) -> None:
+def test_a_workflow_can_declare_secrets(start: Start, reviewer: User) -> None:
     run = start(echo("a", VALUE, phase=BEFORE), policy={"secrets": ["value.city"]})
     assert "Graz" not in browser(reviewer).get(page_of(only_hold(run))).content.decode()
 
@@ -110,7 +110,7 @@ def test_a_workflow_can_say_what_is_secret(start: Start, reviewer: User) -> None
 # --- revealing ------------------------------------------------------------------------------------
 
 
-def test_a_reveal_is_kept_before_the_value_is_given(
+def test_a_reveal_is_recorded_before_the_value_is_returned(
     hold: Hold, reviewer: User, auditor: User
 ) -> None:
     number = numbers(hold)["value.password"]
@@ -136,7 +136,7 @@ def test_a_reveal_is_kept_before_the_value_is_given(
             change()
 
 
-def test_who_may_not_decide_sees_the_mask_alone(
+def test_users_who_cannot_decide_see_only_the_mask(
     hold: Hold, operator: User, make_user: MakeUser
 ) -> None:
     answer = reveal(operator, f"hold:{hold.id}", 1, headers={"HX-Request": "true"})
@@ -173,7 +173,7 @@ def test_who_may_not_decide_sees_the_mask_alone(
         ("planet:1", "1"),
     ],
 )
-def test_what_is_not_masked_is_not_there(
+def test_revealing_an_unmasked_value_is_404(
     hold: Hold, reviewer: User, place: str, number: str
 ) -> None:
     named = place.format(hold=hold.id, run=hold.execution_id)
@@ -219,7 +219,7 @@ def shown_value(hold: Hold, user: User) -> dict[str, Any]:
     return value
 
 
-def test_untouched_masks_are_no_edit(hold: Hold, reviewer: User) -> None:
+def test_unchanged_masks_are_no_edit(hold: Hold, reviewer: User) -> None:
     shown = shown_value(hold, reviewer)
     assert secretless(str(shown))
     assert post(reviewer, hold, shown).status_code == 303
@@ -228,7 +228,7 @@ def test_untouched_masks_are_no_edit(hold: Hold, reviewer: User) -> None:
     assert record.shown_digest == record.decided_digest
 
 
-def test_an_edit_beside_a_mask_keeps_the_true_value(hold: Hold, reviewer: User) -> None:
+def test_an_edit_beside_a_mask_preserves_the_secret(hold: Hold, reviewer: User) -> None:
     shown = shown_value(hold, reviewer)
     confirm = post(reviewer, hold, {**shown, "city": "Linz"}, confirmed="")
     assert confirm.status_code == 200
@@ -239,7 +239,7 @@ def test_an_edit_beside_a_mask_keeps_the_true_value(hold: Hold, reviewer: User) 
     assert record.change_count == 1
 
 
-def test_a_masked_value_is_replaced_without_seeing_it(hold: Hold, reviewer: User) -> None:
+def test_a_masked_value_can_be_replaced_unseen(hold: Hold, reviewer: User) -> None:
     shown = {**shown_value(hold, reviewer), "password": "another-password"}
     confirm = post(reviewer, hold, shown, confirmed="")
     changes = confirm.context["d"]["changes"]
@@ -252,7 +252,7 @@ def test_a_masked_value_is_replaced_without_seeing_it(hold: Hold, reviewer: User
     assert not SecretReveal.objects.exists()
 
 
-def test_a_mask_carried_into_the_open_is_refused(hold: Hold, reviewer: User) -> None:
+def test_a_mask_moved_to_another_field_is_refused(hold: Hold, reviewer: User) -> None:
     shown = shown_value(hold, reviewer)
     answer = post(reviewer, hold, {**shown, "city": shown["password"]})
     assert answer.status_code == 422
@@ -261,7 +261,7 @@ def test_a_mask_carried_into_the_open_is_refused(hold: Hold, reviewer: User) -> 
     assert not HumanReviewRecord.objects.exists()
 
 
-def test_a_program_edits_what_it_was_shown(start: Start, reviewer: User) -> None:
+def test_an_api_client_edits_masked_payloads(start: Start, reviewer: User) -> None:
     """The whole new output, as the full context gave it, with one key changed."""
     hold = only_hold(start(echo("send", VALUE, phase=AFTER)))
     client = browser_token(hold)
@@ -302,7 +302,7 @@ def test_exports_are_masked_and_still_verify(
             assert "1 records show marks in place of secrets." in done.stdout
 
 
-def test_a_precedent_offers_no_secret_of_another_run(start: Start, reviewer: User) -> None:
+def test_similar_decisions_show_no_secret_of_another_run(start: Start, reviewer: User) -> None:
     old = only_hold(start(echo("send", VALUE, phase=BEFORE)))
     decided(reviewer, old, edits={"value": {**VALUE, "password": "theirs", "city": "Wien"}})
     new = only_hold(start(echo("send", {**VALUE, "password": "mine-alone"}, phase=BEFORE)))

@@ -85,9 +85,7 @@ def test_an_approval_needs_a_recent_code(
     assert not HumanReviewRecord.objects.exists()
 
 
-def test_a_rejection_lets_nothing_pass_and_needs_no_code(
-    start: Start, reviewer: User, mode: Any
-) -> None:
+def test_a_rejection_needs_no_code(start: Start, reviewer: User, mode: Any) -> None:
     hold = held(start, risky=True)
     mode("all")
     version = hold.execution.version

@@ -56,7 +56,7 @@ def resume(user: User, execution: Execution, **more: Any) -> Any:
     return client.post("/api/v1/reviews/resume/", {**body, **more})
 
 
-def test_rest_answers_a_warning_and_so_does_the_record(paused: Execution, reviewer: User) -> None:
+def test_rest_and_the_record_carry_the_warning(paused: Execution, reviewer: User) -> None:
     answer = resume(reviewer, paused, edits=EDITED)
     assert answer.status_code == 200, answer.content
     assert answer.json()["warnings"] == [WARNING]
@@ -66,20 +66,22 @@ def test_rest_answers_a_warning_and_so_does_the_record(paused: Execution, review
 
 
 @pytest.mark.parametrize("edits", [{}, {"edits": {"n": 2}}])
-def test_without_such_a_key_there_is_none(
+def test_known_keys_give_no_warning(
     paused: Execution, reviewer: User, edits: dict[str, Any]
 ) -> None:
     assert resume(reviewer, paused, **edits).json()["warnings"] == []
 
 
-def test_a_schema_that_forbids_it_refuses_the_edit(paused: Execution, reviewer: User) -> None:
+def test_a_schema_without_additional_properties_refuses_the_edit(
+    paused: Execution, reviewer: User
+) -> None:
     _schema({"type": "object", "properties": {"n": {}}, "additionalProperties": False})
     answer = resume(reviewer, paused, edits=EDITED)
     assert answer.status_code == 422
     assert only_hold(paused).status == "OPEN"
 
 
-def test_a_command_answers_it(paused: Execution, reviewer: User) -> None:
+def test_a_command_returns_the_warning(paused: Execution, reviewer: User) -> None:
     client = APIClient(headers={"Authorization": f"Bearer {token(reviewer)}"})
     hold = only_hold(paused).pk
     command = {"kind": "approval_response", "hold": hold, "approved": True, "edits": EDITED}
@@ -87,7 +89,7 @@ def test_a_command_answers_it(paused: Execution, reviewer: User) -> None:
     assert answer.json()["warnings"] == [WARNING]
 
 
-def test_an_agent_over_mcp_reads_it(paused: Execution, reviewer: User) -> None:
+def test_mcp_returns_the_warning(paused: Execution, reviewer: User) -> None:
     caller = authenticate_caller(token(reviewer))
     assert caller is not None
     arguments = {
@@ -104,7 +106,7 @@ def test_an_agent_over_mcp_reads_it(paused: Execution, reviewer: User) -> None:
     assert told.startswith("Decided, but edits.m is not named by the tool's schema.")
 
 
-def test_the_page_asks_again_with_the_warning_even_after_a_confirmed_diff(
+def test_the_page_confirms_the_warning_even_after_a_confirmed_diff(
     paused: Execution, reviewer: User
 ) -> None:
     browser = Browser()

@@ -65,7 +65,9 @@ def kinds(execution: Execution) -> list[str]:
 # --- the decision rests -----------------------------------------------------------------------
 
 
-def test_a_decision_is_recorded_and_the_run_rests(start: Start, reviewer: User) -> None:
+def test_a_decision_is_recorded_and_the_run_waits_for_the_undo_time(
+    start: Start, reviewer: User
+) -> None:
     execution = start(echo("a", phase=BEFORE))
     hold = only_hold(execution)
     result = decide(hold, reviewer)
@@ -90,7 +92,7 @@ def test_a_decision_is_recorded_and_the_run_rests(start: Start, reviewer: User) 
     assert list(seqs) == list(range(1, len(seqs) + 1))
 
 
-def test_the_sweeper_carries_it_out_even_when_all_else_died(start: Start, reviewer: User) -> None:
+def test_the_sweeper_alone_carries_out_the_decision(start: Start, reviewer: User) -> None:
     execution = start(echo("a", phase=BEFORE))
     hold = only_hold(execution)
     decide(hold, reviewer)
@@ -102,7 +104,7 @@ def test_the_sweeper_carries_it_out_even_when_all_else_died(start: Start, review
     assert "hold_decided" in kinds(execution)
 
 
-def test_without_a_time_to_undo_the_run_goes_on_at_once(start: Start, reviewer: User) -> None:
+def test_without_an_undo_time_the_run_continues_at_once(start: Start, reviewer: User) -> None:
     execution = start(echo("a", phase=BEFORE))
     hold = only_hold(execution)
     result = decide(hold, reviewer, undo_seconds=0)
@@ -119,7 +121,7 @@ def test_without_a_time_to_undo_the_run_goes_on_at_once(start: Start, reviewer: 
 
 @pytest.mark.parametrize("decision", ["APPROVE", "REJECT"])
 @pytest.mark.parametrize("phase", [BEFORE, AFTER])
-def test_taken_back_the_hold_is_open_again_and_all_is_on_record(
+def test_a_withdrawal_reopens_the_hold_and_is_recorded(
     start: Start, reviewer: User, decision: str, phase: str
 ) -> None:
     execution = start(echo("a", phase=phase))
@@ -146,7 +148,7 @@ def test_taken_back_the_hold_is_open_again_and_all_is_on_record(
     assert chain_is_whole()
 
 
-def test_an_edit_that_was_taken_back_reaches_nobody(start: Start, reviewer: User) -> None:
+def test_a_withdrawn_edit_reaches_no_task(start: Start, reviewer: User) -> None:
     execution = start(echo("a", "as it was", phase=AFTER), echo("b", {"$from": "a"}))
     hold = only_hold(execution)
     decide(hold, reviewer, edits="edited")
@@ -156,7 +158,9 @@ def test_an_edit_that_was_taken_back_reaches_nobody(start: Start, reviewer: User
     assert done.attempts.get(task_id="b").output == "as it was"
 
 
-def test_the_clock_of_a_hold_stands_still_meanwhile(start: Start, reviewer: User) -> None:
+def test_the_deadline_of_a_hold_is_suspended_during_the_undo_time(
+    start: Start, reviewer: User
+) -> None:
     execution = start(echo("a", phase=BEFORE, timeout_seconds=60))
     hold = only_hold(execution)
     decide(hold, reviewer)
@@ -172,7 +176,7 @@ def test_the_clock_of_a_hold_stands_still_meanwhile(start: Start, reviewer: User
     assert services.expire_due() == 0
 
 
-def test_a_vote_is_taken_back_while_the_quorum_is_not_reached(
+def test_a_vote_can_be_withdrawn_before_the_quorum(
     start: Start, reviewer: User, reviewer2: User, make_user: MakeUser
 ) -> None:
     execution = start(echo("a", phase=BEFORE, quorum=2))
@@ -192,7 +196,7 @@ def test_a_vote_is_taken_back_while_the_quorum_is_not_reached(
     assert chain_is_whole()
 
 
-def test_who_may_and_who_may_not(
+def test_only_the_decider_may_withdraw(
     start: Start, reviewer: User, reviewer2: User, auditor: User, make_user: MakeUser
 ) -> None:
     admin = make_user("root", "admin")
@@ -228,7 +232,7 @@ def test_a_claim_ends_with_the_decision_and_stays_ended(start: Start, reviewer: 
     assert not ReviewClaim.objects.exists()
 
 
-def test_while_another_review_is_open_there_is_no_hurry(
+def test_a_decision_can_be_withdrawn_while_another_review_is_open(
     start: Start, reviewer: User, reviewer2: User
 ) -> None:
     execution = start(echo("a", phase=BEFORE), echo("b", phase=BEFORE))
@@ -256,7 +260,7 @@ def test_a_rejection_that_ends_the_run_waits_for_no_other(start: Start, reviewer
     assert execution.status == "ABORTED"
 
 
-def test_a_run_that_is_aborted_carries_out_nothing(start: Start, reviewer: User) -> None:
+def test_an_abort_drops_the_pending_decision(start: Start, reviewer: User) -> None:
     execution = start(echo("a", phase=BEFORE))
     hold = only_hold(execution)
     decide(hold, reviewer)
@@ -273,7 +277,7 @@ def test_a_run_that_is_aborted_carries_out_nothing(start: Start, reviewer: User)
         take_back(hold, reviewer)
 
 
-def test_what_does_not_fit_any_more_is_taken_back_by_the_system(
+def test_the_system_withdraws_a_decision_that_no_longer_applies(
     start: Start, reviewer: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An answer is checked again when it is carried out; refused, the hold is open and says why."""
@@ -333,7 +337,7 @@ def at_once(*acts: Callable[[], Any]) -> list[Any]:
         return list(pool.map(run, acts))
 
 
-def test_undo_against_going_on_one_wins(start: Start, reviewer: User) -> None:
+def test_of_undo_and_continuation_one_wins(start: Start, reviewer: User) -> None:
     """The withdrawal, two sweepers and two workers at once: it is open, or it went on."""
     wins = {"undone": 0, "gone on": 0}
     for _ in range(ROUNDS):
@@ -378,7 +382,7 @@ def test_undo_against_going_on_one_wins(start: Start, reviewer: User) -> None:
     assert chain_is_whole()
 
 
-def test_taken_back_twice_at_once_there_is_one_record(start: Start, reviewer: User) -> None:
+def test_two_concurrent_withdrawals_make_one_record(start: Start, reviewer: User) -> None:
     for _ in range(10):
         execution = start(echo("a", phase=BEFORE))
         hold = only_hold(execution)
@@ -389,7 +393,7 @@ def test_taken_back_twice_at_once_there_is_one_record(start: Start, reviewer: Us
         assert HumanReviewRecord.objects.filter(hold=hold, decision="WITHDRAW").count() == 1
 
 
-def test_the_database_lets_a_record_be_taken_back_once(start: Start, reviewer: User) -> None:
+def test_the_database_allows_one_withdrawal_per_record(start: Start, reviewer: User) -> None:
     hold = only_hold(start(echo("a", phase=BEFORE)))
     decide(hold, reviewer)
     record = take_back(hold, reviewer).record

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_the_export_says_so_and_the_verifier_checks_it(
+def test_the_export_has_the_withdrawal_and_verifies(
     start: Start, reviewer: User, tmp_path: Any
 ) -> None:
     execution = start(echo("a", phase=BEFORE))
@@ -58,7 +58,7 @@ def test_the_export_says_so_and_the_verifier_checks_it(
     assert "withdraws_id" in next(line for line in found.lines("csv") if line.startswith("id,"))
 
 
-def test_history_filters_sentences_and_figures(start: Start, reviewer: User) -> None:
+def test_history_and_insights_count_withdrawals(start: Start, reviewer: User) -> None:
     execution = start(echo("a", phase=BEFORE))
     hold = only_hold(execution)
     decide(hold, reviewer)
@@ -79,7 +79,7 @@ def test_history_filters_sentences_and_figures(start: Start, reviewer: User) -> 
     assert insights_statistics.tally(scope).total == 1
 
 
-def test_rest(start: Start, reviewer: User) -> None:
+def test_rest_shows_the_withdrawal(start: Start, reviewer: User) -> None:
     execution = start(echo("a", phase=BEFORE))
     hold = only_hold(execution)
     api = APIClient()
@@ -120,7 +120,7 @@ def test_rest(start: Start, reviewer: User) -> None:
     assert gone.json()["state"]["status"] == "RUNNING"
 
 
-def test_a_page_decides_with_the_time_the_policy_gives(start: Start, reviewer: User) -> None:
+def test_the_policy_sets_the_undo_time(start: Start, reviewer: User) -> None:
     client = Client()
     client.force_login(reviewer)
     execution = start(echo("a", phase=BEFORE), policy={"undo_seconds": 600})
@@ -146,9 +146,7 @@ def test_a_page_decides_with_the_time_the_policy_gives(start: Start, reviewer: U
     assert "data-undo=" not in text
 
 
-def test_the_installation_says_how_long_where_the_policy_does_not(
-    start: Start, reviewer: User, settings: Any
-) -> None:
+def test_the_setting_is_the_default_undo_time(start: Start, reviewer: User, settings: Any) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "undo_seconds": 7.5}
     hold = only_hold(start(echo("a", phase=BEFORE)))
     assert services.undo_seconds_for(hold) == 7.5

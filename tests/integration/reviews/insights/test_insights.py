@@ -121,7 +121,7 @@ def test_each_number_leads_to_the_decisions_it_counts(reviewed: None, auditor: U
     assert client.get(url).context["count_text"] == "4 decisions"
 
 
-def test_nobody_counts_what_they_may_not_see(
+def test_insights_count_only_visible_runs(
     reviewed: None, make_user: MakeUser, reviewer: User
 ) -> None:
     stranger = make_user("stranger", "legal")
@@ -132,7 +132,9 @@ def test_nobody_counts_what_they_may_not_see(
 
 
 @pytest.mark.parametrize("query", ["days=abc", "days=-1", "workflow=%00", "workflow=nobodys"])
-def test_a_strange_address_shows_the_usual_page(reviewed: None, auditor: User, query: str) -> None:
+def test_unknown_parameters_show_the_default_page(
+    reviewed: None, auditor: User, query: str
+) -> None:
     page = browser(auditor).get(f"/insights/?{query}")
     assert page.status_code == 200
     assert page.context["days"] == 30

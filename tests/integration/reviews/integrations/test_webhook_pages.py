@@ -29,7 +29,7 @@ def act(browser: Client, endpoint: WebhookEndpoint, what: str, **more: object) -
     return response.content.decode()
 
 
-def test_from_the_form_to_the_delivery(engine, browser, owner, receiver, sender) -> None:
+def test_a_webhook_is_created_and_delivers(engine, browser, owner, receiver, sender) -> None:
     assert "No webhooks yet" in browser.get(LIST).content.decode()
     asked = {"name": "chat", "url": receiver.url, "events": ["workflow_start"]}
     response = browser.post(LIST, asked, follow=True)
@@ -53,7 +53,7 @@ def test_from_the_form_to_the_delivery(engine, browser, owner, receiver, sender)
     assert len(receiver.got) == 3
 
 
-def test_what_is_wrong_is_said_and_what_was_typed_stays(browser) -> None:
+def test_an_invalid_form_is_explained_and_preserved(browser) -> None:
     response = browser.post(LIST, {"name": "mine", "url": "https://10.0.0.1/"})
     text = response.content.decode()
     assert response.status_code == 422
@@ -62,7 +62,7 @@ def test_what_is_wrong_is_said_and_what_was_typed_stays(browser) -> None:
     assert not WebhookEndpoint.objects.exists()
 
 
-def test_the_buttons(browser, register, receiver, sender) -> None:
+def test_the_buttons_of_the_webhook_page(browser, register, receiver, sender) -> None:
     endpoint, _ = register()
     assert "test message" in act(browser, endpoint, "ping")
     send_all(sender)
@@ -93,7 +93,7 @@ def test_the_buttons(browser, register, receiver, sender) -> None:
     assert not WebhookEndpoint.objects.exists()
 
 
-def test_others_see_nothing_of_it(register) -> None:
+def test_other_users_cannot_see_a_webhook(register) -> None:
     endpoint, _ = register()
     for role, status in (("integrator", 404), ("reviewer", 403), ("auditor", 403), ("admin", 200)):
         client = Client()

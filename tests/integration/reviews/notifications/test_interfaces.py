@@ -46,7 +46,7 @@ def page(user: User) -> Client:
     return client
 
 
-def test_rest_lists_and_marks_ones_own(wait: Wait, api: APIClient, ann: User, bob: User) -> None:
+def test_rest_lists_and_marks_own_notices(wait: Wait, api: APIClient, ann: User, bob: User) -> None:
     hold = wait()
     wait()
     consume_journal()
@@ -74,7 +74,9 @@ def test_rest_lists_and_marks_ones_own(wait: Wait, api: APIClient, ann: User, bo
         ({"all": True}, "all"),
     ],
 )
-def test_a_bad_body_is_422_and_named(api: APIClient, body: dict[str, Any], path: str) -> None:
+def test_an_invalid_body_is_422_with_its_field(
+    api: APIClient, body: dict[str, Any], path: str
+) -> None:
     response = api.post(f"{API}read/", body)
     assert response.status_code == 422
     assert response.json()["errors"][0]["path"] == path
@@ -85,7 +87,7 @@ def test_an_unknown_parameter_is_named(api: APIClient) -> None:
     assert (response.status_code, response.json()["errors"][0]["path"]) == (422, "unreed")
 
 
-def test_a_token_for_another_workflow_sees_none_of_it(wait: Wait, ann: User) -> None:
+def test_a_token_for_another_workflow_sees_no_notices(wait: Wait, ann: User) -> None:
     other = Workflow.objects.create(name="other", title="o", plan={"tasks": []})
     wait()
     consume_journal()
@@ -103,7 +105,7 @@ def test_preferences_over_rest(api: APIClient) -> None:
     assert api.put(url, {"shown": ["sms"], "mailed": []}).status_code == 422
 
 
-def test_pages_show_and_mark(wait: Wait, ann: User, bob: User) -> None:
+def test_pages_show_notices_and_mark_them_read(wait: Wait, ann: User, bob: User) -> None:
     hold = wait()
     consume_journal()
     client = page(ann)
@@ -129,7 +131,7 @@ def test_an_empty_bell_says_so(ann: User) -> None:
     assert "No notifications yet" in client.get("/notifications/bell/").content.decode()
 
 
-def test_preferences_are_kept(ann: User) -> None:
+def test_preferences_are_saved(ann: User) -> None:
     client = page(ann)
     kept = {"shown": ["waiting", "decided"], "mailed": ["decided", "sms"]}
     assert client.post("/notifications/preferences/", kept).status_code == 303
@@ -138,7 +140,7 @@ def test_preferences_are_kept(ann: User) -> None:
     assert client.get("/notifications/preferences/").context["kinds"][0]["mailed"] is False
 
 
-def test_a_socket_hears_of_ones_own_bell_alone(
+def test_a_socket_receives_only_own_notices(
     wait: Wait, ann: User, make_user: MakeUser, settings: Any
 ) -> None:
     stranger = make_user("out", "integrator")
@@ -203,7 +205,7 @@ async def next_bell(socket: Socket) -> int:
 # --- the admin ------------------------------------------------------------------------------------
 
 
-def test_chats_are_kept_in_the_admin(make_user: MakeUser) -> None:
+def test_chats_are_managed_in_the_admin(make_user: MakeUser) -> None:
     client = page(make_user("root", "admin", is_staff=True, is_superuser=True))
     url = "/admin/reviews/chathook/add/"
     sent = {"name": "team", "kinds": ["waiting"], "enabled": "on"}

@@ -37,7 +37,7 @@ def decide(hold: Hold, user: User, decision: str = "APPROVE", **more: Any) -> No
     )
 
 
-def test_those_who_may_decide_are_told_and_nobody_else(
+def test_only_deciders_are_notified(
     wait: Wait, make_user: MakeUser, ann: User, bob: User, operator: User
 ) -> None:
     auditor = make_user("aud", "auditor", "reviewer")
@@ -49,13 +49,13 @@ def test_those_who_may_decide_are_told_and_nobody_else(
     assert [told(each) for each in (auditor, gone, legal, operator)] == [[], [], [], []]
 
 
-def test_whoever_started_a_run_is_not_asked_to_approve_it(wait: Wait, ann: User, bob: User) -> None:
+def test_the_starter_is_not_notified_to_approve(wait: Wait, ann: User, bob: User) -> None:
     wait(actor=ann)
     consume_journal()
     assert (told(ann), told(bob)) == ([], ["waiting"])
 
 
-def test_a_decision_settles_what_asked_for_it_and_tells_the_starter(
+def test_a_decision_closes_its_notices_and_notifies_the_starter(
     wait: Wait, ann: User, bob: User, operator: User
 ) -> None:
     hold = wait()
@@ -67,7 +67,7 @@ def test_a_decision_settles_what_asked_for_it_and_tells_the_starter(
     assert (notice.kind, notice.actor, notice.detail["decision"]) == ("decided", "ann", "APPROVE")
 
 
-def test_what_was_decided_before_anybody_looked_bothers_nobody(
+def test_a_hold_decided_before_its_notices_notifies_nobody(
     wait: Wait, ann: User, bob: User
 ) -> None:
     decide(wait(), ann)
@@ -75,7 +75,7 @@ def test_what_was_decided_before_anybody_looked_bothers_nobody(
     assert told(bob) == []
 
 
-def test_a_decision_that_rests_asks_for_nothing_until_it_is_taken_back(
+def test_a_pending_decision_closes_notices_until_it_is_withdrawn(
     wait: Wait, ann: User, bob: User, operator: User
 ) -> None:
     hold = wait()
@@ -102,9 +102,7 @@ def test_a_decision_that_rests_asks_for_nothing_until_it_is_taken_back(
     assert inbox.unread_count(bob) == 0
 
 
-def test_what_was_taken_back_before_anybody_looked_is_told_of(
-    wait: Wait, ann: User, bob: User
-) -> None:
+def test_a_quick_withdrawal_still_notifies(wait: Wait, ann: User, bob: User) -> None:
     hold = wait()
     decide(hold, ann, undo_seconds=600)
     withdrawal.withdraw(hold_id=hold.pk, user=ann, source="test")
@@ -112,7 +110,7 @@ def test_what_was_taken_back_before_anybody_looked_is_told_of(
     assert told(bob, unread=True) == ["waiting"]
 
 
-def test_a_decision_that_cannot_be_carried_out_goes_back_to_whoever_made_it(
+def test_a_decision_that_no_longer_applies_notifies_its_decider(
     wait: Wait, ann: User, bob: User
 ) -> None:
     hold = wait()
@@ -125,9 +123,7 @@ def test_a_decision_that_cannot_be_carried_out_goes_back_to_whoever_made_it(
     assert (told(ann, unread=True), told(bob, unread=True)) == (["waiting"], ["waiting"])
 
 
-def test_a_vote_taken_back_leaves_the_others_asked_as_they_are(
-    wait: Wait, ann: User, bob: User
-) -> None:
+def test_a_withdrawn_vote_keeps_the_notices_of_others(wait: Wait, ann: User, bob: User) -> None:
     hold = wait(quorum=2)
     consume_journal()
     decide(hold, ann)
@@ -137,7 +133,7 @@ def test_a_vote_taken_back_leaves_the_others_asked_as_they_are(
     assert told(bob, unread=True) == ["waiting"]
 
 
-def test_a_run_that_is_aborted_leaves_nothing_to_do(wait: Wait, ann: User) -> None:
+def test_an_abort_closes_the_notices(wait: Wait, ann: User) -> None:
     hold = wait()
     consume_journal()
     submit_command(execution_id=hold.execution_id, command=Abort(), actor="operator", source="test")
@@ -146,7 +142,7 @@ def test_a_run_that_is_aborted_leaves_nothing_to_do(wait: Wait, ann: User) -> No
     assert inbox.unread_count(ann) == 0
 
 
-def test_a_step_tells_the_new_group_and_the_people_it_names(
+def test_an_escalation_step_notifies_its_group_and_users(
     wait: Wait, make_user: MakeUser, ann: User, operator: User
 ) -> None:
     lea, outsider = make_user("lea", "legal"), make_user("out", "integrator")
@@ -170,7 +166,7 @@ def test_a_step_tells_the_new_group_and_the_people_it_names(
     assert hold.execution.review_records.get().reviewer == lea
 
 
-def test_a_reminder_goes_to_whoever_has_claimed_it_else_to_all(
+def test_a_reminder_goes_to_the_claimant_or_else_to_all_deciders(
     wait: Wait, ann: User, bob: User
 ) -> None:
     reminders = [{"after_seconds": 3600}, {"after_seconds": 7200}]
@@ -201,7 +197,7 @@ def test_four_sweepers_remind_and_read_once(wait: Wait, ann: User, bob: User) ->
     assert sorted(line["kind"] for line in lines) == ["reminder"] * 5
 
 
-def test_a_feed_that_dies_tells_again_from_where_it_was(
+def test_a_restarted_consumer_resumes_at_its_position(
     wait: Wait, ann: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consume_journal()
@@ -223,7 +219,7 @@ def test_a_feed_that_dies_tells_again_from_where_it_was(
     assert told(ann) == ["waiting"]
 
 
-def test_claims_given_taken_and_run_out(
+def test_claim_changes_notify(
     wait: Wait, ann: User, bob: User, operator: User, make_user: MakeUser
 ) -> None:
     cy = make_user("cy", "reviewer")
@@ -251,7 +247,7 @@ def page_of(user: User, path: str) -> str:
     return response.content.decode()
 
 
-def test_what_is_muted_is_not_shown(wait: Wait, ann: User) -> None:
+def test_muted_kinds_are_not_shown(wait: Wait, ann: User) -> None:
     save_preferences(
         user=ann, shown=[kind for kind in KINDS if kind != "waiting"], mailed=["waiting"]
     )
@@ -280,7 +276,7 @@ def test_by_default_only_reminders_and_escalations_are_mailed(
     assert kinds == {ann.pk: ["reminder"], lea.pk: ["escalated"]}
 
 
-def test_whoever_loses_the_group_sees_nothing_of_it(wait: Wait, ann: User) -> None:
+def test_leaving_the_group_hides_its_notices(wait: Wait, ann: User) -> None:
     wait()
     consume_journal()
     assert inbox.unread_count(ann) == 1
@@ -289,7 +285,7 @@ def test_whoever_loses_the_group_sees_nothing_of_it(wait: Wait, ann: User) -> No
     assert not inbox.notices_of(ann).exists()
 
 
-def test_old_notices_are_forgotten(wait: Wait, ann: User) -> None:
+def test_old_notices_are_deleted(wait: Wait, ann: User) -> None:
     wait()
     consume_journal()
     assert sweeper_hooks.forget_old() == 0
@@ -297,7 +293,7 @@ def test_old_notices_are_forgotten(wait: Wait, ann: User) -> None:
     assert sweeper_hooks.forget_old() == 1
 
 
-def test_many_holds_at_once_cost_a_few_statements(
+def test_the_number_of_statements_is_bounded(
     start: Start, ann: User, bob: User, django_assert_max_num_queries: Any
 ) -> None:
     tasks = [echo(f"t{n}", phase="BEFORE_EXECUTION") for n in range(50)]

@@ -117,7 +117,7 @@ def test_a_hostile_title_stays_text(start: Start, ann: User, receiver: Receiver)
     assert text.count("<") == text.count("|") == 1  # the link's own
 
 
-def test_what_was_read_or_decided_is_not_mailed(
+def test_read_or_decided_notices_are_not_mailed(
     wait: Wait, ann: User, bob: User, operator: User
 ) -> None:
     for each in (ann, bob):
@@ -130,7 +130,7 @@ def test_what_was_read_or_decided_is_not_mailed(
     assert sorted(NoticeMessage.objects.values_list("status", flat=True)) == ["DROPPED", "SENT"]
 
 
-def test_whoever_may_not_see_it_any_more_is_not_mailed(wait: Wait, ann: User) -> None:
+def test_users_who_lost_access_are_not_mailed(wait: Wait, ann: User) -> None:
     mails_everything(ann)
     wait()
     consume_journal()
@@ -138,7 +138,7 @@ def test_whoever_may_not_see_it_any_more_is_not_mailed(wait: Wait, ann: User) ->
     assert (send_all(), mail.outbox) == (1, [])
 
 
-def test_a_crash_between_sending_and_noting_sends_again_and_the_same(
+def test_a_crash_after_sending_repeats_the_same_message(
     wait: Wait, ann: User, settings: Any
 ) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "notice_lease_seconds": 3600}
@@ -181,7 +181,7 @@ class Refusing(BaseEmailBackend):
         raise ConnectionRefusedError("no mail today")
 
 
-def test_what_fails_is_tried_again_then_given_up_and_shown(
+def test_a_failing_message_is_retried_then_abandoned_and_shown(
     wait: Wait, ann: User, settings: Any, client: Any
 ) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "notice_max_attempts": 3}
@@ -217,7 +217,7 @@ def test_the_wait_grows_with_each_failure(wait: Wait, ann: User, settings: Any) 
     assert 1600 < waits[2] <= 3600
 
 
-def test_messages_keep_their_distance(wait: Wait, ann: User, settings: Any) -> None:
+def test_messages_to_one_person_are_spaced(wait: Wait, ann: User, settings: Any) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "notice_pause_seconds": 3600}
     mails_everything(ann)
     wait()
@@ -234,7 +234,9 @@ def test_messages_keep_their_distance(wait: Wait, ann: User, settings: Any) -> N
     assert (send_all(), len(mail.outbox)) == (1, 2)
 
 
-def test_mails_as_files(wait: Wait, ann: User, settings: Any, tmp_path: Path) -> None:
+def test_the_file_backend_writes_mails(
+    wait: Wait, ann: User, settings: Any, tmp_path: Path
+) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.filebased.EmailBackend"
     settings.EMAIL_FILE_PATH = str(tmp_path)
     mails_everything(ann)
@@ -245,7 +247,7 @@ def test_mails_as_files(wait: Wait, ann: User, settings: Any, tmp_path: Path) ->
     assert "To: ann@example.com" in file.read_text()
 
 
-def test_without_a_mail_server_nothing_is_written_down(
+def test_without_a_mail_server_no_message_is_stored(
     wait: Wait, ann: User, settings: Any, client: Any
 ) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
@@ -260,7 +262,7 @@ def test_without_a_mail_server_nothing_is_written_down(
 # --- chats ----------------------------------------------------------------------------------------
 
 
-def test_a_chat_is_told_in_slacks_words(wait: Wait, ann: User, receiver: Receiver) -> None:
+def test_a_chat_post_has_slacks_format(wait: Wait, ann: User, receiver: Receiver) -> None:
     hook = hook_to(receiver)
     hold = wait(instructions=SECRET)
     consume_journal()
@@ -278,7 +280,7 @@ def test_a_chat_is_told_in_slacks_words(wait: Wait, ann: User, receiver: Receive
 
 
 @pytest.mark.parametrize("matches", [True, False])
-def test_a_chat_hears_of_its_workflow_and_its_group(
+def test_a_chat_gets_only_its_workflow_and_group(
     wait: Wait, start: Start, receiver: Receiver, matches: bool
 ) -> None:
     plan = {"tasks": [echo("a", phase="BEFORE_EXECUTION", groups=["legal"])]}
@@ -295,9 +297,7 @@ def test_a_chat_hears_of_its_workflow_and_its_group(
     assert len(receiver.got) == matches
 
 
-def test_a_chat_that_fails_is_tried_again_and_its_error_is_kept(
-    wait: Wait, receiver: Receiver
-) -> None:
+def test_a_failing_chat_is_retried_and_its_error_is_stored(wait: Wait, receiver: Receiver) -> None:
     hook = hook_to(receiver)
     answers = iter([500, None, 302, 200])
     receiver.answer = lambda _: next(answers)
@@ -314,7 +314,7 @@ def test_a_chat_that_fails_is_tried_again_and_its_error_is_kept(
     assert len(receiver.accepted) == 1
 
 
-def test_a_chat_inside_is_not_reached_unless_it_is_allowed(
+def test_a_private_chat_address_needs_permission(
     wait: Wait, receiver: Receiver, settings: Any
 ) -> None:
     hook = hook_to(receiver)
@@ -327,7 +327,7 @@ def test_a_chat_inside_is_not_reached_unless_it_is_allowed(
     assert receiver.got == []
 
 
-def test_chats_hear_of_decisions(wait: Wait, ann: User, receiver: Receiver) -> None:
+def test_chats_receive_decisions(wait: Wait, ann: User, receiver: Receiver) -> None:
     hook_to(receiver, kinds=["decided"])
     hold: Hold = wait()
     decide(hold, ann, "REJECT", comment="no")

@@ -106,7 +106,7 @@ def suggested(client: Client) -> Page:
     return found
 
 
-def test_words_become_a_plan_with_reasons_and_a_picture(suggested: Page) -> None:
+def test_an_intent_becomes_a_plan_with_reasons_and_a_graph(suggested: Page) -> None:
     tools = [task["tool"] for task in suggested.plan]
     assert tools == ["builtin.list_directory", "builtin.read_file"]
     assert "match 0." in suggested.html
@@ -157,7 +157,7 @@ def test_a_task_is_added_wired_and_removed(suggested: Page) -> None:
         ({"plan_text": '{"tasks": [{"id": "x", "type": "tool", "tool": "no.such"}]}'}, "no.such"),
     ],
 )
-def test_what_does_not_fit_is_named_and_kept(
+def test_invalid_arguments_are_named_and_preserved(
     suggested: Page, changes: dict[str, str], told: str
 ) -> None:
     page = suggested.press("start", **changes, title="Kept name")
@@ -168,7 +168,7 @@ def test_what_does_not_fit_is_named_and_kept(
     assert not Execution.objects.exists()
 
 
-def test_nothing_found_names_the_nearest_and_offers_them(client: Client) -> None:
+def test_without_a_match_the_nearest_tools_are_offered(client: Client) -> None:
     page = opened(client).press("suggest", intent="parse the laundry of my neighbour")
     assert page.status == 200
     assert "No tool matches this step" in page.html
@@ -178,7 +178,7 @@ def test_nothing_found_names_the_nearest_and_offers_them(client: Client) -> None
     assert [task["tool"] for task in page.press(f"add:{offered[0]}").plan] == [offered[0]]
 
 
-def test_what_often_comes_next_is_offered_until_it_is_in_the_plan(suggested: Page) -> None:
+def test_predicted_tools_are_offered_until_they_are_in_the_plan(suggested: Page) -> None:
     assert "Often next" not in suggested.html
     last = suggested.plan[-1]["tool"]
     for number in range(6):
@@ -196,7 +196,7 @@ def test_an_empty_catalogue_says_what_to_do(operator: User) -> None:
     assert "There are no tools yet" in page.html
 
 
-def test_an_input_that_the_plan_reads_is_asked_for(suggested: Page) -> None:
+def test_the_form_has_the_inputs_that_the_plan_reads(suggested: Page) -> None:
     key = suggested.key(1, "path")
     page = suggested.press("check", **{f"{key}.source": "inputs", f"{key}.select": "file"})
     assert 'name="in.file"' in page.html
@@ -208,7 +208,7 @@ def test_an_input_that_the_plan_reads_is_asked_for(suggested: Page) -> None:
     assert Execution.objects.get().inputs == {"file": "data.json"}
 
 
-def test_a_plan_stops_before_what_does_more_than_read_unless_told_otherwise(
+def test_a_plan_stops_before_tools_that_modify_data_by_default(
     client: Client,
 ) -> None:
     page = opened(client).press("suggest", intent="Write 'hello' to the file 'out.txt'")
@@ -216,7 +216,7 @@ def test_a_plan_stops_before_what_does_more_than_read_unless_told_otherwise(
     assert run_to_rest(Execution.objects.get().pk).status == "PAUSED_FOR_REVIEW"
 
 
-def test_an_admin_saves_it_as_a_workflow_and_edits_that(
+def test_an_admin_saves_a_plan_as_a_workflow_and_edits_it(
     client: Client, make_user: MakeUser, suggested: Page
 ) -> None:
     assert suggested.press("save", title="Look").status == 403
@@ -232,7 +232,7 @@ def test_an_admin_saves_it_as_a_workflow_and_edits_that(
     assert client.get(f"/plan/?workflow={workflow.pk}").status_code == 404
 
 
-def test_who_may_not_start_runs_does_not_plan(auditor: User, operator: User) -> None:
+def test_planning_needs_the_right_to_start_runs(auditor: User, operator: User) -> None:
     assert signed_in(auditor).get("/plan/").status_code == 403
     assert Client().get("/plan/").status_code == 302
     assert 'href="/plan/"' in signed_in(operator).get("/runs/").content.decode()
@@ -240,7 +240,7 @@ def test_who_may_not_start_runs_does_not_plan(auditor: User, operator: User) -> 
     assert 'href="/plan/"' not in signed_in(auditor).get("/runs/").content.decode()
 
 
-def test_hostile_words_are_words(client: Client) -> None:
+def test_hostile_text_is_escaped(client: Client) -> None:
     page = opened(client).press("suggest", intent="<script>alert(1)</script>\x00 list files")
     assert "<script>alert" not in page.html
 
@@ -264,7 +264,7 @@ def test_rest_starts_an_intent_with_the_same_function(client: Client, operator: 
     assert both.status_code == 422
 
 
-def test_a_workflow_says_that_replans_are_reviewed(client: Client) -> None:
+def test_a_workflow_page_shows_that_replans_are_reviewed(client: Client) -> None:
     plan = {"tasks": [{"id": "a", "type": "tool", "tool": "builtin.echo"}]}
     workflow = Workflow.objects.create(
         name="w", title="W", plan=plan, policy={"replan_review": {"enabled": True}}

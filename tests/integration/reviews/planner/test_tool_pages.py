@@ -41,7 +41,7 @@ def two_steps(start: Start) -> Execution:
     return execution
 
 
-def test_a_tool_has_a_page_with_what_came_before_and_after(start: Start, auditor: User) -> None:
+def test_a_tool_page_shows_preceding_and_following_tools(start: Start, auditor: User) -> None:
     learn_from(two_steps(start).pk)
     learn_from(two_steps(start).pk)
     listed = read(auditor, "/tools/")
@@ -79,7 +79,7 @@ def test_the_admin_shows_the_same_graph(start: Start, make_user: MakeUser) -> No
     assert context["admin_url"].endswith(f"/{echo_tool.pk}/change/")
 
 
-def test_a_run_says_what_it_taught(start: Start, operator: User, reviewer: User) -> None:
+def test_a_run_page_shows_learned_edges(start: Start, operator: User, reviewer: User) -> None:
     first, second = two_steps(start), two_steps(start)
     address = f"/runs/{first.pk}/learned/"
     assert address in read(operator, f"/runs/{first.pk}/")
@@ -100,7 +100,7 @@ def test_a_run_says_what_it_taught(start: Start, operator: User, reviewer: User)
     assert after > before == 1.0
 
 
-def test_a_run_that_taught_nothing_says_why(start: Start, operator: User) -> None:
+def test_a_run_page_explains_why_nothing_was_learned(start: Start, operator: User) -> None:
     alone = start(echo("a"))
     learn_from(alone.pk)
     html = read(operator, f"/runs/{alone.pk}/learned/")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_what_was_decided_together_is_taken_back_together(
+def test_bulk_decisions_are_withdrawn_together(
     start: Start, reviewer: User, reviewer2: User
 ) -> None:
     """By a page as long as each run's policy says; a run that went on is left as it is."""
@@ -51,7 +51,7 @@ def test_what_was_decided_together_is_taken_back_together(
     ]
 
 
-def test_undo_of_many_over_rest(start: Start, reviewer: User) -> None:
+def test_bulk_decisions_are_withdrawn_over_rest(start: Start, reviewer: User) -> None:
     hold = waiting(start)
     client = api(reviewer)
     holds = [{"hold_id": hold.id, "version": hold.execution.version}]

@@ -36,7 +36,7 @@ def extend(hold: Hold, user: User, seconds: float = HOUR) -> extensions.Extensio
     return extensions.extend(hold_id=hold.id, user=user, seconds=seconds, source="test")
 
 
-def test_the_deadline_moves_and_the_run_tells_it(paused: Execution, reviewer: User) -> None:
+def test_an_extension_moves_the_deadline_and_is_an_event(paused: Execution, reviewer: User) -> None:
     hold = only_hold(paused)
     before = hold.expires_at
     result = extend(hold, reviewer)
@@ -61,7 +61,7 @@ def test_an_extended_hold_does_not_expire_at_its_old_time(start: Start, reviewer
     assert hold.status == "OPEN"
 
 
-def test_without_a_deadline_there_is_nothing_to_move(start: Start, reviewer: User) -> None:
+def test_a_hold_without_a_deadline_is_not_extended(start: Start, reviewer: User) -> None:
     hold = only_hold(start(echo("a", phase=BEFORE)))
     with pytest.raises(Conflict) as refused:
         extend(hold, reviewer)
@@ -99,7 +99,7 @@ def test_a_decided_hold_keeps_its_time(paused: Execution, reviewer: User) -> Non
     assert refused.value.code == "decided"
 
 
-def test_only_who_may_decide_gives_time(
+def test_only_deciders_extend(
     paused: Execution, auditor: User, operator: User, make_user: MakeUser
 ) -> None:
     hold = only_hold(paused)
@@ -116,7 +116,7 @@ def test_only_who_may_decide_gives_time(
 # --- over REST ------------------------------------------------------------------------------------
 
 
-def test_over_rest(paused: Execution, reviewer: User, auditor: User) -> None:
+def test_a_deadline_is_extended_over_rest(paused: Execution, reviewer: User, auditor: User) -> None:
     hold = only_hold(paused)
     path = f"holds/{hold.id}/extend/"
     answer = Api(reviewer).post(path, {"seconds": HOUR})
@@ -134,7 +134,7 @@ def test_over_rest(paused: Execution, reviewer: User, auditor: User) -> None:
     assert Api(reviewer).post("holds/0-0/extend/", {"seconds": HOUR}).status_code == 404
 
 
-def test_over_rest_without_a_deadline_is_409(start: Start, reviewer: User) -> None:
+def test_rest_without_a_deadline_is_409(start: Start, reviewer: User) -> None:
     hold = only_hold(start(echo("a", phase=BEFORE)))
     answer = Api(reviewer).post(f"holds/{hold.id}/extend/", {"seconds": HOUR})
     assert answer.status_code == 409
@@ -144,7 +144,7 @@ def test_over_rest_without_a_deadline_is_409(start: Start, reviewer: User) -> No
 # --- on the page ----------------------------------------------------------------------------------
 
 
-def test_by_the_button_with_and_without_scripts(paused: Execution, reviewer: User) -> None:
+def test_the_button_works_with_and_without_scripts(paused: Execution, reviewer: User) -> None:
     hold, client = only_hold(paused), browser(reviewer)
     path = f"{page_of(hold)}extend/"
     assert "Extend by 1 hour" in client.get(page_of(hold)).content.decode()
@@ -162,7 +162,7 @@ def test_by_the_button_with_and_without_scripts(paused: Execution, reviewer: Use
     assert "must be between" in told.content.decode()
 
 
-def test_what_is_not_visible_has_no_deadline(paused: Execution, make_user: MakeUser) -> None:
+def test_an_invisible_hold_is_404(paused: Execution, make_user: MakeUser) -> None:
     path = f"{page_of(only_hold(paused))}extend/"
     client = browser(make_user("stranger", "other"))
     assert client.get(path).status_code == 404

@@ -108,7 +108,7 @@ def test_pages_follow_the_order_in_both_directions(
         assert [row["hold_id"] for row in rows] == expected
 
 
-def test_a_filter_that_makes_no_sense_is_named(start: Start, reviewer: User) -> None:
+def test_an_invalid_filter_is_named(start: Start, reviewer: User) -> None:
     waiting(start)
     answer = browser(reviewer).get("/review/?risk=purple&sort=backwards&q=%00")
     assert answer.status_code == 200
@@ -138,7 +138,7 @@ def test_rows_cost_the_same_number_of_queries(start: Start, reviewer: User) -> N
 # --- claims ---------------------------------------------------------------------------------------
 
 
-def test_a_claim_is_given_to_somebody_who_can_decide(
+def test_a_claim_is_assigned_to_a_decider(
     start: Start, reviewer: User, reviewer2: User, operator: User
 ) -> None:
     hold = waiting(start)
@@ -153,7 +153,7 @@ def test_a_claim_is_given_to_somebody_who_can_decide(
 
 
 @pytest.mark.parametrize("to", ["auditor", "nobody", "outsider", "gone"])
-def test_a_claim_is_given_to_nobody_else(
+def test_a_claim_is_assigned_to_no_other_user(
     start: Start, reviewer: User, auditor: User, make_user: MakeUser, to: str
 ) -> None:
     make_user("outsider", "legal")
@@ -165,7 +165,7 @@ def test_a_claim_is_given_to_nobody_else(
     assert not ReviewClaim.objects.exists()
 
 
-def test_an_auditor_gives_nothing_on(start: Start, reviewer: User, auditor: User) -> None:
+def test_an_auditor_assigns_nothing(start: Start, reviewer: User, auditor: User) -> None:
     with pytest.raises(NotAllowed):
         claims.assign(hold_id=waiting(start).id, user=auditor, to="reviewer")
 
@@ -191,7 +191,7 @@ def test_claim_buttons_of_the_page(start: Start, reviewer: User, reviewer2: User
 # --- presence -------------------------------------------------------------------------------------
 
 
-def test_who_looks_is_seen_by_others_and_forgotten(
+def test_viewers_are_shown_to_others_and_expire(
     start: Start, reviewer: User, reviewer2: User
 ) -> None:
     hold = waiting(start)
@@ -205,7 +205,7 @@ def test_who_looks_is_seen_by_others_and_forgotten(
     assert presence.viewers_of([hold.id], but=reviewer.pk) == {}
 
 
-def test_presence_runs_out_by_the_databases_clock(
+def test_presence_expires_by_the_databases_clock(
     start: Start, reviewer: User, reviewer2: User
 ) -> None:
     hold = waiting(start)
@@ -217,14 +217,14 @@ def test_presence_runs_out_by_the_databases_clock(
     assert not ReviewPresence.objects.exists()
 
 
-def test_nobody_looks_at_what_they_may_not_see(start: Start, make_user: MakeUser) -> None:
+def test_presence_needs_the_right_to_see_the_hold(start: Start, make_user: MakeUser) -> None:
     hold = waiting(start)
     stranger = browser(make_user("stranger", "legal"))
     assert stranger.post(f"/review/{hold.execution_id}/{hold.id}/looking/").status_code == 404
     assert stranger.post(f"/review/{hold.execution_id}/{hold.id}/claim/").status_code == 404
 
 
-async def test_claims_and_looks_reach_other_peoples_sockets(
+async def test_claims_and_presence_reach_other_sockets(
     start: Start, reviewer: User, reviewer2: User, make_user: MakeUser
 ) -> None:
     run = database_sync_to_async
@@ -272,9 +272,7 @@ def test_a_view_keeps_tab_and_filters(reviewer: User, reviewer2: User) -> None:
     assert not SavedView.objects.exists()
 
 
-def test_a_private_view_stays_private_and_a_name_is_one_view(
-    reviewer: User, reviewer2: User
-) -> None:
+def test_a_private_view_stays_private_and_names_are_unique(reviewer: User, reviewer2: User) -> None:
     for query in ("risk=high", "risk=low"):
         saved_views.save_view(user=reviewer, name="Mine", query=query, shared=False)
     assert SavedView.objects.get().query == "risk=low"
@@ -334,7 +332,7 @@ def test_two_holds_of_one_run_are_both_decided(start: Start, reviewer: User) -> 
     assert [outcome.done for outcome in outcomes] == [True, True]
 
 
-def test_a_run_that_moved_on_is_left_alone(start: Start, reviewer: User) -> None:
+def test_a_bulk_decision_skips_a_run_that_continued(start: Start, reviewer: User) -> None:
     hold = waiting(start)
     stale = [bulk.SelectedHold(hold.id, hold.execution.version - 1)]
     request = bulk.Request(action="approve")
@@ -350,7 +348,7 @@ def test_a_run_that_moved_on_is_left_alone(start: Start, reviewer: User) -> None
         ({"action": "assign"}, "to"),
     ],
 )
-def test_a_call_that_makes_no_sense_does_nothing(
+def test_an_invalid_bulk_call_does_nothing(
     start: Start, reviewer: User, fields: dict[str, str], path: str
 ) -> None:
     hold = waiting(start)
@@ -400,7 +398,7 @@ def test_bulk_and_assign_over_rest(start: Start, reviewer: User, reviewer2: User
 # --- too late with an edit ------------------------------------------------------------------------
 
 
-def test_an_edit_that_came_too_late_stands_beside_the_decision(
+def test_a_late_edit_is_shown_beside_the_decision(
     start: Start, reviewer: User, reviewer2: User
 ) -> None:
     hold = only_hold(start(echo("a", {"kept": 1, "both": 1, "mine": 1, "theirs": 1}, phase=BEFORE)))
@@ -445,7 +443,7 @@ def test_an_edit_that_came_too_late_stands_beside_the_decision(
 # --- similar decisions ----------------------------------------------------------------------------
 
 
-def test_what_was_decided_before_is_near_and_its_edit_can_be_used(
+def test_similar_decisions_are_listed_and_their_edit_can_be_reused(
     start: Start, reviewer: User, make_user: MakeUser
 ) -> None:
     payloads = ({"path": "a.md", "mode": "w"}, {"other": "thing"})
@@ -475,9 +473,7 @@ def test_what_was_decided_before_is_near_and_its_edit_can_be_used(
 # --- one's own run --------------------------------------------------------------------------------
 
 
-def test_who_started_a_run_may_reject_what_they_may_not_approve(
-    start: Start, make_user: MakeUser
-) -> None:
+def test_the_starter_may_reject_in_bulk_and_not_approve(start: Start, make_user: MakeUser) -> None:
     starter = make_user("starter", "reviewer")
     hold = only_hold(start(echo("a", phase=BEFORE), actor=starter))
     url = f"/review/{hold.execution_id}/{hold.id}/"

@@ -50,7 +50,7 @@ def page_end(user: User) -> str:
     return str(client.get("/review/").context["page_end"])
 
 
-def test_the_rows_of_named_runs_alone(waiting: list[Execution], rows: Rows) -> None:
+def test_only_the_rows_of_the_named_runs_are_returned(waiting: list[Execution], rows: Rows) -> None:
     first, second, third = (str(run.pk) for run in waiting)
     assert rows() == [third, second, first]
     assert rows(changed=second) == [second]
@@ -59,7 +59,7 @@ def test_the_rows_of_named_runs_alone(waiting: list[Execution], rows: Rows) -> N
     assert rows(changed=first, tab="claimed") == []
 
 
-def test_a_run_that_stands_on_a_later_page_is_left_out(
+def test_a_run_on_a_later_page_is_omitted(
     waiting: list[Execution], rows: Rows, reviewer: User, settings: Any
 ) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "page_size": 2}
@@ -70,7 +70,7 @@ def test_a_run_that_stands_on_a_later_page_is_left_out(
     assert rows(changed=f"{first},{second}") == [second, first]
 
 
-def test_a_look_at_one_run_costs_few_statements(
+def test_refreshing_one_run_costs_few_statements(
     waiting: list[Execution], reviewer: User, django_assert_num_queries: Any
 ) -> None:
     client = Client()
@@ -81,7 +81,7 @@ def test_a_look_at_one_run_costs_few_statements(
         assert client.get("/review/", query, headers=ASKED).status_code == 200
 
 
-def test_the_numbers_are_told_by_themselves_in_one_statement(
+def test_the_counts_take_one_statement(
     waiting: list[Execution], reviewer: User, django_assert_num_queries: Any
 ) -> None:
     claim(hold_id=f"{waiting[0].pk}-1", user=reviewer)
@@ -95,7 +95,7 @@ def test_the_numbers_are_told_by_themselves_in_one_statement(
     assert b'id="queue-list"' not in told.content
 
 
-def test_whether_a_group_has_few_reviews_is_remembered_for_a_while(
+def test_the_size_of_a_groups_queue_is_cached(
     waiting: list[Execution], rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Remembered or not, few or many: the rows are the same."""
@@ -117,7 +117,7 @@ def test_whether_a_group_has_few_reviews_is_remembered_for_a_while(
 
 
 @pytest.mark.parametrize("changed", ["x", "1,", "1,x", "-1", "9" * 19, ",".join("1" * 26)])
-def test_what_no_page_of_ours_asks_is_not_found(reviewer: User, changed: str) -> None:
+def test_unknown_parameters_are_404(reviewer: User, changed: str) -> None:
     client = Client()
     client.force_login(reviewer)
     assert client.get("/review/", {"changed": changed}, headers=ASKED).status_code == 404

@@ -53,7 +53,7 @@ def url(execution: Execution, rest: str = "") -> str:
     return f"/api/v1/executions/{execution.pk}/{rest}"
 
 
-def test_everybody_gets_marks_the_starter_too(
+def test_every_reader_gets_masks_including_the_starter(
     run: Execution, operator: User, reviewer: User, auditor: User
 ) -> None:
     for user in (operator, reviewer, auditor):
@@ -71,7 +71,7 @@ def test_everybody_gets_marks_the_starter_too(
     assert not SecretReveal.objects.exists()
 
 
-def test_starting_and_forking_answer_with_marks(run: Execution, operator: User) -> None:
+def test_start_and_fork_responses_are_masked(run: Execution, operator: User) -> None:
     client = client_of(operator)
     plan = {"tasks": [echo("only", VALUE)]}
     body = {"plan": plan, "inputs": {"password": SECRET}}
@@ -121,7 +121,9 @@ def test_errors_and_logs_stay_masked_when_values_are_revealed(start: Start, audi
     assert SAID not in json.dumps(texts)
 
 
-def test_an_auditor_has_them_revealed_and_each_is_recorded(run: Execution, auditor: User) -> None:
+def test_an_auditor_reveals_secrets_and_each_reveal_is_recorded(
+    run: Execution, auditor: User
+) -> None:
     answer = client_of(auditor, "read", "decide").get(url(run, "?reveal=true"))
     assert answer.status_code == 200, answer.content
     body = answer.json()
@@ -151,7 +153,7 @@ def test_an_auditor_has_them_revealed_and_each_is_recorded(run: Execution, audit
         ("admin", ("read", "run", "decide"), 403),
     ],
 )
-def test_who_may_not_decide_gets_none_revealed(
+def test_users_who_cannot_decide_reveal_nothing(
     run: Execution, make_user: MakeUser, group: str, scopes: tuple[str, ...], status: int
 ) -> None:
     user = make_user(f"some-{group}", group)
@@ -161,7 +163,7 @@ def test_who_may_not_decide_gets_none_revealed(
     assert SecretReveal.objects.exists() is (status == 200)
 
 
-def test_one_mark_of_a_run_can_be_revealed_by_its_place(run: Execution, reviewer: User) -> None:
+def test_one_mask_can_be_revealed_by_its_path(run: Execution, reviewer: User) -> None:
     client = client_of(reviewer)
     marks: list[dict[str, Any]] = client.get(url(run)).json()["masked"]
     assert len(marks) >= 6

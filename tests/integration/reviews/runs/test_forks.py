@@ -73,7 +73,7 @@ def newest(execution: Execution) -> Execution:
 # --- where it is offered --------------------------------------------------------------------------
 
 
-def test_a_checkpoint_offers_it_to_who_may_operate(
+def test_a_checkpoint_offers_a_fork_to_operators(
     paused: Execution, operator: User, reviewer: User
 ) -> None:
     path = f"/runs/{paused.pk}/fork/0/"
@@ -84,7 +84,7 @@ def test_a_checkpoint_offers_it_to_who_may_operate(
     assert not Execution.objects.filter(parent=paused).exists()
 
 
-def test_a_run_that_is_over_offers_its_last_checkpoint_with_work_behind_it(
+def test_a_finished_run_offers_its_last_useful_checkpoint(
     paused: Execution, operator: User, reviewer: User
 ) -> None:
     offer = "Fork from layer {}…"
@@ -105,7 +105,9 @@ def test_a_run_that_is_over_offers_its_last_checkpoint_with_work_behind_it(
     assert f"/runs/{paused.pk}/fork/2/" not in page
 
 
-def test_what_does_not_exist_is_404(paused: Execution, operator: User, make_user: MakeUser) -> None:
+def test_unknown_checkpoints_are_404(
+    paused: Execution, operator: User, make_user: MakeUser
+) -> None:
     html(operator, f"/runs/{paused.pk}/fork/1/", status=404)
     html(operator, f"/runs/{paused.pk}/fork/{2**40}/", status=404)
     html(make_user("stranger", "other"), f"/runs/{paused.pk}/fork/0/", status=404)
@@ -114,7 +116,9 @@ def test_what_does_not_exist_is_404(paused: Execution, operator: User, make_user
 # --- the page -------------------------------------------------------------------------------------
 
 
-def test_it_says_what_is_taken_over_and_what_opens_anew(paused: Execution, operator: User) -> None:
+def test_the_form_lists_reused_results_and_repeated_reviews(
+    paused: Execution, operator: User
+) -> None:
     page = html(operator, f"/runs/{paused.pk}/fork/0/")
     assert "The new run starts after layer 1 of 3." in page
     assert "second, third" in page
@@ -138,7 +142,7 @@ def test_edited_inputs_and_context_make_a_new_run(paused: Execution, operator: U
     assert paused.holds.get().status == "CLOSED"
 
 
-def test_as_json_what_is_left_out_is_gone(paused: Execution, operator: User) -> None:
+def test_keys_omitted_from_the_json_are_removed(paused: Execution, operator: User) -> None:
     page = html(operator, f"/runs/{paused.pk}/fork/0/?as=json")
     assert 'name="inputs_json"' in page
     form = {"mode": "json", "inputs_json": '{"text": "only this"}', "context_json": "{}"}
@@ -157,7 +161,7 @@ def test_as_json_what_is_left_out_is_gone(paused: Execution, operator: User) -> 
         ({"mode": "form", "v:/text": "abc", "context_json": '{"a": 1, "a": 2}'}, "context"),
     ],
 )
-def test_what_does_not_fit_is_422_and_kept(
+def test_invalid_input_is_422_and_preserved(
     paused: Execution, operator: User, form: dict[str, str], words: str
 ) -> None:
     answer = browser(operator).post(f"/runs/{paused.pk}/fork/0/", form)
@@ -169,7 +173,7 @@ def test_what_does_not_fit_is_422_and_kept(
     assert not Execution.objects.filter(parent=paused).exists()
 
 
-def test_a_plan_of_its_own_is_edited_as_json(start: Start, operator: User) -> None:
+def test_an_ad_hoc_plan_is_edited_as_json(start: Start, operator: User) -> None:
     execution = start(echo("a", phase="AFTER_EXECUTION"), echo("b", source("a")))
     assert execution.checkpoints.count() == 0
     command(execution, Abort(reason="no"))
@@ -192,7 +196,9 @@ def fork(paused: Execution, operator: User) -> Execution:
     return run_to_rest(made.pk)
 
 
-def test_both_runs_name_each_other(paused: Execution, fork: Execution, operator: User) -> None:
+def test_parent_and_fork_link_to_each_other(
+    paused: Execution, fork: Execution, operator: User
+) -> None:
     assert "after layer 1" in html(operator, f"/runs/{fork.pk}/")
     assert f'href="/runs/{paused.pk}/"' in html(operator, f"/runs/{fork.pk}/")
     assert f'href="/runs/{fork.pk}/"' in html(operator, f"/runs/{paused.pk}/")
@@ -201,7 +207,7 @@ def test_both_runs_name_each_other(paused: Execution, fork: Execution, operator:
         assert f"/runs/{paused.pk}/compare/{fork.pk}/" in page
 
 
-def test_a_parent_that_is_not_visible_is_a_number(
+def test_an_invisible_parent_is_only_a_number(
     paused: Execution, fork: Execution, make_user: MakeUser
 ) -> None:
     owner = make_user("owner", "integrator")

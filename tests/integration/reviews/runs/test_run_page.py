@@ -60,7 +60,9 @@ def say(user: User, execution: Execution, text: str) -> str:
 # --- conversation ---------------------------------------------------------------------------------
 
 
-def test_people_and_agents_speak_in_the_story(paused: Execution, operator: User) -> None:
+def test_the_timeline_shows_messages_of_people_and_agents(
+    paused: Execution, operator: User
+) -> None:
     place = say(operator, paused, "mind the title")
     said = AddMessage(role="assistant", content="I will.", author="agent:rules")
     submit_command(execution_id=paused.pk, command=said, actor="agent:rules", source="agent")
@@ -73,7 +75,7 @@ def test_people_and_agents_speak_in_the_story(paused: Execution, operator: User)
         assert words in page
 
 
-def test_who_takes_part_in_runs_may_speak_and_auditors_read(
+def test_participants_may_write_and_auditors_only_read(
     paused: Execution, reviewer: User, auditor: User, make_user: MakeUser
 ) -> None:
     say(reviewer, paused, "looking at it")
@@ -130,7 +132,7 @@ def test_a_task_that_is_held_has_no_clock(paused: Execution, operator: User) -> 
 # --- actions that go with the state ---------------------------------------------------------------
 
 
-def test_actions_are_sent_again_when_others_are_due(paused: Execution, operator: User) -> None:
+def test_actions_are_refreshed_when_the_state_changes(paused: Execution, operator: User) -> None:
     client, path = browser(operator), f"/runs/{paused.pk}/"
     page = client.get(path).content.decode()
     asked = re.search(r'hx-get="(/runs/\d+/\?offers=[\w-]*)"', page)

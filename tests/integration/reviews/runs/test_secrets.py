@@ -40,7 +40,7 @@ def compared(user: User, left: Execution, right: Execution) -> str:
 # --- two runs -------------------------------------------------------------------------------------
 
 
-def test_what_one_run_calls_secret_is_masked_beside_another(start: Start, operator: User) -> None:
+def test_secrets_of_one_run_are_masked_in_a_comparison(start: Start, operator: User) -> None:
     first = start(echo("a", {"city": "Graz", "n": 1}), policy={"secrets": ["city"]})
     second = start(echo("a", {"city": "Linz", "n": 2}))
     for left, right in ((first, second), (second, first)):
@@ -50,7 +50,7 @@ def test_what_one_run_calls_secret_is_masked_beside_another(start: Start, operat
         assert "Linz" not in page
 
 
-def test_what_a_schema_calls_secret_is_masked_in_a_comparison(start: Start, operator: User) -> None:
+def test_secrets_of_a_schema_are_masked_in_a_comparison(start: Start, operator: User) -> None:
     plan = echo("a", {"$from": "inputs"})
     runs = [start(plan, inputs={"city": city}) for city in ("Graz", "Linz")]
     schema = {"type": "object", "properties": {"value": CITY}}
@@ -64,9 +64,7 @@ def test_what_a_schema_calls_secret_is_masked_in_a_comparison(start: Start, oper
     assert shown == [(mark(1), mark(2))] * 2
 
 
-def test_plans_that_differ_in_a_secret_are_compared_without_it(
-    start: Start, operator: User
-) -> None:
+def test_plans_are_compared_without_their_secrets(start: Start, operator: User) -> None:
     runs = [start(echo("a", {"password": f"password-{name}"})) for name in ("one", "two")]
     page = compared(operator, *runs)
     assert "arguments.value.password" in page
@@ -74,9 +72,7 @@ def test_plans_that_differ_in_a_secret_are_compared_without_it(
     assert "password-two" not in page
 
 
-def test_what_a_workflow_calls_secret_in_its_inputs_is_masked(
-    start: Start, operator: User, reviewer: User
-) -> None:
+def test_secret_workflow_inputs_are_masked(start: Start, operator: User, reviewer: User) -> None:
     plan = {"tasks": [echo("a", phase=BEFORE)]}
     workflow = Workflow.objects.create(name="w", title="W", plan=plan, inputs_schema=CITY)
     first, second = (
@@ -118,7 +114,7 @@ def test_a_changed_plan_is_shown_without_its_secrets(start: Start, operator: Use
 
 
 @pytest.mark.parametrize("how", ["policy", "schema"])
-def test_an_edit_in_the_timeline_is_masked_as_its_payload_is(
+def test_an_edit_in_the_timeline_is_masked_like_its_payload(
     start: Start, reviewer: User, how: str
 ) -> None:
     policy = {"secrets": ["value.city"]} if how == "policy" else {}
@@ -141,7 +137,7 @@ def test_an_edit_in_the_timeline_is_masked_as_its_payload_is(
     assert "Linz" not in page
 
 
-def test_the_list_of_runs_masks_what_went_wrong(start: Start, operator: User) -> None:
+def test_the_list_of_runs_masks_errors(start: Start, operator: User) -> None:
     run = start(echo("a", phase=BEFORE))
     Hold.objects.filter(execution=run).update(status="CLOSED")
     Execution.objects.filter(pk=run.pk).update(
@@ -155,7 +151,7 @@ def test_the_list_of_runs_masks_what_went_wrong(start: Start, operator: User) ->
 # --- how it is read -------------------------------------------------------------------------------
 
 
-def test_what_led_here_is_read_at_once_however_much_it_is(start: Start, reviewer: User) -> None:
+def test_upstream_values_are_read_in_one_query(start: Start, reviewer: User) -> None:
     def asked(number: int) -> int:
         before = [echo(f"b{each}") for each in range(number)]
         last = {**echo("last", phase=BEFORE), "depends_on": [each["id"] for each in before]}

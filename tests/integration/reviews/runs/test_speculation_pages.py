@@ -60,9 +60,7 @@ def html(user: User, path: str) -> str:
     return re.sub(r"\s+", " ", text)
 
 
-def test_the_run_page_draws_them_dashed_and_says_what_they_are_for(
-    paused: Execution, operator: User
-) -> None:
+def test_the_run_page_draws_speculative_tasks_dashed(paused: Execution, operator: User) -> None:
     page = html(operator, f"/runs/{paused.pk}/")
     assert page.count("speculated") == 2
     assert "2 later tasks are already computed" in page
@@ -70,7 +68,9 @@ def test_the_run_page_draws_them_dashed_and_says_what_they_are_for(
     assert page.count("Output of") == 2
 
 
-def test_the_decision_page_says_so_in_one_line(paused: Execution, reviewer: User) -> None:
+def test_the_decision_page_mentions_speculation_in_one_line(
+    paused: Execution, reviewer: User
+) -> None:
     hold = only_hold(paused)
     page = html(reviewer, f"/review/{paused.pk}/{hold.pk}/")
     line = "2 later tasks are already computed; their results are used if you approve unchanged."
@@ -81,7 +81,7 @@ def test_the_decision_page_says_so_in_one_line(paused: Execution, reviewer: User
     )
 
 
-def test_what_came_of_them_stands_on_the_run_page(paused: Execution, operator: User) -> None:
+def test_the_run_page_shows_hits_and_misses(paused: Execution, operator: User) -> None:
     execution = decide(paused, edits={"left": 1, "right": 20})
     assert execution.status == "COMPLETED"
     Speculation.objects.filter(task_id="left").update(duration_ms=1500)
@@ -99,7 +99,7 @@ def test_what_came_of_them_stands_on_the_run_page(paused: Execution, operator: U
     assert "already computed" not in page
 
 
-def test_totals_are_those_of_every_run(start: Start, paused: Execution) -> None:
+def test_totals_cover_every_run(start: Start, paused: Execution) -> None:
     other = work_ahead(
         start(echo("held", 1, phase="AFTER_EXECUTION"), echo("b", {"$from": "held"}), policy=AHEAD)
     )
@@ -112,12 +112,12 @@ def test_totals_are_those_of_every_run(start: Start, paused: Execution) -> None:
     assert totals.wasted_seconds >= 0
 
 
-def test_a_run_without_it_shows_nothing_of_it(start: Start, operator: User) -> None:
+def test_a_run_without_speculation_shows_nothing(start: Start, operator: User) -> None:
     execution = start(echo("held", phase="AFTER_EXECUTION"), echo("b", {"$from": "held"}))
     assert "Precomputed results" not in html(operator, f"/runs/{execution.pk}/")
 
 
-def test_it_stops_itself_says_so_and_starts_again(
+def test_speculation_stops_itself_and_can_be_resumed(
     start: Start, paused: Execution, operator: User, reviewer: User, settings: Any
 ) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "speculation_window": 2}
@@ -141,7 +141,7 @@ def test_it_stops_itself_says_so_and_starts_again(
     assert speculation_totals().misses == 2
 
 
-def test_it_starts_again_by_itself_when_the_misses_are_old(
+def test_speculation_resumes_when_the_misses_are_old(
     start: Start, paused: Execution, settings: Any
 ) -> None:
     settings.HOLDPOINT = {

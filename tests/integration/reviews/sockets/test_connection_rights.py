@@ -34,7 +34,7 @@ def refused(who: Credentials) -> int:
     return refusal.value.code
 
 
-def test_session_person_and_groups_are_one_statement(
+def test_session_user_and_groups_are_one_statement(
     who: Credentials, reviewer: User, django_assert_num_queries: Any
 ) -> None:
     with django_assert_num_queries(1):
@@ -43,12 +43,12 @@ def test_session_person_and_groups_are_one_statement(
     assert groups_of(who.user()) == {"reviewer", "legal"}
 
 
-def test_a_session_that_is_gone_is_refused(who: Credentials) -> None:
+def test_a_deleted_session_is_refused(who: Credentials) -> None:
     Session.objects.all().delete()
     assert refused(who) == UNAUTHENTICATED
 
 
-def test_a_session_that_ran_out_is_refused(who: Credentials) -> None:
+def test_an_expired_session_is_refused(who: Credentials) -> None:
     Session.objects.update(expire_date=timezone.now() - timedelta(seconds=1))
     assert refused(who) == UNAUTHENTICATED
 
@@ -59,12 +59,12 @@ def test_a_changed_password_ends_the_session(who: Credentials, reviewer: User) -
     assert refused(who) == UNAUTHENTICATED
 
 
-def test_an_account_that_is_switched_off_is_refused(who: Credentials, reviewer: User) -> None:
+def test_an_inactive_account_is_refused(who: Credentials, reviewer: User) -> None:
     type(reviewer).objects.filter(pk=reviewer.pk).update(is_active=False)
     assert refused(who) == UNAUTHENTICATED
 
 
-def test_a_session_that_is_somebody_elses_now_is_refused(who: Credentials, make_user: Any) -> None:
+def test_a_session_of_another_user_is_refused(who: Credentials, make_user: Any) -> None:
     other = Client()
     other.force_login(make_user("other"))
     theirs = Session.objects.get(pk=other.session.session_key)

@@ -116,7 +116,7 @@ def events_of(execution: Execution, after: int = 0) -> list[dict[str, Any]]:
     return [event for event in wire_events(execution.pk, after=after) if not repeats(event)]
 
 
-async def test_replay_then_live_news_each_event_once(start: Start, reviewer: User) -> None:
+async def test_replay_and_live_events_arrive_once(start: Start, reviewer: User) -> None:
     execution = await in_thread(start, echo("a", phase=BEFORE), echo("b"), echo("c", phase=BEFORE))
     header = await in_thread(session, reviewer)
     async with socket(f"/ws/executions/{execution.pk}/", header) as one:
@@ -145,7 +145,7 @@ def decide_hold(hold_id: str, execution: Execution, user: User) -> None:
     )
 
 
-async def test_a_client_that_comes_back_misses_nothing(start: Start, reviewer: User) -> None:
+async def test_a_reconnecting_client_misses_nothing(start: Start, reviewer: User) -> None:
     execution = await in_thread(start, echo("a", phase=BEFORE), echo("b", {"$from": "a"}))
     header = await in_thread(bearer, reviewer)
     path = f"/ws/executions/{execution.pk}/"
@@ -160,7 +160,7 @@ async def test_a_client_that_comes_back_misses_nothing(start: Start, reviewer: U
         assert [event["seq"] for event in told] == list(range(1, len(told) + 1))
 
 
-async def test_a_client_may_ask_again(start: Start, reviewer: User) -> None:
+async def test_a_client_may_request_events_again(start: Start, reviewer: User) -> None:
     execution = await in_thread(start, echo("a", phase=BEFORE))
     header = await in_thread(session, reviewer)
     async with socket(f"/ws/executions/{execution.pk}/", header) as one:
@@ -169,7 +169,7 @@ async def test_a_client_may_ask_again(start: Start, reviewer: User) -> None:
         assert await take(one, len(told) - 1) == told[1:]
 
 
-async def test_lost_news_is_made_up_for(
+async def test_lost_notifications_are_made_up_for(
     start: Start, reviewer: User, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "socket_backstop_seconds": 0.3}
@@ -188,7 +188,7 @@ async def test_lost_news_is_made_up_for(
         assert (await take(queue, 1))[0]["type"] == "workflow_resumed"
 
 
-async def test_the_queue_tells_of_what_stops_and_goes_on(
+async def test_the_queue_socket_reports_pauses_and_resumes(
     start: Start, reviewer: User, make_user: MakeUser
 ) -> None:
     mine = await in_thread(session, reviewer)
@@ -208,7 +208,7 @@ async def test_the_queue_tells_of_what_stops_and_goes_on(
         assert await blind.receive_nothing(timeout=0.3)
 
 
-async def test_a_slow_client_holds_up_nobody(start: Start, reviewer: User) -> None:
+async def test_a_slow_client_delays_no_other(start: Start, reviewer: User) -> None:
     execution = await in_thread(start, echo("a", phase=BEFORE))
     header = await in_thread(session, reviewer)
     path = f"/ws/executions/{execution.pk}/"
@@ -223,7 +223,9 @@ async def test_a_slow_client_holds_up_nobody(start: Start, reviewer: User) -> No
 # --- rights ---------------------------------------------------------------------------------------
 
 
-async def test_who_is_not_let_in(start: Start, reviewer: User, make_user: MakeUser) -> None:
+async def test_unauthorized_clients_are_refused(
+    start: Start, reviewer: User, make_user: MakeUser
+) -> None:
     execution = await in_thread(start, echo("a", phase=BEFORE))
     path = f"/ws/executions/{execution.pk}/"
     stranger = await in_thread(make_user, "stranger", "other")
@@ -238,7 +240,7 @@ async def test_who_is_not_let_in(start: Start, reviewer: User, make_user: MakeUs
             assert await close_code(refused) == code
 
 
-async def test_rights_are_asked_for_each_message(start: Start, reviewer: User) -> None:
+async def test_rights_are_checked_for_each_message(start: Start, reviewer: User) -> None:
     execution = await in_thread(start, echo("a", phase=BEFORE))
     header = await in_thread(session, reviewer)
     async with socket(f"/ws/executions/{execution.pk}/", header) as one:
@@ -248,7 +250,7 @@ async def test_rights_are_asked_for_each_message(start: Start, reviewer: User) -
         assert await close_code(one) == 4404
 
 
-async def test_a_switched_off_account_is_put_out(
+async def test_deactivating_an_account_closes_its_socket(
     start: Start, reviewer: User, settings: Any
 ) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "socket_backstop_seconds": 0.3}
@@ -259,7 +261,7 @@ async def test_a_switched_off_account_is_put_out(
         assert await close_code(queue) == 4401
 
 
-async def test_a_page_of_another_site_is_not_let_in(reviewer: User) -> None:
+async def test_a_foreign_origin_is_refused(reviewer: User) -> None:
     header = await in_thread(session, reviewer)
     evil = (b"origin", b"http://testserver:8001")
     communicator = Socket(application, "/ws/reviews/", headers=[evil, header])
@@ -283,7 +285,7 @@ async def test_a_page_of_another_site_is_not_let_in(reviewer: User) -> None:
         "[1]",
     ],
 )
-async def test_what_cannot_be_meant_is_answered_with_an_error(reviewer: User, text: str) -> None:
+async def test_invalid_messages_are_answered_with_an_error(reviewer: User, text: str) -> None:
     header = await in_thread(session, reviewer)
     async with socket("/ws/reviews/", header) as queue:
         await queue.send_to(text)
@@ -292,7 +294,7 @@ async def test_what_cannot_be_meant_is_answered_with_an_error(reviewer: User, te
         assert await take(queue, 1) == [{"type": "pong"}]
 
 
-async def test_too_much_is_too_much(reviewer: User) -> None:
+async def test_oversized_and_frequent_messages_close_the_socket(reviewer: User) -> None:
     header = await in_thread(session, reviewer)
     async with socket("/ws/reviews/", header) as queue:
         await queue.send_to("x" * 5000)
@@ -303,7 +305,7 @@ async def test_too_much_is_too_much(reviewer: User) -> None:
         assert await close_code(queue) == 4429
 
 
-async def test_without_redis_a_socket_still_tells(
+async def test_without_redis_a_socket_still_delivers_events(
     start: Start, reviewer: User, settings: Any
 ) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "socket_backstop_seconds": 0.3}

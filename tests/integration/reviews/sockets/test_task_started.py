@@ -59,7 +59,7 @@ def check(told: list[dict[str, Any]], execution: Execution) -> None:
     assert told[-1]["type"] == "workflow_aborted"
 
 
-async def test_a_socket_hears_who_is_at_work(operator: User) -> None:
+async def test_a_socket_receives_started_tasks(operator: User) -> None:
     execution = await in_thread(waiting, operator)
     header = await in_thread(session, operator)
     async with socket(f"/ws/executions/{execution.pk}/", header) as one:
@@ -75,7 +75,7 @@ async def test_a_socket_hears_who_is_at_work(operator: User) -> None:
     check(told, execution)
 
 
-async def test_a_stream_hears_it_without_an_id(operator: User) -> None:
+async def test_a_stream_sends_started_tasks_without_an_id(operator: User) -> None:
     execution = await in_thread(waiting, operator)
     name, value = await in_thread(bearer, operator)
     response: Any = await AsyncClient().get(
@@ -97,7 +97,7 @@ async def test_a_stream_hears_it_without_an_id(operator: User) -> None:
     assert all(("id: " in block) == ('"seq"' in block) for block in blocks if "data: " in block)
 
 
-async def test_the_queue_does_not_hear_of_it(operator: User) -> None:
+async def test_the_queue_socket_does_not_receive_started_tasks(operator: User) -> None:
     execution = await in_thread(waiting, operator)
     header = await in_thread(session, operator)
     path = f"/ws/executions/{execution.pk}/"

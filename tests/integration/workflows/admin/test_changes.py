@@ -94,14 +94,14 @@ def tool(**fields: Any) -> dict[str, Any]:
         ("name", "echo", "already exists"),
     ],
 )
-def test_what_is_wrong_stands_at_its_field(staff, workflow, field, value, words) -> None:
+def test_errors_are_shown_at_their_field(staff, workflow, field, value, words) -> None:
     found = errors(staff("admin").post(ADD, form(**{field: value})))
     assert set(found) == {field}
     assert words.lower() in found[field][0].lower()
     assert Workflow.objects.count() == 1
 
 
-def test_groups_in_which_nobody_may_decide_are_named(staff, workflow) -> None:
+def test_groups_without_a_decider_are_named(staff, workflow) -> None:
     client = staff("admin")
     Group.objects.get_or_create(name="legal")
     sent = form(plan=reviewed_plan(group="legal"))
@@ -113,7 +113,7 @@ def test_groups_in_which_nobody_may_decide_are_named(staff, workflow) -> None:
     assert told == "tasks[0].human_review.groups[0]: there is no group 'typo'"
 
 
-def test_nobody_undoes_what_another_one_saved(staff, workflow) -> None:
+def test_a_concurrent_change_is_not_overwritten(staff, workflow) -> None:
     client = staff("admin")
     opened = client.get(change(workflow))
     seen = opened.context["adminform"].form["seen"].initial
@@ -126,7 +126,7 @@ def test_nobody_undoes_what_another_one_saved(staff, workflow) -> None:
 
 
 @pytest.mark.parametrize(("role", "status"), [("auditor", 403), ("operator", 403)])
-def test_readers_do_not_save(staff, workflow, role, status) -> None:
+def test_the_view_permission_does_not_save(staff, workflow, role, status) -> None:
     client = staff(role)
     assert client.get(change(workflow)).status_code == 200
     assert client.post(change(workflow), form()).status_code == status
@@ -186,12 +186,12 @@ def test_a_server_is_added(staff) -> None:
         ({"name": "a.b"}, "name"),
     ],
 )
-def test_a_server_that_cannot_be_reached_so_is_refused(staff, fields, where) -> None:
+def test_a_server_with_an_invalid_address_is_refused(staff, fields, where) -> None:
     assert set(errors(staff("admin").post(ADD_SERVER, server(**fields)))) == {where}
     assert McpServer.objects.count() == 0
 
 
-def test_readers_see_no_values_of_variables_and_headers(staff) -> None:
+def test_values_of_variables_and_headers_are_hidden(staff) -> None:
     secrets = {"env": {"KEY": "s3cret"}, "headers": {"H": "h1dden"}}
     made = McpServer.objects.create(name="s", command="x", **secrets)
     url = reverse("admin:workflows_mcpserver_change", args=[made.pk])
@@ -209,7 +209,7 @@ def mcp_pool() -> Iterator[None]:
     close_pool()
 
 
-def test_tools_are_synced_now(staff, mcp_pool) -> None:
+def test_an_action_synchronizes_tools(staff, mcp_pool) -> None:
     good = McpServer.objects.create(
         name="git", command=sys.executable, args=["-m", "mcp_server_git"]
     )
@@ -227,7 +227,7 @@ def test_tools_are_synced_now(staff, mcp_pool) -> None:
     assert bad.sync_error != ""
 
 
-def test_readers_do_not_sync(staff) -> None:
+def test_the_view_permission_does_not_synchronize(staff) -> None:
     row = McpServer.objects.create(name="kit", command="/nowhere/at/all")
     sent = {"action": "sync_tools", "_selected_action": [row.pk]}
     staff("auditor").post(SERVERS, sent)
@@ -257,7 +257,7 @@ def test_a_token_is_revoked_and_never_shown(staff) -> None:
     assert ApiToken.objects.get().name == "ci"
 
 
-def test_readers_do_not_revoke(staff) -> None:
+def test_the_view_permission_does_not_revoke(staff) -> None:
     client = staff("auditor")
     token, text = create_token(user=User.objects.get(), name="ci", scopes=["read"])
     client.post(TOKENS, {"action": "revoke_tokens", "_selected_action": [token.pk]})

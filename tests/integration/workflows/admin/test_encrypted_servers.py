@@ -55,7 +55,7 @@ def test_values_are_encrypted_in_the_database_and_plain_for_the_client(row: McpS
     assert McpServer.objects.values_list("env", flat=True).get() == {"KEY": "an0ther"}
 
 
-def test_nobody_sees_a_value_again(staff: Any, row: McpServer) -> None:
+def test_stored_values_are_never_shown(staff: Any, row: McpServer) -> None:
     for role in ("admin", "auditor"):
         text = staff(role).get(change_url(row)).content.decode()
         assert "KEY" in text
@@ -79,7 +79,7 @@ def test_a_saved_form_keeps_replaces_adds_and_removes(staff: Any, row: McpServer
 
 
 @pytest.mark.parametrize("field", ["env", "headers"])
-def test_the_placeholder_stands_for_nothing_where_nothing_is_stored(
+def test_a_placeholder_without_a_stored_value_is_refused(
     staff: Any, row: McpServer, field: str
 ) -> None:
     client = staff("admin")
@@ -88,7 +88,9 @@ def test_the_placeholder_stands_for_nothing_where_nothing_is_stored(
         assert set(errors(client.post(url, sent))) == {field}
 
 
-def test_a_lost_key_is_said_and_loses_nothing(staff: Any, row: McpServer, settings: Any) -> None:
+def test_a_lost_key_is_reported_and_loses_no_data(
+    staff: Any, row: McpServer, settings: Any
+) -> None:
     before = json.dumps(at_rest())
     settings.SECRET_KEY = "another-" + "x" * 60
     row.refresh_from_db()
@@ -104,7 +106,7 @@ def test_a_lost_key_is_said_and_loses_nothing(staff: Any, row: McpServer, settin
     assert row.env == SECRETS["env"]
 
 
-def test_the_migration_seals_what_is_stored_and_opens_it_again(row: McpServer) -> None:
+def test_the_migration_encrypts_stored_values_and_reverses(row: McpServer) -> None:
     with connection.cursor() as cursor:
         plain = [json.dumps(SECRETS[field]) for field in ("env", "headers")]
         cursor.execute("UPDATE workflows_mcpserver SET env = %s, headers = %s", plain)
@@ -121,7 +123,7 @@ def test_the_migration_seals_what_is_stored_and_opens_it_again(row: McpServer) -
     assert "h1dden" in at_rest()
 
 
-def test_a_value_is_sealed_anew_each_time(row: McpServer) -> None:
+def test_each_encryption_of_a_value_differs(row: McpServer) -> None:
     """Equal secrets do not look equal in the database."""
     first = at_rest()
     row.save()

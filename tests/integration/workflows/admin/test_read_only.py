@@ -28,7 +28,7 @@ def commanded(paused: Execution) -> CommandLog:
     return CommandLog.objects.get()
 
 
-def test_an_execution_shows_all_of_its_story(staff, paused, commanded) -> None:
+def test_an_execution_shows_its_whole_timeline(staff, paused, commanded) -> None:
     response = staff("root").get(page("execution", paused.pk))
     assert response.status_code == 200
     text = response.content.decode()
@@ -94,13 +94,13 @@ def test_there_are_no_bulk_actions(rf, staff, model) -> None:
 @pytest.mark.parametrize(
     ("role", "status"), [("auditor", 200), ("operator", 200), ("reviewer", 403)]
 )
-def test_roles_that_see_all_may_read(staff, paused, role, status) -> None:
+def test_roles_that_see_every_run_may_read(staff, paused, role, status) -> None:
     client = staff(role)
     assert client.get(page("execution", paused.pk)).status_code == status
     assert client.get(listing("hold")).status_code == status
 
 
-def test_staff_sees_no_more_than_anywhere_else(staff, paused) -> None:
+def test_staff_see_only_visible_runs(staff, paused) -> None:
     """The right to view the page does not widen what is visible."""
     client = staff("integrator")
     user = User.objects.get(username="integrator")
@@ -123,6 +123,6 @@ def test_a_long_timeline_is_read_in_parts(staff, paused, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("pk", ["99999999999999999999", "x", "0"])
-def test_an_execution_that_is_not_there(staff, pk) -> None:
+def test_an_unknown_execution_redirects(staff, pk) -> None:
     response = staff("root").get(page("execution", pk))
     assert response.status_code == 302

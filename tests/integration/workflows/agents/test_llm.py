@@ -120,7 +120,7 @@ def two_layers(engine: Engine, **ail: Any) -> Execution:
     return engine.start(value("a", secret), value("b", source("a")), policy=policy)
 
 
-def test_it_sees_all_results_in_one_conversation(engine: Engine, model: Endpoint) -> None:
+def test_the_agent_sees_all_results_in_one_conversation(engine: Engine, model: Endpoint) -> None:
     model.answers = [{"decision": "continue", "reason": "fine"}, {"decision": "continue"}]
     execution = two_layers(engine)
     submit_command(
@@ -139,16 +139,14 @@ def test_it_sees_all_results_in_one_conversation(engine: Engine, model: Endpoint
     assert "fine" in second
 
 
-def test_it_aborts_with_its_reason(engine: Engine, model: Endpoint) -> None:
+def test_the_agent_aborts_with_its_reason(engine: Engine, model: Endpoint) -> None:
     model.answers = [{"decision": "abort", "reason": "leaks a password"}]
     execution = engine.drive(two_layers(engine))
     assert (execution.status, execution.error) == ("ABORTED", "leaks a password")
     assert engine.called(execution) == ["a"]
 
 
-def test_a_large_layer_is_shown_in_part_and_costs_no_decision(
-    engine: Engine, model: Endpoint
-) -> None:
+def test_a_large_layer_is_truncated_and_still_decided(engine: Engine, model: Endpoint) -> None:
     """A report of more than two million characters discarded the answer, `abort` included."""
     model.answers = [{"decision": "abort", "reason": "too much"}]
     policy = {"ail": {"enabled": True, "agent": "llm", "timeout_seconds": 60}}
@@ -168,7 +166,7 @@ def test_a_large_layer_is_shown_in_part_and_costs_no_decision(
     assert shown["beginning"].startswith('["x')
 
 
-def test_a_malformed_answer_continues_and_says_so(engine: Engine, model: Endpoint) -> None:
+def test_a_malformed_answer_continues_with_a_reason(engine: Engine, model: Endpoint) -> None:
     model.answers = [{"decision": "perhaps"}] * 2 + [{"decision": "continue"}]
     execution = engine.drive(two_layers(engine))
     assert execution.status == "COMPLETED"
@@ -176,14 +174,14 @@ def test_a_malformed_answer_continues_and_says_so(engine: Engine, model: Endpoin
     assert "malformed" in failed.payload["error"]
 
 
-def test_a_late_answer_continues_and_says_so(engine: Engine, model: Endpoint) -> None:
+def test_a_late_answer_continues_with_a_reason(engine: Engine, model: Endpoint) -> None:
     model.answers = ["hang"]
     execution = engine.drive(two_layers(engine, timeout_seconds=0.5))
     assert execution.status == "COMPLETED"
     assert "agent_failed" in engine.kinds(execution)
 
 
-def test_without_a_model_the_run_goes_on(engine: Engine) -> None:
+def test_without_a_model_the_run_continues(engine: Engine) -> None:
     execution = engine.drive(two_layers(engine))
     assert execution.status == "COMPLETED"
     failed = execution.events.filter(kind="agent_failed").first()
@@ -191,7 +189,7 @@ def test_without_a_model_the_run_goes_on(engine: Engine) -> None:
     assert "HOLDPOINT_LLM_MODEL" in failed.payload["error"]
 
 
-def test_without_the_extra_the_run_goes_on_and_says_what_to_install(
+def test_without_the_extra_the_run_continues_and_names_the_package(
     engine: Engine, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "llm_model": "openai:local"}

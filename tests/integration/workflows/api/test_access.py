@@ -163,7 +163,7 @@ def rows() -> list[Any]:
 
 
 @pytest.mark.parametrize(("method", "path", "whose", "statuses"), rows())
-def test_each_role_gets_its_answer(session, arguments, method, path, whose, statuses) -> None:
+def test_each_role_gets_its_status(session, arguments, method, path, whose, statuses) -> None:
     found = []
     for role in ROLES:
         url = "/api/v1/" + path.format(**arguments(role, whose))
@@ -172,9 +172,7 @@ def test_each_role_gets_its_answer(session, arguments, method, path, whose, stat
 
 
 @pytest.mark.parametrize(("method", "path"), TABLE)
-def test_nobody_gets_anywhere_without_a_credential_or_a_role(
-    session, arguments, method, path
-) -> None:
+def test_a_credential_and_a_role_are_required(session, arguments, method, path) -> None:
     url = "/api/v1/" + path.format(**arguments("operator", "own"))
     anonymous = APIClient().generic(method, url)
     assert anonymous.status_code == 401
@@ -203,7 +201,7 @@ ALSO = {
 
 
 @pytest.mark.parametrize(("method", "path"), TABLE)
-def test_a_token_does_what_its_scopes_say(bearer, arguments, method, path) -> None:
+def test_scopes_limit_a_token(bearer, arguments, method, path) -> None:
     needed = SCOPE.get(method, SCOPE.get(f"{method} {path}", "run"))
     url = "/api/v1/" + path.format(**arguments("admin", "own"))
     others = [scope for scope in ("read", "run", "decide", "admin") if scope != needed]
@@ -223,7 +221,7 @@ def test_a_decision_over_commands_takes_the_scope_decide(bearer, start) -> None:
         assert bearer("reviewer", ["decide"]).post(url, body).status_code == 404
 
 
-def test_a_reviewer_sees_what_stops_for_them_and_does_not_command_it(session, start) -> None:
+def test_a_reviewer_sees_runs_that_wait_for_them_and_cannot_command_them(session, start) -> None:
     execution = start("operator")
     client = session("reviewer")
     assert client.get(f"/api/v1/executions/{execution.pk}/").status_code == 200
@@ -231,7 +229,7 @@ def test_a_reviewer_sees_what_stops_for_them_and_does_not_command_it(session, st
     assert response.status_code == 403
 
 
-def test_lists_hold_what_is_visible_and_nothing_else(session, start) -> None:
+def test_lists_hold_only_visible_rows(session, start) -> None:
     mine = start("integrator", plain_plan())
     start("operator", plain_plan())
     stopped = start("operator")

@@ -189,7 +189,7 @@ def of_rule(*rules: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", of_rule("run", "mine"))
-def test_other_peoples_things_do_not_exist(name, people, world) -> None:
+def test_objects_of_other_users_are_404(name, people, world) -> None:
     found = answers(signed_in(people["integrator"]), name, world)
     assert set(found.values()) <= {404, 405}, found
     assert 404 in found.values()
@@ -199,7 +199,7 @@ def test_other_peoples_things_do_not_exist(name, people, world) -> None:
 
 
 @pytest.mark.parametrize("name", of_rule("run", "mine", "all"))
-def test_nobody_gets_in_without_signing_in(name, world) -> None:
+def test_every_page_needs_a_login(name, world) -> None:
     client = Client()
     url = address(name, world)
     for response in (client.get(url), client.post(url)):
@@ -211,13 +211,13 @@ def test_nobody_gets_in_without_signing_in(name, world) -> None:
 
 
 @pytest.mark.parametrize("name", of_rule("all"))
-def test_whoever_is_signed_in_gets_an_answer(name, people, world) -> None:
+def test_a_signed_in_user_gets_a_response(name, people, world) -> None:
     found = answers(signed_in(people["integrator"]), name, world)
     assert not {401, 404, 500}.intersection(found.values()), found
 
 
 @pytest.mark.parametrize("path", ["/admin/", "/admin/workflows/execution/", "/django-rq/"])
-def test_only_staff_gets_behind_the_scenes(path, people) -> None:
+def test_only_staff_open_admin_and_jobs(path, people) -> None:
     for client in (Client(), signed_in(people["reviewer"]), signed_in(people["integrator"])):
         assert client.get(path).status_code in (302, 403, 404)
 
@@ -233,7 +233,7 @@ def test_only_staff_gets_behind_the_scenes(path, people) -> None:
         (None, "/ws/reviews/", 4401),
     ],
 )
-def test_a_socket_opens_for_those_who_may_see(role, path, code, people, start) -> None:
+def test_a_socket_needs_the_right_to_see(role, path, code, people, start) -> None:
     execution = start("operator")
     headers = [(b"origin", b"http://testserver")]
     if role is not None:

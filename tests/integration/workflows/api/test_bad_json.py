@@ -71,7 +71,7 @@ def send(client: APIClient, method: str, path: str, data: bytes) -> Any:
     return client.generic(method, path, data, content_type="application/json")
 
 
-def test_every_way_to_be_malformed_is_refused_everywhere(somebody, arguments) -> None:
+def test_malformed_json_is_refused_everywhere(somebody, arguments) -> None:
     wrong = []
     for method, route in writing(api_routes()):
         path = route.filled(arguments)
@@ -84,7 +84,7 @@ def test_every_way_to_be_malformed_is_refused_everywhere(somebody, arguments) ->
     assert wrong == []
 
 
-def test_a_body_that_is_no_object_is_refused_everywhere(somebody, arguments) -> None:
+def test_non_object_bodies_are_refused_everywhere(somebody, arguments) -> None:
     wrong = []
     for method, route in writing(api_routes()):
         path = route.filled(arguments)
@@ -95,7 +95,7 @@ def test_a_body_that_is_no_object_is_refused_everywhere(somebody, arguments) -> 
     assert wrong == []
 
 
-def test_an_endpoint_without_a_body_is_not_upset_by_one(somebody, arguments) -> None:
+def test_an_endpoint_without_a_body_ignores_one(somebody, arguments) -> None:
     for _, route in writing(api_routes()):
         path = route.filled(arguments)
         if path.endswith(BODILESS):
@@ -253,5 +253,5 @@ def test_a_forged_cursor_is_named(somebody, arguments, cursor) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["x", "%FF", "cD1hYmM="])
-def test_a_cursor_that_cannot_be_one_is_422(somebody, arguments, cursor) -> None:
+def test_a_malformed_cursor_is_422(somebody, arguments, cursor) -> None:
     assert somebody.get(f"/api/v1/executions/?cursor={cursor}").status_code == 422

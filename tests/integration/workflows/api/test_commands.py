@@ -31,7 +31,7 @@ def test_a_command_is_applied_at_rest(bearer, start) -> None:
     assert Execution.objects.get(pk=execution.pk).error == "enough"
 
 
-def test_a_stale_version_is_409_with_the_present_state(bearer, start) -> None:
+def test_a_stale_version_is_409_with_the_current_state(bearer, start) -> None:
     execution = start("operator")
     body = {"kind": "abort", "version": execution.version - 1}
     response = bearer("operator").post(url(execution), body)
@@ -48,7 +48,7 @@ def test_a_stale_version_is_409_with_the_present_state(bearer, start) -> None:
     assert CommandLog.objects.get().outcome == "refused"
 
 
-def test_if_match_is_a_version_too(bearer, start) -> None:
+def test_if_match_carries_the_version(bearer, start) -> None:
     execution = start("operator")
     client = bearer("operator")
     body = {"kind": "update_state", "updates": {"a": 1}}
@@ -75,7 +75,7 @@ def test_a_command_is_queued_while_a_worker_runs_a_layer(bearer, start) -> None:
         assert waiting.abort_requested
 
 
-def test_what_does_not_apply_is_refused_with_a_reason(bearer, start) -> None:
+def test_an_inapplicable_command_is_refused_with_a_reason(bearer, start) -> None:
     execution = start("operator", plain_plan())
     response = bearer("operator").post(url(execution), {"kind": "abort"})
     assert response.status_code == 409
@@ -132,7 +132,7 @@ def test_a_decision_goes_through_the_decision_service(bearer, start, kind) -> No
     assert again.status_code == 409
 
 
-def test_who_started_it_does_not_approve_it(bearer, start) -> None:
+def test_the_starter_does_not_approve(bearer, start) -> None:
     execution = start("reviewer")
     body = {"kind": "approval_response", "hold": execution.holds.get().id, "approved": True}
     response = bearer("reviewer").post(url(execution), body)

@@ -439,7 +439,7 @@ def started(operator: User, plan: Any = None, **policy: Any) -> Execution:
     return run_to_rest(execution.pk)
 
 
-def test_a_review_that_runs_out_of_time(operator: User) -> None:
+def test_an_expired_review_has_its_event(operator: User) -> None:
     plan = reviewed_plan()
     plan["tasks"][0]["human_review"] |= {"on_timeout": "reject", "timeout_seconds": 60}
     execution = started(operator, plan)
@@ -455,7 +455,7 @@ def test_a_review_that_runs_out_of_time(operator: User) -> None:
     assert (late["actionTaken"], late["nodeId"], late["triggerPhase"]) == ("reject", "draft", AFTER)
 
 
-def test_an_agent_that_answers_too_late(operator: User) -> None:
+def test_a_late_agent_answer_has_its_event(operator: User) -> None:
     ail = {"enabled": True, "decision_points": "per_layer", "agent": "external"}
     execution = started(operator, ail=ail)
     [required] = of_type(execution, "decision_required")
@@ -485,7 +485,7 @@ def test_changes_of_the_context_name_their_keys(operator: User) -> None:
     assert [each["contextKeys"] for each in of_type(execution, "state_updated")] == [["a", "b"]]
 
 
-def test_a_graph_that_cannot_learn(operator: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_learning_failure_has_its_event(operator: User, monkeypatch: pytest.MonkeyPatch) -> None:
     execution = started(operator)
 
     def fails(**_: Any) -> None:

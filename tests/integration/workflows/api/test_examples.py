@@ -41,7 +41,7 @@ def test_every_body_has_an_example_that_fits_its_schema(where, media) -> None:
         assert not found, where
 
 
-def test_there_are_bodies() -> None:
+def test_the_document_has_bodies() -> None:
     """The parameters above are not empty by mistake."""
     names = [where for where, _ in bodies()]
     assert sum(name.endswith("request") for name in names) >= 18
@@ -53,12 +53,12 @@ def test_every_recorded_example_is_of_an_operation() -> None:
     assert _recorded().keys() <= {each["operationId"] for each in items}
 
 
-def test_nothing_in_them_is_a_secret_or_of_a_machine() -> None:
+def test_examples_contain_no_secret_or_machine_name() -> None:
     text = json.dumps(_recorded())
     for word in ("127.0.0.1", "testserver", "/tmp", "/root", "/work"):
         assert word not in text
 
 
-def test_the_record_shown_is_whole() -> None:
+def test_the_recorded_audit_chain_verifies() -> None:
     record = _recorded()["reviews_record"]["responses"]["200"]
     assert record["hash"] == record_hash(record["previous_hash"], record["canonical"])

@@ -39,14 +39,14 @@ def test_a_workflow_is_started_by_name_or_id(bearer, workflow, by) -> None:
     assert body["policy"]["four_eyes"] is False
 
 
-def test_a_policy_is_laid_over_the_workflows(bearer, workflow) -> None:
+def test_a_policy_overrides_the_workflows(bearer, workflow) -> None:
     body = {"workflow": "echo", "policy": {"hil": {"enabled": True}}}
     policy = bearer("operator").post(URL, body).json()["policy"]
     assert policy["hil"]["enabled"] is True
     assert policy["four_eyes"] is False
 
 
-def test_a_workflow_that_is_switched_off_is_not_started(bearer, workflow) -> None:
+def test_a_disabled_workflow_is_not_started(bearer, workflow) -> None:
     workflow.enabled = False
     workflow.save()
     response = bearer("operator").post(URL, {"workflow": "echo"})
@@ -80,7 +80,7 @@ def test_a_bad_plan_is_refused_at_its_field(bearer, catalogue, tasks, path, code
     assert (error["path"], error["code"]) == (path, code)
 
 
-def test_an_intent_becomes_a_plan_or_says_what_is_near(bearer, catalogue) -> None:
+def test_an_intent_becomes_a_plan_or_names_the_nearest_tools(bearer, catalogue) -> None:
     client = bearer("operator")
     body = {"intent": "list the entries of a directory", "inputs": {"path": "."}}
     response = client.post(URL, body)
@@ -93,7 +93,7 @@ def test_an_intent_becomes_a_plan_or_says_what_is_near(bearer, catalogue) -> Non
     assert refused.json()["errors"][0]["code"] == "no_plan"
 
 
-def test_a_paused_execution_shows_where_it_stands(bearer, start) -> None:
+def test_a_paused_execution_shows_its_holds(bearer, start) -> None:
     execution = start("operator")
     response = bearer("reviewer").get(f"{URL}{execution.pk}/")
     body = response.json()
@@ -109,7 +109,7 @@ def test_a_paused_execution_shows_where_it_stands(bearer, start) -> None:
     assert use["status"] == "PENDING"
 
 
-def test_a_finished_execution_shows_what_came_of_it(bearer, start) -> None:
+def test_a_finished_execution_shows_its_outputs(bearer, start) -> None:
     execution = start("operator", plain_plan(2))
     body = bearer("operator").get(f"{URL}{execution.pk}/").json()
     assert (body["status"], body["paused_node_id"]) == ("COMPLETED", None)
@@ -144,7 +144,7 @@ def test_the_list_is_filtered_and_paged(bearer, start, workflow, people) -> None
 
 
 @pytest.mark.parametrize("count", [1, 5])
-def test_the_list_takes_no_more_queries_for_many(
+def test_the_list_takes_a_constant_number_of_queries(
     bearer, start, django_assert_max_num_queries, count
 ) -> None:
     for _ in range(count):
@@ -171,7 +171,7 @@ def test_checkpoints_and_a_fork_from_one(bearer, start) -> None:
 
 
 @pytest.mark.parametrize("edits", [None, {}, {"inputs": None, "context": None}])
-def test_a_fork_without_edits_takes_everything_over(bearer, start, edits) -> None:
+def test_a_fork_without_edits_reuses_everything(bearer, start, edits) -> None:
     client = bearer("operator")
     started = client.post(URL, {"plan": plain_plan(2), "inputs": {"n": 1}}).json()
     execution = run_to_rest(int(started["id"]))
@@ -182,7 +182,7 @@ def test_a_fork_without_edits_takes_everything_over(bearer, start, edits) -> Non
     assert (fork["inputs"], fork["context"]) == ({"n": 1}, point["context"])
 
 
-def test_messages_are_kept_in_order_with_their_author(bearer, start) -> None:
+def test_messages_are_listed_in_order_with_their_author(bearer, start) -> None:
     execution = start("operator")
     url = f"{URL}{execution.pk}/messages/"
     first = bearer("operator").post(url, {"content": " Why? "})
@@ -198,7 +198,7 @@ def test_messages_are_kept_in_order_with_their_author(bearer, start) -> None:
 
 
 @pytest.mark.parametrize("role", ["assistant", "tool"])
-def test_who_may_command_a_run_may_speak_as_its_agent(bearer, start, role: str) -> None:
+def test_commanding_a_run_allows_speaking_as_its_agent(bearer, start, role: str) -> None:
     execution = start("operator")
     url, body = f"{URL}{execution.pk}/messages/", {"content": "Because.", "role": role}
     refused = bearer("reviewer").post(url, body)
@@ -208,7 +208,7 @@ def test_who_may_command_a_run_may_speak_as_its_agent(bearer, start, role: str) 
     assert (said["role"], said["author"]) == (role, "operator")
 
 
-def test_who_may_command_a_run_may_have_its_agent_decide(bearer, start) -> None:
+def test_commanding_a_run_allows_calling_its_agent(bearer, start) -> None:
     execution = start("operator")
     url, body = f"{URL}{execution.pk}/messages/", {"content": "Look.", "ask_agent": True}
     assert bearer("reviewer").post(url, body).status_code == 403
@@ -226,7 +226,7 @@ def test_who_may_command_a_run_may_have_its_agent_decide(bearer, start) -> None:
     assert list(kinds) == ["message_added", "agent_requested"]
 
 
-def test_nothing_is_said_to_what_has_ended(bearer, start) -> None:
+def test_a_finished_run_takes_no_message(bearer, start) -> None:
     execution = start("operator", plain_plan())
     response = bearer("operator").post(f"{URL}{execution.pk}/messages/", {"content": "hello"})
     assert response.status_code == 409
@@ -251,7 +251,7 @@ def test_events_come_in_pages_without_a_gap(bearer, start) -> None:
 
 
 @pytest.mark.parametrize("query", ["after=-1", "after=x", "after=99999999999999999999", "limit=0"])
-def test_a_bad_place_to_begin_is_named(bearer, start, query) -> None:
+def test_an_invalid_start_position_is_named(bearer, start, query) -> None:
     execution = start("operator", plain_plan())
     response = bearer("operator").get(f"{URL}{execution.pk}/events/?{query}")
     assert response.status_code == 422

@@ -78,7 +78,7 @@ def test_a_reviewed_layer_cannot_be_skipped(bearer, start, second_reviewer, laye
 
 
 @pytest.mark.parametrize("state", ["open", "aborted"])
-def test_a_fork_asks_the_same_people_again(bearer, start, second_reviewer, state) -> None:
+def test_a_fork_repeats_the_reviews(bearer, start, second_reviewer, state) -> None:
     execution = start("operator", plan())
     assert approve(bearer, execution, "reviewer") == 200
     run_to_rest(execution.pk)
@@ -98,7 +98,7 @@ def test_a_fork_asks_the_same_people_again(bearer, start, second_reviewer, state
 @pytest.mark.parametrize(
     ("on_timeout", "status"), [("reject", "ABORTED"), ("approve", "COMPLETED")]
 )
-def test_what_time_decides_has_a_record_of_its_own(
+def test_a_timeout_decision_has_its_own_record(
     bearer, start, second_reviewer, on_timeout, status
 ) -> None:
     execution = start("operator", plan(on_timeout=on_timeout, timeout_seconds=60))

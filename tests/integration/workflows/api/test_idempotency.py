@@ -29,7 +29,7 @@ def send(client: APIClient, body: Any, key: str = "key-1", url: str = URL) -> An
 
 
 @pytest.mark.django_db
-def test_the_same_request_gets_the_same_answer(bearer, catalogue) -> None:
+def test_a_repeated_request_gets_the_same_response(bearer, catalogue) -> None:
     client = bearer("operator")
     body = {"plan": plain_plan(), "inputs": {"big": 1e16, "b": 1, "a": 2}}
     first, second = send(client, body), send(client, body)
@@ -42,7 +42,7 @@ def test_the_same_request_gets_the_same_answer(bearer, catalogue) -> None:
 
 
 @pytest.mark.django_db
-def test_another_body_is_refused(bearer, catalogue) -> None:
+def test_a_key_with_another_body_is_refused(bearer, catalogue) -> None:
     client = bearer("operator")
     send(client, {"plan": plain_plan()})
     response = send(client, {"plan": plain_plan(2)})
@@ -52,7 +52,7 @@ def test_another_body_is_refused(bearer, catalogue) -> None:
 
 
 @pytest.mark.django_db
-def test_a_key_is_ones_own_and_of_one_address(bearer, start) -> None:
+def test_a_key_belongs_to_one_user_and_address(bearer, start) -> None:
     body = {"kind": "update_state", "updates": {"a": 1}}
     one, two = start("operator"), start("operator")
     for execution in (one, two):
@@ -63,7 +63,7 @@ def test_a_key_is_ones_own_and_of_one_address(bearer, start) -> None:
 
 
 @pytest.mark.django_db
-def test_a_refusal_is_not_remembered_but_logged(bearer, start) -> None:
+def test_a_refusal_is_logged_and_not_stored(bearer, start) -> None:
     execution = start("operator")
     path = f"{URL}{execution.pk}/commands/"
     stale = {"kind": "update_state", "updates": {"a": 1}, "version": execution.version + 1}
@@ -79,7 +79,7 @@ def test_a_refusal_is_not_remembered_but_logged(bearer, start) -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("key", ["", " ", "x" * 201, "a b", "é", "a\tb"])
-def test_a_key_that_is_none_is_named(bearer, catalogue, key) -> None:
+def test_an_invalid_key_is_named(bearer, catalogue, key) -> None:
     response = send(bearer("operator"), {"plan": plain_plan()}, key=key)
     assert response.status_code == 422
     assert response.json()["errors"][0]["path"] == "Idempotency-Key"
@@ -87,7 +87,7 @@ def test_a_key_that_is_none_is_named(bearer, catalogue, key) -> None:
 
 
 @pytest.mark.django_db
-def test_after_a_day_the_key_is_new(bearer, catalogue) -> None:
+def test_a_key_expires_after_a_day(bearer, catalogue) -> None:
     client = bearer("operator")
     send(client, {"plan": plain_plan()})
     IdempotencyKey.objects.update(created_at=timezone.now() - timedelta(hours=24, seconds=1))
@@ -100,7 +100,7 @@ def test_after_a_day_the_key_is_new(bearer, catalogue) -> None:
 
 
 @pytest.mark.django_db
-def test_an_index_finds_the_keys_that_are_old() -> None:
+def test_expired_keys_are_found_through_an_index() -> None:
     """The sweeper looks for them each round, however many answers a day has."""
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
@@ -119,7 +119,7 @@ def operator(transactional_db: None) -> tuple[User, str]:
     return user, create_token(user=user, name="t", scopes=["run"])[1]
 
 
-def test_twenty_at_once_start_one_execution(operator) -> None:
+def test_twenty_concurrent_requests_start_one_execution(operator) -> None:
     body = {"plan": plain_plan()}
     answers = at_once(operator[1], URL, [body] * THREADS)
     assert [answer.status_code for answer in answers] == [201] * THREADS
@@ -128,7 +128,7 @@ def test_twenty_at_once_start_one_execution(operator) -> None:
     assert Execution.objects.count() == 1
 
 
-def test_twenty_at_once_command_once(operator) -> None:
+def test_twenty_concurrent_commands_apply_once(operator) -> None:
     execution = services.start_execution(actor=operator[0], plan=reviewed_plan())
     rested = run_to_rest(execution.pk)
     body = {"kind": "update_state", "updates": {"a": 1}, "version": rested.version}
@@ -138,7 +138,7 @@ def test_twenty_at_once_command_once(operator) -> None:
     assert Execution.objects.get(pk=execution.pk).version == rested.version + 1
 
 
-def test_two_bodies_at_once_under_one_key(operator) -> None:
+def test_concurrent_bodies_under_one_key_conflict(operator) -> None:
     bodies = [{"plan": plain_plan(1 + index % 2)} for index in range(10)]
     answers = at_once(operator[1], URL, bodies)
     assert sorted(answer.status_code for answer in answers) == [201] * 5 + [422] * 5

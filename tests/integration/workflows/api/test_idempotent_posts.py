@@ -49,7 +49,7 @@ def test_every_post_route_is_known() -> None:
     assert found == DOINGS.keys() | ASKING.keys()
 
 
-def test_the_document_says_so() -> None:
+def test_the_document_lists_the_header() -> None:
     paths = SchemaGenerator().get_schema(public=True)["paths"]
     takes = {
         path.removeprefix(f"/{PREFIX}")
@@ -62,7 +62,7 @@ def test_the_document_says_so() -> None:
 
 @pytest.mark.parametrize("route", DOINGS)
 @pytest.mark.django_db
-def test_sent_again_it_is_done_once_and_answered_the_same(world, client, route) -> None:
+def test_a_repeated_post_has_one_effect_and_the_same_response(world, client, route) -> None:
     doing = DOINGS[route](world)
     before = doing.effect()
     first = send(client, doing.body, url=url(route, doing))
@@ -91,7 +91,7 @@ def test_a_malformed_key_does_nothing(world, client, route) -> None:
 
 @pytest.mark.parametrize("route", DOINGS)
 @pytest.mark.django_db(transaction=True)
-def test_all_at_once_it_is_done_once(world, bearer_text, route) -> None:
+def test_concurrent_posts_have_one_effect(world, bearer_text, route) -> None:
     doing = DOINGS[route](world)
     before = doing.effect()
     answers = at_once(bearer_text, url(route, doing), [doing.body] * THREADS)
@@ -111,7 +111,7 @@ def test_all_at_once_it_is_done_once(world, bearer_text, route) -> None:
 
 @pytest.mark.parametrize(("route", "field"), SECRETS.items())
 @pytest.mark.django_db
-def test_secrets_are_sealed_in_the_memory(world, client, settings, route, field) -> None:
+def test_stored_responses_encrypt_secrets(world, client, settings, route, field) -> None:
     doing = DOINGS[route](world)
     first = send(client, doing.body, url=url(route, doing))
     assert first["Cache-Control"] == "no-store"
@@ -128,7 +128,7 @@ def test_secrets_are_sealed_in_the_memory(world, client, settings, route, field)
 
 
 @pytest.mark.django_db
-def test_a_token_answered_again_is_the_token(world, client) -> None:
+def test_a_repeated_token_response_has_the_same_token(world, client) -> None:
     doing = DOINGS["tokens/"](world)
     send(client, doing.body, url=f"/{PREFIX}tokens/")
     text = send(client, doing.body, url=f"/{PREFIX}tokens/").json()["token"]
@@ -138,7 +138,7 @@ def test_a_token_answered_again_is_the_token(world, client) -> None:
 
 
 @pytest.mark.django_db
-def test_a_bulk_that_was_cut_short_does_what_is_left(world, client, monkeypatch) -> None:
+def test_an_interrupted_bulk_decides_the_rest(world, client, monkeypatch) -> None:
     """The process ends after the second hold; the client sends the call again."""
     doing = DOINGS["reviews/bulk/"](world)
     real, calls = services.decide, []
@@ -160,7 +160,7 @@ def test_a_bulk_that_was_cut_short_does_what_is_left(world, client, monkeypatch)
 
 
 @pytest.mark.django_db
-def test_a_denied_decision_under_a_key_is_noted_all_the_same(world, client) -> None:
+def test_a_denied_decision_under_a_key_is_recorded(world, client) -> None:
     doing = resume(world)
     world.user.groups.set([])
     world.user.groups.add(world.starter.groups.get())

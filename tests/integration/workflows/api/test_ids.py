@@ -101,7 +101,7 @@ def test_a_request_may_write_an_id_either_way(bearer: Any, start: Any, written: 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("bad", [True, 1.0, 0, -1, "1.0", "x", "", "1" * 20, 2**63, None, [1]])
-def test_what_is_no_id_is_named(bearer: Any, bad: Any) -> None:
+def test_an_invalid_id_is_named(bearer: Any, bad: Any) -> None:
     body = {"execution_id": bad, "hold_id": "1-1", "version": 1, "decision": "APPROVE"}
     answer = bearer("reviewer").post("/api/v1/reviews/resume/", body)
     assert answer.status_code == 422

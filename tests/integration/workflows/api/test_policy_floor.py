@@ -77,7 +77,7 @@ def test_a_reviewer_loosens_nothing(
     assert not Execution.objects.exists()
 
 
-def test_the_message_has_both_values(bearer: BearerFor, strict: Workflow) -> None:
+def test_the_error_names_both_values(bearer: BearerFor, strict: Workflow) -> None:
     body = {"workflow": "echo", "policy": {"hil": {"groups": ["friends"]}}}
     (error,) = bearer("reviewer").post(URL, body).json()["errors"]
     assert error["path"] == "policy.hil.groups"
@@ -96,7 +96,7 @@ def test_a_stricter_override_takes_effect_and_is_shown(bearer: BearerFor, strict
     ]
 
 
-def test_what_is_not_overridden_is_no_override(bearer: BearerFor, strict: Workflow) -> None:
+def test_unchanged_fields_are_no_override(bearer: BearerFor, strict: Workflow) -> None:
     shown = bearer("reviewer").post(URL, {"workflow": "echo", "policy": {"four_eyes": True}})
     assert shown.json()["policy_overrides"] == []
 
@@ -150,12 +150,12 @@ def test_a_superusers_token_needs_the_scope_as_well(
         assert client.post(URL, body).status_code == status
 
 
-def test_only_who_may_loosen_makes_a_token_that_may(people: dict[str, User]) -> None:
+def test_creating_a_loosening_token_needs_the_permission(people: dict[str, User]) -> None:
     with pytest.raises(InvalidRequest, match="loosen_policy"):
         create_token(user=people["reviewer"], name="t", scopes=["run", "loosen"])
 
 
-def test_a_token_without_the_scope_makes_none_with_it(bearer: BearerFor) -> None:
+def test_a_token_without_the_scope_creates_none_with_it(bearer: BearerFor) -> None:
     client = bearer("admin", ("read", "admin"))
     made = client.post("/api/v1/tokens/", {"name": "x", "scopes": ["run", "loosen"]})
     assert made.status_code == 403
@@ -168,7 +168,7 @@ def floor(settings: Any, **fields: Any) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "policy_floor": fields}
 
 
-def test_a_plan_of_ones_own_has_four_eyes(bearer: BearerFor, catalogue: None) -> None:
+def test_an_ad_hoc_plan_has_four_eyes(bearer: BearerFor, catalogue: None) -> None:
     client = bearer("reviewer")
     body = {"plan": plain_plan(), "policy": {"four_eyes": False}}
     (error,) = client.post(URL, body).json()["errors"]
@@ -177,7 +177,7 @@ def test_a_plan_of_ones_own_has_four_eyes(bearer: BearerFor, catalogue: None) ->
     assert client.post(URL, {"plan": plain_plan()}).json()["policy"]["four_eyes"] is True
 
 
-def test_what_the_floor_does_not_name_is_free(bearer: BearerFor, catalogue: None) -> None:
+def test_fields_outside_the_floor_are_free(bearer: BearerFor, catalogue: None) -> None:
     body = {"plan": plain_plan(), "policy": {"speculation": {"enabled": True}, "undo_seconds": 0}}
     shown = bearer("reviewer").post(URL, body).json()
     assert [(each["field"], each["loosens"]) for each in shown["policy_overrides"]] == [
@@ -186,9 +186,7 @@ def test_what_the_floor_does_not_name_is_free(bearer: BearerFor, catalogue: None
     ]
 
 
-def test_the_floor_is_in_force_without_being_asked_for(
-    bearer: BearerFor, catalogue: None, settings: Any
-) -> None:
+def test_the_floor_applies_by_default(bearer: BearerFor, catalogue: None, settings: Any) -> None:
     floor(settings, hil={"enabled": True, "approval_required": "critical_only"}, four_eyes=True)
     client = bearer("integrator")
     shown = client.post(URL, {"plan": plain_plan()}).json()
@@ -230,7 +228,7 @@ def test_a_fork_takes_no_policy(bearer: BearerFor, stopped: Execution) -> None:
     assert [each["path"] for each in answer.json()["errors"]] == ["policy"]
 
 
-def test_a_loosened_run_is_forked_by_who_may_loosen(
+def test_forking_a_loosened_run_needs_the_permission(
     bearer: BearerFor, people: dict[str, User], stopped: Execution
 ) -> None:
     Execution.objects.filter(pk=stopped.pk).update(policy={**stopped.policy, "four_eyes": False})
@@ -243,7 +241,7 @@ def test_a_loosened_run_is_forked_by_who_may_loosen(
     ]
 
 
-def test_a_fork_is_measured_against_what_is_asked_for_now(
+def test_a_fork_is_checked_against_the_current_floor(
     bearer: BearerFor, stopped: Execution, settings: Any
 ) -> None:
     assert fork(bearer("integrator"), stopped).status_code == 201

@@ -72,7 +72,7 @@ def test_every_other_refusal_is_a_problem(bearer, catalogue) -> None:
 
 
 @pytest.mark.urls("tests.integration.workflows.api.test_protocol")
-def test_our_own_fault_says_where_to_look_and_nothing_else(caplog) -> None:
+def test_an_internal_error_reveals_only_the_request_id(caplog) -> None:
     client = Client(raise_request_exception=False)
     response = client.get("/api/v1/broken/", headers={"X-Request-ID": "from-the-proxy"})
     body = check_problem(response, 500, "internal_error")
@@ -81,7 +81,7 @@ def test_our_own_fault_says_where_to_look_and_nothing_else(caplog) -> None:
 
 
 @pytest.mark.urls("tests.integration.workflows.api.test_protocol")
-def test_a_database_that_is_away_is_503() -> None:
+def test_an_unavailable_database_is_503() -> None:
     client = Client(raise_request_exception=False)
     response = client.get("/api/v1/away/")
     check_problem(response, 503, "unavailable")
@@ -93,7 +93,7 @@ def test_a_database_that_is_away_is_503() -> None:
 # --- caches ---------------------------------------------------------------------------------------
 
 
-def test_no_answer_of_the_api_is_kept_by_a_cache(bearer, start) -> None:
+def test_api_responses_are_not_cached(bearer, start) -> None:
     execution = start("operator")
     client = bearer("operator")
     one = client.get(f"{URL}{execution.pk}/")
@@ -116,7 +116,7 @@ def test_no_answer_of_the_api_is_kept_by_a_cache(bearer, start) -> None:
 # --- ETag -----------------------------------------------------------------------------------------
 
 
-def test_an_execution_that_has_not_moved_is_304(bearer, start) -> None:
+def test_an_unchanged_execution_is_304(bearer, start) -> None:
     execution = start("operator")
     client = bearer("operator")
     url = f"{URL}{execution.pk}/"
@@ -151,7 +151,7 @@ def test_a_workflow_changed_meanwhile_is_not_overwritten(bearer, workflow) -> No
 # --- order ----------------------------------------------------------------------------------------
 
 
-def test_lists_come_in_the_order_that_is_asked_for(bearer, start) -> None:
+def test_lists_honour_the_ordering_parameter(bearer, start) -> None:
     made = [str(start("operator", plain_plan()).pk) for _ in range(3)]
     client = bearer("operator")
 
@@ -172,7 +172,7 @@ def test_lists_come_in_the_order_that_is_asked_for(bearer, start) -> None:
     assert [each["id"] for each in until] == [made[0]]
 
 
-def test_ended_runs_and_those_under_way_are_one_list_by_their_last_move(bearer, start) -> None:
+def test_active_and_finished_runs_are_one_list_by_last_change(bearer, start) -> None:
     made = [start("operator", plain_plan()).pk for _ in range(7)]
     moved = {pk: timezone.now() - timedelta(hours=place * 3 % 7) for place, pk in enumerate(made)}
     for place, (pk, moment) in enumerate(moved.items()):
@@ -205,9 +205,7 @@ def limits(settings, **numbers: int) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, **numbers}
 
 
-def test_a_token_that_asks_too_much_is_told_when_to_come_back(
-    bearer, settings, monkeypatch
-) -> None:
+def test_a_throttled_token_gets_retry_after(bearer, settings, monkeypatch) -> None:
     monkeypatch.setattr(throttling.time, "time", lambda: 1_800_000_010.0)
     limits(settings, requests_per_minute=2)
     client, other = bearer("operator"), bearer("operator")
@@ -220,7 +218,7 @@ def test_a_token_that_asks_too_much_is_told_when_to_come_back(
     assert client.get(URL).status_code == 200
 
 
-def test_starting_has_a_limit_of_its_own(bearer, catalogue, settings, monkeypatch) -> None:
+def test_starting_runs_has_its_own_limit(bearer, catalogue, settings, monkeypatch) -> None:
     monkeypatch.setattr(throttling.time, "time", lambda: 1_800_000_010.0)
     limits(settings, starts_per_minute=1)
     client = bearer("operator")
@@ -230,7 +228,7 @@ def test_starting_has_a_limit_of_its_own(bearer, catalogue, settings, monkeypatc
     assert client.get(URL).status_code == 200
 
 
-def test_without_redis_nobody_is_counted(bearer, settings, monkeypatch, caplog) -> None:
+def test_without_redis_requests_are_not_throttled(bearer, settings, monkeypatch, caplog) -> None:
     def away(*args: object, **kwargs: object) -> None:
         raise RedisConnectionError("connection refused")
 
@@ -244,7 +242,7 @@ def test_without_redis_nobody_is_counted(bearer, settings, monkeypatch, caplog) 
 # --- the reference --------------------------------------------------------------------------------
 
 
-def test_only_redoc_may_make_styles_and_nothing_may_run_inline(session) -> None:
+def test_only_redoc_has_inline_styles_and_no_page_inline_scripts(session) -> None:
     client = session("integrator")
     swagger, redoc = client.get("/api/docs/"), client.get("/api/redoc/")
     assert "unsafe" not in swagger["Content-Security-Policy"]
@@ -260,7 +258,7 @@ def test_only_redoc_may_make_styles_and_nothing_may_run_inline(session) -> None:
     assert not [src for src in re.findall(r'(?:src|href)="([^"]+)"', html) if src[0] != "/"]
 
 
-def test_every_answer_names_its_request(bearer) -> None:
+def test_every_response_has_its_request_id(bearer) -> None:
     """Each route and method, refused and served: the id that was sent comes back."""
     some = {"execution_id": "1", "name": "x", "hold_id": "1-1"}
     clients = (APIClient(), bearer("admin"))

@@ -85,7 +85,7 @@ def parts(examples: dict[str, Any]) -> dict[str, set[str]]:
     }
 
 
-def test_what_differs_from_run_to_run_is_made_steady() -> None:
+def test_varying_values_are_normalized() -> None:
     one = {
         "created_at": "2026-11-21T23:48:22.100001Z",
         "expires_at": "2026-11-21T23:58:22.000000Z",

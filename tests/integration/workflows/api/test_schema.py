@@ -22,7 +22,7 @@ def schema() -> Any:
     return made
 
 
-def test_it_is_valid(schema) -> None:
+def test_the_document_is_valid(schema) -> None:
     validate_schema(schema)
 
 
@@ -32,7 +32,7 @@ def test_openapi_spec_validator_finds_nothing_wrong(schema) -> None:
     assert [(list(error.absolute_path), error.message) for error in found] == []
 
 
-def test_it_speaks_the_words_of_3_1_alone(schema) -> None:
+def test_the_document_uses_only_openapi_3_1(schema) -> None:
     """`nullable` is of 3.0; in 3.1 it says nothing, and null would not be allowed."""
     assert schema["openapi"].startswith("3.1")
     assert '"nullable"' not in json.dumps(schema)
@@ -51,7 +51,7 @@ def plain(path: str) -> str:
     return re.sub(r"{\w+}", "{}", path).strip("/")
 
 
-def test_every_operation_says_how_it_refuses(schema) -> None:
+def test_every_operation_documents_its_errors(schema) -> None:
     for path, item in schema["paths"].items():
         if not path.startswith(("/api/v1/executions", "/api/v1/workflows", "/api/v1/tokens")):
             continue
@@ -72,7 +72,7 @@ SENT = {
 
 
 @pytest.mark.django_db
-def test_the_examples_are_requests_that_are_understood(schema, bearer, start) -> None:
+def test_the_example_requests_are_accepted(schema, bearer, start) -> None:
     client = bearer("admin")
     execution = start("operator")
     sent = set()

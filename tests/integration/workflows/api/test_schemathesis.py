@@ -131,7 +131,9 @@ def known(credentials: Any) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("label", labels())
-def test_no_request_breaks_it(label, operations, credentials, known, settings_unlimited) -> None:
+def test_generated_requests_never_break_the_contract(
+    label, operations, credentials, known, settings_unlimited
+) -> None:
     operation = operations[label]
     tool = "/tools/" in label
     turns = count()

@@ -108,7 +108,7 @@ async def test_a_finished_run_is_replayed_and_the_stream_ends(finished, headers)
     assert (data["seq"], data["executionId"]) == (finished.version, str(finished.pk))
 
 
-async def test_what_happens_is_told_at_once_and_the_end_ends_it(paused, headers) -> None:
+async def test_events_are_sent_at_once_and_the_end_closes_the_stream(paused, headers) -> None:
     found = blocks(await opened(paused, headers))
     replayed = await take(found, 1 + paused.version + 1)
     assert seqs(replayed) == list(range(1, paused.version + 1))
@@ -120,7 +120,7 @@ async def test_what_happens_is_told_at_once_and_the_end_ends_it(paused, headers)
     assert told[-1]["event"] == "workflow_aborted"
 
 
-async def test_a_client_that_comes_back_gets_the_rest_once(paused, headers) -> None:
+async def test_a_reconnecting_client_gets_the_rest_once(paused, headers) -> None:
     first = blocks(await opened(paused, headers))
     seen = seqs(await take(first, 3))
     await first.aclose()
@@ -130,12 +130,12 @@ async def test_a_client_that_comes_back_gets_the_rest_once(paused, headers) -> N
     assert seen == list(range(1, version + 1))
 
 
-async def test_nothing_left_to_come_is_204(finished, headers) -> None:
+async def test_a_finished_stream_is_204(finished, headers) -> None:
     response = await opened(finished, headers, f"?after={finished.version}")
     assert response.status_code == 204
 
 
-async def test_a_silent_stream_shows_that_it_lives_and_finds_missed_news(
+async def test_an_idle_stream_sends_heartbeats_and_finds_missed_events(
     paused, headers, monkeypatch
 ) -> None:
     monkeypatch.setattr(stream, "HEARTBEAT_SECONDS", 0.05)
@@ -174,7 +174,7 @@ async def test_lost_rights_end_the_stream(paused, headers, lose) -> None:
     assert await rest(found) == [{"event": "access_ended", "data": "{}"}]
 
 
-async def test_what_is_not_visible_any_more_is_not_told(paused, headers) -> None:
+async def test_events_of_invisible_runs_are_not_sent(paused, headers) -> None:
     found = blocks(await opened(paused, headers, f"?after={paused.version}"))
     await take(found, 1)
     other = await database_sync_to_async(User.objects.create_user)("other")
@@ -190,7 +190,7 @@ def hand_over(execution: Execution, other: User) -> None:
     rows.update(created_by=other)
 
 
-async def test_a_session_ends_with_its_login(paused, operator) -> None:
+async def test_logging_out_ends_the_stream(paused, operator) -> None:
     client = AsyncClient()
     await client.aforce_login(operator)
     url = f"/api/v1/executions/{paused.pk}/events/?after={paused.version}"
@@ -201,7 +201,7 @@ async def test_a_session_ends_with_its_login(paused, operator) -> None:
     assert await rest(found) == [{"event": "access_ended", "data": "{}"}]
 
 
-async def test_two_streams_hear_the_same(paused, headers) -> None:
+async def test_two_streams_receive_the_same_events(paused, headers) -> None:
     query = f"?after={paused.version}"
     found = [blocks(await opened(paused, headers, query)) for _ in range(2)]
     for each in found:
@@ -213,7 +213,7 @@ async def test_two_streams_hear_the_same(paused, headers) -> None:
     assert first[-1]["event"] == "workflow_aborted"
 
 
-async def test_a_refusal_is_a_problem_although_a_stream_was_asked_for(paused, headers) -> None:
+async def test_a_refused_stream_is_a_problem_document(paused, headers) -> None:
     response = await AsyncClient().get("/api/v1/executions/999/events/", headers=headers)
     assert response.status_code == 404
     assert response["Content-Type"] == "application/problem+json"
@@ -222,7 +222,7 @@ async def test_a_refusal_is_a_problem_although_a_stream_was_asked_for(paused, he
     assert anonymous.status_code == 401
 
 
-async def test_a_client_that_goes_leaves_nothing_behind(paused, operator) -> None:
+async def test_a_disconnected_client_leaves_no_subscription(paused, operator) -> None:
     layer = get_channel_layer()
     before = set(layer.channels)
     client = stream.StreamClient(user_id=operator.pk)
@@ -233,7 +233,7 @@ async def test_a_client_that_goes_leaves_nothing_behind(paused, operator) -> Non
     assert set(layer.channels) == before
 
 
-async def test_without_redis_the_heartbeat_finds_the_news(
+async def test_without_redis_the_heartbeat_finds_new_events(
     paused, operator, monkeypatch, caplog
 ) -> None:
     async def away(*args: object) -> None:

@@ -44,7 +44,7 @@ def limited(people: Any, role: str = "operator", scopes: Any = ("read", "run", "
     return create_token(user=people[role], name="t", scopes=scopes, workflows=["echo"])[1]
 
 
-def test_a_limited_token_sees_and_starts_these_workflows_alone(people, runs) -> None:
+def test_a_limited_token_sees_and_starts_only_its_workflows(people, runs) -> None:
     echo, other = runs
     client = APIClient(headers={"Authorization": f"Bearer {limited(people)}"})
     listed = client.get("/api/v1/executions/").json()["results"]
@@ -64,7 +64,7 @@ def test_a_limited_token_sees_and_starts_these_workflows_alone(people, runs) -> 
     assert Execution.objects.count() == 3
 
 
-def test_every_door_keeps_the_limit(people, runs) -> None:
+def test_every_interface_enforces_the_limit(people, runs) -> None:
     echo, other = runs
     text = limited(people)
     user = authenticate_token(text).user
@@ -85,7 +85,7 @@ def test_every_door_keeps_the_limit(people, runs) -> None:
         services.start_execution(actor=followed, plan=plain_plan())
 
 
-def test_a_workflow_that_is_gone_opens_nothing_more(people, workflow) -> None:
+def test_a_deleted_workflow_grants_nothing(people, workflow) -> None:
     text = limited(people)
     workflow.delete()
     client = APIClient(headers={"Authorization": f"Bearer {text}"})
@@ -115,7 +115,7 @@ def test_unknown_workflows_are_named(people, workflow) -> None:
             create_token(user=people["operator"], name="t", scopes=["read"], workflows=names)
 
 
-def test_a_repeated_request_gets_the_same_token_which_is_not_kept(session) -> None:
+def test_a_repeated_request_gets_the_same_token_unstored(session) -> None:
     client = session("operator")
     body = {"name": "ci", "scopes": ["read"]}
     once = {"Idempotency-Key": "make-1"}
@@ -141,7 +141,7 @@ def browser(people) -> Client:
     return client
 
 
-def test_a_token_is_made_on_the_page_and_shown_once(browser, people, workflow) -> None:
+def test_a_token_is_created_on_the_page_and_shown_once(browser, people, workflow) -> None:
     empty = browser.get("/tokens/").content.decode()
     assert "No tokens yet" in empty
     assert 'value="admin"' not in empty
@@ -163,7 +163,7 @@ def test_a_token_is_made_on_the_page_and_shown_once(browser, people, workflow) -
     assert "only echo" in page
 
 
-def test_what_is_wrong_is_said_and_what_was_typed_is_kept(browser) -> None:
+def test_an_invalid_form_is_explained_and_preserved(browser) -> None:
     for sent in ({"scopes": []}, {"scopes": ["admin"]}, {"scopes": ["read"], "workflows": ["x"]}):
         refused = browser.post("/tokens/", {"name": "<b>mine</b>", **sent})
         assert refused.status_code == 422
@@ -174,7 +174,7 @@ def test_what_is_wrong_is_said_and_what_was_typed_is_kept(browser) -> None:
     assert browser.get("/tokens/?cursor=x").status_code == 404
 
 
-def test_a_token_is_revoked_by_its_owner_alone(browser, people) -> None:
+def test_only_its_owner_revokes_a_token(browser, people) -> None:
     mine, text = create_token(user=people["reviewer"], name="mine", scopes=["read"])
     theirs, _ = create_token(user=people["operator"], name="theirs", scopes=["read"])
     assert "theirs" not in browser.get("/tokens/").content.decode()
@@ -196,7 +196,7 @@ def client_of(text: str) -> APIClient:
     return APIClient(headers={"Authorization": f"Bearer {text}"})
 
 
-def test_an_answer_is_not_repeated_for_another_credential(people, runs) -> None:
+def test_a_stored_response_is_not_repeated_for_another_credential(people, runs) -> None:
     """It may show what the other one may not see: each has its own memory of a key."""
     _, whole = create_token(user=people["operator"], name="t", scopes=["read", "run"])
     narrow = limited(people)
@@ -214,7 +214,7 @@ def test_an_answer_is_not_repeated_for_another_credential(people, runs) -> None:
         assert "Idempotent-Replayed" not in other.headers
 
 
-def test_an_answer_is_not_repeated_after_the_limit_changed(people, runs) -> None:
+def test_a_stored_response_is_not_repeated_after_the_limit_changed(people, runs) -> None:
     text = create_token(user=people["operator"], name="t", scopes=["read", "run"])[1]
     body, key = {"workflow": "other"}, {"Idempotency-Key": "k"}
     assert client_of(text).post("/api/v1/executions/", body, headers=key).status_code == 201
@@ -225,7 +225,7 @@ def test_an_answer_is_not_repeated_after_the_limit_changed(people, runs) -> None
     assert refused.json()["errors"][0]["code"] == "unknown_workflow"
 
 
-def test_a_token_ends_with_the_token_that_made_it(people) -> None:
+def test_a_token_ends_with_the_token_that_created_it(people) -> None:
     end = timezone.now() + timedelta(days=1)
     maker, text = create_token(
         user=people["admin"], name="maker", scopes=["read", "admin"], expires_at=end

@@ -52,7 +52,7 @@ def test_a_revocation_that_is_not_committed_yet_counts(acting: User) -> None:
     assert ApiToken.objects.count() == 1
 
 
-def test_a_revoked_token_makes_nothing(acting: User) -> None:
+def test_a_revoked_token_creates_no_token(acting: User) -> None:
     tokens.revoke(tokens=ApiToken.objects.all())
     assert make(acting) == "revoked"
     assert ApiToken.objects.count() == 1

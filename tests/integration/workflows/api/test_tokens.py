@@ -33,7 +33,7 @@ def made(people) -> tuple[ApiToken, str]:
     return create_token(user=people["operator"], name="ci", scopes=["read"])
 
 
-def test_a_token_is_shown_once_and_kept_as_a_digest(made) -> None:
+def test_a_token_is_shown_once_and_stored_as_a_digest(made) -> None:
     token, text = made
     assert re.fullmatch(r"hp_[A-Za-z0-9]{8}_[A-Za-z0-9_-]{43}", text)
     token.refresh_from_db()
@@ -44,7 +44,7 @@ def test_a_token_is_shown_once_and_kept_as_a_digest(made) -> None:
     assert status(f"bearer   {text}  ") == 200
 
 
-def test_tokens_that_open_nothing(made, people) -> None:
+def test_invalid_tokens_are_refused(made, people) -> None:
     _, text = made
     assert status(f"Bearer {text[:-1]}") == 401
     ApiToken.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
@@ -80,16 +80,16 @@ def test_a_malformed_token_is_401(db, header) -> None:
     assert status(header) == 401
 
 
-def test_another_scheme_is_not_ours(db) -> None:
+def test_other_authorization_schemes_are_ignored(db) -> None:
     assert status("Basic dXNlcjpwYXNz") == 401
 
 
 @pytest.mark.parametrize("text", ["", "\x00", "\ud800", "é", "hp_", "hp_aaaaaaaa_" + "\u0661" * 43])
-def test_any_text_may_be_asked_about(db, text) -> None:
+def test_any_text_can_be_looked_up(db, text) -> None:
     assert authenticate_token(text) is None
 
 
-def test_use_is_noted_at_most_once_a_minute(made) -> None:
+def test_last_use_is_stored_at_most_once_a_minute(made) -> None:
     _, text = made
     assert authenticate_token(text).last_used_at is None
     first = ApiToken.objects.get().last_used_at
@@ -101,9 +101,7 @@ def test_use_is_noted_at_most_once_a_minute(made) -> None:
     assert ApiToken.objects.get().last_used_at >= first
 
 
-def test_a_token_is_read_as_it_is_kept_in_one_statement(
-    made, people, django_assert_num_queries
-) -> None:
+def test_a_token_is_read_in_one_statement(made, people, django_assert_num_queries) -> None:
     kept, text = made
     authenticate_token(text)  # its use is noted, which is not asked about here
     with django_assert_num_queries(1):
@@ -117,7 +115,7 @@ def test_a_token_is_read_as_it_is_kept_in_one_statement(
         }
 
 
-def test_who_does_something_brings_no_groups_along(made, people) -> None:
+def test_authentication_loads_no_groups(made, people) -> None:
     _, text = made
     doing = authenticate_token(text).user
     people["operator"].groups.clear()
@@ -142,7 +140,7 @@ def test_making_listing_and_revoking_over_rest(session) -> None:
     assert shown["revoked_at"] is not None
 
 
-def test_nobody_gets_a_stronger_token_than_they_are(session, bearer, people) -> None:
+def test_a_token_is_no_stronger_than_its_owner(session, bearer, people) -> None:
     refused = session("operator").post("/api/v1/tokens/", {"scopes": ["admin"]})
     assert refused.status_code == 422
     assert refused.json()["errors"][0] == {
@@ -183,7 +181,7 @@ def test_the_command_prints_the_token_alone_on_its_line(people) -> None:
         (("operator", "--days", "0"), "between 1 and"),
     ],
 )
-def test_the_command_says_what_is_wrong(people, arguments, message) -> None:
+def test_the_command_explains_errors(people, arguments, message) -> None:
     with pytest.raises(CommandError, match=message):
         command(*arguments)
     assert ApiToken.objects.count() == 0

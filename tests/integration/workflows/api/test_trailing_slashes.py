@@ -41,7 +41,7 @@ def plain_pages(resolver: URLResolver, prefix: str = "/") -> list[str]:
 
 
 @pytest.mark.parametrize("debug", [False, True])
-def test_so_is_every_form_of_a_page(settings: Any, debug: bool) -> None:
+def test_every_form_of_a_page_is_answered_308(settings: Any, debug: bool) -> None:
     settings.DEBUG = debug
     pages = plain_pages(get_resolver())
     assert "/login/" in pages

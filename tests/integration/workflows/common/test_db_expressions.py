@@ -31,7 +31,7 @@ def test_numbers_and_texts_fit_their_columns(groups) -> None:
     assert not Group.objects.filter(AnyOf("pk", [-1])).exists()
 
 
-def test_of_no_values_nothing_is_asked(groups, django_assert_num_queries) -> None:
+def test_no_values_run_no_query(groups, django_assert_num_queries) -> None:
     with django_assert_num_queries(0):
         assert list(Group.objects.filter(AnyOf("pk", []))) == []
     assert set(Group.objects.filter(~Q(AnyOf("pk", [])), name__startswith="x-")) == set(
@@ -39,7 +39,7 @@ def test_of_no_values_nothing_is_asked(groups, django_assert_num_queries) -> Non
     )
 
 
-def test_a_query_is_asked_once_and_never_joined(groups, django_assert_num_queries) -> None:
+def test_a_subquery_runs_once_without_a_join(groups, django_assert_num_queries) -> None:
     inner = Group.objects.filter(name__startswith="x-").values("pk")
     rows = Group.objects.filter(AnyOf("pk", inner))
     with django_assert_num_queries(1):

@@ -55,7 +55,7 @@ def assert_each_ended_right(executions: list[Execution]) -> None:
         assert len(keys) == 3
 
 
-def test_killed_workers_and_an_emptied_redis_lose_nothing(engine: Engine) -> None:
+def test_killed_workers_and_a_flushed_redis_lose_nothing(engine: Engine) -> None:
     executions = start_runs(engine, 6)
     with engine_processes(workers=2) as pool:
         wait_for(lambda: any(e["what"] == "begin" for e in toolkit.calls()), what="a first task")

@@ -40,7 +40,7 @@ def test_update_state_merges_context(engine: Engine, paused: Execution) -> None:
 
 
 @pytest.mark.parametrize("decided", [False, True], ids=["open", "decided"])
-def test_what_is_approved_is_what_runs(engine: Engine, decided: bool) -> None:
+def test_approved_inputs_are_the_inputs_that_run(engine: Engine, decided: bool) -> None:
     """A task's inputs cannot be changed through the context once a person is shown them."""
     word = {"value": source("context", "word")}
     execution = engine.start(
@@ -61,7 +61,7 @@ def test_what_is_approved_is_what_runs(engine: Engine, decided: bool) -> None:
     assert (outputs(done)["gate"], outputs(done)["next"]) == ("shown", "another")
 
 
-def test_an_edit_is_laid_over_what_was_shown(engine: Engine) -> None:
+def test_an_edit_is_merged_into_the_shown_inputs(engine: Engine) -> None:
     arguments = {"value": source("context"), "expression": "word"}
     task = {"id": "gate", "type": "tool", "tool": "builtin.select", "arguments": arguments}
     execution = engine.start(task | review("BEFORE"))
@@ -73,7 +73,7 @@ def test_an_edit_is_laid_over_what_was_shown(engine: Engine) -> None:
     assert outputs(done) == {"gate": {"word": "shown"}}
 
 
-def test_modify_args_changes_what_has_not_begun(engine: Engine, paused: Execution) -> None:
+def test_modify_args_changes_pending_tasks(engine: Engine, paused: Execution) -> None:
     change = {"kind": "modify_args", "task_id": "last", "arguments": {"value": "changed"}}
     engine.command(paused, change)
     done = open_gate(engine, paused)
@@ -82,7 +82,7 @@ def test_modify_args_changes_what_has_not_begun(engine: Engine, paused: Executio
 
 
 @pytest.mark.parametrize("name", ["first", "gate"])
-def test_modify_args_leaves_what_has_begun(engine: Engine, paused: Execution, name: str) -> None:
+def test_modify_args_refuses_started_tasks(engine: Engine, paused: Execution, name: str) -> None:
     change = {"kind": "modify_args", "task_id": name, "arguments": {"value": "x"}}
     with pytest.raises(Refused, match="has run, or its layer has begun"):
         engine.command(paused, change)
@@ -105,7 +105,7 @@ def test_inject_task_joins_a_later_layer(engine: Engine, paused: Execution) -> N
         (value("x", depends_on=["x"]), "invalid_plan"),
     ],
 )
-def test_inject_task_refuses_what_cannot_be(
+def test_inject_task_refuses_invalid_tasks(
     engine: Engine, paused: Execution, task: dict[str, Any], code: str
 ) -> None:
     with pytest.raises(Refused) as caught:
@@ -146,7 +146,7 @@ def test_abort_at_rest_closes_the_holds(engine: Engine, paused: Execution) -> No
         engine.command(paused, {"kind": "abort"})
 
 
-def test_continue_is_refused_where_nobody_waits_for_it(engine: Engine, paused: Execution) -> None:
+def test_continue_is_refused_outside_a_validation(engine: Engine, paused: Execution) -> None:
     with pytest.raises(Refused, match="does not wait"):
         engine.command(paused, {"kind": "continue"})
 

@@ -127,7 +127,7 @@ def reviewer(transactional_db: None) -> None:
 ELSEWHERE = {"message.sent"}
 
 
-def test_what_dies_at_a_crash_point_ends_right(engine: Engine, reviewer: None) -> None:
+def test_a_crash_at_any_point_is_recovered(engine: Engine, reviewer: None) -> None:
     django_rq.get_queue("default").empty()
     with driving() as driver:
         counts = {kind: driver.live(f"whole/{kind}", kind)[1] for kind in crash_driver.LIVES}
@@ -209,7 +209,7 @@ def calls_in(path: Path) -> list[str]:
     ]
 
 
-def test_every_point_is_placed_once_and_none_is_unknown() -> None:
+def test_every_crash_point_is_placed_once() -> None:
     modules = [*package_modules("workflows"), *package_modules("reviews")]
     placed = Counter(name for path in modules for name in calls_in(path))
     assert placed == Counter(POINTS)
@@ -223,7 +223,7 @@ def test_a_wrong_name_or_count_is_refused(text: str) -> None:
 
 
 @given(name=st.sampled_from(sorted(POINTS)), nth=st.integers(1, 50))
-def test_the_nth_arrival_is_the_one(name: Any, nth: int) -> None:
+def test_a_crash_happens_at_the_nth_arrival(name: Any, nth: int) -> None:
     acted: list[int] = []
     arrivals = itertools.count(1)
     crashpoints.arm(f"{name}:{nth}", lambda: acted.append(next(arrivals)))
@@ -239,7 +239,7 @@ def test_the_nth_arrival_is_the_one(name: Any, nth: int) -> None:
     assert acted == [1]
 
 
-def test_the_environment_arms_a_process() -> None:
+def test_the_environment_enables_a_crash_point() -> None:
     code = (
         "from workflows.common.crashpoints import crashpoint; "
         "crashpoint('step.after'); print('alive')"

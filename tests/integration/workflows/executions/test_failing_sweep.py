@@ -52,7 +52,7 @@ def test_a_lost_session_fails_one_part_of_the_round(hooks: None) -> None:
     assert recovery.failing() == {}
 
 
-def test_a_part_that_fails_each_round_is_seen_and_the_sweeper_goes_on(
+def test_a_part_that_keeps_failing_is_reported_and_the_sweeper_continues(
     hooks: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3):

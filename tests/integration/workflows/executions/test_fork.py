@@ -11,7 +11,7 @@ def at(execution: Execution, layer: int) -> Checkpoint:
     return execution.checkpoints.get(layer=layer)
 
 
-def test_a_fork_takes_over_settled_work_and_runs_the_rest(engine: Engine) -> None:
+def test_a_fork_reuses_finished_tasks_and_runs_the_rest(engine: Engine) -> None:
     execution = engine.run(
         value("a", source("inputs", "n")),
         value("b", [source("a"), source("context", "word")]),
@@ -45,7 +45,7 @@ def test_a_fork_meets_every_hold_behind_its_checkpoint_again(engine: Engine) -> 
     assert "b" not in engine.called(fork)
 
 
-def test_a_run_that_was_aborted_goes_on_in_a_fork(engine: Engine) -> None:
+def test_an_aborted_run_continues_in_a_fork(engine: Engine) -> None:
     execution = engine.run(value("a"), value("b", source("a"), **review("BEFORE")))
     engine.decide(engine.holds(execution)[0], approved=False)
     fork = engine.drive(
@@ -65,7 +65,7 @@ def test_an_edited_output_is_what_the_fork_reads(engine: Engine) -> None:
     assert fork.attempts.get(task_id="b").output == 2
 
 
-def test_the_conversation_goes_along(engine: Engine) -> None:
+def test_the_conversation_is_copied(engine: Engine) -> None:
     execution = engine.run(value("a"), policy={"hil": {"enabled": True}})
     submit_command(
         execution_id=execution.pk,

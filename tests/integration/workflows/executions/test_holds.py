@@ -40,7 +40,7 @@ def test_an_edited_output_keeps_the_original_beside_it(engine: Engine) -> None:
     assert (attempt.output, attempt.edited_output, attempt.is_edited) == (1, 2, True)
 
 
-def test_an_output_may_be_edited_to_nothing(engine: Engine) -> None:
+def test_an_output_may_be_edited_to_null(engine: Engine) -> None:
     execution = engine.run(value("a", 1, **review("AFTER")), value("b", source("a")))
     engine.decide(engine.holds(execution)[0], edits={})
     execution = engine.drive(execution)
@@ -56,7 +56,7 @@ def test_an_output_may_be_edited_to_nothing(engine: Engine) -> None:
         ("skip", "COMPLETED", "SKIPPED", "SKIPPED"),
     ],
 )
-def test_a_rejection_does_what_the_task_says(
+def test_a_rejection_follows_the_tasks_policy(
     engine: Engine, phase: str, on_reject: str, status: str, task: str, dependent: str | None
 ) -> None:
     execution = engine.run(
@@ -124,7 +124,7 @@ def test_one_rejection_ends_a_quorum(engine: Engine) -> None:
     assert engine.drive(execution).status == "ABORTED"
 
 
-def test_the_verdict_is_kept_with_the_hold(engine: Engine) -> None:
+def test_the_verdict_is_stored_with_the_hold(engine: Engine) -> None:
     execution = engine.run(
         value("a", {"x": 1}, **review("BEFORE", instructions="Look twice.", groups=["legal"]))
     )

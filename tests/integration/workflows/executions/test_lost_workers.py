@@ -115,7 +115,7 @@ def test_after_three_lost_claims_no_worker_gets_the_run_and_the_sweeper_ends_it(
     assert CommandLog.objects.filter(execution=execution, kind="fail_execution").count() == 1
 
 
-def test_a_recorded_step_starts_the_count_anew(engine: Engine) -> None:
+def test_a_recorded_step_resets_the_count(engine: Engine) -> None:
     execution = engine.start(value("a"))
     for _ in range(3):
         for _ in range(2):
@@ -147,7 +147,7 @@ def test_a_worker_that_is_only_slow_is_not_lost(engine: Engine) -> None:
     assert engine.drive(execution).status == "COMPLETED"
 
 
-def test_a_run_that_makes_its_worker_stumble_three_times_says_over_what(engine: Engine) -> None:
+def test_three_worker_errors_end_the_run_with_their_reason(engine: Engine) -> None:
     execution = engine.start(value("a"))
     for _ in range(3):
         with (
@@ -163,9 +163,7 @@ def test_a_run_that_makes_its_worker_stumble_three_times_says_over_what(engine: 
 
 
 @pytest.mark.parametrize("error", [OperationalError("away"), KeyboardInterrupt()])
-def test_an_outage_or_a_stop_is_not_held_against_the_run(
-    engine: Engine, error: BaseException
-) -> None:
+def test_outages_and_shutdowns_do_not_count(engine: Engine, error: BaseException) -> None:
     execution = engine.start(value("a"))
     for _ in range(5):
         with pytest.raises(type(error)), journal_writer.DjangoJournal("w").claim(str(execution.pk)):
@@ -175,7 +173,7 @@ def test_an_outage_or_a_stop_is_not_held_against_the_run(
     assert engine.drive(execution).status == "COMPLETED"
 
 
-def test_the_limit_is_a_setting_and_0_is_none(engine: Engine, settings: Any) -> None:
+def test_the_limit_is_a_setting_and_0_disables_it(engine: Engine, settings: Any) -> None:
     execution = engine.start(value("a"))
     settings.HOLDPOINT = {**settings.HOLDPOINT, "lost_claims_limit": 0}
     for _ in range(6):
@@ -187,7 +185,7 @@ def test_the_limit_is_a_setting_and_0_is_none(engine: Engine, settings: Any) -> 
     assert recovery.fail_lost_executions() == 1
 
 
-def test_a_run_that_rests_is_never_given_up(engine: Engine) -> None:
+def test_a_resting_run_never_fails(engine: Engine) -> None:
     execution = engine.start(value("a", **review("BEFORE")))
     for _ in range(2):
         lose(execution)

@@ -135,7 +135,7 @@ WAYS = (resumed, forked, rescued, retried, replanned, sent_back, taken_back)
 ENDS = {approve: "COMPLETED", reject: "ABORTED", time_out: "ABORTED", abort_by_agent: "ABORTED"}
 
 
-def test_nothing_runs_while_an_answer_rests(engine: Engine) -> None:
+def test_no_task_runs_during_the_undo_time(engine: Engine) -> None:
     """Approved, with time to undo: workers, sweepers and a lost lease go round it."""
     execution = engine.run(value("first"), gate())
     [hold] = engine.holds(execution)
@@ -150,7 +150,7 @@ def test_nothing_runs_while_an_answer_rests(engine: Engine) -> None:
 
 @pytest.mark.parametrize("end", ENDS, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("way", WAYS, ids=lambda each: each.__name__)
-def test_nothing_runs_before_somebody_decides(
+def test_no_task_runs_before_a_decision(
     engine: Engine, way: Callable[[Engine], Execution], end: Callable[..., None]
 ) -> None:
     execution = way(engine)

@@ -39,7 +39,7 @@ def approvals(engine: Engine, execution: Execution) -> int:
 @pytest.mark.parametrize(
     ("required", "expected"), [("always", 3), ("critical_only", 1), ("never", 0)]
 )
-def test_layers_are_approved_as_the_policy_says(
+def test_the_policy_decides_which_layers_are_approved(
     engine: Engine, required: str, expected: int
 ) -> None:
     policy = {"hil": {"enabled": True, "approval_required": required}}
@@ -53,7 +53,7 @@ def test_a_side_effects_flag_does_not_make_a_layer_critical(engine: Engine) -> N
     assert engine.run(*tasks, policy=policy).status == "COMPLETED"
 
 
-def test_a_refused_layer_aborts_the_run(engine: Engine) -> None:
+def test_a_rejected_layer_aborts_the_run(engine: Engine) -> None:
     policy = {"hil": {"enabled": True}}
     execution = engine.run(*chain("value"), policy=policy)
     engine.decide(engine.holds(execution)[0], approved=False)
@@ -61,7 +61,7 @@ def test_a_refused_layer_aborts_the_run(engine: Engine) -> None:
     assert engine.called(execution) == []
 
 
-def test_validation_rests_after_each_layer_but_the_last(engine: Engine) -> None:
+def test_validation_pauses_after_each_layer_except_the_last(engine: Engine) -> None:
     execution = engine.run(*chain("value", "value", "value"), policy={"per_layer_validation": True})
     rests = 0
     while execution.status == "AWAITING_AGENT":
@@ -94,7 +94,7 @@ def test_a_rule_agent_decides_between_layers(engine: Engine) -> None:
     assert engine.called(loud) == ["t0"]
 
 
-def test_on_error_asks_only_after_a_failure(engine: Engine) -> None:
+def test_on_error_calls_the_agent_only_after_a_failure(engine: Engine) -> None:
     policy = with_rules(decision_points="on_error")
     fine = engine.run(*chain("value", "value"), policy=policy)
     assert "agent_decided" not in engine.kinds(fine)
@@ -103,7 +103,7 @@ def test_on_error_asks_only_after_a_failure(engine: Engine) -> None:
     assert engine.kinds(failed).count("agent_decided") == 1
 
 
-def test_manual_asks_when_somebody_wants_it_and_once(engine: Engine) -> None:
+def test_manual_calls_the_agent_once_per_request(engine: Engine) -> None:
     policy = with_rules(decision_points="manual")
     tasks = chain("value", "value", "value")
     assert "agent_decided" not in engine.kinds(engine.run(*tasks, policy=policy))
@@ -116,7 +116,7 @@ def test_manual_asks_when_somebody_wants_it_and_once(engine: Engine) -> None:
     assert kinds.index("agent_decided") < kinds.index("layer_started", kinds.index("layer_closed"))
 
 
-def test_where_no_agent_decides_none_can_be_asked(engine: Engine) -> None:
+def test_without_an_agent_a_call_is_refused(engine: Engine) -> None:
     execution = engine.start(value("a"))
     command = AddMessage(content="look at this", ask_agent=True)
     with pytest.raises(Refused, match="No agent decides"):
@@ -131,7 +131,7 @@ class Broken:
         raise KeyError("decision")
 
 
-def test_a_malformed_answer_continues_and_says_so(
+def test_a_malformed_answer_continues_with_a_reason(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agents.register("broken", Broken())
@@ -180,7 +180,7 @@ class Says:
         "not finite",
     ],
 )
-def test_an_answer_that_is_no_answer_continues_and_says_so(engine: Engine, answer: Any) -> None:
+def test_an_empty_answer_continues_with_a_reason(engine: Engine, answer: Any) -> None:
     agents.register("says", Says(answer))
     policy = {"ail": {"enabled": True, "agent": "says"}}
     execution = engine.run(*chain("value", "value"), policy=policy)
@@ -205,7 +205,7 @@ def test_an_external_agent_answers_by_command(engine: Engine) -> None:
         ({"per_layer_validation": True}, "ABORTED"),
     ],
 )
-def test_an_agent_that_never_answers_is_decided_by_time(
+def test_an_agent_that_never_answers_times_out(
     engine: Engine, policy: dict[str, Any], status: str
 ) -> None:
     execution = engine.run(*chain("value", "value"), policy=policy)
@@ -216,7 +216,7 @@ def test_an_agent_that_never_answers_is_decided_by_time(
     assert engine.drive(execution).status == status
 
 
-def test_an_override_is_laid_over_the_workflow_and_checked(engine: Engine) -> None:
+def test_an_override_is_merged_into_the_workflow_and_checked(engine: Engine) -> None:
     with pytest.raises(InvalidRequest) as caught:
         engine.start(value("a"), policy={"hil": {"enabled": "perhaps"}})
     assert caught.value.problems[0].path == "policy.hil.enabled"

@@ -71,7 +71,7 @@ def at_once(work: Callable[[], Any], number: int = 4) -> list[Any]:
         return [each.result(60) for each in [pool.submit(one) for _ in range(number)]]
 
 
-def test_a_step_adds_groups_once_and_says_so(engine: Engine) -> None:
+def test_an_escalation_step_adds_groups_once_with_an_event(engine: Engine) -> None:
     hold = waiting(engine)
     assert escalate_due() == 0
     pass_time(hold, 601)
@@ -91,7 +91,7 @@ def test_a_step_adds_groups_once_and_says_so(engine: Engine) -> None:
     assert hold.execution.version == hold.execution.events.count()
 
 
-def test_steps_that_were_missed_are_taken_one_after_the_other(engine: Engine) -> None:
+def test_missed_escalation_steps_are_taken_in_order(engine: Engine) -> None:
     hold = waiting(engine)
     pass_time(hold, 7200)
     # One a round: nobody is skipped, and each has a moment of its own in the story.
@@ -112,7 +112,7 @@ def test_four_sweepers_take_each_step_once(engine: Engine) -> None:
     assert not CommandLog.objects.exclude(outcome="applied").exists()
 
 
-def test_four_sweepers_give_each_reminder_once(engine: Engine) -> None:
+def test_four_sweepers_send_each_reminder_once(engine: Engine) -> None:
     holds = [waiting(engine) for _ in range(6)]
     for hold in holds:
         pass_time(hold, 301)
@@ -122,7 +122,7 @@ def test_four_sweepers_give_each_reminder_once(engine: Engine) -> None:
     assert remind() == []
 
 
-def test_a_reminder_that_was_not_committed_is_given_again(engine: Engine) -> None:
+def test_an_uncommitted_reminder_is_sent_again(engine: Engine) -> None:
     hold = waiting(engine)
     pass_time(hold, 301)
     with suppress(RuntimeError), transaction.atomic():
@@ -132,7 +132,7 @@ def test_a_reminder_that_was_not_committed_is_given_again(engine: Engine) -> Non
 
 
 @pytest.mark.parametrize("point", ["step.before", "step.after"])
-def test_a_sweeper_that_dies_at_a_step_leaves_it_to_the_next(engine: Engine, point: str) -> None:
+def test_the_next_sweeper_takes_over_an_interrupted_step(engine: Engine, point: str) -> None:
     hold = waiting(engine)
     pass_time(hold, 601)
 
@@ -149,7 +149,7 @@ def test_a_sweeper_that_dies_at_a_step_leaves_it_to_the_next(engine: Engine, poi
     assert engine.kinds(hold.execution).count("hold_escalated") == 1
 
 
-def test_more_time_moves_everything_that_is_to_come(engine: Engine) -> None:
+def test_an_extended_deadline_moves_later_reminders(engine: Engine) -> None:
     hold = waiting(engine, timeout_seconds=3600, on_timeout="reject")
     pass_time(hold, 601)
     assert escalate_due() == 1
@@ -165,7 +165,7 @@ def test_more_time_moves_everything_that_is_to_come(engine: Engine) -> None:
     assert (escalate_due(), len(remind())) == (1, 0)
 
 
-def test_what_is_decided_is_left_alone(engine: Engine) -> None:
+def test_decided_holds_get_no_reminder(engine: Engine) -> None:
     hold = waiting(engine)
     pass_time(hold, 7200)
     engine.decide(hold)

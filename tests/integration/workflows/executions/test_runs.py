@@ -42,7 +42,7 @@ def test_events_are_contiguous_and_the_version_counts_them(engine: Engine) -> No
     ]
 
 
-def test_a_failure_skips_its_dependents_and_leaves_the_others(engine: Engine) -> None:
+def test_a_failure_skips_only_its_dependents(engine: Engine) -> None:
     execution = engine.run(
         tool("bad", "testkit.fail", arguments={"message": "no such thing"}),
         value("after_bad", source("bad")),
@@ -81,7 +81,7 @@ def test_a_condition_that_cannot_be_evaluated_fails_its_task(engine: Engine) -> 
     assert engine.statuses(execution) == {"a": "FAILED", "b": "SUCCEEDED"}
 
 
-def test_a_layer_runs_side_by_side(engine: Engine) -> None:
+def test_the_tasks_of_a_layer_run_concurrently(engine: Engine) -> None:
     """Each of ten tasks ends only once all ten run: fewer at a time would never end."""
     execution = engine.run(
         *(tool(f"t{n}", "testkit.meets", arguments={"others": 10}) for n in range(10))
@@ -90,14 +90,14 @@ def test_a_layer_runs_side_by_side(engine: Engine) -> None:
     assert len(engine.called(execution, "begin")) == 10
 
 
-def test_results_of_a_long_layer_are_recorded_as_they_come(engine: Engine) -> None:
+def test_results_of_a_long_layer_are_recorded_as_they_arrive(engine: Engine) -> None:
     execution = engine.run(value("quick"), tool("long", "testkit.slow", arguments={"seconds": 0.5}))
     quick = execution.attempts.get(task_id="quick").created_at
     long = execution.attempts.get(task_id="long").created_at
     assert (long - quick).total_seconds() > 0.2
 
 
-def test_a_task_that_runs_out_of_time_fails_and_the_worker_goes_on(engine: Engine) -> None:
+def test_a_task_that_times_out_fails_and_the_worker_continues(engine: Engine) -> None:
     execution = engine.run(
         tool("late", "testkit.stubborn", arguments={"seconds": 1.5}, timeout_seconds=0.2),
         value("other"),
@@ -133,20 +133,20 @@ def test_a_retry_waits_its_backoff_without_a_worker(engine: Engine) -> None:
     assert engine.called(execution).count("sibling") == 1
 
 
-def test_a_retry_that_is_used_up_fails(engine: Engine) -> None:
+def test_a_task_fails_after_its_last_retry(engine: Engine) -> None:
     retry = {"max_attempts": 2, "backoff_seconds": 0}
     execution = engine.run(tool("flaky", "testkit.flaky", arguments={"failures": 5}, retry=retry))
     assert execution.status == "FAILED"
     assert execution.attempts.filter(task_id="flaky").count() == 2
 
 
-def test_a_failure_that_a_retry_cannot_help_is_not_repeated(engine: Engine) -> None:
+def test_a_permanent_failure_is_not_retried(engine: Engine) -> None:
     retry = {"max_attempts": 3, "backoff_seconds": 0}
     execution = engine.run(tool("bad", "testkit.fail", arguments={"message": "x"}, retry=retry))
     assert execution.attempts.count() == 1
 
 
-def test_each_layer_leaves_a_checkpoint_and_the_newest_are_kept(engine: Engine) -> None:
+def test_each_layer_makes_a_checkpoint_and_old_ones_are_pruned(engine: Engine) -> None:
     chain = [value("t0")] + [value(f"t{n}", source(f"t{n - 1}")) for n in range(1, 8)]
     execution = engine.run(*chain)
     layers = list(execution.checkpoints.order_by("layer").values_list("layer", flat=True))

@@ -72,7 +72,7 @@ def only_job(queue: Queue) -> Job:
     st.from_regex(r"[a-z_][a-z0-9_]{0,9}(\.[a-z_][a-z0-9_]{0,9}){0,3}", fullmatch=True),
     st.integers(0, 2**63 - 1),
 )
-def test_an_id_says_what_is_called(job: str, number: int) -> None:
+def test_a_job_id_names_function_and_argument(job: str, number: int) -> None:
     assert dispatch.parse_job_id(dispatch.job_id(job, number)) == (job, number)
 
 
@@ -80,11 +80,11 @@ def test_an_id_says_what_is_called(job: str, number: int) -> None:
     "foreign",
     ["", "b1f9c1de-3f6a-4d8e-9d0c-0a6f7c1d2e3f", "jobs-x-0123456789abcdef", "a-1-" + "g" * 32],
 )
-def test_ids_of_other_jobs_say_nothing(foreign: str) -> None:
+def test_ids_of_other_jobs_are_not_parsed(foreign: str) -> None:
     assert dispatch.parse_job_id(foreign) is None
 
 
-def test_a_hint_is_a_job_that_any_rq_worker_runs(queue: Queue) -> None:
+def test_a_plain_rq_worker_runs_a_job(queue: Queue) -> None:
     assert dispatch.enqueue(f"{HERE}.note", 7)
     job = only_job(queue)
     assert (job.func_name, tuple(job.args), job.kwargs) == (f"{HERE}.note", (7,), {})
@@ -95,7 +95,7 @@ def test_a_hint_is_a_job_that_any_rq_worker_runs(queue: Queue) -> None:
     assert done == [7]
 
 
-def test_a_hint_looks_like_what_rq_makes(queue: Queue) -> None:
+def test_a_job_equals_one_that_rq_makes(queue: Queue) -> None:
     """Field by field, so that a new version of RQ cannot change its form unnoticed."""
     dispatch.enqueue(f"{HERE}.note", 7)
     ours = queue.connection.hgetall(only_job(queue).key)
@@ -109,7 +109,7 @@ def test_a_hint_looks_like_what_rq_makes(queue: Queue) -> None:
     assert ours.keys() == theirs.keys()
 
 
-def test_sending_takes_one_command(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_enqueueing_takes_one_redis_command(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     dispatch.enqueue(f"{HERE}.note", 1)  # connects, makes the fields, teaches Redis the script
     sent: list[Any] = []
     original = queue.connection.execute_command
@@ -123,7 +123,7 @@ def test_sending_takes_one_command(queue: Queue, monkeypatch: pytest.MonkeyPatch
     assert sent == ["EVALSHA"]
 
 
-def test_sending_outlives_a_restart_of_redis(queue: Queue) -> None:
+def test_enqueueing_survives_a_restart_of_redis(queue: Queue) -> None:
     """Scripts are gone then."""
     dispatch.enqueue(f"{HERE}.note", 1)
     queue.connection.script_flush()
@@ -131,7 +131,7 @@ def test_sending_outlives_a_restart_of_redis(queue: Queue) -> None:
     assert queue.count == 2
 
 
-def test_without_redis_nothing_is_sent_and_nothing_breaks(
+def test_without_redis_enqueueing_does_nothing(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*args: Any, **options: Any) -> None:
@@ -142,7 +142,7 @@ def test_without_redis_nothing_is_sent_and_nothing_breaks(
         assert not dispatch.enqueue(f"{HERE}.note", 1)
 
 
-def test_the_worker_follows_hints_and_leaves_nothing(queue: Queue) -> None:
+def test_the_worker_runs_jobs_and_leaves_no_keys(queue: Queue) -> None:
     for number in range(3):
         dispatch.enqueue(f"{HERE}.note", number)
     dispatch.enqueue(f"{HERE}.note", 3, queue="low")
@@ -151,7 +151,7 @@ def test_the_worker_follows_hints_and_leaves_nothing(queue: Queue) -> None:
     assert queue.connection.keys("rq:job:*") == []
 
 
-def test_a_hint_is_followed_without_its_job(queue: Queue) -> None:
+def test_a_job_runs_without_its_stored_hash(queue: Queue) -> None:
     dispatch.enqueue(f"{HERE}.note", 5)
     queue.connection.delete(only_job(queue).key)
     worker(queue).work(burst=True)
@@ -165,7 +165,7 @@ def test_other_jobs_run_as_rq_runs_them(queue: Queue) -> None:
     assert (done, job.get_status().value) == ([9], "finished")
 
 
-def test_a_failed_hint_is_kept_with_its_reason(queue: Queue) -> None:
+def test_a_failed_job_is_stored_with_its_reason(queue: Queue) -> None:
     dispatch.enqueue(f"{HERE}.fail", 4)
     dispatch.enqueue(f"{HERE}.note", 5)
     job = only_job_of(queue, 0)
@@ -189,7 +189,7 @@ def test_a_signal_to_stop_waits_for_the_job(queue: Queue) -> None:
     assert queue.count == 1
 
 
-def test_the_worker_counts_what_it_did_and_says_it_lives(
+def test_the_worker_reports_counts_and_heartbeats(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = worker(queue)
@@ -209,7 +209,7 @@ def test_the_worker_counts_what_it_did_and_says_it_lives(
     assert seen[b"last_heartbeat"]
 
 
-def test_a_suspended_worker_takes_nothing(queue: Queue) -> None:
+def test_a_suspended_worker_takes_no_job(queue: Queue) -> None:
     dispatch.enqueue(f"{HERE}.note", 1)
     queue.connection.set("rq:suspended", 1)
     worker(queue).work(burst=True)

@@ -52,7 +52,7 @@ def test_workers_end_with_a_killed_pool(pool: subprocess.Popen[bytes]) -> None:
     wait_for(lambda: not any(is_alive(each) for each in below), seconds=5, what="nobody left")
 
 
-def test_a_worker_has_no_scheduler_of_rq(pool: subprocess.Popen[bytes]) -> None:
+def test_a_worker_runs_no_rq_scheduler(pool: subprocess.Popen[bytes]) -> None:
     for pid in worker_pids(pool):
         forked = [
             each
@@ -62,7 +62,7 @@ def test_a_worker_has_no_scheduler_of_rq(pool: subprocess.Popen[bytes]) -> None:
         assert forked == []
 
 
-def test_a_killed_worker_is_replaced_and_counts_no_more(pool: subprocess.Popen[bytes]) -> None:
+def test_a_killed_worker_is_replaced_and_no_longer_counted(pool: subprocess.Popen[bytes]) -> None:
     wait_for(lambda: counted() == 2, seconds=20, what="two are counted")
     before = set(worker_pids(pool))
     assert registered() == before

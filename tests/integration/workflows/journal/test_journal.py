@@ -38,7 +38,7 @@ def row(execution: Execution) -> dict[str, object]:
 # --- prepared statements --------------------------------------------------------------------------
 
 
-def test_the_journals_statements_are_prepared_and_nobody_elses(engine: Engine) -> None:
+def test_only_the_journals_statements_are_prepared(engine: Engine) -> None:
     connection.close()
     execution = engine.start(value("a"), value("b", depends_on=["a"]))
     connection.close()
@@ -60,7 +60,7 @@ def test_a_new_connection_prepares_anew(engine: Engine) -> None:
     assert engine.run(value("a")).status == "COMPLETED"
 
 
-def test_a_thread_of_its_own_has_its_own(engine: Engine) -> None:
+def test_each_thread_prepares_its_own_statements(engine: Engine) -> None:
     engine.run(value("a"))
     execution = engine.start(value("a"))
     assert in_thread(run_to_rest, execution.pk).status == "COMPLETED"  # type: ignore[attr-defined]
@@ -92,7 +92,7 @@ def test_a_prepared_query_survives_a_migration(transactional_db: None) -> None:
 # --- a claim that never reached the disk ----------------------------------------------------------
 
 
-def test_only_the_claim_is_not_waited_for(engine: Engine) -> None:
+def test_only_the_claim_commits_asynchronously(engine: Engine) -> None:
     execution = engine.start(value("a"))
     with connection.cursor() as cursor:
         cursor.execute("SET synchronous_commit = on")
@@ -102,7 +102,7 @@ def test_only_the_claim_is_not_waited_for(engine: Engine) -> None:
     assert "synchronous_commit" not in sql.COMMIT_STEP + sql.QUEUE + sql.RENEW_LEASE + sql.REST
 
 
-def test_a_claim_that_a_crash_of_the_database_undid_does_no_harm(engine: Engine) -> None:
+def test_a_claim_lost_in_a_database_crash_is_harmless(engine: Engine) -> None:
     """Two workers then hold the same fence; the version lets one of them land."""
     execution = engine.start(value("a"))
     before = row(execution)

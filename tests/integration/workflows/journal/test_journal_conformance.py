@@ -242,7 +242,7 @@ def test_a_new_execution_has_its_plan_policy_and_inputs_and_no_events(store: Sto
     assert store.events(new) == []
 
 
-def test_events_are_stored_in_order_without_gaps_with_who_caused_them(store: Store) -> None:
+def test_events_are_stored_in_order_without_gaps_with_their_actor(store: Store) -> None:
     new = store.create(PLAN)
     with store.journal.claim(new) as run:
         assert run is not None
@@ -262,7 +262,7 @@ def test_events_are_stored_in_order_without_gaps_with_who_caused_them(store: Sto
     assert contents(store, new) == ["one", "two", "three"]
 
 
-def test_what_is_recorded_is_stored_only_with_the_commit(store: Store) -> None:
+def test_recorded_events_are_stored_only_by_the_commit(store: Store) -> None:
     new = store.create(PLAN)
     with store.journal.open(new, expected_version=None) as run:
         run.record(message("never committed"))
@@ -270,14 +270,14 @@ def test_what_is_recorded_is_stored_only_with_the_commit(store: Store) -> None:
     assert (store.state(new).version, store.events(new)) == (0, [])
 
 
-def test_a_commit_of_nothing_writes_nothing(store: Store) -> None:
+def test_an_empty_commit_writes_nothing(store: Store) -> None:
     new = store.create(PLAN)
     with store.journal.open(new, expected_version=None) as run:
         run.commit()
     assert (store.state(new), store.events(new)) == (ExecutionState(), [])
 
 
-def test_the_stored_state_is_that_of_the_run_and_the_fold_of_the_events(store: Store) -> None:
+def test_the_stored_state_equals_the_fold_of_the_events(store: Store) -> None:
     new = store.create(PLAN)
     with store.journal.claim(new) as run:
         assert run is not None
@@ -335,7 +335,7 @@ def test_the_context_is_merged_and_read_back(store: Store) -> None:
         assert run.context == {"a": None, "b": {"c": [1]}}
 
 
-def test_a_new_revision_of_the_plan_counts_at_once_and_is_read_back(store: Store) -> None:
+def test_a_new_plan_revision_applies_at_once_and_is_stored(store: Store) -> None:
     new = store.create(PLAN)
     write(store, new, STARTED, FIRST_LAYER, DONE)
     plan = parse_plan({"tasks": [task("a"), task("b", {"$from": "a"}), task("c", {"$from": "b"})]})
@@ -355,7 +355,7 @@ def test_a_new_revision_of_the_plan_counts_at_once_and_is_read_back(store: Store
 # --- how tasks ended ------------------------------------------------------------------------------
 
 
-def test_a_recorded_result_is_known_at_once_and_stored_with_the_commit(store: Store) -> None:
+def test_a_recorded_result_applies_at_once_and_is_stored_by_the_commit(store: Store) -> None:
     new = store.create(PLAN)
     with store.journal.claim(new) as run:
         assert run is not None
@@ -405,7 +405,7 @@ def test_skipped_tasks_are_settled_with_the_reason(store: Store) -> None:
         ),
     ],
 )
-def test_a_decision_about_an_output_says_what_later_tasks_read(
+def test_a_decision_about_an_output_sets_what_later_tasks_read(
     store: Store, verdict: dict[str, Any], expected: tuple[Any, ...] | None
 ) -> None:
     new = store.create(PLAN)
@@ -419,7 +419,7 @@ def test_a_decision_about_an_output_says_what_later_tasks_read(
 # --- version, lease and fence ---------------------------------------------------------------------
 
 
-def test_an_expected_version_that_is_gone_is_stale(store: Store) -> None:
+def test_an_outdated_expected_version_is_stale(store: Store) -> None:
     new = store.create(PLAN)
     write(store, new, message("one"))
     with pytest.raises(StaleVersion), store.journal.open(new, expected_version=0):
@@ -456,7 +456,7 @@ def test_a_held_execution_is_busy_for_commands_and_not_claimed_again(store: Stor
             pass
 
 
-def test_a_command_that_was_opened_before_a_claim_lands_nothing(store: Store) -> None:
+def test_a_command_opened_before_a_claim_writes_nothing(store: Store) -> None:
     new = store.create(PLAN)
     with store.journal.open(new, expected_version=0) as command:
         command.record(message("too late"))
@@ -509,7 +509,7 @@ def test_a_claim_ends_with_its_block(store: Store) -> None:
             assert run is not None
 
 
-def test_a_rest_gives_the_lease_back_until_its_time(store: Store) -> None:
+def test_a_pause_releases_the_lease_until_its_time(store: Store) -> None:
     new = store.create(PLAN)
     with store.journal.claim(new) as run:
         assert run is not None
@@ -547,7 +547,7 @@ def test_an_execution_that_is_over_is_not_claimed(store: Store) -> None:
 # --- commands that wait ---------------------------------------------------------------------------
 
 
-def test_waiting_commands_come_once_in_order_with_who_sent_them(store: Store) -> None:
+def test_queued_commands_are_delivered_once_in_order_with_their_sender(store: Store) -> None:
     new = store.create(PLAN)
     with store.journal.claim(new) as run:
         assert run is not None
@@ -566,7 +566,7 @@ def test_waiting_commands_come_once_in_order_with_who_sent_them(store: Store) ->
         assert (run.queued, list(run.take_commands())) == (0, [])
 
 
-def test_commands_that_were_not_committed_come_again(store: Store) -> None:
+def test_uncommitted_commands_are_delivered_again(store: Store) -> None:
     new = store.create(PLAN)
     with store.journal.claim(new) as first:
         assert first is not None
@@ -582,7 +582,7 @@ def test_commands_that_were_not_committed_come_again(store: Store) -> None:
             assert list(second.take_commands()) == []
 
 
-def test_a_command_in_between_keeps_the_worker_from_resting(store: Store) -> None:
+def test_a_new_command_prevents_the_pause(store: Store) -> None:
     new = store.create(PLAN)
     with store.journal.claim(new) as run:
         assert run is not None
@@ -595,7 +595,7 @@ def test_a_command_in_between_keeps_the_worker_from_resting(store: Store) -> Non
         assert run.rest(None)
 
 
-def test_a_waiting_command_is_work_for_a_worker(store: Store) -> None:
+def test_a_queued_command_makes_an_execution_claimable(store: Store) -> None:
     new = store.create(PLAN)
     with store.journal.claim(new) as run:
         assert run is not None
@@ -607,7 +607,7 @@ def test_a_waiting_command_is_work_for_a_worker(store: Store) -> None:
         assert run.queued == 1
 
 
-def test_a_waiting_abort_is_seen_while_tasks_run(store: Store) -> None:
+def test_a_queued_abort_is_seen_while_tasks_run(store: Store) -> None:
     new = store.create(PLAN)
     with store.journal.claim(new) as run:
         assert run is not None
@@ -640,7 +640,7 @@ def test_holds_open_and_close_with_the_state(store: Store) -> None:
     assert store.state(new).holds == ()
 
 
-def test_an_answer_rests_until_it_is_taken_back_or_its_time_is_over(store: Store) -> None:
+def test_a_decision_is_pending_until_it_is_withdrawn_or_due(store: Store) -> None:
     new = store.create(PLAN)
     write(store, new, STARTED, FIRST_LAYER, DONE, opened("h1", timeout_seconds=60))
     answer = {"actor": "ann", "command": {"kind": "approval_response", "approved": True}}
@@ -668,7 +668,7 @@ def test_an_answer_rests_until_it_is_taken_back_or_its_time_is_over(store: Store
 # --- what agents and forks read -------------------------------------------------------------------
 
 
-def test_messages_and_decisions_are_read_back_oldest_first(store: Store) -> None:
+def test_messages_and_decisions_are_read_oldest_first(store: Store) -> None:
     new = store.create(PLAN)
     write(store, new, STARTED, FIRST_LAYER, DONE, message("one"), opened("h1"))
     write(store, new, decided("h1", "REJECT", on_reject="fail", comment="no"), actor="ann")
@@ -685,7 +685,7 @@ def test_messages_and_decisions_are_read_back_oldest_first(store: Store) -> None
     assert (second["seq"], second["type"]) == (7, "AIL")
 
 
-def test_a_fork_goes_on_from_the_end_of_a_layer(store: Store) -> None:
+def test_a_fork_continues_from_the_end_of_a_layer(store: Store) -> None:
     old = store.create(PLAN, inputs={"n": 1})
     write(
         store,
@@ -713,7 +713,7 @@ def test_a_fork_goes_on_from_the_end_of_a_layer(store: Store) -> None:
     grandchild_of(store, new)
 
 
-def test_the_decisions_of_a_fork_begin_with_those_it_took_over(store: Store) -> None:
+def test_the_decisions_of_a_fork_begin_with_its_parents(store: Store) -> None:
     old = store.create(PLAN)
     agreed = ev.AgentDecided(agent="echo", decision="continue", reason="before")
     write(store, old, STARTED, FIRST_LAYER, DONE, agreed, ev.LayerClosed(layer=0))

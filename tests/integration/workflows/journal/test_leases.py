@@ -28,7 +28,7 @@ def expire_lease(execution: Execution) -> None:
     Execution.objects.filter(pk=execution.pk).update(lease_until=Now() - timedelta(seconds=1))
 
 
-def test_a_stale_worker_lands_nothing(engine: Engine) -> None:
+def test_a_stale_worker_writes_nothing(engine: Engine) -> None:
     execution = engine.start(value("a"))
     first = journal_writer.DjangoJournal("first").claim(str(execution.pk))
     run = first.__enter__()
@@ -121,7 +121,7 @@ def test_twenty_commands_at_one_version_have_one_winner(engine: Engine) -> None:
     assert engine.kinds(execution).count("context_updated") == 1
 
 
-def test_a_crash_of_the_step_gives_the_lease_back_and_says_why(
+def test_a_failing_step_releases_the_lease_with_its_reason(
     engine: Engine,
 ) -> None:
     execution = engine.start(value("a"))

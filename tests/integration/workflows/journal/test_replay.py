@@ -23,7 +23,7 @@ def replayed(execution: Execution) -> ExecutionState:
     return state
 
 
-def test_the_state_of_a_run_at_each_stop(engine: Engine) -> None:
+def test_events_rebuild_the_state_at_each_pause(engine: Engine) -> None:
     execution = engine.start(
         value("a", **review("BEFORE")), value("b", source("a"), **review("AFTER"))
     )
@@ -39,7 +39,7 @@ def test_the_state_of_a_run_at_each_stop(engine: Engine) -> None:
     assert replayed(execution).status.is_final
 
 
-def test_an_answer_that_rests_and_is_taken_back(engine: Engine) -> None:
+def test_events_rebuild_a_withdrawn_decision(engine: Engine) -> None:
     execution = engine.run(value("a", **review("BEFORE")))
     (hold,) = engine.holds(execution)
     engine.decide(hold, actor="ann", undo_seconds=600, edits={"value": "edited"})
@@ -55,7 +55,7 @@ def test_an_answer_that_rests_and_is_taken_back(engine: Engine) -> None:
     assert replayed(execution).holds[0].answer is None
 
 
-def test_the_inputs_that_a_person_was_shown_from_the_context(engine: Engine) -> None:
+def test_events_rebuild_the_inputs_shown_from_the_context(engine: Engine) -> None:
     execution = engine.start(value("a", source("context", "word"), **review("BEFORE")))
     engine.command(execution, {"kind": "update_state", "updates": {"word": "then"}})
     engine.drive(execution)
@@ -63,7 +63,7 @@ def test_the_inputs_that_a_person_was_shown_from_the_context(engine: Engine) -> 
     assert replayed(execution).tasks["a"].edits == {"value": "then"}
 
 
-def test_a_proposed_change_of_the_plan(engine: Engine) -> None:
+def test_events_rebuild_a_proposed_plan_change(engine: Engine) -> None:
     execution = engine.run(
         value("a", **review("AFTER")), value("b", source("a")), policy={"replan_review": True}
     )
@@ -74,7 +74,7 @@ def test_a_proposed_change_of_the_plan(engine: Engine) -> None:
     assert proposal.cause == "inject_task"
 
 
-def test_a_fork_and_a_fork_of_it(engine: Engine) -> None:
+def test_events_rebuild_a_fork_of_a_fork(engine: Engine) -> None:
     execution = engine.run(value("a"), value("b", source("a")), value("c", source("b")))
     checkpoint = execution.checkpoints.get(layer=0)
     fork = fork_execution(execution=execution, checkpoint=checkpoint, actor=None)
@@ -87,7 +87,7 @@ def test_a_fork_and_a_fork_of_it(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(STATE_ONLY))
-def test_no_webhook_carries_what_only_rebuilds_the_state(engine: Engine, name: str) -> None:
+def test_no_webhook_carries_replay_only_fields(engine: Engine, name: str) -> None:
     execution = engine.run(value("a", **review("AFTER")), policy={"replan_review": True})
     event = execution.events.get(kind="hold_opened")
     event.payload = {**event.payload, name: {"secret": 1}}

@@ -85,7 +85,7 @@ def outcome(result: Any) -> str:
 
 
 @pytest.mark.parametrize("tool", TABLE)
-def test_each_role_gets_its_answer(call: Call, people: dict[str, User], tool: str) -> None:
+def test_each_role_gets_its_status(call: Call, people: dict[str, User], tool: str) -> None:
     for whose, expected in TABLE[tool].items():
         found = []
         for role in ROLES:
@@ -97,7 +97,7 @@ def test_each_role_gets_its_answer(call: Call, people: dict[str, User], tool: st
 
 @pytest.mark.parametrize("whose", ["others", "own"])
 @pytest.mark.parametrize("role", ROLES)
-def test_only_an_answer_that_is_ok_leaves_a_decision(
+def test_only_an_accepted_answer_makes_a_decision(
     call: Call, people: dict[str, User], role: str, whose: str
 ) -> None:
     """What the table says is what happened: one record and a closed hold, or nothing at all."""
@@ -116,9 +116,7 @@ def test_only_an_answer_that_is_ok_leaves_a_decision(
 
 
 @pytest.mark.parametrize("tool", TABLE)
-def test_a_token_without_the_scope_is_told_which(
-    call: Call, people: dict[str, User], tool: str
-) -> None:
+def test_the_error_names_the_missing_scope(call: Call, people: dict[str, User], tool: str) -> None:
     given = arguments(tool, people["admin"])
     needed = SCOPE.get(tool, "run")
     if tool in ("search_tools", "approval_response"):
@@ -130,14 +128,14 @@ def test_a_token_without_the_scope_is_told_which(
 
 
 @pytest.mark.parametrize("tool", TABLE)
-def test_an_account_without_a_role_gets_nothing(
+def test_an_account_without_a_role_is_refused(
     call: Call, people: dict[str, User], tool: str
 ) -> None:
     told = refused(call("nobody", tool, **arguments(tool, people["nobody"])))
     assert (told["code"], "no role" in told["text"]) == ("forbidden", True)
 
 
-def test_what_is_not_visible_and_what_is_not_there_read_the_same(
+def test_invisible_and_unknown_runs_give_the_same_error(
     call: Call, people: dict[str, User]
 ) -> None:
     execution = services.start_execution(actor=people["operator"], plan=chain("a"))
@@ -146,7 +144,7 @@ def test_what_is_not_visible_and_what_is_not_there_read_the_same(
     assert hidden == missing
 
 
-def test_lists_hold_what_is_visible_and_nothing_else(call: Call, people: dict[str, User]) -> None:
+def test_lists_hold_only_visible_rows(call: Call, people: dict[str, User]) -> None:
     for role in ("operator", "integrator"):
         for plan in (chain("a", "b"), reviewed()):
             execution = services.start_execution(actor=people[role], plan=plan, policy=VALIDATED)
@@ -162,7 +160,7 @@ def test_lists_hold_what_is_visible_and_nothing_else(call: Call, people: dict[st
     assert seen("operator", decider="human") == ["human", "human"]
 
 
-def test_pages_of_what_waits_follow_each_other(call: Call, people: dict[str, User]) -> None:
+def test_pages_of_pending_reviews_follow_each_other(call: Call, people: dict[str, User]) -> None:
     for _ in range(3):
         execution = services.start_execution(actor=people["operator"], plan=reviewed())
         at_rest(execution)
@@ -199,9 +197,7 @@ def test_an_agent_loosens_nothing(
     assert (override["field"], override["by"]) == (path.removeprefix("policy."), "operator")
 
 
-def test_groups_that_nobody_decides_for_are_refused_or_named(
-    call: Call, people: dict[str, User]
-) -> None:
+def test_groups_without_a_decider_are_refused_or_named(call: Call, people: dict[str, User]) -> None:
     Group.objects.get_or_create(name="legal")
     wrong = (("typo", "groups[0]", "unknown_group"), ("auditor", "groups", "no_deciding_group"))
     for name, where, code in wrong:

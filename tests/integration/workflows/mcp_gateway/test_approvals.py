@@ -49,7 +49,7 @@ def test_an_agent_without_the_scope_is_sent_to_the_page(
     assert hold.status == Hold.Status.OPEN
 
 
-def test_an_escalation_names_the_resource_and_who_decides(
+def test_an_escalation_names_the_resource_and_the_deciders(
     call: Call, people: dict[str, User]
 ) -> None:
     code = "fetch('http://127.0.0.1:9/x')"
@@ -66,7 +66,7 @@ def test_an_escalation_names_the_resource_and_who_decides(
     assert [row["decision_type"] for row in pending] == ["HIL"]
 
 
-def test_a_reviewers_token_decides_and_the_record_says_how(
+def test_a_reviewers_token_decides_and_the_record_names_mcp(
     call: Call, people: dict[str, User]
 ) -> None:
     hold = stopped(people["integrator"])
@@ -88,7 +88,7 @@ def test_a_reviewers_token_decides_and_the_record_says_how(
     assert at_rest(hold.execution).status == "COMPLETED"
 
 
-def test_nobody_approves_what_they_started(call: Call, people: dict[str, User]) -> None:
+def test_the_starter_does_not_approve(call: Call, people: dict[str, User]) -> None:
     hold = stopped(people["reviewer"])
     told = refused(
         call(
@@ -104,7 +104,7 @@ def test_nobody_approves_what_they_started(call: Call, people: dict[str, User]) 
     assert not HumanReviewRecord.objects.exists()
 
 
-def test_an_edit_that_does_not_fit_names_its_field_and_the_hold_stays_open(
+def test_an_invalid_edit_names_its_field_and_the_hold_stays_open(
     call: Call, people: dict[str, User]
 ) -> None:
     review = {"trigger_phase": "BEFORE_EXECUTION", "on_timeout": "keep_waiting"}
@@ -175,7 +175,7 @@ def decided_with(call: Call, execution: Execution, **ids: Any) -> Any:
     )
 
 
-def test_every_id_that_an_answer_carries_decides(call: Call, people: dict[str, User]) -> None:
+def test_every_id_in_a_response_can_be_used_to_decide(call: Call, people: dict[str, User]) -> None:
     for pick in (
         lambda answer: {"checkpoint_id": answer["checkpoint_id"]},
         lambda answer: {"checkpoint_id": int(answer["checkpoint_id"])},
@@ -197,9 +197,7 @@ def test_every_id_that_an_answer_carries_decides(call: Call, people: dict[str, U
         assert at_rest(execution).status == "COMPLETED"
 
 
-def test_a_checkpoint_that_is_not_the_present_one_decides_nothing(
-    call: Call, people: dict[str, User]
-) -> None:
+def test_an_outdated_checkpoint_decides_nothing(call: Call, people: dict[str, User]) -> None:
     execution = held_behind_a_layer(people["integrator"])
     other = held_behind_a_layer(people["integrator"])
     foreign = other.checkpoints.latest("version").pk
@@ -236,9 +234,7 @@ def test_a_checkpoint_never_approves_a_hold_that_opened_later(
     assert execution.holds.filter(status="OPEN").count() == 1
 
 
-def test_results_and_previews_name_what_ran_and_what_will(
-    call: Call, people: dict[str, User]
-) -> None:
+def test_results_and_previews_name_past_and_next_tasks(call: Call, people: dict[str, User]) -> None:
     execution = held_behind_a_layer(people["integrator"])
     answer = call("integrator", "get_execution", workflow_id=str(execution.pk), all_layers=True)
     first = answer.structured_content["layer_results"][0]
@@ -299,7 +295,7 @@ def test_a_client_that_opens_pages_gets_the_answer_after_the_decision(
 
 @pytest.mark.usefixtures("workers")
 @pytest.mark.parametrize("action", ["decline", "cancel", "accept"])
-def test_a_person_who_does_not_decide_is_asked_once(agent: Agents, action: str) -> None:
+def test_an_undecided_elicitation_is_sent_once(agent: Agents, action: str) -> None:
     person = Person(action=action)
     one = agent(elicitation_callback=person)
     answer = one.answer("execute", plan=reviewed(), config={"wait_seconds": 1})
@@ -322,7 +318,7 @@ def test_a_client_of_the_older_protocol_gets_the_link(
     assert person.opened == []
 
 
-def test_what_travels_with_the_question_is_one_users_and_one_calls(
+def test_elicitation_state_is_bound_to_one_user_and_call(
     agent: Agents, people: dict[str, User]
 ) -> None:
     hold = stopped(people["integrator"])

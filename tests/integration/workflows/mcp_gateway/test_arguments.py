@@ -51,7 +51,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-def test_each_names_its_field_and_starts_nothing(call: Call) -> None:
+def test_an_invalid_argument_names_its_field_and_starts_nothing(call: Call) -> None:
     before = Execution.objects.count()
     for tool, arguments, field in BAD:
         told = refused(call("operator", tool, **arguments))
@@ -67,7 +67,7 @@ def test_several_faults_are_named_together(call: Call) -> None:
     assert len(told["text"].splitlines()) == 3
 
 
-def test_an_output_that_is_long_is_cut(call: Call) -> None:
+def test_a_long_output_is_truncated(call: Call) -> None:
     plan = chain("a")
     plan["tasks"][0]["arguments"]["value"] = "x" * 500
     started = call("operator", "execute", plan=plan, config={"wait_seconds": 0})

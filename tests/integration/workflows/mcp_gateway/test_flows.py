@@ -20,7 +20,7 @@ def ids(tasks: list[dict[str, Any]]) -> list[str]:
     return [task["id"] for task in tasks]
 
 
-def test_execute_continue_complete(web: Web, agent: Agents) -> None:
+def test_a_run_is_executed_continued_and_completed(web: Web, agent: Agents) -> None:
     one = agent()
     first = one.answer("execute", plan=chain("a", "b", "c"), config=VALIDATED)
     assert first["status"] == "layer_complete"
@@ -76,7 +76,7 @@ def test_an_abort_in_the_middle_keeps_its_reason(web: Web, agent: Agents) -> Non
     assert CommandLog.objects.get(execution=row).source == "mcp"
 
 
-def test_a_run_that_is_under_way_is_aborted(agent: Agents) -> None:
+def test_an_active_run_is_aborted(agent: Agents) -> None:
     one = agent()
     slow = {"id": "s", "type": "tool", "tool": "testkit.slow", "arguments": {"seconds": 60}}
     config = {"wait_seconds": 0}
@@ -124,7 +124,7 @@ def test_a_repeated_continue_skips_no_layer(agent: Agents) -> None:
     assert one.answer("get_execution", workflow_id=first["workflow_id"])["layer_index"] == 1
 
 
-def test_a_planner_that_finds_nothing_leaves_the_run_where_it_is(agent: Agents) -> None:
+def test_a_replan_without_a_match_leaves_the_run_unchanged(agent: Agents) -> None:
     one = agent()
     first = one.answer("execute", plan=chain("a", "b"), config=VALIDATED)
     workflow = {"workflow_id": first["workflow_id"]}
@@ -143,7 +143,7 @@ def test_a_planner_that_finds_nothing_leaves_the_run_where_it_is(agent: Agents) 
     assert ExecutionEvent.objects.filter(kind="replan_failed").count() == 1
 
 
-def test_a_finished_run_and_one_that_never_was(agent: Agents) -> None:
+def test_finished_and_unknown_runs_are_reported(agent: Agents) -> None:
     one = agent()
     done = one.answer("execute", plan=chain("a"))
     assert done["status"] == "complete"
@@ -156,7 +156,7 @@ def test_a_finished_run_and_one_that_never_was(agent: Agents) -> None:
     assert one.answer("get_execution", workflow_id=int(done["workflow_id"]))["status"] == "complete"
 
 
-def test_an_external_agent_answers_where_the_policy_asks_for_one(agent: Agents) -> None:
+def test_an_external_agent_decides_where_the_policy_says(agent: Agents) -> None:
     one = agent()
     ail = {"enabled": True, "agent": "external", "timeout_seconds": 60}
     config = {"policy": {"ail": ail}}
@@ -173,14 +173,14 @@ def test_an_external_agent_answers_where_the_policy_asks_for_one(agent: Agents) 
     assert (decided.actor, decided.source) == ("integrator", "mcp")
 
 
-def test_a_run_that_fails_says_why(agent: Agents) -> None:
+def test_a_failed_run_has_its_reason(agent: Agents) -> None:
     broken = {"id": "x", "type": "tool", "tool": "builtin.fail", "arguments": {"message": "no!"}}
     answer = agent().answer("execute", plan={"tasks": [broken]})
     assert answer["status"] == "failed"
     assert "no!" in answer["layer_results"][0]["error"]
 
 
-def test_an_intent_becomes_a_plan_or_says_what_is_near(agent: Agents) -> None:
+def test_an_intent_becomes_a_plan_or_names_the_nearest_tools(agent: Agents) -> None:
     one = agent()
     none = one.refused("execute", intent="fold the laundry of the neighbour")
     assert none["errors"][0]["path"] == "intent"

@@ -58,9 +58,7 @@ def statuses(*tokens: str, **headers: str) -> list[httpx2.Response]:
     return asyncio.run(asked())
 
 
-def test_a_token_that_asks_too_much_is_told_when_to_come_back(
-    token: Tokens, limits: Callable[..., None]
-) -> None:
+def test_a_throttled_token_gets_retry_after(token: Tokens, limits: Callable[..., None]) -> None:
     limits(requests_per_minute=2)
     one, two = token("operator"), token("operator")
     answers = statuses(one, one, one, two)
@@ -68,7 +66,7 @@ def test_a_token_that_asks_too_much_is_told_when_to_come_back(
     assert answers[2].headers["retry-after"] == "50"
 
 
-def test_starting_has_a_limit_of_its_own(
+def test_starting_runs_has_its_own_limit(
     call: Call, people: Any, limits: Callable[..., None]
 ) -> None:
     limits(starts_per_minute=0, decisions_per_minute=1)
@@ -92,9 +90,7 @@ def token_of(user: Any) -> str:
     return create_token(user=user, name="t", scopes=["read", "run"])[1]
 
 
-def test_so_many_calls_of_a_token_may_wait_at_once(
-    people: Any, limits: Callable[..., None]
-) -> None:
+def test_the_waiting_calls_of_a_token_are_bounded(people: Any, limits: Callable[..., None]) -> None:
     limits(connections_each=1)
     slow = {"id": "s", "type": "tool", "tool": "testkit.slow", "arguments": {"seconds": 3}}
     execution = services.start_execution(actor=people["operator"], plan={"tasks": [slow]})
@@ -115,7 +111,7 @@ def test_so_many_calls_of_a_token_may_wait_at_once(
     assert (late["code"], "1 calls waiting" in late["text"]) == ("throttled", True)
 
 
-def test_a_malformed_command_is_kept_in_the_log_of_its_run(call: Call, people: Any) -> None:
+def test_a_malformed_command_is_logged_with_its_run(call: Call, people: Any) -> None:
     plan = chain("a", "b")
     execution = services.start_execution(actor=people["operator"], plan=plan, policy=VALIDATED)
     before = at_rest(execution)
@@ -134,7 +130,7 @@ def test_a_malformed_command_is_kept_in_the_log_of_its_run(call: Call, people: A
 
 
 @override_settings(SECURE_SSL_REDIRECT=True, SECURE_PROXY_SSL_HEADER=None)
-def test_a_token_travels_over_https_alone(token: Tokens) -> None:
+def test_tokens_are_sent_only_over_https(token: Tokens) -> None:
     (plain,) = statuses(token("operator"))
     assert plain.status_code == 403
     trusted = ("HTTP_X_FORWARDED_PROTO", "https")

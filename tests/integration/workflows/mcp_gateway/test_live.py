@@ -31,7 +31,7 @@ def slow(name: str, seconds: float, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_progress_is_told_while_a_layer_runs(agent: Agents, mode: str) -> None:
+def test_progress_is_sent_while_a_layer_runs(agent: Agents, mode: str) -> None:
     heard: list[tuple[float, float | None, str | None]] = []
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
@@ -50,7 +50,7 @@ def test_progress_is_told_while_a_layer_runs(agent: Agents, mode: str) -> None:
     assert max(numbers) <= 3
 
 
-def test_a_long_run_answers_in_time_and_can_be_asked_again(agent: Agents) -> None:
+def test_a_long_run_answers_in_time_and_can_be_polled(agent: Agents) -> None:
     one = agent()
     first = one.answer("execute", plan={"tasks": [slow("a", 2)]}, config={"wait_seconds": 0.2})
     assert first["status"] == "running"
@@ -132,7 +132,7 @@ def pipes(token: str, **more: str) -> StdioServerParameters:
     return StdioServerParameters(command=sys.executable, args=arguments, env=env, cwd=str(ROOT))
 
 
-def test_the_same_flow_over_stdio(token: Tokens) -> None:
+def test_a_run_completes_over_stdio(token: Tokens) -> None:
     server = pipes(token("integrator"))
 
     async def flow() -> list[str]:
@@ -220,7 +220,7 @@ def told_line(line: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("arguments", [[], ["--token-file", os.devnull], ["--token-file", "/no"]])
-def test_stdio_without_a_token_says_so_and_ends(
+def test_stdio_without_a_token_exits_with_an_error(
     people: Any, capsys: Any, arguments: list[str]
 ) -> None:
     with pytest.raises(CommandError, match=r"not valid|No such file"):

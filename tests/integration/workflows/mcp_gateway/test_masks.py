@@ -53,7 +53,7 @@ def test_outputs_and_the_next_layer_are_masked_for_others(
         assert SECRET not in json.dumps(answer)
 
 
-def test_what_is_to_be_decided_is_masked_for_others(call: Call, people: dict[str, User]) -> None:
+def test_pending_reviews_are_masked_for_others(call: Call, people: dict[str, User]) -> None:
     plan = reviewed()
     plan["tasks"][0]["arguments"]["value"] = VALUE
     execution = run_of(people["integrator"], plan)
@@ -71,9 +71,7 @@ def test_errors_are_masked_for_others(call: Call, people: dict[str, User]) -> No
     assert SECRET not in json.dumps(seen(call, "auditor", execution))
 
 
-def test_who_forks_anothers_run_does_not_own_its_values(
-    call: Call, people: dict[str, User]
-) -> None:
+def test_forking_a_run_does_not_reveal_its_secrets(call: Call, people: dict[str, User]) -> None:
     execution = run_of(people["integrator"], {"tasks": [value("first", VALUE)]})
     fork = services.fork_execution(
         execution=execution,

@@ -34,7 +34,7 @@ def message_of(response: httpx2.Response) -> str:
         "a" * 5000,
     ],
 )
-def test_a_token_that_is_none_is_401(web: Web, people: Any, credential: str | None) -> None:
+def test_a_malformed_token_is_401(web: Web, people: Any, credential: str | None) -> None:
     headers = {} if credential is None else {"Authorization": b"Bearer " + credential.encode()}
     response = httpx2.post(web.url, json=PING, headers=headers)
     assert response.status_code == 401
@@ -42,7 +42,7 @@ def test_a_token_that_is_none_is_401(web: Web, people: Any, credential: str | No
     assert ("invalid_token" in response.headers["www-authenticate"]) == bool(credential)
 
 
-def test_a_token_that_was_good_once_is_401(web: Web, token: Tokens, people: Any) -> None:
+def test_an_expired_or_revoked_token_is_401(web: Web, token: Tokens, people: Any) -> None:
     text = token("operator")
     assert post(web.url, text, PING).status_code == 200
     assert post(web.url, None, PING, Authorization=f"Basic {text}").status_code == 401
@@ -66,7 +66,7 @@ def test_a_token_that_was_good_once_is_401(web: Web, token: Tokens, people: Any)
         ("", 421),
     ],
 )
-def test_hosts_are_on_a_list(web: Web, token: Tokens, host: str, status: int) -> None:
+def test_unknown_hosts_are_refused(web: Web, token: Tokens, host: str, status: int) -> None:
     assert post(web.url, token("operator"), PING, Host=host).status_code == status
 
 
@@ -82,14 +82,14 @@ def test_hosts_are_on_a_list(web: Web, token: Tokens, host: str, status: int) ->
         ("", 403),
     ],
 )
-def test_origins_are_on_a_list(web: Web, token: Tokens, origin: str, status: int) -> None:
+def test_unknown_origins_are_refused(web: Web, token: Tokens, origin: str, status: int) -> None:
     # Before the token: a page of another site learns nothing, not even that one was wrong.
     for credential in (token("operator"), None):
         response = post(web.url, credential, PING, Origin=origin)
         assert response.status_code == (status if credential or status != 200 else 401)
 
 
-def test_a_path_below_and_a_slash(web: Web, token: Tokens) -> None:
+def test_paths_below_and_a_trailing_slash(web: Web, token: Tokens) -> None:
     text = token("operator")
     assert post(f"{web.url}/", text, PING).status_code == 200
     assert post(f"{web.url}/x", text, PING).status_code == 404
@@ -97,13 +97,13 @@ def test_a_path_below_and_a_slash(web: Web, token: Tokens) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "HEAD", "OPTIONS"])
-def test_calls_are_posts(web: Web, token: Tokens, method: str) -> None:
+def test_only_posts_are_accepted(web: Web, token: Tokens, method: str) -> None:
     headers = {"Authorization": f"Bearer {token('operator')}"}
     response = httpx2.request(method, web.url, headers=headers)
     assert (response.status_code, response.headers["allow"]) == (405, "POST")
 
 
-def test_an_answer_names_its_request(web: Web, token: Tokens) -> None:
+def test_a_response_has_its_request_id(web: Web, token: Tokens) -> None:
     sent = post(web.url, token("operator"), PING, **{"X-Request-ID": "from-a-proxy-1"})
     assert sent.headers["x-request-id"] == "from-a-proxy-1"
     assert sent.headers["x-content-type-options"] == "nosniff"
@@ -111,7 +111,7 @@ def test_an_answer_names_its_request(web: Web, token: Tokens) -> None:
     assert len(own.headers["x-request-id"]) == 32
 
 
-def test_a_body_has_an_end(web: Web, token: Tokens) -> None:
+def test_a_body_is_bounded(web: Web, token: Tokens) -> None:
     text = token("operator")
     large = b'{"x": "' + b"a" * DEFAULT.max_bytes + b'"}'
     assert post(web.url, text, large).status_code == 413
@@ -137,13 +137,13 @@ def test_a_body_has_an_end(web: Web, token: Tokens) -> None:
         b'{"id": 1, "method": "tools/call", "params": {"name": "a", "name": "b"}}',
     ],
 )
-def test_a_body_that_is_no_message_is_400(web: Web, token: Tokens, body: bytes) -> None:
+def test_an_invalid_message_is_400(web: Web, token: Tokens, body: bytes) -> None:
     response = post(web.url, token("operator"), body)
     assert response.status_code == 400
     assert response.json()["error"]["code"] == -32700
 
 
-def test_a_message_of_another_form_is_no_5xx(web: Web, token: Tokens) -> None:
+def test_unexpected_messages_are_no_5xx(web: Web, token: Tokens) -> None:
     text = token("operator")
     bodies: list[Any] = [[], [PING], 1, "x", None, {}, {"jsonrpc": "2.0"}, {**PING, "id": {}}]
     bodies += [call_of("list_pending", 3), {**LIST, "params": []}, {**LIST, "params": {}}]
@@ -153,7 +153,7 @@ def test_a_message_of_another_form_is_no_5xx(web: Web, token: Tokens) -> None:
         assert response.status_code in (202, 400) or "error" in told(response), body
 
 
-def test_a_tool_that_is_none_is_named(web: Web, token: Tokens) -> None:
+def test_an_unknown_tool_is_named(web: Web, token: Tokens) -> None:
     error = told(post(web.url, token("operator"), call_of("nothing", {})))["error"]
     assert error["code"] == -32602
     assert error["message"].startswith("there is no tool 'nothing'; there are: execute, ")
@@ -186,7 +186,7 @@ def test_arguments_that_break_the_json_rules_name_the_field(
     assert result["content"][0]["text"].startswith(field)
 
 
-def test_the_web_process_ends_quietly_when_asked(web: Web, token: Tokens, capfd: Any) -> None:
+def test_the_web_process_stops_without_errors(web: Web, token: Tokens, capfd: Any) -> None:
     assert post(web.url, token("operator"), PING).status_code == 200
     capfd.readouterr()
     assert web.end(signal.SIGTERM) == 0

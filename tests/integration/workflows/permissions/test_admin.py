@@ -19,7 +19,7 @@ def admin_client(desk: Desk) -> Client:
     return client
 
 
-def test_a_capabilitys_mode_is_set_and_its_code_is_not(desk: Desk, web: Server) -> None:
+def test_a_capabilitys_mode_is_editable_and_its_code_is_not(desk: Desk, web: Server) -> None:
     made = desk.capability("page", "python", web, approval_mode="ask")
     url = f"/admin/workflows/capability/{made.pk}/change/"
     client = admin_client(desk)
@@ -30,7 +30,7 @@ def test_a_capabilitys_mode_is_set_and_its_code_is_not(desk: Desk, web: Server) 
     assert (kept.approval_mode, kept.description, kept.code) == ("auto", "one page", made.code)
 
 
-def test_grants_are_read(desk: Desk, web: Server) -> None:
+def test_grants_are_read_only(desk: Desk, web: Server) -> None:
     desk.approve(desk.run(fetch("one", web)))
     client, grant = admin_client(desk), Grant.objects.get()
     listed = client.get("/admin/workflows/grant/").content.decode()

@@ -45,7 +45,7 @@ def files(settings: Any, tmp_path: Path) -> Path:
     return root
 
 
-def test_a_file_tool_below_its_own_set_asks(desk: Desk, files: Path) -> None:
+def test_a_file_tool_outside_its_set_escalates(desk: Desk, files: Path) -> None:
     write = tool("write", "write_file", path="a/b.txt", content="x", permission_set="minimal")
     execution = desk.run(write, echo("apart"))
     payload = desk.hold(execution).payload
@@ -56,14 +56,14 @@ def test_a_file_tool_below_its_own_set_asks(desk: Desk, files: Path) -> None:
     assert (files / "a" / "b.txt").read_text() == "x"
 
 
-def test_a_file_tool_with_its_own_set_asks_nobody(desk: Desk, files: Path) -> None:
+def test_a_file_tool_within_its_set_runs(desk: Desk, files: Path) -> None:
     (files / "in.txt").write_text("here")
     execution = desk.run(tool("read", "read_file", path="in.txt"), tool("list", "list_directory"))
     assert execution.status == "COMPLETED"
     assert not Grant.objects.exists()
 
 
-def test_a_ceiling_is_a_ceiling_for_tools_too(desk: Desk, files: Path) -> None:
+def test_a_ceiling_binds_tools(desk: Desk, files: Path) -> None:
     write = tool("write", "write_file", path="b.txt", content="x")
     execution = desk.run(write, policy={"permission_ceiling": "readonly"})
     assert execution.status == "FAILED"
@@ -106,14 +106,14 @@ def test_a_schema_mismatch_is_named(desk: Desk, adder: Capability) -> None:
     assert found == [("plan.tasks[0].inputs.a", "schema_mismatch")]
 
 
-def test_what_references_bring_is_checked_when_it_runs(desk: Desk, adder: Capability) -> None:
+def test_resolved_references_are_checked_at_run_time(desk: Desk, adder: Capability) -> None:
     text = echo("text", "twenty")
     execution = desk.run(text, use("sum", "adder", a={"$from": "text"}, b=1))
     assert execution.status == "FAILED"
     assert "the inputs do not match the capability adder: a:" in desk.error(execution, "sum")
 
 
-def test_an_output_that_does_not_fit_fails_and_keeps_its_logs(desk: Desk) -> None:
+def test_an_invalid_output_fails_the_task_and_keeps_its_logs(desk: Desk) -> None:
     made = desk.run(code("odd", 'print("hi")\nn if n < 9 else "many"', inputs={"n": 1}))
     make_capability(
         actor=desk.operator, execution=made, task_id="odd", name="odd", approval_mode="auto"
@@ -144,7 +144,7 @@ def test_ask_stops_before_each_use(desk: Desk, adder: Capability) -> None:
     assert desk.run(use("sum", "adder", a=1, b=2)).status == "COMPLETED"
 
 
-def test_ask_leaves_a_tasks_own_review_as_it_is(desk: Desk, adder: Capability) -> None:
+def test_ask_keeps_a_tasks_own_review(desk: Desk, adder: Capability) -> None:
     Capability.objects.update(approval_mode="ask")
     own = {"trigger_phase": "AFTER_EXECUTION", "on_timeout": "keep_waiting"}
     execution = desk.run({**use("sum", "adder", a=1, b=2), "human_review": own})
@@ -170,13 +170,13 @@ def test_a_bad_name_is_refused(desk: Desk, name: str) -> None:
     assert [each.path for each in raised.value.problems] == ["name"]
 
 
-def test_a_name_is_taken_once(desk: Desk, adder: Capability) -> None:
+def test_capability_names_are_unique(desk: Desk, adder: Capability) -> None:
     made = desk.run(code("one", "1"))
     with pytest.raises(CapabilityInvalid, match="there is a capability 'adder' already"):
         make_capability(actor=desk.operator, execution=made, task_id="one", name="adder")
 
 
-def test_only_code_that_worked_is_kept(desk: Desk) -> None:
+def test_only_code_that_succeeded_becomes_a_capability(desk: Desk) -> None:
     made = desk.run(code("broken", "1 / 0"), echo("tool"))
     for task_id in ("broken", "tool", "nothing"):
         with pytest.raises(Refused):
@@ -197,7 +197,7 @@ def test_only_code_that_worked_is_kept(desk: Desk) -> None:
         ),
     ],
 )
-def test_a_failures_logs_are_kept(desk: Desk, language: str, source: str) -> None:
+def test_logs_of_a_failure_are_stored(desk: Desk, language: str, source: str) -> None:
     execution = desk.run(code("fails", source, language))
     assert execution.attempts.get(task_id="fails").logs == "before the end\n"
 
@@ -229,7 +229,7 @@ def test_the_products_own_secrets_are_never_handed_out(
     assert "never handed out" in desk.error(execution, "env")
 
 
-def test_a_worker_clears_what_a_dead_one_left(desk: Desk, settings: Any) -> None:
+def test_a_worker_deletes_folders_of_dead_workers(desk: Desk, settings: Any) -> None:
     root = Path(settings.HOLDPOINT["sandbox_root"])
     left = root / "holdpoint-sandbox-999999999-1-abc"
     left.mkdir(parents=True)
@@ -242,7 +242,7 @@ def test_a_worker_clears_what_a_dead_one_left(desk: Desk, settings: Any) -> None
 
 
 @pytest.mark.parametrize("flag", [True, False])
-def test_the_side_effects_flag_is_read_and_means_nothing(desk: Desk, flag: bool) -> None:
+def test_the_side_effects_flag_is_accepted_and_ignored(desk: Desk, flag: bool) -> None:
     """Permissions decide: neither flag changes what stops, what is asked, or what is kept."""
     policy = {"hil": {"enabled": True, "approval_required": "critical_only"}}
     reading = {**code("one", "1"), "sideEffects": flag}

@@ -68,7 +68,7 @@ def test_a_workflow_that_an_operator_saved_is_started_by_others(desk: Desk) -> N
         save_workflow(actor=desk.reviewer, fields={"plan": plan}, workflow=workflow)
 
 
-def test_the_set_that_the_catalogue_gives_a_tool_is_nobodys_choice(desk: Desk) -> None:
+def test_the_catalogues_permission_set_is_not_limited_by_the_role(desk: Desk) -> None:
     Tool.objects.filter(name="builtin.echo").update(permission_set="trusted")
     assert desk.run(echo("one"), actor=desk.reviewer).status == "COMPLETED"
     named = echo("two", permission_set="trusted")
@@ -79,9 +79,7 @@ def test_the_set_that_the_catalogue_gives_a_tool_is_nobodys_choice(desk: Desk) -
 
 
 @pytest.mark.parametrize(("role", "allowed"), [("operator", True), ("integrator", False)])
-def test_a_task_that_is_added_later_keeps_to_the_table(
-    desk: Desk, role: str, *, allowed: bool
-) -> None:
+def test_an_injected_task_is_limited_by_the_role(desk: Desk, role: str, *, allowed: bool) -> None:
     execution = desk.run(echo("one", human_review={"on_timeout": "keep_waiting"}))
     person = desk.person("somebody", role)
     task = code("late", "1", permission_set="trusted")
@@ -104,7 +102,7 @@ def api(user: User) -> APIClient:
     return client
 
 
-def test_rest_says_422_with_the_path(desk: Desk) -> None:
+def test_rest_answers_422_with_the_path(desk: Desk) -> None:
     plan = {"tasks": [code("one", "1", permission_set="trusted")]}
     answer = api(desk.reviewer).post("/api/v1/executions/", {"plan": plan})
     assert answer.status_code == 422
@@ -118,7 +116,7 @@ def test_rest_says_422_with_the_path(desk: Desk) -> None:
     assert api(desk.operator).post("/api/v1/executions/", {"plan": plan}).status_code == 201
 
 
-def test_a_misspelt_ceiling_lets_nothing_be_chosen(desk: Desk, settings: Any) -> None:
+def test_an_unknown_ceiling_allows_no_set(desk: Desk, settings: Any) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "start_ceilings": {"*": "trustd"}}
     with pytest.raises(InvalidRequest):
         desk.run(code("one", "1", permission_set="readonly"))

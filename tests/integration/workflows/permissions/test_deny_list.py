@@ -36,7 +36,7 @@ NEVER = [
 
 @pytest.mark.parametrize("language", sorted(OPEN))
 @pytest.mark.parametrize(("programs", "path"), NEVER, ids=[path for _, path in NEVER])
-def test_a_need_for_the_host_fails_and_asks_nobody(
+def test_a_need_for_the_host_fails_without_a_hold(
     desk: Desk, language: str, programs: dict[str, str], path: str
 ) -> None:
     path = path.replace("{home}", str(settings.HOLDPOINT_HOME))
@@ -47,7 +47,9 @@ def test_a_need_for_the_host_fails_and_asks_nobody(
 
 
 @pytest.mark.parametrize("tool_name", ["read_file", "http_request"])
-def test_built_in_tools_ask_nobody_for_the_host(desk: Desk, tool_name: str, settings: Any) -> None:
+def test_built_in_tools_open_no_hold_for_the_host(
+    desk: Desk, tool_name: str, settings: Any
+) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "file_root": Path(settings.HOLDPOINT_HOME).parent}
     inside = f"{Path(settings.HOLDPOINT_HOME).name}/secret_key"
     arguments = {"read_file": {"path": inside}, "http_request": {"url": "http://169.254.169.254/"}}
@@ -67,7 +69,7 @@ def test_built_in_tools_ask_nobody_for_the_host(desk: Desk, tool_name: str, sett
     assert not execution.holds.exists()
 
 
-def test_a_tool_that_asks_for_the_host_is_answered_by_the_runner(desk: Desk) -> None:
+def test_the_runner_refuses_a_tools_need_for_the_host(desk: Desk) -> None:
     """A tool of another app may ask for anything; the runner applies the deny list to all."""
 
     @tool(server="greedy", name="ask", permission_set="minimal")
@@ -121,7 +123,7 @@ return Deno.readTextFileSync(path);""",
 
 @pytest.mark.parametrize("language", sorted(OPEN))
 @pytest.mark.parametrize("path", ["/etc/hostname", "{home}/secret_key"])
-def test_a_stored_grant_of_the_host_is_worth_nothing(desk: Desk, language: str, path: str) -> None:
+def test_a_stored_grant_of_the_host_has_no_effect(desk: Desk, language: str, path: str) -> None:
     path = path.replace("{home}", str(settings.HOLDPOINT_HOME))
     program = FIRST_ONE_THEN_ANOTHER[language]
     execution = desk.run(code("one", program, language, inputs={"path": path}))
@@ -164,7 +166,7 @@ def folder(tmp_path: Path) -> Path:
     return found
 
 
-def test_a_folder_says_what_it_covers_and_takes_a_role(desk: Desk, folder: Path) -> None:
+def test_a_folder_grant_states_its_extent_and_needs_a_role(desk: Desk, folder: Path) -> None:
     task = code("one", LIST, inputs={"path": str(folder)})
     execution = desk.run(task)
     hold = desk.hold(execution)

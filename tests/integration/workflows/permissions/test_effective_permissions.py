@@ -77,7 +77,7 @@ def test_a_task_with_an_unknown_set_does_not_run(desk: Desk, web: Server, kind: 
     assert isinstance(outcomes["apart"], Success)
 
 
-def test_no_capability_is_made_below_an_unknown_ceiling(desk: Desk) -> None:
+def test_no_capability_is_created_under_an_unknown_ceiling(desk: Desk) -> None:
     execution = misspelt(desk.run(code("one", "1")), permission_ceiling="trustd")
     with pytest.raises(Refused, match="unknown permission set 'trustd'"):
         make_capability(actor=desk.operator, execution=execution, task_id="one", name="one")
@@ -99,7 +99,7 @@ def test_an_unknown_ceiling_of_a_group_grants_nothing(
     assert desk.decide(hold, user=desk.person("boss", "reviewer", "admin")).complete
 
 
-def test_a_grant_that_holds_nonsense_counts_for_nothing(desk: Desk, web: Server) -> None:
+def test_an_invalid_grant_has_no_effect(desk: Desk, web: Server) -> None:
     execution = desk.run(fetch("one", web))
     desk.decide(desk.hold(execution))
     with connection.cursor() as cursor:
@@ -121,7 +121,7 @@ def queries(execution: Execution, *tasks: Any) -> list[str]:
     return [each["sql"] for each in caught.captured_queries]
 
 
-def test_the_ledger_is_read_for_tasks_that_can_ask_and_once(desk: Desk, web: Server) -> None:
+def test_grants_are_read_once_and_only_for_tasks_that_can_escalate(desk: Desk, web: Server) -> None:
     execution = desk.run(fetch("ask", web))
     desk.decide(desk.hold(execution), grant_scope="execution")
     quiet = [ToolTask(id=f"t{n}", type="tool", tool="builtin.echo") for n in range(50)]

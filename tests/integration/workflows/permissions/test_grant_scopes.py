@@ -29,24 +29,24 @@ def chain(web: Server) -> list[dict[str, Any]]:
     return [fetch("one", web), fetch("two", web, depends_on=["one"])]
 
 
-def test_a_tasks_grant_is_for_that_task_alone(desk: Desk, web: Server) -> None:
+def test_a_task_grant_covers_only_that_task(desk: Desk, web: Server) -> None:
     execution = desk.approve(desk.run(*chain(web)))
     assert desk.statuses(execution) == {"one": "SUCCEEDED"}
     assert desk.hold(execution).task_id == "two"
 
 
-def test_a_runs_grant_is_for_every_task_of_the_run(desk: Desk, web: Server) -> None:
+def test_a_run_grant_covers_every_task_of_the_run(desk: Desk, web: Server) -> None:
     execution = desk.approve(desk.run(*chain(web)), grant_scope="execution")
     assert execution.status == "COMPLETED"
     assert Grant.objects.get().uses == 2
 
 
-def test_a_runs_grant_is_not_for_another_run(desk: Desk, web: Server) -> None:
+def test_a_run_grant_does_not_cover_another_run(desk: Desk, web: Server) -> None:
     desk.approve(desk.run(fetch("one", web)), grant_scope="execution")
     assert desk.run(fetch("one", web)).status == "PAUSED_FOR_REVIEW"
 
 
-def test_a_grant_holds_what_was_asked_for_and_nothing_else(desk: Desk, web: Server) -> None:
+def test_a_grant_covers_only_the_requested_resource(desk: Desk, web: Server) -> None:
     """The rest of the requested set was the first task's own."""
     first = fetch("one", web, permission_set="filesystem")
     second = code("two", WRITE, depends_on=["one"])
@@ -71,7 +71,7 @@ def test_another_need_opens_another_hold(desk: Desk, web: Server) -> None:
 # --- until a time ---------------------------------------------------------------------------------
 
 
-def test_a_timed_grant_is_for_the_same_task_of_the_workflow(desk: Desk, web: Server) -> None:
+def test_a_timed_grant_covers_the_same_task_of_the_workflow(desk: Desk, web: Server) -> None:
     nightly = desk.workflow("nightly", fetch("one", web), echo("same", 1))
     timed = {"grant_scope": "until", "grant_seconds": 3600}
     desk.approve(desk.run(workflow=nightly), **timed)
@@ -89,7 +89,7 @@ def test_a_timed_grant_is_for_the_same_task_of_the_workflow(desk: Desk, web: Ser
 
 
 @pytest.mark.parametrize("kind", ["code", "capability"])
-def test_a_timed_grant_is_not_for_an_injected_task_of_the_same_name(
+def test_a_timed_grant_does_not_cover_an_injected_task_of_the_same_name(
     desk: Desk, web: Server, kind: str
 ) -> None:
     """The task left the workflow; who starts a run brings one of its name, with other inputs."""
@@ -149,9 +149,7 @@ def test_a_timed_grant_stays_below_a_lower_ceiling(desk: Desk, web: Server) -> N
         {"grant_scope": "capability"},
     ],
 )
-def test_a_scope_that_makes_no_sense_is_refused(
-    desk: Desk, web: Server, answer: dict[str, Any]
-) -> None:
+def test_an_invalid_scope_is_refused(desk: Desk, web: Server, answer: dict[str, Any]) -> None:
     execution = desk.run(fetch("one", web))
     with pytest.raises(ReviewInvalid) as raised:
         desk.decide(desk.hold(execution), **answer)
@@ -208,7 +206,7 @@ def forked(desk: Desk, execution: Execution, layer: int) -> Execution:
 
 
 @pytest.mark.parametrize("scope", ["task", "execution"])
-def test_a_fork_asks_again(desk: Desk, web: Server, scope: str) -> None:
+def test_a_fork_escalates_again(desk: Desk, web: Server, scope: str) -> None:
     first = echo("first")
     execution = desk.run(first, fetch("one", web, depends_on=["first"]))
     execution = desk.approve(execution, grant_scope=scope)
@@ -219,7 +217,7 @@ def test_a_fork_asks_again(desk: Desk, web: Server, scope: str) -> None:
     assert desk.reject(fork).status == "FAILED"
 
 
-def test_a_fork_behind_the_granted_task_takes_its_result_and_no_grant(
+def test_a_fork_after_the_granted_task_reuses_its_result_without_the_grant(
     desk: Desk, web: Server
 ) -> None:
     execution = desk.run(*chain(web))

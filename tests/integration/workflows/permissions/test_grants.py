@@ -41,7 +41,7 @@ def test_a_later_task_no_longer_has_a_revoked_grant(desk: Desk, web: Server) -> 
     assert hold.payload["current"]["hosts"] == []
 
 
-def test_a_decided_task_that_has_not_run_yet_asks_again(desk: Desk, web: Server) -> None:
+def test_a_pending_task_escalates_again_after_a_revocation(desk: Desk, web: Server) -> None:
     """The state remembers the grant; the ledger is what counts."""
     execution = desk.run(fetch("one", web))
     first = desk.hold(execution)
@@ -93,7 +93,7 @@ def test_a_revoked_capability_grant_lowers_its_set(desk: Desk, web: Server) -> N
     assert desk.run(use("ask", "page", url=url)).status == "PAUSED_FOR_REVIEW"
 
 
-def test_who_may_take_a_grant_back(desk: Desk, web: Server) -> None:
+def test_only_permitted_roles_revoke_a_grant(desk: Desk, web: Server) -> None:
     desk.approve(desk.run(fetch("one", web)))
     grant = Grant.objects.get()
     other, admin = desk.person("other", "reviewer"), desk.person("boss", "admin")
@@ -110,7 +110,7 @@ def test_who_may_take_a_grant_back(desk: Desk, web: Server) -> None:
 # --- in force -------------------------------------------------------------------------------------
 
 
-def test_what_is_in_force(desk: Desk, web: Server) -> None:
+def test_active_grants_are_listed(desk: Desk, web: Server) -> None:
     done = desk.approve(desk.run(fetch("one", web)))
     assert done.status == "COMPLETED"
     assert not in_force(desk.operator).exists()  # spent with its run
@@ -159,7 +159,7 @@ def test_a_decision_that_does_not_commit_leaves_no_grant(
 
 
 @pytest.mark.parametrize("ceiling", ["minimal", "readonly", "filesystem"])
-def test_beyond_the_runs_ceiling_there_is_no_hold(desk: Desk, web: Server, ceiling: str) -> None:
+def test_a_need_above_the_runs_ceiling_opens_no_hold(desk: Desk, web: Server, ceiling: str) -> None:
     policy = {"permission_ceiling": ceiling}
     execution = desk.run(fetch("one", web), echo("apart"), policy=policy)
     assert execution.status == "FAILED"
@@ -179,7 +179,7 @@ def test_an_unknown_ceiling_is_named(desk: Desk, web: Server) -> None:
     assert [each.path for each in raised.value.problems] == ["policy.permission_ceiling"]
 
 
-def test_nobody_grants_more_than_their_role_may(desk: Desk, web: Server, settings: Any) -> None:
+def test_a_role_grants_up_to_its_limit(desk: Desk, web: Server, settings: Any) -> None:
     ceilings = {"reviewer": "filesystem", "admin": "trusted"}
     settings.HOLDPOINT = {**settings.HOLDPOINT, "grant_ceilings": ceilings}
     execution = desk.run(fetch("one", web))
@@ -195,7 +195,7 @@ def test_nobody_grants_more_than_their_role_may(desk: Desk, web: Server, setting
     assert Execution.objects.get(pk=execution.pk).grants.get().granted_by == "both"
 
 
-def test_a_need_that_was_granted_already_is_no_question(desk: Desk, tmp_path: Any) -> None:
+def test_a_granted_need_opens_no_hold(desk: Desk, tmp_path: Any) -> None:
     """Nothing below /proc is ever in reach: no hold that no answer could satisfy."""
     execution = desk.run(code("one", 'open("/proc/self/environ").read()'))
     assert execution.status == "FAILED"

@@ -46,7 +46,7 @@ def resume(client: APIClient, execution: Execution, **more: Any) -> Any:
     return client.post("/api/v1/reviews/resume/", {"decision": "APPROVE", **body})
 
 
-def test_a_grant_from_decision_to_revocation(desk: Desk, web: Server) -> None:
+def test_a_grant_is_given_listed_and_revoked_over_rest(desk: Desk, web: Server) -> None:
     execution = desk.run(workflow=desk.workflow("nightly", fetch("ask", web)))
     reviewer = api(desk.reviewer)
     refused = resume(reviewer, execution, grant_scope="until")
@@ -75,7 +75,7 @@ def test_a_grant_from_decision_to_revocation(desk: Desk, web: Server) -> None:
     assert len(reviewer.get("/api/v1/grants/?in_force=false").json()["results"]) == 1
 
 
-def test_a_capability_by_call(desk: Desk, web: Server) -> None:
+def test_a_capability_is_created_over_rest(desk: Desk, web: Server) -> None:
     made = desk.run(code("add", "a + b", inputs={"a": 1, "b": 2}))
     body = {"execution_id": str(made.pk), "task_id": "add", "name": "adder"}
     operator = api(desk.operator)
@@ -94,7 +94,7 @@ def test_a_capability_by_call(desk: Desk, web: Server) -> None:
     assert api(desk.operator, "read").post("/api/v1/capabilities/", body).status_code == 403
 
 
-def test_a_raised_capability_is_shown_raised(desk: Desk, web: Server) -> None:
+def test_a_raised_capability_is_marked(desk: Desk, web: Server) -> None:
     desk.capability("page", "python", web)
     execution = desk.run(use("ask", "page", url=page(web)))
     assert resume(api(desk.reviewer), execution, grant_scope="capability").status_code == 200
@@ -112,7 +112,7 @@ def shown(client: Client, execution: Execution, hold_id: str) -> str:
     return client.get(f"/review/{execution.pk}/{hold_id}/").content.decode()
 
 
-def test_the_page_shows_what_is_asked_and_where(
+def test_the_page_shows_the_need_and_its_line(
     desk: Desk, web: Server, browser: Callable[[User], Client]
 ) -> None:
     lines = ["# one", "# two", "text = fetch(url)['text']", "text + '<script>'"]
@@ -168,7 +168,7 @@ def test_the_chosen_scope_is_what_is_granted(
     )
 
 
-def test_an_unknown_scope_in_a_form_is_the_narrowest(
+def test_an_unknown_scope_in_a_form_becomes_the_narrowest(
     desk: Desk, web: Server, browser: Callable[[User], Client]
 ) -> None:
     execution = desk.run(fetch("ask", web))
@@ -178,7 +178,7 @@ def test_an_unknown_scope_in_a_form_is_the_narrowest(
     assert Grant.objects.get().scope == "task"
 
 
-def test_grants_are_listed_and_taken_back(
+def test_grants_are_listed_and_revoked_on_the_page(
     desk: Desk, web: Server, browser: Callable[[User], Client]
 ) -> None:
     execution = desk.run(fetch("ask", web))
@@ -198,7 +198,7 @@ def test_grants_are_listed_and_taken_back(
     assert stranger.post(url).status_code == 404
 
 
-def test_a_capability_by_one_click(desk: Desk, browser: Callable[[User], Client]) -> None:
+def test_a_capability_is_created_on_the_page(desk: Desk, browser: Callable[[User], Client]) -> None:
     made = desk.run(code("add", "a + b", inputs={"a": 1, "b": 2}))
     client = browser(desk.operator)
     html = client.get(f"/runs/{made.pk}/").content.decode()

@@ -33,7 +33,7 @@ def branches(desk: Desk, web: Server, kind: str, language: str) -> Execution:
 
 
 @pytest.mark.parametrize(("kind", "language"), KINDS)
-def test_the_hold_names_what_is_needed(desk: Desk, web: Server, kind: str, language: str) -> None:
+def test_the_hold_names_the_need(desk: Desk, web: Server, kind: str, language: str) -> None:
     execution = branches(desk, web, kind, language)
     hold = desk.hold(execution)
     assert execution.status == "PAUSED_FOR_REVIEW"
@@ -51,7 +51,7 @@ def test_the_hold_names_what_is_needed(desk: Desk, web: Server, kind: str, langu
 
 
 @pytest.mark.parametrize(("kind", "language"), KINDS)
-def test_approved_it_completes_with_the_real_answer(
+def test_an_approved_task_completes_with_the_real_response(
     desk: Desk, web: Server, kind: str, language: str
 ) -> None:
     execution = branches(desk, web, kind, language)
@@ -70,7 +70,7 @@ def test_approved_it_completes_with_the_real_answer(
 
 
 @pytest.mark.parametrize(("kind", "language"), KINDS)
-def test_rejected_it_fails_and_the_rest_goes_on(
+def test_a_rejected_task_fails_and_the_others_continue(
     desk: Desk, web: Server, kind: str, language: str
 ) -> None:
     execution = branches(desk, web, kind, language)

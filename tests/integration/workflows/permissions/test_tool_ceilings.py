@@ -61,7 +61,7 @@ def test_a_tool_of_an_mcp_server_runs_below_its_ceiling_only(
     )
 
 
-def test_a_tool_that_cannot_be_held_is_not_promised_to_be(desk: Desk, fruit: McpServer) -> None:
+def test_an_unconfinable_tool_is_refused_under_a_ceiling(desk: Desk, fruit: McpServer) -> None:
     """A plan that names a smaller set would pass the ceiling, and the tool do as it likes."""
     with pytest.raises(InvalidRequest) as caught:
         desk.run(mcp_task(permission_set="minimal"), policy={"permission_ceiling": "minimal"})

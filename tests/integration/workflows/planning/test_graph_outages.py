@@ -107,7 +107,7 @@ def ranks() -> dict[str, float]:
     return dict(Tool.objects.filter(name__in=TOOLS).values_list("name", "pagerank"))
 
 
-def test_a_planner_that_is_down_is_told_and_the_run_goes_on(engine: Engine) -> None:
+def test_a_planner_outage_is_an_event_and_the_run_continues(engine: Engine) -> None:
     execution = waiting(engine)
     with renamed("graphrag_tooldependency"):
         ingest.versioned_cache.bump("graph")
@@ -124,7 +124,7 @@ def test_a_planner_that_is_down_is_told_and_the_run_goes_on(engine: Engine) -> N
     assert execution.status == "COMPLETED"
 
 
-def test_an_embedder_that_refuses_connections_leaves_full_text(
+def test_without_its_embedder_the_search_uses_full_text(
     engine: Engine, settings: Any, nobody_listens: str
 ) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "embedder": nobody_listens}
@@ -140,7 +140,7 @@ def test_an_embedder_that_refuses_connections_leaves_full_text(
     assert not execution.events.filter(kind="graph_update_failed").exists()
 
 
-def test_an_empty_catalogue_says_so_and_the_run_goes_on(engine: Engine) -> None:
+def test_an_empty_catalogue_is_reported_and_the_run_continues(engine: Engine) -> None:
     execution = waiting(engine)
     for server in set(Tool.objects.values_list("server", flat=True)):
         ingest.disable_server(server)

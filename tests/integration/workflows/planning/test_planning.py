@@ -49,7 +49,7 @@ def test_a_replan_adds_a_tool_that_runs_beside_its_siblings(engine: Engine) -> N
     assert engine.called(execution) == ["list", "json"]
 
 
-def test_a_replan_that_finds_nothing_says_what_is_near(engine: Engine) -> None:
+def test_a_replan_without_a_match_names_the_nearest_tools(engine: Engine) -> None:
     execution = engine.run(listing(), value("json", source("list")), policy=WAITING)
     engine.command(execution, replan("fold the laundry of the neighbour"))
     execution.refresh_from_db()
@@ -78,7 +78,7 @@ def two_tools(engine: Engine) -> Execution:
     return engine.run(value("a", 1), after | {"arguments": {"value": source("a")}})
 
 
-def test_a_completed_run_teaches_once(engine: Engine) -> None:
+def test_a_completed_run_is_learned_from_once(engine: Engine) -> None:
     execution = two_tools(engine)
     assert unlearned() == [execution.pk]
     learn(execution.pk)
@@ -93,7 +93,7 @@ def test_a_completed_run_teaches_once(engine: Engine) -> None:
     assert (edge.observed_count, edge.confidence) == (2, 0.6)
 
 
-def test_a_run_that_waited_long_is_learned_when_it_ends(engine: Engine) -> None:
+def test_a_long_waiting_run_is_learned_from_when_it_ends(engine: Engine) -> None:
     held = engine.run(value("a", 1), value("b", source("a"), **review("BEFORE")))
     later = [engine.run(value("a", number)) for number in range(3)]
     engine.decide(engine.holds(held)[0])
@@ -106,7 +106,7 @@ def test_a_run_that_waited_long_is_learned_when_it_ends(engine: Engine) -> None:
     assert sorted(found) == sorted([held.pk, *(each.pk for each in later)])
 
 
-def test_the_sweeper_sends_completed_runs_to_be_learned(engine: Engine) -> None:
+def test_the_sweeper_enqueues_learning_from_completed_runs(engine: Engine) -> None:
     django_rq.get_queue("low").empty()  # what other tests left there
     execution = two_tools(engine)
     sweep()
@@ -163,7 +163,7 @@ def lose_a_learner(execution: Execution) -> None:
     LearningAttempt.objects.update(begun_at=Now() - timedelta(minutes=2))
 
 
-def test_a_run_that_kills_each_worker_that_learns_from_it_is_given_up(engine: Engine) -> None:
+def test_learning_from_a_run_stops_after_three_killed_workers(engine: Engine) -> None:
     execution = two_tools(engine)
     for _ in range(3):
         assert unlearned() == [execution.pk]
@@ -179,7 +179,7 @@ def test_a_run_that_kills_each_worker_that_learns_from_it_is_given_up(engine: En
     assert execution.status == "COMPLETED"
 
 
-def test_a_run_that_killed_one_worker_is_learned_from_the_next_time(engine: Engine) -> None:
+def test_learning_is_retried_after_one_killed_worker(engine: Engine) -> None:
     execution = two_tools(engine)
     lose_a_learner(execution)
     learn(execution.pk)
@@ -188,7 +188,7 @@ def test_a_run_that_killed_one_worker_is_learned_from_the_next_time(engine: Engi
     assert not execution.events.filter(kind="graph_update_failed").exists()
 
 
-def test_a_worker_that_is_stopped_while_it_learns_is_not_held_against_the_run(
+def test_a_worker_shutdown_during_learning_does_not_count(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stopped(**kwargs: object) -> None:
@@ -205,9 +205,7 @@ def test_a_worker_that_is_stopped_while_it_learns_is_not_held_against_the_run(
 
 
 @pytest.mark.parametrize("status", ["FAILED", "ABORTED"])
-def test_a_run_that_did_not_complete_teaches_what_succeeded_in_it(
-    engine: Engine, status: str
-) -> None:
+def test_a_failed_run_teaches_its_successful_tasks(engine: Engine, status: str) -> None:
     effect = {"id": "b", "type": "tool", "tool": "testkit.effect"} | {
         "arguments": {"value": source("a")}
     }

@@ -22,7 +22,7 @@ def seen_often(*tools: str) -> None:
         )
 
 
-def test_up_to_three_above_the_threshold_and_none_that_writes() -> None:
+def test_at_most_three_readers_above_the_threshold_are_predicted() -> None:
     seen_often(*AFTER, "builtin.parse_xml")
     likely = predict_next(["builtin.list_directory"])
     assert len(likely) == 3
@@ -30,12 +30,12 @@ def test_up_to_three_above_the_threshold_and_none_that_writes() -> None:
     assert {each.tool for each in likely} <= {*AFTER, "builtin.parse_xml"} - {"builtin.write_file"}
 
 
-def test_a_writer_does_not_take_the_place_of_a_reader() -> None:
+def test_a_writer_does_not_replace_a_reader() -> None:
     seen_often("builtin.write_file", "builtin.echo")
     assert [each.tool for each in predict_next(["builtin.list_directory"])] == ["builtin.echo"]
 
 
-def test_what_was_seen_once_is_not_likely_enough() -> None:
+def test_one_observation_is_not_enough() -> None:
     sync_python_tools()
     learn(execution_key="once", layers=[{"builtin.list_directory"}, {"builtin.echo"}], edges=[])
     assert predict_next(["builtin.list_directory"]) == []
@@ -44,7 +44,7 @@ def test_what_was_seen_once_is_not_likely_enough() -> None:
 @pytest.mark.parametrize(
     "change", [{"enabled": False}, {"read_only": False}, {"destructive": True}]
 )
-def test_the_mark_counts_and_whatever_speaks_against_it(change: dict[str, bool]) -> None:
+def test_the_read_only_mark_counts_unless_contradicted(change: dict[str, bool]) -> None:
     sync_python_tools()
     assert read_only_tools(["builtin.echo", "builtin.write_file"]) == {"builtin.echo"}
     Tool.objects.filter(name="builtin.echo").update(**change)

@@ -87,7 +87,7 @@ def rescue(engine: Engine, execution: Execution, point: str) -> None:
 # --- runs -----------------------------------------------------------------------------------------
 
 
-def test_a_run_takes_the_rules_in_force_along_and_keeps_them(engine: Engine) -> None:
+def test_a_run_keeps_the_rules_active_at_its_start(engine: Engine) -> None:
     found = workflow(value("a", 1), value("b", source("a"), **review("AFTER")))
     put_in_force(found, {"skip_when": "output == `1`"})
     before = start_execution(actor=None, workflow=found)
@@ -102,7 +102,7 @@ def test_a_run_takes_the_rules_in_force_along_and_keeps_them(engine: Engine) -> 
     assert not spared(after)
 
 
-def test_a_task_of_its_own_plan_says_when_it_needs_nobody(engine: Engine) -> None:
+def test_a_task_of_an_ad_hoc_plan_can_skip_its_review(engine: Engine) -> None:
     run = engine.run(value("a", 1, **review("AFTER", skip_when="output == `1`")))
     assert run.status == "COMPLETED"
     [event] = spared(run)
@@ -144,7 +144,7 @@ def test_a_verdict_is_recorded_once_wherever_a_worker_dies(
 
 
 @pytest.mark.parametrize("is_spared", [True, False])
-def test_a_fork_falls_as_the_run_it_comes_from(engine: Engine, is_spared: bool) -> None:
+def test_a_fork_repeats_the_sampling_of_its_parent(engine: Engine, is_spared: bool) -> None:
     """By the first run's id, however many forks lie between: nobody forks until they are spared."""
     found = workflow(
         value("a"),
@@ -168,7 +168,7 @@ def test_a_fork_falls_as_the_run_it_comes_from(engine: Engine, is_spared: bool) 
     assert origin == str(run.pk)
 
 
-def test_a_hold_says_which_rules_were_asked(engine: Engine) -> None:
+def test_a_hold_lists_the_evaluated_rules(engine: Engine) -> None:
     found = workflow(value("a", 1, **review("AFTER")))
     put_in_force(found, {"skip_when": "length(inputs.nothing) > `1`"})
     run = engine.drive(start_execution(actor=None, workflow=found))
@@ -176,7 +176,7 @@ def test_a_hold_says_which_rules_were_asked(engine: Engine) -> None:
     assert "rule r1 v1 could not be worked out" in hold.why
 
 
-def test_what_goes_beyond_reading_is_not_spared_before_it_runs(engine: Engine) -> None:
+def test_reviews_before_tools_that_modify_data_are_not_skipped(engine: Engine) -> None:
     task = {**value("a", 1), "tool": "testkit.effect", **review("BEFORE")}
     found = workflow(task)
     put_in_force(found, {"skip_when": "`true`"})
@@ -185,7 +185,7 @@ def test_what_goes_beyond_reading_is_not_spared_before_it_runs(engine: Engine) -
     assert engine.called(run) == []
 
 
-def test_a_signature_for_a_layer_is_asked_for_all_the_same(engine: Engine) -> None:
+def test_layer_approvals_are_not_skipped(engine: Engine) -> None:
     found = workflow(value("a", 1), policy={"hil": {"enabled": True}})
     put_in_force(found, {"skip_when": "`true`"})
     run = engine.drive(start_execution(actor=None, workflow=found))
@@ -196,7 +196,7 @@ def test_a_signature_for_a_layer_is_asked_for_all_the_same(engine: Engine) -> No
 
 
 @pytest.mark.parametrize("where", ["override", "workflow"])
-def test_rules_come_with_no_policy(engine: Engine, where: str) -> None:
+def test_a_policy_contains_no_rules(engine: Engine, where: str) -> None:
     """Whoever starts a run cannot bring the rules that spare it."""
     rules = {"review_rules": {"version": 9, "rules": [{"name": "x", "sample": 0}]}}
     found = workflow(value("a"), policy=rules if where == "workflow" else {})
@@ -218,26 +218,26 @@ def test_rules_come_with_no_policy(engine: Engine, where: str) -> None:
         ([{"name": "x", "sample": 1}] * 51, "rules"),
     ],
 )
-def test_bad_rules_are_named_with_their_place(engine: Engine, rules: Any, path: str) -> None:
+def test_invalid_rules_are_named_with_their_path(engine: Engine, rules: Any, path: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         review_rules_publish.checked_rules(workflow(value("a")), rules)
     assert caught.value.problems[0].path == path
 
 
 @pytest.mark.parametrize("groups", [["reviewer"], ["auditor"], ["integrator"], []])
-def test_who_starts_runs_does_not_say_which_are_reviewed(engine: Engine, groups: list[str]) -> None:
+def test_starters_cannot_choose_which_runs_are_reviewed(engine: Engine, groups: list[str]) -> None:
     author = person("starter", *groups)
     with pytest.raises(PermissionDenied):
         put_in_force(workflow(value("a"), created_by=author), {"sample": 0}, author=author)
 
 
-def test_a_token_for_other_workflows_publishes_nothing_here(engine: Engine) -> None:
+def test_a_token_for_other_workflows_cannot_publish(engine: Engine) -> None:
     author = access.limit_to_workflows(person("op", "operator"), [0])
     with pytest.raises(PermissionDenied):
         put_in_force(workflow(value("a")), {"sample": 0}, author=author)
 
 
-def test_rules_need_a_report_of_these_very_rules_and_none_need_nothing(engine: Engine) -> None:
+def test_publishing_needs_a_report_of_the_same_rules(engine: Engine) -> None:
     found, author = workflow(value("a")), person("op", "operator")
     other = review_rules_publish.BacktestReport(1, "d" * 64, "0" * 64)
     rules = [{"name": "x", "sample": 0.5}]
@@ -253,7 +253,7 @@ def test_rules_need_a_report_of_these_very_rules_and_none_need_nothing(engine: E
     assert (made.number, made.rules, made.report) == (1, [], None)
 
 
-def test_of_many_who_publish_at_once_one_does(engine: Engine) -> None:
+def test_one_of_many_concurrent_publishers_wins(engine: Engine) -> None:
     found, author = workflow(value("a")), person("op", "operator")
     rules = [{"name": "x", "sample": 0.5}]
     _, kept = review_rules_publish.checked_rules(found, rules)
@@ -278,7 +278,7 @@ def test_of_many_who_publish_at_once_one_does(engine: Engine) -> None:
     assert [each.number for each in found.rule_versions.all()] == [1]
 
 
-def test_an_older_version_comes_back_with_its_report(engine: Engine) -> None:
+def test_an_older_version_is_restored_with_its_report(engine: Engine) -> None:
     found = workflow(value("a"))
     first = put_in_force(found, {"sample": 0.5})
     put_in_force(found, {"sample": 0.1})

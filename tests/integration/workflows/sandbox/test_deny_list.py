@@ -119,7 +119,7 @@ LISTING = {
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_folder_is_asked_for_as_one(bench: Bench, language: str) -> None:
+def test_a_folder_is_requested_as_a_whole(bench: Bench, language: str) -> None:
     folder = bench.scratch / "data"
     folder.mkdir()
     (folder / "a").write_text("x")
@@ -134,7 +134,7 @@ def test_a_folder_is_asked_for_as_one(bench: Bench, language: str) -> None:
     assert result.value == ["a"]
 
 
-def test_no_hard_link_is_made_to_what_is_denied(bench: Bench) -> None:
+def test_no_hard_link_to_a_denied_file_is_created(bench: Bench) -> None:
     secret = home_file()
     code = f"Deno.linkSync('{secret}', '{bench.scratch}/mine'); return 1"
     with pytest.raises(TaskFailed, match="no permission reaches it"):
@@ -191,7 +191,7 @@ def test_a_hard_link_in_a_granted_folder_is_not_opened(bench: Bench, use: str) -
     ],
 )
 @pytest.mark.parametrize("granted", [True, False])
-def test_metadata_is_no_question_for_a_person(
+def test_a_metadata_address_opens_no_escalation(
     bench: Bench, language: str, address: str, *, granted: bool
 ) -> None:
     code = {"python": "fetch(path)", "typescript": "return (await fetch(path)).status"}[language]
@@ -201,7 +201,7 @@ def test_metadata_is_no_question_for_a_person(
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_name_that_turns_to_metadata_ends_the_run(
+def test_a_name_rebound_to_metadata_ends_the_program(
     bench: Bench, language: str, web_server: Server
 ) -> None:
     """Whatever the resolver answers, also on a redirect, also behind a harmless first answer."""
@@ -222,7 +222,7 @@ def test_a_name_that_turns_to_metadata_ends_the_run(
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_services_of_this_machine_are_no_question_for_a_person(
+def test_services_of_this_machine_open_no_escalation(
     bench: Bench, language: str, web_server: Server, settings: Any
 ) -> None:
     named_target = f"127.0.0.1:{web_server.port}"
@@ -264,7 +264,7 @@ return [...seen].sort();""",
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_folder_that_is_swapped_while_it_is_opened(bench: Bench, language: str) -> None:
+def test_a_folder_swapped_while_it_is_opened_is_refused(bench: Bench, language: str) -> None:
     """A thread swaps a folder for a link to a private one as fast as it can."""
     folder, away = bench.scratch / "dir", bench.scratch / "away"
     folder.mkdir()
@@ -303,7 +303,7 @@ def _ending(bench: Bench, language: str) -> str:
 
 
 @pytest.mark.skipif(not landlock.abi(), reason="this kernel has no Landlock")
-def test_a_granted_folder_that_is_swapped_before_the_fence_stands(
+def test_a_granted_folder_swapped_before_landlock_is_refused(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Deno itself opens by name; the ruleset names what was checked, or nothing."""
@@ -327,7 +327,7 @@ def test_a_granted_folder_that_is_swapped_before_the_fence_stands(
 
 
 @pytest.mark.skipif(not landlock.abi(), reason="this kernel has no Landlock")
-def test_the_fence_opens_nothing_of_the_host_beyond_what_deno_needs(bench: Bench) -> None:
+def test_landlock_allows_only_what_deno_needs(bench: Bench) -> None:
     """Its own executable and harness, system libraries, two devices, the folders of the run."""
     environment = RunEnvironment.of(
         bench.request("typescript", "", permissions=everything(str(bench.scratch))), bench.temp

@@ -22,7 +22,7 @@ return await check({ id: 2 });
 
 
 @pytest.mark.parametrize("language", ["typescript", "javascript"])
-def test_an_error_in_a_block_is_told_with_its_line(bench: Bench, language: str) -> None:
+def test_an_error_in_a_block_has_its_line(bench: Bench, language: str) -> None:
     code = IN_A_BLOCK % 'throw new RangeError("too many");'
     if language == "javascript":
         code = code.replace("type Row = { id: number };", "").replace("row: Row): number", "row)")
@@ -43,7 +43,7 @@ def test_an_error_that_is_caught_can_be_read(bench: Bench) -> None:
         ("return Deno.readTextFileSync('/srv/hostname').length;", "read"),
     ],
 )
-def test_a_need_in_a_block_is_told_with_its_line(
+def test_a_need_in_a_block_has_its_line(
     bench: Bench, web_server: Server, call: str, operation: str
 ) -> None:
     url = f"http://127.0.0.1:{web_server.port}/"

@@ -36,7 +36,9 @@ def needed(bench: Bench, language: str, url: str, *hosts: str, **options: Any) -
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_the_requested_set_is_enough(bench: Bench, web_server: Server, language: str) -> None:
+def test_granting_the_requested_set_is_enough(
+    bench: Bench, web_server: Server, language: str
+) -> None:
     url = f"http://localhost:{web_server.port}/echo"
     requested = needed(bench, language, url)
     assert requested == PermissionSet(hosts=(f"localhost:{web_server.port}",))
@@ -45,7 +47,9 @@ def test_the_requested_set_is_enough(bench: Bench, web_server: Server, language:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_redirect_asks_for_its_own_host(bench: Bench, web_server: Server, language: str) -> None:
+def test_a_redirect_escalates_for_its_own_host(
+    bench: Bench, web_server: Server, language: str
+) -> None:
     here, there = f"localhost:{web_server.port}", f"127.0.0.1:{web_server.port}"
     url = f"http://{here}/redirect?to=http://{there}/echo"
     requested = needed(bench, language, url, here)
@@ -70,7 +74,7 @@ def test_dns_rebinding_reaches_nothing(bench: Bench, web_server: Server, languag
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_large_answer_is_an_error_of_the_program(
+def test_a_large_response_is_an_error_in_the_program(
     bench: Bench, web_server: Server, language: str
 ) -> None:
     host = f"localhost:{web_server.port}"
@@ -79,7 +83,7 @@ def test_a_large_answer_is_an_error_of_the_program(
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_waiting_for_an_answer_ends_with_the_run(
+def test_a_pending_request_ends_with_the_run(
     bench: Bench, web_server: Server, language: str
 ) -> None:
     host = f"localhost:{web_server.port}"
@@ -87,7 +91,7 @@ def test_waiting_for_an_answer_ends_with_the_run(
         fetch(bench, language, f"http://{host}/silent", host, timeout_seconds=1)
 
 
-def test_methods_headers_and_bodies_travel(bench: Bench, web_server: Server) -> None:
+def test_methods_headers_and_bodies_are_sent(bench: Bench, web_server: Server) -> None:
     host = f"localhost:{web_server.port}"
     code = {
         "typescript": "await (await fetch(url, {method: 'POST', body: 'é',"
@@ -177,7 +181,7 @@ def test_a_path_with_a_comma_grants_nothing_else(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_named_variable_is_seen_alone(bench: Bench, language: str) -> None:
+def test_only_the_granted_variable_is_visible(bench: Bench, language: str) -> None:
     code = {
         "typescript": "[Deno.env.get('A'), Deno.env.toObject()]",
         "python": "import os\n[os.getenv('A'), os.environ]",
@@ -187,7 +191,7 @@ def test_a_named_variable_is_seen_alone(bench: Bench, language: str) -> None:
     assert result.value == ["1", {"A": "1"}]
 
 
-def test_a_temporary_folder_is_named_so_that_a_rerun_understands(bench: Bench) -> None:
+def test_a_temporary_folder_is_named_for_the_rerun(bench: Bench) -> None:
     with pytest.raises(PermissionEscalationNeeded) as caught:
         bench.run("typescript", "Deno.writeTextFileSync('x', '1')")
     assert caught.value.resource == "$SCRATCH/x"

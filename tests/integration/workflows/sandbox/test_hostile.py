@@ -52,7 +52,7 @@ def _ending(bench: Bench, program: Hostile, code: str) -> tuple[str, str, str]:
 @pytest.mark.parametrize(
     "program", PROGRAMS, ids=[f"{program.language}: {program.name}" for program in PROGRAMS]
 )
-def test_hostile(program: Hostile, bench: Bench, web_server: Server) -> None:
+def test_hostile_programs_are_contained(program: Hostile, bench: Bench, web_server: Server) -> None:
     port = program.options.get("port", web_server.port)
     threads, requests = threading.active_count(), len(web_server.seen)
     started = time.monotonic()
@@ -67,13 +67,13 @@ def test_hostile(program: Hostile, bench: Bench, web_server: Server) -> None:
     assert threading.active_count() <= threads
 
 
-def test_there_are_enough_of_them() -> None:
+def test_the_number_of_hostile_programs() -> None:
     assert len(PROGRAMS) >= 180
     assert len({(program.language, program.name, program.code) for program in PROGRAMS}) == len(
         PROGRAMS
     )
 
 
-def test_the_worker_still_works_after_all_of_them(bench: Bench) -> None:
+def test_the_worker_still_works_afterwards(bench: Bench) -> None:
     assert bench.run("typescript", "6 * 7").value == 42
     assert bench.run("python", "6 * 7").value == 42

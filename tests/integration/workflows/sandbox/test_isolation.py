@@ -52,7 +52,7 @@ def test_a_confined_process_reaches_only_its_paths(tmp_path: Path) -> None:
 
 
 @needs_landlock
-def test_the_thread_that_confines_stays_free(tmp_path: Path) -> None:
+def test_the_confining_thread_stays_unconfined(tmp_path: Path) -> None:
     landlock.run_restricted(landlock.LandlockRules(), lambda: None)
     (tmp_path / "file").write_text("x")
     with pytest.raises(PermissionError):
@@ -61,7 +61,9 @@ def test_the_thread_that_confines_stays_free(tmp_path: Path) -> None:
 
 
 @needs_landlock
-def test_even_an_unrestricted_deno_is_held(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_landlock_confines_an_unrestricted_deno(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(deno_setup, "_FLAGS", ("--quiet", "--allow-all"))
     monkeypatch.setattr(
         deno_setup, "command", lambda _: [deno_setup.binary(), "run", "-A", deno_setup.HARNESS]
@@ -124,7 +126,7 @@ def test_nothing_runs_as_root_unless_it_is_allowed(
         ("off", 0, True, ""),
     ],
 )
-def test_landlock_is_demanded_where_the_kernel_has_it(
+def test_landlock_is_required_where_the_kernel_has_it(
     bench: Bench,
     monkeypatch: pytest.MonkeyPatch,
     mode: str,
@@ -142,7 +144,7 @@ def test_landlock_is_demanded_where_the_kernel_has_it(
         assert bench.run("typescript", "6 * 7", config={"landlock": mode}).value == 42
 
 
-def test_without_landlock_the_first_wall_still_stands(
+def test_without_landlock_the_runtime_permissions_still_apply(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(landlock, "abi", lambda: 0)
@@ -212,7 +214,7 @@ run_code(CodeRequest('typescript', code, permissions=grants, timeout_seconds=60,
 """
 
 
-def test_what_a_killed_worker_left_is_cleared(bench: Bench) -> None:
+def test_folders_of_a_killed_worker_are_deleted(bench: Bench) -> None:
     sign = bench.scratch / "started"
     argv = [sys.executable, "-c", _WORKER, str(bench.temp), str(sign)]
     with subprocess.Popen(argv, cwd=Path(__file__).parents[4]) as worker:
@@ -232,7 +234,7 @@ def test_what_a_killed_worker_left_is_cleared(bench: Bench) -> None:
     assert list(bench.temp.iterdir()) == []
 
 
-def test_only_folders_of_runs_are_cleared(bench: Bench) -> None:
+def test_only_folders_of_runs_are_deleted(bench: Bench) -> None:
     gone = subprocess.Popen(["/bin/true"])
     gone.wait()
     for name in (
@@ -255,7 +257,7 @@ def _wait_until(holds: Callable[[], bool]) -> None:
         threading.Event().wait(0.02)
 
 
-def test_a_process_forked_too_late_says_so(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_fork_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.run("python", "1")
     inherited = {os.getpid() + 1: next(iter(pool._pools.values()))}
     monkeypatch.setattr(pool, "_pools", inherited)

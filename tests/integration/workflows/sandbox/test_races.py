@@ -29,7 +29,7 @@ USES = {
 
 
 @pytest.mark.parametrize("use", sorted(USES))
-def test_a_swapped_folder_leads_nowhere(
+def test_a_folder_swapped_for_a_link_is_refused(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, use: str
 ) -> None:
     folder, private = bench.scratch / "dir", bench.secret.parent

@@ -116,7 +116,7 @@ def test_a_killed_reaper_is_replaced_and_knows_what_runs(
         assert other.wait(5) == -signal.SIGKILL
 
 
-def test_what_is_forgotten_is_left_alone(watched: subprocess.Popen[bytes]) -> None:
+def test_unregistered_processes_are_left_alone(watched: subprocess.Popen[bytes]) -> None:
     with subprocess.Popen(SLEEPS) as other:
         reaper.watch(other.pid, group=False)
         reaper.forget(other.pid)
@@ -126,7 +126,7 @@ def test_what_is_forgotten_is_left_alone(watched: subprocess.Popen[bytes]) -> No
         other.kill()
 
 
-def test_a_reaper_shrugs_off_requests_to_stop(watched: subprocess.Popen[bytes]) -> None:
+def test_the_reaper_ignores_stop_signals(watched: subprocess.Popen[bytes]) -> None:
     found = reaper_of_this_process()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         found.send_signal(number)

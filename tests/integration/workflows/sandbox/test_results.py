@@ -89,7 +89,9 @@ def test_python(bench: Bench, code: str, value: Any) -> None:
         ("python", "import requests", "No module named 'requests'"),
     ],
 )
-def test_failures_say_what_and_where(bench: Bench, language: str, code: str, message: str) -> None:
+def test_failures_have_message_and_line(
+    bench: Bench, language: str, code: str, message: str
+) -> None:
     with pytest.raises(TaskFailed) as caught:
         bench.run(language, code)
     assert message in caught.value.message
@@ -158,7 +160,7 @@ def test_unfinished_lines_do_not_reach_the_result(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("language", ["typescript", "python"])
-def test_code_has_a_largest_size(bench: Bench, language: str) -> None:
+def test_code_size_is_bounded(bench: Bench, language: str) -> None:
     with pytest.raises(TaskFailed, match="bytes"):
         bench.run(language, "1" * 2000, config={"max_code_bytes": 1000})
 
@@ -167,7 +169,7 @@ def test_code_has_a_largest_size(bench: Bench, language: str) -> None:
     ("language", "code"),
     [("typescript", "(() => { for (;;); })()"), ("python", "while True: pass")],
 )
-def test_a_stop_is_heard(bench: Bench, language: str, code: str) -> None:
+def test_a_program_is_stopped(bench: Bench, language: str, code: str) -> None:
     stop = threading.Event()
     timer = threading.Timer(0.3, stop.set)
     timer.start()
@@ -178,7 +180,7 @@ def test_a_stop_is_heard(bench: Bench, language: str, code: str) -> None:
     timer.join()
 
 
-def test_runs_side_by_side_do_not_mix(bench: Bench) -> None:
+def test_concurrent_runs_are_isolated(bench: Bench) -> None:
     def one(number: int) -> tuple[int, str]:
         language = "typescript" if number % 2 else "python"
         printing = "console.log(i), i * 2" if number % 2 else "print(i)\ni * 2"

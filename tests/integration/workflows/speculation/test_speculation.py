@@ -54,7 +54,7 @@ def said(execution: Execution) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("phase", ["BEFORE", "AFTER"])
-def test_approved_unchanged_the_results_are_there_and_nothing_is_called_twice(
+def test_an_unchanged_approval_uses_the_results_without_a_second_call(
     engine: Engine, phase: str
 ) -> None:
     execution = paused(engine, *chain(phase))
@@ -70,7 +70,7 @@ def test_approved_unchanged_the_results_are_there_and_nothing_is_called_twice(
     assert execution.attempts.get(task_id="right2").output == [2]
 
 
-def test_one_edited_field_drops_exactly_what_depends_on_it(engine: Engine) -> None:
+def test_an_edited_field_drops_exactly_its_dependents(engine: Engine) -> None:
     execution = paused(engine, *chain())
     engine.decide(engine.holds(execution)[0], edits={"left": 1, "right": 20})
     execution = engine.drive(execution)
@@ -92,7 +92,7 @@ def test_one_edited_field_drops_exactly_what_depends_on_it(engine: Engine) -> No
     assert execution.attempts.get(task_id="right2").output == [20]
 
 
-def test_nothing_shows_before_the_decision(engine: Engine) -> None:
+def test_results_are_hidden_before_the_decision(engine: Engine) -> None:
     execution = paused(engine, *chain())
     assert set(states(execution).values()) == {"READY"}
     assert set(execution.attempts.values_list("task_id", flat=True)) == {"held"}
@@ -103,7 +103,7 @@ def test_nothing_shows_before_the_decision(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("phase", ["BEFORE", "AFTER"])
-def test_a_task_behind_another_gate_is_worked_out_and_still_holds(
+def test_a_task_behind_another_review_is_computed_and_still_waits(
     engine: Engine, phase: str
 ) -> None:
     execution = paused(
@@ -125,7 +125,7 @@ def test_a_task_behind_another_gate_is_worked_out_and_still_holds(
     assert Counter(engine.called(execution)) == Counter(["first", "second", "third"])
 
 
-def test_only_tools_with_the_mark_are_run(engine: Engine) -> None:
+def test_only_read_only_tools_are_run(engine: Engine) -> None:
     unmarked = {"type": "tool", "tool": "testkit.slow", "arguments": {"seconds": 0.0}}
     execution = paused(
         engine,
@@ -144,7 +144,7 @@ def test_only_tools_with_the_mark_are_run(engine: Engine) -> None:
     assert engine.called(execution, "begin") == []
 
 
-def test_a_held_task_that_writes_is_not_run(engine: Engine) -> None:
+def test_a_held_writer_is_not_run(engine: Engine) -> None:
     execution = paused(
         engine,
         {"id": "held", "type": "tool", "tool": "testkit.effect", "arguments": {"value": 1}}
@@ -155,7 +155,7 @@ def test_a_held_task_that_writes_is_not_run(engine: Engine) -> None:
     assert states(execution) == {}
 
 
-def test_a_tool_that_lost_its_mark_is_asked_again(engine: Engine) -> None:
+def test_a_tool_that_lost_its_mark_is_called_again(engine: Engine) -> None:
     execution = paused(engine, value("held", 1, **review("AFTER")), value("b", source("held")))
     Tool.objects.filter(name="testkit.value").update(read_only=False)
     engine.decide(engine.holds(execution)[0])
@@ -165,7 +165,7 @@ def test_a_tool_that_lost_its_mark_is_asked_again(engine: Engine) -> None:
     assert engine.called(execution) == ["held", "b", "b"]
 
 
-def test_without_the_policy_nothing_happens(engine: Engine) -> None:
+def test_without_the_policy_nothing_is_computed(engine: Engine) -> None:
     execution = paused(engine, *chain(), policy={})
     assert states(execution) == {}
 
@@ -178,7 +178,7 @@ def test_without_the_policy_nothing_happens(engine: Engine) -> None:
         ({"ail": {"enabled": True, "agent": "external"}}, {}),
     ],
 )
-def test_a_layers_hold_lets_the_next_layers_be_worked_out(
+def test_a_layer_approval_lets_the_next_layers_be_computed(
     engine: Engine, policy: dict[str, Any], answer: dict[str, Any]
 ) -> None:
     tasks = [value("a", 1), value("b", source("a")), value("c", source("b"))]
@@ -199,7 +199,7 @@ def test_a_layers_hold_lets_the_next_layers_be_worked_out(
     assert said(execution) == [("hit", name) for name in expected]
 
 
-def test_no_more_than_the_policy_says(engine: Engine) -> None:
+def test_the_policy_bounds_the_number_of_calls(engine: Engine) -> None:
     policy = {"speculation": {"enabled": True, "max_tasks": 3}}
     tasks = [value("held", 1, **review("AFTER"))]
     tasks += [value(f"t{n}", source("held" if n == 0 else f"t{n - 1}")) for n in range(5)]
@@ -208,7 +208,7 @@ def test_no_more_than_the_policy_says(engine: Engine) -> None:
     assert list(states(execution)) == ["t0", "t1", "t2"]
 
 
-def test_conditions_are_foreseen(engine: Engine) -> None:
+def test_conditions_are_evaluated_ahead(engine: Engine) -> None:
     execution = paused(
         engine,
         value("held", {"go": False, "n": 1}, **review("AFTER")),
@@ -219,7 +219,7 @@ def test_conditions_are_foreseen(engine: Engine) -> None:
     assert set(states(execution)) == {"runs"}
 
 
-def test_a_tool_that_fails_ahead_is_asked_again(engine: Engine) -> None:
+def test_a_tool_that_failed_speculatively_is_called_again(engine: Engine) -> None:
     Tool.objects.filter(name="testkit.flaky").update(read_only=True)
     execution = paused(
         engine,
@@ -252,7 +252,7 @@ def test_an_abort_drops_everything(engine: Engine) -> None:
     assert set(states(execution).values()) == {"DROPPED"}
 
 
-def test_results_go_once_they_are_recorded_and_the_count_stays(engine: Engine) -> None:
+def test_used_results_are_deleted_and_counted(engine: Engine) -> None:
     execution = paused(engine, *chain())
     assert clean_up() == 0
     engine.decide(engine.holds(execution)[0])
@@ -273,7 +273,7 @@ def test_a_result_that_is_too_old_is_not_used(engine: Engine, settings: Any) -> 
     assert event.payload["reason"] == "it was too old"
 
 
-def test_a_fork_takes_nothing_along(engine: Engine) -> None:
+def test_a_fork_copies_no_results(engine: Engine) -> None:
     parent = paused(engine, value("a", 1), value("b", source("a"), **review("AFTER")))
     fork = fork_execution(execution=parent, checkpoint=parent.checkpoints.get(), actor=None)
     fork = engine.drive(fork)
@@ -282,7 +282,7 @@ def test_a_fork_takes_nothing_along(engine: Engine) -> None:
     assert engine.called(fork) == ["b"]
 
 
-def test_one_of_two_holds_edited_what_hangs_on_the_other_stands(engine: Engine) -> None:
+def test_an_edit_at_one_hold_keeps_results_of_the_other(engine: Engine) -> None:
     execution = paused(
         engine,
         value("x", 1, **review("AFTER")),

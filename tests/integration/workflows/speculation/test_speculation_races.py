@@ -53,7 +53,7 @@ def seen(execution: Execution, what: str, wait: threading.Event) -> None:
     raise AssertionError(f"never saw {what!r}")
 
 
-def test_a_resume_does_not_wait_for_what_is_still_worked_out(engine: Engine) -> None:
+def test_a_resume_does_not_wait_for_running_speculation(engine: Engine) -> None:
     slow = {"id": "slow", "type": "tool", "tool": "testkit.first_is_slow", "arguments": {}}
     execution = engine.run(
         value("held", 1, **review("AFTER")), {**slow, "depends_on": ["held"]}, policy=AHEAD
@@ -76,7 +76,7 @@ def quiet_now() -> None:
     django_rq.get_queue(dispatch.DEFAULT).empty()
 
 
-def test_two_at_once_make_one_result_per_key(engine: Engine) -> None:
+def test_concurrent_jobs_make_one_result_per_key(engine: Engine) -> None:
     tasks = [value("held", 1, **review("AFTER"))]
     tasks += [value(f"a{n}", [n, source("held")]) for n in range(4)]
     tasks += [value(f"b{n}", source(f"a{n}")) for n in range(4)]
@@ -97,7 +97,7 @@ def test_two_at_once_make_one_result_per_key(engine: Engine) -> None:
     assert execution.speculations.count() == 8
 
 
-def test_any_execution_that_waits_for_a_worker_comes_first(engine: Engine) -> None:
+def test_waiting_executions_have_priority(engine: Engine) -> None:
     execution = engine.run(*chain(), policy=AHEAD)
     django_rq.get_queue(dispatch.SPECULATION).empty()
     engine.start(value("other"))
@@ -110,7 +110,7 @@ def test_any_execution_that_waits_for_a_worker_comes_first(engine: Engine) -> No
     assert max(Counter(engine.called(execution)).values()) == 1
 
 
-def test_a_pause_sends_for_it_and_so_does_a_command_at_rest(engine: Engine) -> None:
+def test_pauses_and_commands_enqueue_speculation(engine: Engine) -> None:
     execution = engine.run(*chain(), policy=AHEAD)
     assert dispatch.queue_length(dispatch.SPECULATION) == 1
     engine.command(execution, {"kind": "update_state", "updates": {"k": 1}})
@@ -131,7 +131,7 @@ def abandoned(execution: Execution) -> speculation_store.Claim:
     return claim
 
 
-def test_a_worker_that_died_on_the_way_harms_nothing(engine: Engine) -> None:
+def test_a_killed_worker_does_no_harm(engine: Engine) -> None:
     execution = paused(engine, value("held", 1, **review("AFTER")), value("b", source("held")))
     late = abandoned(execution)
     engine.decide(engine.holds(execution)[0])
@@ -143,7 +143,7 @@ def test_a_worker_that_died_on_the_way_harms_nothing(engine: Engine) -> None:
     assert not speculation_store.save_result(late, "late", "", 1.0)
 
 
-def test_what_a_dead_worker_had_claimed_is_anybodys_after_a_while(engine: Engine) -> None:
+def test_claims_of_a_dead_worker_expire(engine: Engine) -> None:
     execution = paused(engine, value("held", 1, **review("AFTER")), value("b", source("held")))
     (row,) = execution.speculations.all()
     Speculation.objects.update(state="RUNNING", output="")
@@ -163,7 +163,7 @@ def test_nothing_is_claimed_for_a_run_that_goes_on(engine: Engine) -> None:
     assert speculation_store.claim(execution_id=execution.pk, patience=60, **row) is None
 
 
-def test_a_worker_that_dies_between_taking_and_recording(engine: Engine) -> None:
+def test_a_worker_killed_between_use_and_commit_loses_nothing(engine: Engine) -> None:
     """The next one finds the result where it was, and it counts once."""
     execution = paused(engine, value("held", 1, **review("AFTER")), value("b", source("held")))
     engine.decide(engine.holds(execution)[0])
@@ -176,7 +176,7 @@ def test_a_worker_that_dies_between_taking_and_recording(engine: Engine) -> None
     assert engine.called(execution) == ["held", "b"]
 
 
-def test_a_grant_given_meanwhile_makes_it_another_call(engine: Engine) -> None:
+def test_a_new_grant_changes_the_key(engine: Engine) -> None:
     execution = paused(engine, value("held", 1, **review("AFTER")), value("b", source("held")))
     (hold,) = engine.holds(execution)
     Grant.objects.create(
@@ -198,7 +198,7 @@ def test_a_grant_given_meanwhile_makes_it_another_call(engine: Engine) -> None:
     assert Grant.objects.get().uses == 1
 
 
-def test_a_tool_called_ahead_has_a_key_of_its_own(engine: Engine) -> None:
+def test_a_speculative_call_has_its_own_idempotency_key(engine: Engine) -> None:
     execution = paused(engine, value("held", 1, **review("AFTER")), value("b", source("held")))
     engine.decide(engine.holds(execution)[0], edits=2)
     engine.drive(execution)

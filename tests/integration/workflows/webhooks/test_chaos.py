@@ -72,7 +72,7 @@ def finished(client: Client) -> int:
     return Execution.objects.filter(pk__in=client.ids, status="COMPLETED").count()
 
 
-def test_one_of_each_killed_under_load_and_nothing_is_lost(
+def test_killing_one_of_each_process_under_load_loses_nothing(
     engine: Engine, owner: User, receiver: Receiver, register: Any, tmp_path: Path
 ) -> None:
     receiver.answer = flaky(0.2)

@@ -43,7 +43,7 @@ def test_the_watermark_reaches_the_newest_entry_when_nothing_is_open(engine, own
     assert watermark.advance() == newest
 
 
-def test_a_transaction_that_only_reads_holds_nothing_up(engine, owner) -> None:
+def test_a_read_only_transaction_delays_nothing(engine, owner) -> None:
     with psycopg.connect(database_url()) as reader:
         reader.execute("SELECT 1")
         run(engine, owner)
@@ -51,7 +51,7 @@ def test_a_transaction_that_only_reads_holds_nothing_up(engine, owner) -> None:
         assert ReadWatermark().advance() == newest
 
 
-def test_a_write_in_another_database_holds_nothing_up(engine, owner) -> None:
+def test_a_write_in_another_database_delays_nothing(engine, owner) -> None:
     """Databases of one server count transactions together; their entries are apart."""
     elsewhere = conninfo.make_conninfo(database_url(), dbname="postgres")
     with psycopg.connect(elsewhere) as other:

@@ -22,7 +22,7 @@ def limits(engine, settings):
     return make
 
 
-def test_waits_double_up_to_a_bound_with_jitter(settings) -> None:
+def test_the_backoff_doubles_up_to_a_bound_with_jitter(settings) -> None:
     found = {"webhook_backoff_seconds": 1.0, "webhook_max_backoff_seconds": 60.0}
     settings.HOLDPOINT = {**settings.HOLDPOINT, **found}
     for failures, most in ((1, 1.0), (2, 2.0), (5, 16.0), (7, 60.0), (99, 60.0)):
@@ -61,7 +61,7 @@ def test_a_dead_endpoint_is_parked_and_resumed_without_loss(
         assert receiver.order(execution.pk) == list(range(1, execution.version + 1))
 
 
-def test_resuming_can_leave_out_what_was_missed(
+def test_resuming_can_skip_missed_messages(
     engine, owner, receiver, register, sender, limits
 ) -> None:
     limits(webhook_park_after=2)
@@ -77,7 +77,7 @@ def test_resuming_can_leave_out_what_was_missed(
     assert len(receiver.order(fresh.pk)) == fresh.version
 
 
-def test_one_refused_message_is_given_up_and_can_be_sent_again(
+def test_a_refused_message_is_abandoned_and_can_be_sent_again(
     engine, owner, receiver, register, sender, limits
 ) -> None:
     limits(webhook_max_attempts=3)
@@ -100,7 +100,7 @@ def test_one_refused_message_is_given_up_and_can_be_sent_again(
     assert failed.status == "DELIVERED"
 
 
-def test_gone_parks_at_once(engine, owner, receiver, register, sender) -> None:
+def test_status_410_parks_at_once(engine, owner, receiver, register, sender) -> None:
     receiver.answer = lambda _: 410
     endpoint, _ = register()
     run(engine, owner)

@@ -39,7 +39,7 @@ def test_a_flaky_receiver_gets_all_of_it_in_order(
     assert not WebhookDelivery.objects.exclude(status="DELIVERED").exists()
 
 
-def test_only_the_wanted_types_and_with_data_when_asked(
+def test_only_subscribed_types_are_sent_with_data_on_request(
     engine, owner, receiver, register, sender
 ) -> None:
     register(events=["task_complete"], include_data=True)
@@ -53,7 +53,7 @@ def test_only_the_wanted_types_and_with_data_when_asked(
     assert execution.status == "COMPLETED"
 
 
-def test_what_happened_before_the_endpoint_was_made_is_not_sent(
+def test_events_before_the_endpoints_creation_are_not_sent(
     engine, owner, receiver, register, sender
 ) -> None:
     before = run(engine, owner)
@@ -107,7 +107,7 @@ def test_two_senders_at_once_never_change_the_order(engine, owner, receiver, reg
         assert receiver.order(execution.pk) == list(range(1, execution.version + 1))
 
 
-def test_a_receiver_that_hangs_costs_the_others_nothing(
+def test_a_hanging_receiver_does_not_delay_others(
     engine, owner, receiver, register, sender
 ) -> None:
     release = threading.Event()
@@ -128,7 +128,7 @@ def test_a_receiver_that_hangs_costs_the_others_nothing(
         assert len(slow.accepted) == wanted
 
 
-def test_rights_are_asked_again_before_each_try(engine, receiver, register, sender) -> None:
+def test_rights_are_checked_before_each_attempt(engine, receiver, register, sender) -> None:
     owner = person("integrator")
     register(owner=owner)
     mine, other = run(engine, owner), run(engine)
@@ -145,7 +145,7 @@ def test_rights_are_asked_again_before_each_try(engine, receiver, register, send
     assert {each.log[-1]["error"] for each in withheld} == {NOT_VISIBLE}
 
 
-def test_an_owner_who_lost_the_role_is_sent_nothing_and_misses_nothing(
+def test_an_owner_without_the_role_is_sent_nothing_and_loses_nothing(
     engine, owner, receiver, register, sender
 ) -> None:
     endpoint, _ = register()
@@ -161,7 +161,7 @@ def test_an_owner_who_lost_the_role_is_sent_nothing_and_misses_nothing(
     assert len(receiver.order(execution.pk)) == execution.version
 
 
-def test_a_claim_is_one_senders_until_it_ends(engine, register) -> None:
+def test_a_claim_excludes_other_senders_until_it_expires(engine, register) -> None:
     endpoint, _ = register()
     assert [each.pk for each in claim_endpoints("one")] == [endpoint.pk]
     assert claim_endpoints("two") == []

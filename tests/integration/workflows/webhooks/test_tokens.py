@@ -53,7 +53,7 @@ def run_of(workflow: Workflow, owner: User) -> Execution:
     return run_to_rest(start_execution(actor=owner, workflow=workflow).pk)
 
 
-def test_it_is_told_of_the_tokens_workflows_only(
+def test_an_endpoint_receives_only_its_tokens_workflows(
     engine: Engine, owner: User, receiver: Receiver, sender: Sender, workflow: Workflow
 ) -> None:
     endpoint_of(acting(owner, workflows=["mine"]), receiver)
@@ -71,7 +71,7 @@ def test_it_is_told_of_the_tokens_workflows_only(
     ],
     ids=["revoked", "expired"],
 )
-def test_it_ends_with_the_token(
+def test_an_endpoint_ends_with_its_token(
     engine: Engine, owner: User, receiver: Receiver, sender: Sender, change: dict[str, Any]
 ) -> None:
     endpoint = endpoint_of(acting(owner), receiver)
@@ -112,7 +112,7 @@ def test_a_token_that_sets_the_address_binds_it(
     assert standing(WebhookEndpoint.objects.get(pk=endpoint.pk)) != ""
 
 
-def test_the_same_address_again_binds_nobody_else(
+def test_setting_the_same_address_rebinds_nothing(
     engine: Engine, owner: User, receiver: Receiver, workflow: Workflow
 ) -> None:
     """A client that sends the whole endpoint back changes no limit and no end."""
@@ -138,7 +138,7 @@ def credential_of(user: User) -> int | None:
     return credential.token_id if credential else None
 
 
-def test_a_limited_token_finds_no_endpoint_that_tells_more(
+def test_a_limited_token_sees_no_broader_endpoint(
     engine: Engine, owner: User, receiver: Receiver, workflow: Workflow
 ) -> None:
     endpoint_of(owner, receiver)
@@ -156,7 +156,7 @@ def client(owner: User, *scopes: str) -> APIClient:
     return APIClient(headers={"Authorization": f"Bearer {text}"})
 
 
-def test_a_token_that_may_not_read_has_nothing_sent(owner: User, receiver: Receiver) -> None:
+def test_a_token_without_read_scope_is_sent_nothing(owner: User, receiver: Receiver) -> None:
     body = {"name": "e", "url": receiver.url, "include_data": True}
     blind, reader = client(owner, "run"), client(owner, "read", "run")
     assert blind.post("/api/v1/webhooks/", body, format="json").status_code == 403
@@ -180,7 +180,7 @@ def test_a_token_rotates_the_secret_of_its_own_endpoint_only(
     assert maker.post(where + "rotate/").status_code == 200
 
 
-def test_the_use_case_itself_refuses_a_token_of_somebody_elses_endpoint(
+def test_the_service_refuses_another_tokens_endpoint(
     engine: Engine, owner: User, receiver: Receiver
 ) -> None:
     """Whichever door calls it."""

@@ -38,7 +38,7 @@ def test_ipv6() -> None:
 
 
 @pytest.mark.parametrize(("age", "checked"), [(0, False), (None, True), (60, True)])
-def test_kept_connections_are_checked(age: int | None, checked: bool) -> None:
+def test_persistent_connections_are_checked(age: int | None, checked: bool) -> None:
     entry = parse_database_url("postgres://h/n", conn_max_age=age)
     assert (entry["CONN_MAX_AGE"], entry["CONN_HEALTH_CHECKS"]) == (age, checked)
 

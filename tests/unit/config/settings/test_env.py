@@ -45,21 +45,21 @@ def test_int(monkeypatch, text: str, number: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["8.0", "1e3", "0x10", "eight", "8 8"])
-def test_int_refuses_what_is_no_whole_number(monkeypatch, text: str) -> None:
+def test_int_refuses_other_text(monkeypatch, text: str) -> None:
     monkeypatch.setenv("N", text)
     with pytest.raises(ImproperlyConfigured, match="N="):
         env.env_int("N", 0)
 
 
 @pytest.mark.parametrize("text", ["0", "65536"])
-def test_int_holds_its_range(monkeypatch, text: str) -> None:
+def test_int_checks_its_range(monkeypatch, text: str) -> None:
     monkeypatch.setenv("PORT", text)
     with pytest.raises(ImproperlyConfigured, match="PORT"):
         env.env_int("PORT", 8000, minimum=1, maximum=65535)
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1,5", "soon"])
-def test_float_refuses_what_is_not_finite(monkeypatch, text: str) -> None:
+def test_float_refuses_non_finite_numbers(monkeypatch, text: str) -> None:
     monkeypatch.setenv("S", text)
     with pytest.raises(ImproperlyConfigured, match="S="):
         env.env_float("S", 1.0)
@@ -77,7 +77,7 @@ def test_list_trims_and_drops_empty_words(monkeypatch) -> None:
     assert env.env_list("HOSTS") == ["a.example", "b.example"]
 
 
-def test_json_is_an_object(monkeypatch) -> None:
+def test_json_refuses_other_than_an_object(monkeypatch) -> None:
     assert env.env_json("FLOOR", {"a": 1}) == {"a": 1}
     monkeypatch.setenv("FLOOR", '{"b": 2}')
     assert env.env_json("FLOOR", {"a": 1}) == {"b": 2}
@@ -87,7 +87,7 @@ def test_json_is_an_object(monkeypatch) -> None:
             env.env_json("FLOOR", {})
 
 
-def test_choice_names_what_is_possible(monkeypatch) -> None:
+def test_choice_names_its_options(monkeypatch) -> None:
     monkeypatch.setenv("ROLE", "boss")
     with pytest.raises(ImproperlyConfigured, match="web, worker"):
         env.env_choice("ROLE", "web", ("web", "worker"))
@@ -120,7 +120,9 @@ def test_secret_in_both_places_is_refused(monkeypatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b" \n", b"\xff\xfe"])
-def test_secret_file_that_is_no_use(monkeypatch, tmp_path: Path, content: bytes | None) -> None:
+def test_unusable_secret_files_are_refused(
+    monkeypatch, tmp_path: Path, content: bytes | None
+) -> None:
     path = tmp_path / "key"
     if content is not None:
         path.write_bytes(content)

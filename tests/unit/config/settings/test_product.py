@@ -18,7 +18,7 @@ def keys_read() -> set[str]:
     return {key for path in modules for key in READ.findall(path.read_text(encoding="utf-8"))}
 
 
-def test_the_settings_have_every_key_that_is_read(tmp_path: Path) -> None:
+def test_every_setting_that_is_read_is_defined(tmp_path: Path) -> None:
     known = set(product_settings(home=tmp_path, site_url=""))
     assert len(keys_read()) > 10
     assert keys_read() - known == set()

@@ -48,13 +48,13 @@ def loaded(**changes: str) -> dict:
 
 
 @pytest.mark.parametrize("name", ["SECRET_KEY", "DATABASE_URL", "REDIS_URL"])
-def test_what_is_required_is_named(name: str) -> None:
+def test_missing_settings_are_named(name: str) -> None:
     result = load(**{name: ""})
     assert result.returncode != 0
     assert f"ImproperlyConfigured: {name} is not set" in result.stderr
 
 
-def test_safe_as_it_is() -> None:
+def test_the_defaults_are_secure() -> None:
     settings = loaded()
     assert settings["DEBUG"] is False
     assert settings["SECURE_SSL_REDIRECT"] is True
@@ -71,7 +71,7 @@ def test_the_role_decides_how_long_a_connection_lives(role: str, age: int | None
     assert loaded(HOLDPOINT_ROLE=role)["DATABASES"]["default"]["CONN_MAX_AGE"] == age
 
 
-def test_the_web_alone_has_a_pool() -> None:
+def test_only_the_web_process_has_a_pool() -> None:
     entry = loaded(HOLDPOINT_ROLE="web", HOLDPOINT_DB_POOL_MAX="7")["DATABASES"]["default"]
     assert entry["CONN_HEALTH_CHECKS"] is True
     pool = entry["OPTIONS"]["pool"]
@@ -84,7 +84,7 @@ def test_the_web_alone_has_a_pool() -> None:
     assert (entry["ENGINE"], "pool" in entry["OPTIONS"]) == (plain, False)
 
 
-def test_what_daphne_loads_is_the_web_and_a_command_is_not() -> None:
+def test_the_role_is_web_under_daphne_and_not_in_a_command() -> None:
     show = "from django.conf import settings; print(settings.HOLDPOINT_ROLE)"
     assert ran(f"import config.asgi; {show}") == "web"
     assert ran(show) == "command"

@@ -10,7 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from config.settings.secret_files import home_secret
 
 
-def test_made_once_and_private(tmp_path: Path) -> None:
+def test_a_key_is_created_once_and_private(tmp_path: Path) -> None:
     key = home_secret(tmp_path / "home")
     assert len(key) >= 50
     assert home_secret(tmp_path / "home") == key
@@ -28,7 +28,7 @@ def test_a_damaged_key_is_named(tmp_path: Path) -> None:
         home_secret(tmp_path)
 
 
-def test_many_at_once_agree(tmp_path: Path) -> None:
+def test_concurrent_processes_read_the_same_key(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         keys = set(pool.map(lambda _: home_secret(tmp_path), range(40)))
     assert len(keys) == 1

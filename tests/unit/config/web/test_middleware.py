@@ -12,7 +12,7 @@ def answer(request: HttpRequest) -> HttpResponse:
     return RequestContextMiddleware(lambda _: HttpResponse("x"))(request)
 
 
-def test_a_plain_request_id_is_kept() -> None:
+def test_a_plain_request_id_is_accepted() -> None:
     request = RequestFactory().get("/", headers={"X-Request-ID": "proxy-0123456789"})
     assert answer(request)["X-Request-ID"] == "proxy-0123456789"
 

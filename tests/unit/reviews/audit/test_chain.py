@@ -96,34 +96,34 @@ def test_missing_records_are_named(at: int, count: int, numbered: bool) -> None:
 
 
 @given(st.integers(0, 8))
-def test_a_record_that_was_slipped_in_is_named(at: int) -> None:
+def test_an_inserted_record_is_named(at: int) -> None:
     rows = chain(10)
     text = record_text({"decision": "APPROVE", "node": "forged", "sequence": at + 1})
     rows.insert(at + 1, sealed(rows[at].id + 1, text, rows[at].hash))
     assert found(verify_chain(rows)) == {("inserted", rows[at].id + 1)}
 
 
-def test_records_that_were_linked_together_again_are_missed_by_their_number() -> None:
+def test_relinked_records_leave_a_gap_in_the_numbers() -> None:
     rows = chain(5)
     tail = [sealed(row.id, row.canonical, rows[0].hash) for row in rows[2:3]]
     assert found(verify_chain([rows[0], *tail])) == {("deleted", tail[0].id)}
 
 
-def test_a_cut_tail_shows_against_published_hashes() -> None:
+def test_published_hashes_reveal_a_truncated_tail() -> None:
     rows = chain(5)
     heads = [rows[1].hash, rows[4].hash]
     assert verify_chain(rows[:3]).is_intact
     assert found(verify_chain(rows[:3], published=heads)) == {("deleted", None)}
 
 
-def test_columns_must_say_what_was_hashed() -> None:
+def test_columns_must_equal_the_hashed_text() -> None:
     rows = chain(3)
     report = verify_chain(rows, text_of=lambda row: row.canonical if row.id != 6 else "{}")
     assert found(report) == {("altered", 6)}
     assert "shows other data" in report.problems[0].message
 
 
-def test_several_troubles_are_all_named() -> None:
+def test_all_problems_are_named() -> None:
     rows = chain(12)
     rows[8] = replace(rows[8], canonical="not JSON at all")
     del rows[3]
@@ -146,7 +146,7 @@ def test_record_text_is_canonical() -> None:
     )
 
 
-def test_digests_tell_null_from_nothing() -> None:
+def test_digests_distinguish_null_from_absent() -> None:
     both = digests({"a": 1}, {"a": 1.0})
     assert both.shown == both.decided
     assert both.executed == ""

@@ -95,7 +95,7 @@ def test_a_dependency_that_is_not_drawn_is_left_out() -> None:
     assert picture.edges == ()
 
 
-def test_a_long_layer_shows_what_matters_and_sums_up_the_rest() -> None:
+def test_a_long_layer_shows_important_tasks_and_summarizes_the_rest() -> None:
     wide = [DagTask(f"t{i}", "SUCCEEDED") for i in range(20)]
     wide[15] = DagTask("t15", "FAILED")
     wide[17] = DagTask("t17", "PENDING", held=True)
@@ -114,7 +114,7 @@ def test_a_long_layer_shows_what_matters_and_sums_up_the_rest() -> None:
     assert len(picture.edges) == MAX_ROWS
 
 
-def test_a_summed_up_task_keeps_its_edges() -> None:
+def test_a_summarized_task_keeps_its_edges() -> None:
     wide = [DagTask(f"t{i}", depends_on=("start",)) for i in range(12)]
 
     picture = layout([[DagTask("start")], wide, [DagTask("end", depends_on=("t11",))]])
@@ -152,7 +152,7 @@ def test_hold_speculation_note_and_link_reach_the_box() -> None:
         (["SUCCEEDED"], ""),
     ],
 )
-def test_a_layer_of_several_tasks_says_how_far_it_is(statuses: list[str], progress: str) -> None:
+def test_a_layer_of_several_tasks_shows_its_progress(statuses: list[str], progress: str) -> None:
     layer = [DagTask(f"t{i}", status) for i, status in enumerate(statuses)]
 
     (head,) = layout([layer], current=0).heads
@@ -162,7 +162,7 @@ def test_a_layer_of_several_tasks_says_how_far_it_is(statuses: list[str], progre
     assert head.current
 
 
-def test_the_picture_says_in_words_what_it_shows() -> None:
+def test_the_graph_has_a_text_alternative() -> None:
     layers = [[DagTask("a", "SUCCEEDED")], [DagTask("b", held=True), DagTask("c")]]
 
     assert layout(layers).description == "3 tasks in 2 layers; b waiting for review."

@@ -32,7 +32,7 @@ def test_applying_a_diff_gives_the_new_value(before: Any, after: Any) -> None:
 
 
 @given(VALUES, VALUES)
-def test_every_change_says_what_was_and_what_is(before: Any, after: Any) -> None:
+def test_every_change_has_old_and_new_value(before: Any, after: Any) -> None:
     for change in diff(before, after):
         assert (change.before is MISSING) == (change.kind == "added")
         assert (change.after is MISSING) == (change.kind == "removed")
@@ -143,7 +143,7 @@ def test_long_equal_runs_are_folded() -> None:
     ],
     ids=range(4),
 )
-def test_texts_without_much_in_common_cost_little(before: str, after: str) -> None:
+def test_diffs_of_unrelated_texts_are_fast(before: str, after: str) -> None:
     started = time.process_time()
     assert text_segments(before, after)
     assert time.process_time() - started < 3

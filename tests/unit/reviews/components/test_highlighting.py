@@ -28,12 +28,12 @@ def test_tokens_have_classes_and_lines_their_numbers() -> None:
     assert lines[1].markup == ""
 
 
-def test_a_token_over_several_lines_is_cut() -> None:
+def test_a_token_over_several_lines_is_split() -> None:
     lines = lines_of('"""one\ntwo"""\nx', "python")
     assert [text(line.markup) for line in lines] == ['"""one', 'two"""', "x"]
 
 
-def test_what_cannot_be_seen_is_spelled_out() -> None:
+def test_invisible_characters_are_spelled_out() -> None:
     (line,) = lines_of("a = '\u202e'", "python")
     assert "[U+202E]" in line.markup
 

@@ -25,7 +25,7 @@ def test_every_state_has_a_shape_and_a_word(status: str) -> None:
     assert look.shape != "·", "an unknown state"
 
 
-def test_a_chip_escapes_the_word_it_is_given() -> None:
+def test_a_chip_escapes_its_text() -> None:
     chip = desk.status_chip("APPROVE", word="<b>mallory</b> approved")
 
     assert "&lt;b&gt;mallory" in chip
@@ -45,14 +45,14 @@ def test_a_chip_escapes_the_word_it_is_given() -> None:
         (200_000, "2 days"),
     ],
 )
-def test_durations_are_said_in_one_unit(seconds: float, words: str) -> None:
+def test_durations_have_one_unit(seconds: float, words: str) -> None:
     assert desk.duration_text(seconds) == words
 
 
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0, "0 s"), (0.04, "0 s"), (0.4, "0.4 s"), (1, "1 s"), (3_600, "1 h")]
 )
-def test_what_lasted_less_than_a_second_did_not_last_until_now(seconds: float, words: str) -> None:
+def test_short_durations_are_not_open_ended(seconds: float, words: str) -> None:
     assert desk.lasting_text(seconds) == words
 
 
@@ -96,7 +96,7 @@ def test_the_clock_names_the_day_when_it_is_not_today() -> None:
     assert ">12 Mar " in desk.clock(datetime(2024, 3, 12, 12, 30, tzinfo=UTC))
 
 
-def test_invisible_and_turning_characters_are_spelled_out() -> None:
+def test_invisible_and_bidirectional_characters_are_spelled_out() -> None:
     assert desk.visible(f"invoice{BIDI}fdp.exe{ZERO_WIDTH}") == "invoice[U+202E]fdp.exe[U+200B]"
     assert desk.visible("a\tb\nc") == "a\tb\nc"
     assert desk.visible("\0") == "[U+0000]"
@@ -123,7 +123,7 @@ def test_stress_escapes_and_marks_the_subject_once() -> None:
         ({"é": [1]}, '{\n  "é": [\n    1\n  ]\n}'),
     ],
 )
-def test_a_side_of_a_change_tells_nothing_null_and_empty_apart(value: object, text: str) -> None:
+def test_a_diff_distinguishes_absent_null_and_empty(value: object, text: str) -> None:
     assert desk.value_text(value) == text
 
 
@@ -143,7 +143,7 @@ def test_ids_differ_by_path_and_prefix_and_keep_the_mark_of_a_new_item() -> None
         (2, "entry,entries", "2 entries"),
     ],
 )
-def test_counts_take_their_noun_along(number: int, noun: str, words: str) -> None:
+def test_counts_include_their_noun(number: int, noun: str, words: str) -> None:
     assert desk.counted(number, noun) == words
 
 

@@ -112,7 +112,7 @@ def outcome(expression: str, value: Any) -> Any:
 
 
 @given(_expressions, _values, _values)
-def test_whoever_gets_something_else_is_a_reader(expression: str, old: Any, new: Any) -> None:
+def test_a_task_with_changed_inputs_is_a_reader(expression: str, old: Any, new: Any) -> None:
     """An edit that no reader is named for changes nothing that a select finds."""
     found = plan({"id": "s"}, {"id": "r", "arguments": reads("s", expression)})
     named = any(readers_of(found, "s", change.path) for change in diff(old, new))
@@ -121,7 +121,7 @@ def test_whoever_gets_something_else_is_a_reader(expression: str, old: Any, new:
 
 
 @given(_expressions, _values, _values)
-def test_whoever_decides_otherwise_is_a_reader(expression: str, old: Any, new: Any) -> None:
+def test_a_task_with_a_changed_condition_is_a_reader(expression: str, old: Any, new: Any) -> None:
     when = f"s.a && ({expression})" if expression[0] not in "[*" else f"s | {expression}"
     found = plan({"id": "s"}, {"id": "r", "depends_on": ["s"], "when": when})
 

@@ -34,7 +34,7 @@ def paths(call: Any) -> list[str]:
     return [each.path for each in caught.value.errors]
 
 
-def test_arguments_are_laid_over_key_by_key() -> None:
+def test_arguments_are_merged_key_by_key() -> None:
     edit = checked_edit(hold({"n": 1, "s": "x"}), Change({"n": 2}), SCHEMA)
     assert edit is not None
     assert (edit.sent, edit.whole) == (Change({"n": 2}), {"n": 2, "s": "x"})
@@ -65,14 +65,14 @@ def test_an_output_may_become_null_where_its_schema_allows() -> None:
         (hold({"n": 1}, AFTER), Change({"n": 2}, set_output_null=True), None),
     ],
 )
-def test_what_cannot_become_null(of: Hold, change: Change, schema: Any) -> None:
+def test_only_allowed_holds_set_null(of: Hold, change: Change, schema: Any) -> None:
     assert paths(lambda: checked_edit(of, change, schema)) == ["set_output_null"]
 
 
 @pytest.mark.parametrize(
     "change", [NO_CHANGE, Change(), Change(None), Change({}), Change({"n": 1})]
 )
-def test_what_changes_nothing_is_no_edit(change: Change) -> None:
+def test_an_edit_without_a_change_is_no_edit(change: Change) -> None:
     assert checked_edit(hold({"n": 1}), change, SCHEMA) is None
 
 
@@ -91,14 +91,14 @@ def test_every_fault_has_its_path() -> None:
     assert paths(lambda: checked_edit(hold({}, reason="escalation"), Change({}), None)) == ["edits"]
 
 
-def test_what_no_edit_can_say() -> None:
+def test_invalid_edits_are_refused() -> None:
     assert paths(lambda: change_to(hold({"n": 1, "s": "x"}), {"n": 1}, {"n": 1, "s": "x"})) == [
         "edits.s"
     ]
     assert paths(lambda: change_to(hold({"n": 1}), 5, {"n": 1})) == ["edits"]
 
 
-def test_below() -> None:
+def test_the_value_at_a_path() -> None:
     assert [below("edits", path) for path in ("", "a.b", "[0]")] == [
         "edits",
         "edits.a.b",
@@ -116,7 +116,7 @@ objects = st.dictionaries(st.sampled_from("abcd"), json_limits)
 
 
 @given(objects, objects)
-def test_edits_lead_to_the_value_they_were_made_of(before: Any, more: Any) -> None:
+def test_edits_rebuild_their_source_value(before: Any, more: Any) -> None:
     value = {**before, **more}
     of = hold(before)
     change = change_to(of, value, of.payload)

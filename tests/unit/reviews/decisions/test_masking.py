@@ -66,11 +66,11 @@ def test_secrets_are_hidden(value: Any, hidden: Any) -> None:
         "",
     ],
 )
-def test_what_is_no_secret_stays(value: Any) -> None:
+def test_ordinary_values_stay(value: Any) -> None:
     assert shown(value) == value
 
 
-def test_a_schema_says_what_is_secret() -> None:
+def test_a_schema_declares_secrets() -> None:
     schema = {
         "type": "object",
         "properties": {
@@ -93,7 +93,7 @@ def test_a_schema_says_what_is_secret() -> None:
     assert shown({"a": 1}, Rules({"type": "nonsense"})) == {"a": 1}
 
 
-def test_a_workflow_lists_what_is_secret() -> None:
+def test_a_workflow_declares_secrets() -> None:
     rules = Rules(paths=("customer.iban", "notes.*"))
     value = {
         "customer": [{"iban": "AT1", "name": "Ann"}],
@@ -107,26 +107,26 @@ def test_a_workflow_lists_what_is_secret() -> None:
     }
 
 
-def test_secrets_are_told_with_their_places() -> None:
+def test_secrets_are_listed_with_their_paths() -> None:
     (one,) = masked({"a": {"token": "x"}, "b": [{"token": "x"}]}).secrets
     assert (one.number, one.value, one.paths) == (1, "x", ("a.token", "b[0].token"))
 
 
-def test_what_is_compared_keeps_its_numbers_and_what_is_new_gets_its_own() -> None:
+def test_compared_values_share_mask_numbers() -> None:
     before = masked({"token": "a", "secret": "b"})
     after = masked({"token": "c", "secret": "b"}, after=before)
     assert after.value == {"token": mark(3), "secret": mark(2)}
     assert [each.number for each in after.secrets] == [2, 3]
 
 
-def test_a_mark_that_an_agent_wrote_is_a_value_like_another() -> None:
+def test_a_mask_written_by_an_agent_is_an_ordinary_value() -> None:
     value = {"note": f"see {mark(1)}", "password": "p"}
     view = masked(value)
     assert view.value == {"note": f"see {mark(1)}", "password": mark(2)}
     assert restored(view.value, view) == value
 
 
-def test_edits_around_marks_keep_the_values() -> None:
+def test_edits_around_masks_keep_the_secrets() -> None:
     view = masked({"items": [{"token": "a"}, {"token": "b"}], "text": f"x {GITHUB}", "pin": 4711})
     edited = {"items": [view.value["items"][1]], "text": f"y {view.value['text']}", "pin": mark(4)}
     assert restored(edited, view) == {
@@ -147,7 +147,7 @@ def test_edits_around_marks_keep_the_values() -> None:
         ({mark(1): 1}, path_text((mark(1),))),
     ],
 )
-def test_a_mark_carried_elsewhere_is_refused(edited: Any, path: str) -> None:
+def test_a_mask_moved_to_another_field_is_refused(edited: Any, path: str) -> None:
     with pytest.raises(NotRestorable) as refused:
         restored(edited, masked({"password": "hunter2", "note": "", "list": []}))
     assert refused.value.path == path
@@ -192,18 +192,18 @@ _json = st.recursive(
 
 
 @given(_json)
-def test_untouched_it_is_what_it_was(value: Any) -> None:
+def test_an_unedited_payload_keeps_its_secrets(value: Any) -> None:
     view = masked(value)
     assert canonical(restored(view.value, view)) == canonical(value)
 
 
 @given(_json, _json)
-def test_a_second_value_too(first: Any, second: Any) -> None:
+def test_a_second_masked_value_keeps_its_secret(first: Any, second: Any) -> None:
     view = masked(second, after=masked(first))
     assert canonical(restored(view.value, view)) == canonical(second)
 
 
 @given(_json, st.text("abcdefgh", min_size=6, max_size=12))
-def test_a_named_secret_is_nowhere_in_what_is_shown(value: Any, secret: str) -> None:
+def test_a_declared_secret_is_nowhere_in_the_output(value: Any, secret: str) -> None:
     whole = {"value": value, "deep": [{"client_secret": {"inner": [secret]}}]}
     assert secret not in canonical(masked(whole).value) or secret in canonical(value)

@@ -49,7 +49,7 @@ def test_texts_become_values_of_their_kind() -> None:
     assert wrong.rejected == {"/n": "four"}
 
 
-def test_a_schema_of_its_own_is_kept() -> None:
+def test_a_tools_own_schema_is_used() -> None:
     schema = {"type": "object", "properties": {"a": {"enum": ["x", "y"]}}}
     assert schema_for(schema, {"a": "x"}) is schema
 

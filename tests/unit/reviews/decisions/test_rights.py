@@ -49,13 +49,13 @@ def test_a_member_of_its_group_decides() -> None:
         (person("bob"), hold(approvals=["bob"]), {"reviewer"}, "already_voted"),
     ],
 )
-def test_who_does_not(user: Any, of: Hold, groups: set[str], code: str) -> None:
+def test_other_users_do_not_decide(user: Any, of: Hold, groups: set[str], code: str) -> None:
     found = right(user, of, groups)
     assert (found.approve, found.reject, found.code) == (False, False, code)
     assert found.reason
 
 
-def test_a_vote_counts_while_the_hold_is_open_alone() -> None:
+def test_votes_count_only_while_the_hold_is_open() -> None:
     over = hold(approvals=["ann"], status="APPROVED")
     assert right(person(), over, {"reviewer"}).approve
 
@@ -72,6 +72,6 @@ def test_four_eyes(created_by: int, shaped: frozenset[str]) -> None:
     assert right(person(), of, {"reviewer"}, shaped=shaped, four_eyes=False).approve
 
 
-def test_onlookers_decide_through_no_group() -> None:
+def test_viewing_groups_do_not_decide() -> None:
     everything = {"auditor", "operator", "integrator", "reviewer", "admin", "legal"}
     assert deciding_groups(everything, everything) == {"reviewer", "admin", "legal"}

@@ -19,7 +19,7 @@ payloads = st.recursive(
 
 @settings(deadline=None)
 @given(payloads, payloads)
-def test_it_is_bounded_symmetric_and_one_for_the_same(one: Any, other: Any) -> None:
+def test_similarity_is_bounded_symmetric_and_1_for_equal_payloads(one: Any, other: Any) -> None:
     a, b = features(one), features(other)
     assert 0 <= similarity(a, b) <= 1
     assert similarity(a, b) == pytest.approx(similarity(b, a))
@@ -27,7 +27,7 @@ def test_it_is_bounded_symmetric_and_one_for_the_same(one: Any, other: Any) -> N
         assert similarity(a, a) == pytest.approx(1)
 
 
-def test_more_in_common_is_more_alike() -> None:
+def test_more_common_text_is_more_similar() -> None:
     here = features({"path": "docs/NOTES.md", "content": "release notes of may"})
     near = features({"path": "docs/NOTES.md", "content": "release notes of june"})
     far = features({"url": "https://example.com"})

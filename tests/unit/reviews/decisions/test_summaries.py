@@ -57,7 +57,7 @@ def test_headline(phase: str, tool: str, task: str, title: str, sentence: str) -
     assert headline(phase, tool, task, title) == sentence
 
 
-def test_effects_are_said_before_the_button_is_pressed() -> None:
+def test_effects_are_described() -> None:
     assert rejected("skip", 3) == "Skips this task and 3 tasks that need it; the rest goes on."
     assert rejected("skip") == "Skips this task; the rest goes on."
     assert rejected("fail", 1) == (
@@ -126,7 +126,7 @@ def test_ordinary_text_stays(text: str) -> None:
     assert redact_text(text) == text
 
 
-def test_values_under_secret_keys_go_whole() -> None:
+def test_values_of_secret_keys_are_removed() -> None:
     value = {
         "password": {"deep": ["x"]},
         "max_tokens": 5,
@@ -185,7 +185,7 @@ def lines(count: int, **more: str) -> list[TaskLine]:
     ],
     ids=["text", "rows", "one word"],
 )
-def test_a_big_layer_is_summed_up_in_time_and_room(count: int, result: Any) -> None:
+def test_a_large_layer_is_summarized_within_its_bounds(count: int, result: Any) -> None:
     done = lines(count)
     coming = [TaskLine("write", "builtin.write_file", permission="filesystem", arguments=result)]
     took = []
@@ -210,13 +210,13 @@ def test_a_big_layer_is_summed_up_in_time_and_room(count: int, result: Any) -> N
         assert estimate_tokens(text) >= 500
 
 
-def test_room_that_short_results_leave_goes_to_long_ones() -> None:
+def test_long_results_use_the_space_of_short_ones() -> None:
     done = lines(10)
     results: dict[str, Any] = {task.id: "ok" for task in done} | {"t3": "long word " * 5_000}
     assert 500 <= estimate_tokens(layer_summary(done, results, [])) <= 1_000
 
 
-def test_names_as_long_as_can_be_still_fit() -> None:
+def test_the_longest_names_fit() -> None:
     tasks = [
         TaskLine(
             "i" * 500, "s." + "t" * 500, "SUCCEEDED", permission="p" * 500, arguments={"a": "b"}
@@ -226,7 +226,7 @@ def test_names_as_long_as_can_be_still_fit() -> None:
     assert estimate_tokens(text) <= 1_000
 
 
-def test_a_small_layer_is_told_in_full_failures_first() -> None:
+def test_a_small_layer_is_summarized_in_full_failures_first() -> None:
     done = [
         TaskLine("log", "git.git_log"),
         TaskLine("diff", "git.git_diff", "FAILED", "no such revision"),

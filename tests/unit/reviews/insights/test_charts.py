@@ -46,7 +46,7 @@ def test_a_bar_is_as_long_as_its_share_of_the_longest(counts: list[int]) -> None
 
 
 @pytest.mark.parametrize("days", [7, 30, 90])
-def test_a_period_and_the_one_before_it_touch(days: int) -> None:
+def test_a_period_and_its_predecessor_are_adjacent(days: int) -> None:
     period = Period.of(days, today=date(2026, 3, 1))
     assert len(period.days) == days
     assert period.days[-1] == date(2026, 3, 1)

@@ -58,7 +58,7 @@ def test_moments_are_exact() -> None:
         {"q": "x" * 201},
     ],
 )
-def test_what_cannot_be_read_is_named_and_left_out(query: dict[str, str]) -> None:
+def test_unreadable_filters_are_named_and_ignored(query: dict[str, str]) -> None:
     found = parse_filters(query)
     assert [each.path for each in found.errors] == list(query)
     assert found == parse_filters({}) or found.errors
@@ -69,7 +69,7 @@ def test_no_query_breaks_the_filters(query: dict[str, str]) -> None:
     parse_filters(query)
 
 
-def test_a_cursor_leads_on_from_its_row() -> None:
+def test_a_cursor_continues_after_its_row() -> None:
     moment = datetime(2026, 1, 1, 12, tzinfo=UTC)
     text = cursor_of(Hold(id="7-1", opened_at=moment), "opened_at")
     later = Q(opened_at__lt=moment) | Q(opened_at=moment, pk__lt="7-1")

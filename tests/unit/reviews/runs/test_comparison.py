@@ -43,7 +43,7 @@ def test_values_differ_place_by_place(left: Any, right: Any, paths: list[str]) -
     assert found.any == bool(paths)
 
 
-def test_long_values_are_equal_or_not() -> None:
+def test_long_values_are_compared_as_a_whole() -> None:
     text = "x" * LONGEST
     assert not difference(text, text).any
     found = difference(text, text + "y")
@@ -60,7 +60,7 @@ def test_tasks_are_paired_in_order() -> None:
     assert found[3].left is None
 
 
-def test_plans_differ_by_what_came_went_and_changed() -> None:
+def test_plans_differ_by_added_removed_and_changed_tasks() -> None:
     found = plan_difference(plan(("a", 1), ("b", 1), ("c", 1)), plan(("b", 2), ("c", 1), ("d", 1)))
     assert (found.added, found.removed) == (("d",), ("a",))
     assert [name for name, _ in found.changed] == ["b"]

@@ -49,7 +49,7 @@ def test_a_task_that_waits_for_its_next_try_is_pending_until_then() -> None:
     assert (tasks[0].status, since) == ("RUNNING", {"a": at(20)})
 
 
-def test_without_the_beginning_there_is_no_clock() -> None:
+def test_without_its_start_event_a_task_has_no_clock() -> None:
     tasks, since = with_live_status(
         [view("a", status="RUNNING")], [event("task_succeeded", 3)], at(9)
     )

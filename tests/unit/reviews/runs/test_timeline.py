@@ -77,7 +77,7 @@ def stored(event: ev.Event, seq: int = 1, actor: str = "ann") -> ExecutionEvent:
     )
 
 
-def test_the_samples_are_all_kinds() -> None:
+def test_the_samples_cover_every_kind() -> None:
     kinds = {each.model_fields["kind"].default for each in get_args(get_args(ev.Event)[0])}
     assert {event.kind for event in SAMPLES} == kinds
     assert set(_LINES) | {"message_added"} == kinds
@@ -91,7 +91,7 @@ def test_each_event_is_a_sentence(event: ev.Event) -> None:
     assert line["meaning"] in ("quiet", "good", "bad", "waiting", "running")
 
 
-def test_the_story_is_grouped_by_layer() -> None:
+def test_the_timeline_is_grouped_by_layer() -> None:
     events = [stored(event, seq) for seq, event in enumerate(SAMPLES, 1)]
     groups = timeline(events, {0: (1, 2), 1: (1, 1)})
     assert [group.title for group in groups] == ["Start", "Layer 1", "Layer 2"]
@@ -118,7 +118,7 @@ def test_an_actor_is_named_once() -> None:
         ("tool", "git", ("git", "tool")),
     ],
 )
-def test_a_message_says_who_speaks_and_as_what(
+def test_a_message_names_its_author_and_role(
     role: Any, author: str, words: tuple[str, str]
 ) -> None:
     said = ev.MessageAdded(role=role, content="hello", author=author)
@@ -127,14 +127,14 @@ def test_a_message_says_who_speaks_and_as_what(
     assert (line["kind"], line["sentence"], line["json"]) == ("message", "hello", "")
 
 
-def test_a_long_message_is_unfolded() -> None:
+def test_a_long_message_is_collapsed() -> None:
     said = ev.MessageAdded(role="assistant", content="x" * 5000, author="agent:llm")
     line = entry(stored(said))
     assert len(line["sentence"]) < 2000
     assert line["json"] == "x" * 5000
 
 
-def test_a_checkpoint_that_is_kept_offers_to_go_on() -> None:
+def test_a_stored_checkpoint_offers_a_fork() -> None:
     events = [stored(event, seq) for seq, event in enumerate(SAMPLES, 1)]
     lines = [line for group in timeline(events, {}, {0: "/here/"}) for line in group.entries]
     assert [line["seq"] for line in lines if line.get("fork_url")] == [
@@ -144,7 +144,7 @@ def test_a_checkpoint_that_is_kept_offers_to_go_on() -> None:
     assert not any(line.get("fork_url") for line in gone)
 
 
-def test_a_task_that_took_no_time_says_none() -> None:
+def test_an_instant_task_shows_no_duration() -> None:
     quick = entry(stored(ev.TaskSucceeded(task_id="a", attempt=1, duration_ms=3)))
     slow = entry(stored(ev.TaskSucceeded(task_id="a", attempt=1, duration_ms=1200)))
     assert (quick["sentence"], slow["sentence"]) == ("a done", "a done in 1.2 s")

@@ -35,7 +35,7 @@ class Counting(io.BytesIO):
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(values)
-def test_what_json_can_hold_comes_through(value: Any) -> None:
+def test_valid_json_is_parsed(value: Any) -> None:
     assert BoundedJSONParser().parse(io.BytesIO(json.dumps(value).encode())) == value
 
 
@@ -51,7 +51,7 @@ def test_an_empty_body_is_an_empty_object(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("parser", [BoundedJSONParser(), DecisionJSONParser()])
-def test_no_more_is_read_than_it_takes_to_refuse(parser: BoundedJSONParser) -> None:
+def test_reading_stops_at_the_limit(parser: BoundedJSONParser) -> None:
     most = parser.limits.max_bytes
     stream = Counting(b" " * (most + 10_000))
     with pytest.raises(BodyTooLarge):
@@ -60,7 +60,7 @@ def test_no_more_is_read_than_it_takes_to_refuse(parser: BoundedJSONParser) -> N
     assert stream.tell() == most + 1
 
 
-def test_a_decision_may_be_a_quarter_of_the_rest() -> None:
+def test_a_decision_body_has_a_lower_limit() -> None:
     assert DecisionJSONParser.limits.max_bytes * 4 == DEFAULT.max_bytes
 
 

@@ -64,13 +64,13 @@ def test_each_exception_has_its_code(error: Exception, status: int, code: str) -
     assert response.data["detail"]
 
 
-def test_what_is_our_own_fault_is_left_to_django() -> None:
+def test_internal_errors_are_left_to_django() -> None:
     assert problem_handler(RuntimeError("bug"), {}) is None
     assert problem_handler(KeyError("bug"), {}) is None
 
 
 @pytest.mark.parametrize("error", [DataError("SELECT secret"), SuspiciousOperation("secret")])
-def test_inner_words_stay_inside(error: Exception) -> None:
+def test_internal_messages_are_not_shown(error: Exception) -> None:
     assert "secret" not in str(handled(error).data)
 
 
@@ -106,14 +106,14 @@ def test_nested_errors_of_serializers_get_paths() -> None:
     ]
 
 
-def test_headers_of_drf_are_kept() -> None:
+def test_headers_of_drf_are_preserved() -> None:
     failed = drf.AuthenticationFailed()
     failed.auth_header = "Bearer"  # type: ignore[attr-defined]
     assert handled(failed).headers["WWW-Authenticate"] == "Bearer"
     assert handled(drf.Throttled(12.3)).headers["Retry-After"] == "13"
 
 
-def test_another_app_registers_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_app_registers_its_exceptions(monkeypatch: pytest.MonkeyPatch) -> None:
     class NotAllowed(Exception):
         code = "four_eyes"
         message = "You started it."

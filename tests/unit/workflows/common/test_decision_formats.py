@@ -64,7 +64,7 @@ ROWS: list[tuple[dict[str, Any], TranslatedDecision]] = [
 
 
 @pytest.mark.parametrize(("body", "meant"), ROWS)
-def test_each_row_means_what_the_table_says(
+def test_each_row_of_the_table_is_translated(
     body: dict[str, Any], meant: TranslatedDecision
 ) -> None:
     assert is_foreign(body)
@@ -97,13 +97,13 @@ def test_each_row_means_what_the_table_says(
         ({"approved": "yes"}, "approved", "invalid"),
     ],
 )
-def test_what_has_no_meaning_is_named(body: dict[str, Any], path: str, code: str) -> None:
+def test_unknown_values_are_named(body: dict[str, Any], path: str, code: str) -> None:
     with pytest.raises(UnknownDecisionFormat) as refused:
         translate_decision(body)
     assert (refused.value.path, refused.value.code) == (path, code)
 
 
-def test_our_own_words_are_left_alone() -> None:
+def test_holdpoint_bodies_are_unchanged() -> None:
     assert not is_foreign({"decision": "APPROVE", "edits": {}, "comment": "", "version": 1})
     assert not is_foreign({"decision": "REQUEST_CHANGES", "comment": "shorter", "version": 1})
     assert not is_foreign({"version": 1})
@@ -115,6 +115,6 @@ odd = values | st.lists(values, max_size=2) | st.dictionaries(st.sampled_from(["
 
 
 @given(st.dictionaries(st.sampled_from(["decision", *sorted(FOREIGN_FIELDS)]), odd, max_size=4))
-def test_any_body_has_a_meaning_or_is_refused(body: dict[str, Any]) -> None:
+def test_any_body_is_translated_or_refused(body: dict[str, Any]) -> None:
     with suppress(UnknownDecisionFormat):
         assert translate_decision(body).decision in OURS

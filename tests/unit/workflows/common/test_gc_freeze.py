@@ -8,7 +8,7 @@ from tests.support.processes import ROOT
 from workflows.common import gc_freeze
 
 
-def test_later_collections_pass_over_what_was_there() -> None:
+def test_frozen_objects_are_not_collected() -> None:
     before = gc.get_freeze_count()
     try:
         gc_freeze.freeze_loaded_objects()
@@ -21,7 +21,7 @@ def test_later_collections_pass_over_what_was_there() -> None:
         gc.unfreeze()
 
 
-def test_a_web_process_settles_once_its_views_are_loaded() -> None:
+def test_a_web_process_freezes_after_loading_its_views() -> None:
     script = (
         "import gc, sys; import config.asgi;"
         " print(gc.get_freeze_count(), 'reviews.queue.pages' in sys.modules)"

@@ -32,14 +32,14 @@ def test_a_name_is_a_token(name: str) -> None:
 
 
 @pytest.mark.parametrize("value", BAD_VALUES)
-def test_a_value_stays_on_its_line(value: str) -> None:
+def test_a_value_is_one_line(value: str) -> None:
     assert "does not allow" in header_problem("X-Name", value)
     with pytest.raises(ValueError, match="X-Name"):
         McpServerSpec(name="s", transport="http", url="http://h/", headers={"X-Name": value})
 
 
 @given(name=st.text(max_size=8), value=st.text(max_size=8))
-def test_what_passes_is_one_line_of_ascii(name: str, value: str) -> None:
+def test_accepted_values_are_one_ascii_line(name: str, value: str) -> None:
     if not header_problem(name, value):
         line = f"{name}: {value}"
         assert line.isascii()

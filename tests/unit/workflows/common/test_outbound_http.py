@@ -60,7 +60,7 @@ def test_a_body_is_sent(server: Server) -> None:
     assert json.loads(answer.text())["method"] == "POST"
 
 
-def test_every_status_is_an_answer(server: Server) -> None:
+def test_every_status_is_a_response(server: Server) -> None:
     assert get(f"http://localhost:{server.port}/nowhere", f"localhost:{server.port}").status == 404
 
 
@@ -82,7 +82,7 @@ def test_a_host_that_is_not_granted_is_named(server: Server, granted: tuple[str,
     assert server.seen == before
 
 
-def test_a_public_name_that_leads_inwards_is_refused(server: Server) -> None:
+def test_a_public_name_of_a_private_address_is_refused(server: Server) -> None:
     url = f"http://rebind.example:{server.port}/"
     for answers in (("127.0.0.1",), ("93.184.216.34", "127.0.0.1"), ("::ffff:127.0.0.1",)):
         with pytest.raises(NetworkDenied) as caught:
@@ -91,7 +91,7 @@ def test_a_public_name_that_leads_inwards_is_refused(server: Server) -> None:
         assert "127.0.0.1" in caught.value.resource or "::ffff" in caught.value.resource
 
 
-def test_a_public_name_leads_inwards_once_the_address_is_granted_too(server: Server) -> None:
+def test_a_public_name_of_a_private_address_needs_both_grants(server: Server) -> None:
     hosts = (f"rebind.example:{server.port}", f"127.0.0.1:{server.port}")
     answer = get(
         f"http://rebind.example:{server.port}/echo", *hosts, resolver=resolver_for("127.0.0.1")
@@ -140,9 +140,7 @@ DEVICES = [
 
 @pytest.mark.parametrize("answer", DEVICES)
 @pytest.mark.parametrize("position", [0, 1])
-def test_no_name_and_no_grant_leads_to_a_device_or_metadata_address(
-    answer: str, position: int
-) -> None:
+def test_device_and_metadata_addresses_are_unreachable(answer: str, position: int) -> None:
     answers = ["93.184.215.14"]
     answers.insert(position, answer)
     literal = f"[{answer}]:80" if ":" in answer else f"{answer}:80"
@@ -165,7 +163,7 @@ def test_a_denied_address_is_refused_whether_it_is_granted_or_not(
     "spelling",
     ["2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "169.254.43518", "0xa9.254.169.254"],
 )
-def test_an_address_in_disguise_is_no_address(spelling: str) -> None:
+def test_unusual_address_spellings_are_refused(spelling: str) -> None:
     """The system's resolver would take these for 169.254.169.254; the client takes none."""
     with pytest.raises(NetworkFailed):
         get(f"http://{spelling}/", "*")
@@ -245,7 +243,7 @@ def test_redirects_end(server: Server) -> None:
 
 
 @pytest.mark.parametrize("page", ["drip", "silent", "endless", "large?bytes=200000"])
-def test_slow_and_large_answers_are_cut(server: Server, page: str) -> None:
+def test_slow_and_large_responses_are_aborted(server: Server, page: str) -> None:
     started = time.monotonic()
     with pytest.raises(NetworkFailed):
         get(f"http://localhost:{server.port}/{page}", f"localhost:{server.port}")
@@ -253,12 +251,12 @@ def test_slow_and_large_answers_are_cut(server: Server, page: str) -> None:
 
 
 @pytest.mark.parametrize("page", ["short", "garbage"])
-def test_broken_answers_fail(server: Server, page: str) -> None:
+def test_broken_responses_fail(server: Server, page: str) -> None:
     with pytest.raises(NetworkFailed):
         get(f"http://localhost:{server.port}/{page}", f"localhost:{server.port}")
 
 
-def test_a_stop_is_heard(server: Server) -> None:
+def test_a_request_is_stopped(server: Server) -> None:
     started = time.monotonic()
     with pytest.raises(NetworkFailed, match="stopped"):
         get(
@@ -270,7 +268,7 @@ def test_a_stop_is_heard(server: Server) -> None:
     assert time.monotonic() - started < 1
 
 
-def test_a_resolver_that_hangs_is_not_waited_for() -> None:
+def test_a_hanging_resolver_times_out() -> None:
     started = time.monotonic()
 
     released = threading.Event()
@@ -331,7 +329,7 @@ def test_requests_that_are_refused(options: dict[str, Any]) -> None:
         get("http://example.com/", "*", resolver=resolver_for("192.0.2.1"), **options)
 
 
-def test_https_is_never_left_for_http() -> None:
+def test_a_redirect_from_https_to_http_is_refused() -> None:
     from workflows.common import outbound_http
 
     call = outbound_http._Call(

@@ -80,7 +80,7 @@ def run(code: str, **environment: str) -> int:
     ).returncode
 
 
-def test_a_child_whose_parent_has_gone_already_ends_at_once() -> None:
+def test_a_child_of_a_dead_parent_ends_at_once() -> None:
     code = (
         "from workflows.common.parent_death import end_with; "
         "end_with(4_194_305); print('still here')"
@@ -102,6 +102,6 @@ STARTED = (
         ({VARIABLE: "no number"}, 0),
     ],
 )
-def test_only_a_parent_that_asks_for_it_is_followed(environment: dict[str, str], code: int) -> None:
+def test_only_a_marked_parent_is_followed(environment: dict[str, str], code: int) -> None:
     # The variable is for this process, whose own children have another parent.
     assert run(f"{STARTED} assert {VARIABLE!r} not in os.environ", **environment) == code

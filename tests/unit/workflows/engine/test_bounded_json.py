@@ -63,7 +63,7 @@ def test_any_bytes_parse_or_are_refused(data: bytes) -> None:
 
 @settings(max_examples=1500, deadline=None)
 @given(st.lists(PIECES, max_size=30).map("".join))
-def test_takes_exactly_what_the_plain_rules_allow(text: str) -> None:
+def test_accepts_exactly_the_documents_within_the_limits(text: str) -> None:
     expected = by_the_rules(text, SMALL)
     try:
         found = parse(text, limits=SMALL)

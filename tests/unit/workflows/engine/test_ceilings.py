@@ -26,7 +26,7 @@ RUN = PermissionSet(run=("git",))
         ("trusted", (HOST, PUBLIC, PATH, ENV, RUN)),
     ],
 )
-def test_kinds(ceiling: str, allowed: tuple[PermissionSet, ...]) -> None:
+def test_kinds_of_resources_are_covered(ceiling: str, allowed: tuple[PermissionSet, ...]) -> None:
     found = [need for need in (HOST, PUBLIC, PATH, ENV, RUN) if admits(named(ceiling), need)]
     assert found == list(allowed)
 
@@ -43,17 +43,17 @@ def test_kinds(ceiling: str, allowed: tuple[PermissionSet, ...]) -> None:
         PermissionSet(run=("*",)),
     ],
 )
-def test_what_is_not_exact_has_to_be_covered(wide: PermissionSet) -> None:
+def test_inexact_resources_have_to_be_covered(wide: PermissionSet) -> None:
     assert not admits(named("mcp-standard"), wide)
     assert admits(wide, wide)
 
 
 @given(st.sampled_from(sorted(NAMED)), st.sampled_from(sorted(NAMED)))
-def test_what_is_covered_is_admitted(ceiling: str, need: str) -> None:
+def test_covered_resources_are_admitted(ceiling: str, need: str) -> None:
     if NAMED[ceiling].covers(NAMED[need]):
         assert admits(NAMED[ceiling], NAMED[need])
 
 
 @given(st.sampled_from(sorted(NAMED)))
-def test_nothing_is_always_admitted(ceiling: str) -> None:
+def test_the_empty_set_is_always_admitted(ceiling: str) -> None:
     assert admits(NAMED[ceiling], PermissionSet())

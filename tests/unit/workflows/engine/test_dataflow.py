@@ -8,7 +8,7 @@ from workflows.engine.task_errors import TaskFailed
 SOURCES = {"list": {"files": ["a.xml", "b.json"]}, "inputs": {"n": 2, "zero": 0}}
 
 
-def test_references_are_replaced_wherever_they_stand() -> None:
+def test_references_are_replaced_at_any_depth() -> None:
     value = {
         "plain": 1,
         "deep": [{"x": {"$from": "list", "select": "files[?ends_with(@, '.xml')]"}}],
@@ -59,7 +59,7 @@ def test_an_expression_that_cannot_be_evaluated_fails_the_task_for_good() -> Non
         r'`"\ud800"`',
     ],
 )
-def test_what_no_library_foresaw_fails_the_task_and_nothing_else(select: str) -> None:
+def test_an_unexpected_error_fails_only_the_task(select: str) -> None:
     known = {"list": {"files": ["a"], "mixed": [{"x": 1}, {"x": "a"}]}}
     with pytest.raises(TaskFailed) as caught:
         resolve({"$from": "list", "select": select}, known)

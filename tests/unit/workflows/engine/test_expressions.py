@@ -81,7 +81,7 @@ BOMBS: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, id=name) for name in BOMBS])
-def test_a_bomb_ends_within_its_budget(name: str) -> None:
+def test_an_expensive_expression_ends_within_its_budget(name: str) -> None:
     expression, value = BOMBS[name]
     budget = Budget()
     with pytest.raises(BudgetExceeded), _WatchedVisits() as visits:
@@ -208,7 +208,7 @@ def test_a_rule_agent_over_its_budget_fails() -> None:
 
 
 @pytest.mark.parametrize("published", [True, False])
-def test_a_review_whose_condition_is_over_its_budget_asks_a_person(published: bool) -> None:
+def test_a_review_rule_over_its_budget_opens_the_hold(published: bool) -> None:
     review = {} if published else {"skip_when": BOMB}
     task = ToolTask(
         id="a",
@@ -356,7 +356,7 @@ def _plain(expression: str, value: Any) -> tuple[bool, Any]:
 
 @settings(max_examples=400)
 @given(expression=EXPRESSIONS, value=VALUES, steps=st.sampled_from([30, 300, MAX_STEPS]))
-def test_within_its_budget_an_expression_means_what_it_always_means(
+def test_within_its_budget_an_expression_equals_plain_jmespath(
     expression: str, value: Any, steps: int
 ) -> None:
     if expression_error(expression) is not None:

@@ -407,7 +407,7 @@ def test_a_fork_meets_the_gate_again(gate: str, after: str) -> None:
     ran_as_approved(world)
 
 
-def test_a_fork_leaves_a_plan_change_behind_and_asks_for_the_next_one() -> None:
+def test_a_fork_drops_a_pending_plan_change_and_reviews_the_next() -> None:
     world = at("plan review", "at the gate")
     world.submit(cmd.ApprovalResponse(hold=world.holds[0].id, approved=False), actor="ann")
     world.to_the_gate()
@@ -435,7 +435,7 @@ def test_no_gate_opens_by_time_unless_its_policy_says_so(gate: str) -> None:
 
 
 @pytest.mark.parametrize("moment", ["answered", "signed"])
-def test_a_context_that_changes_after_the_signature_is_signed_again(moment: str) -> None:
+def test_a_context_change_after_a_layer_approval_needs_a_new_approval(moment: str) -> None:
     """The layer reads the context, which the person who signed has seen as it was."""
     world = at("layer", "at the gate")
     approve = {"hold": world.holds[0].id, "approved": True}
@@ -450,7 +450,7 @@ def test_a_context_that_changes_after_the_signature_is_signed_again(moment: str)
     nothing_passed(world)
 
 
-def test_a_permission_is_used_with_the_inputs_that_it_was_asked_for() -> None:
+def test_a_permission_applies_only_to_the_inputs_it_was_requested_for() -> None:
     world = at("escalation", "at the gate")
     world.submit(cmd.UpdateState(updates={"word": "evil"}))
     decide_all(world)
@@ -498,7 +498,7 @@ def capability(name: str, of: str, **more: Any) -> dict[str, Any]:
         (capability("gate", "deploy"), capability("twin", "copy-of-deploy")),
     ],
 )
-def test_a_capability_is_code_whatever_its_name(gate: dict[str, Any], added: Any) -> None:
+def test_a_capability_counts_as_code(gate: dict[str, Any], added: Any) -> None:
     """Code is kept as a capability under any name, and written out again from one."""
     gate |= {**review(quorum=2), "depends_on": ["first"]}
     world = World(Gate(HoldReason.NODE_REVIEW, ("gate", "last"), gate, quorum=2), validates=False)
@@ -514,7 +514,7 @@ def test_a_tool_of_a_capabilitys_name_is_another_kind() -> None:
     assert world.plan.by_id["twin"].human_review is None
 
 
-def test_a_capability_that_asks_each_time_goes_on_asking() -> None:
+def test_a_capability_in_ask_mode_keeps_escalating() -> None:
     gate = code("gate", "python", **review("AFTER", quorum=2), depends_on=["first"])
     world = World(Gate(HoldReason.NODE_REVIEW, ("gate", "last"), gate, quorum=2), validates=False)
     for on_timeout, phase in (("keep_waiting", "BEFORE"), ("approve", "AFTER")):
@@ -557,6 +557,6 @@ REFUSALS = {
 @pytest.mark.parametrize(
     ("form", "gate"), [(form, gate) for form, gates in REFUSALS.items() for gate in gates]
 )
-def test_what_would_lose_a_decision_is_refused_with_the_reason(form: str, gate: str) -> None:
+def test_a_change_that_would_lose_a_review_is_refused_with_the_reason(form: str, gate: str) -> None:
     world = at(gate, "ahead of the gate")
     assert give(world, form) == "gated"

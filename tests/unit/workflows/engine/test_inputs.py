@@ -51,14 +51,14 @@ def inputs(run: Run) -> dict[str, Any]:
         ({"a": {"$from": "big", "select": "length(@)"}, "b": {"$from": "big"}}, ["big"]),
     ],
 )
-def test_only_what_is_named_is_fetched(arguments: dict[str, Any], fetched: list[str]) -> None:
+def test_only_referenced_outputs_are_fetched(arguments: dict[str, Any], fetched: list[str]) -> None:
     """It waits for all three; outputs that it does not read stay in the database."""
     run = Run(arguments)
     inputs(run)
     assert [name for names in run.fetched for name in names] == fetched
 
 
-def test_references_are_replaced_by_what_they_name() -> None:
+def test_references_are_replaced_by_their_values() -> None:
     run = Run(
         {
             "a": {"$from": "small", "select": "n"},
@@ -69,7 +69,7 @@ def test_references_are_replaced_by_what_they_name() -> None:
     assert inputs(run) == {"a": 1, "b": ["here", 2], "c": "plain"}
 
 
-def test_edits_lie_over_what_was_resolved_and_are_not_resolved_themselves() -> None:
+def test_edits_are_merged_after_resolution_and_not_resolved() -> None:
     edits = {"a": {"$from": "inputs"}, "new": 5}
     found = inputs(Run({"a": {"$from": "small"}, "b": 1}, edits))
     assert found == {"a": {"$from": "inputs"}, "b": 1, "new": 5}

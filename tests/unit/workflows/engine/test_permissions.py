@@ -150,12 +150,12 @@ def test_smallest_cover_names_exactly_the_resource() -> None:
 @pytest.mark.parametrize(
     ("operation", "resource"), [("ffi", "x"), ("read", "x"), ("net", "localhost")]
 )
-def test_smallest_cover_refuses_what_no_set_can_say(operation: str, resource: str) -> None:
+def test_smallest_cover_refuses_inexpressible_resources(operation: str, resource: str) -> None:
     with pytest.raises(ValueError):
         smallest_cover(operation, resource)  # type: ignore[arg-type]
 
 
-def test_cap_keeps_what_both_allow() -> None:
+def test_cap_is_the_intersection() -> None:
     asked = PermissionSet(
         hosts=("api.example.com:443", "*.example.org", "localhost:80"),
         read_paths=("/srv/", "/etc"),
@@ -185,7 +185,7 @@ def test_named_sets_grow() -> None:
         named("root")
 
 
-def test_no_named_set_reaches_inwards() -> None:
+def test_no_named_set_covers_private_addresses() -> None:
     for permissions in NAMED.values():
         assert not permissions.allows("net", "localhost:5432")
         assert not permissions.allows("net", "169.254.169.254:80")
@@ -202,11 +202,11 @@ def test_no_named_set_reaches_inwards() -> None:
         ("trusted", True),
     ],
 )
-def test_beyond_reading(name: str, beyond: bool) -> None:
+def test_modifying_permissions_are_detected(name: str, beyond: bool) -> None:
     assert named(name).is_beyond_reading is beyond
 
 
-def test_sentences_are_plain() -> None:
+def test_descriptions_are_plain() -> None:
     told = PermissionSet(
         hosts=("*:443", "*.example.com", "localhost:8080"),
         read_paths=("$SCRATCH",),

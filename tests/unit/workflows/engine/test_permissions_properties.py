@@ -126,7 +126,7 @@ def test_the_empty_set_is_neutral(a: PermissionSet) -> None:
 
 
 @given(sets)
-def test_there_is_one_sentence_per_entry(a: PermissionSet) -> None:
+def test_each_entry_has_one_description(a: PermissionSet) -> None:
     entries = sum(len(a.entries(field)) for field in PermissionSet.model_fields)
     assert len(a.descriptions()) == max(entries, 1)
 

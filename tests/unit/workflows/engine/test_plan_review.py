@@ -120,13 +120,13 @@ def asked(**more: Any) -> World:
     return world
 
 
-def test_accepted_the_change_is_the_plan() -> None:
+def test_an_accepted_change_becomes_the_plan() -> None:
     world = asked().answer()
     assert world.state.status is ExecutionStatus.COMPLETED
     assert world.done == {"a", "b", "x", "y", "z", "lone"}
 
 
-def test_a_dropped_task_takes_along_what_needs_it() -> None:
+def test_a_dropped_task_drops_its_dependents() -> None:
     world = asked().answer(edits={"drop": ["y"]})
     assert world.done == {"a", "b", "x", "lone"}
     assert world.state.status is ExecutionStatus.COMPLETED
@@ -142,7 +142,7 @@ def test_a_dropped_task_takes_along_what_needs_it() -> None:
         (["x"], "bad_edits"),
     ],
 )
-def test_what_cannot_be_dropped_is_refused_and_the_hold_stays(edits: Any, code: str) -> None:
+def test_an_invalid_drop_is_refused_and_the_hold_stays(edits: Any, code: str) -> None:
     world = asked()
     with pytest.raises(Refused) as refused:
         world.answer(edits=edits)
@@ -150,7 +150,7 @@ def test_what_cannot_be_dropped_is_refused_and_the_hold_stays(edits: Any, code: 
     assert len(world.state.holds) == 1
 
 
-def test_rejected_the_run_goes_on_with_the_plan_it_has() -> None:
+def test_a_rejected_change_keeps_the_plan() -> None:
     world = asked().answer(approved=False)
     assert world.state.status is ExecutionStatus.COMPLETED
     assert world.plan == world.done == {"a", "b"}
@@ -159,7 +159,7 @@ def test_rejected_the_run_goes_on_with_the_plan_it_has() -> None:
 @pytest.mark.parametrize(
     ("on_timeout", "done"), [("reject", {"a", "b"}), ("approve", {"a", "b", "x", "y", "z", "lone"})]
 )
-def test_time_decides_as_the_policy_says(on_timeout: str, done: set[str]) -> None:
+def test_an_overdue_change_is_decided_by_the_policy(on_timeout: str, done: set[str]) -> None:
     review = {"enabled": True, "timeout_seconds": 60, "on_timeout": on_timeout}
     world = World({**AGENT, "replan_review": review}).work()
     (hold,) = world.state.holds
@@ -167,13 +167,13 @@ def test_time_decides_as_the_policy_says(on_timeout: str, done: set[str]) -> Non
     assert (world.state.status, world.done) == (ExecutionStatus.COMPLETED, done)
 
 
-def test_without_an_end_it_keeps_waiting() -> None:
+def test_without_a_deadline_the_change_keeps_waiting() -> None:
     world = asked()
     with pytest.raises(Refused, match="has no end"):
         world.tell(ExpireHold(hold=world.state.holds[0].id))
 
 
-def test_a_change_that_fits_no_more_is_rejected_by_time() -> None:
+def test_an_outdated_change_is_rejected_when_it_expires() -> None:
     review = {"enabled": True, "timeout_seconds": 60, "on_timeout": "approve"}
     world = World({**AGENT, "replan_review": review}).work()
     stored = world.journal.executions[world.id]
@@ -187,7 +187,7 @@ def test_a_change_that_fits_no_more_is_rejected_by_time() -> None:
     assert "plan_revised" not in world.kinds()
 
 
-def test_an_external_agents_replan_waits_too_and_no_slice_passes_it() -> None:
+def test_an_external_agents_replan_waits_for_its_review() -> None:
     """The agent's hold is decided in one step, the review opens in another: between them nothing
     but the review can be next."""
     world = World({**EXTERNAL, **REVIEW}, slices=1).work()
@@ -216,7 +216,7 @@ def test_before_the_run_begins_the_review_comes_before_the_first_layer() -> None
 
 
 @pytest.mark.parametrize("command", [Continue(), WISH], ids=["continue", "another replan"])
-def test_no_other_command_passes_it(command: object) -> None:
+def test_no_other_command_bypasses_the_review(command: object) -> None:
     world = asked()
     with pytest.raises(Refused):
         world.tell(command)
@@ -233,7 +233,7 @@ def test_no_other_command_passes_it(command: object) -> None:
     ],
     ids=["inject the same", "inject another", "modify"],
 )
-def test_no_other_change_of_the_plan_comes_in_while_one_waits(command: object) -> None:
+def test_no_second_plan_change_is_accepted_while_one_waits(command: object) -> None:
     world = asked()
     with pytest.raises(Refused) as refused:
         world.tell(command)
@@ -269,7 +269,7 @@ def test_a_change_by_a_command_is_reviewed_like_a_replan(
     assert world.state.replans == 0
 
 
-def test_an_abort_ends_it() -> None:
+def test_an_abort_closes_the_review() -> None:
     world = asked().tell(Abort())
     assert world.state.status is ExecutionStatus.ABORTED
     assert (world.state.holds, world.state.proposal) == ((), None)
@@ -301,7 +301,7 @@ def test_rejected_changes_count_against_the_limit() -> None:
         ({"replan_review": {"enabled": True, "groups": ["legal"]}}, {"replan_review": True}, True),
     ],
 )
-def test_the_policy_takes_a_flag_or_the_whole(
+def test_the_policy_accepts_a_flag_or_an_object(
     base: dict[str, Any], override: dict[str, Any], enabled: bool
 ) -> None:
     review = Policy.model_validate(base).overridden_by(override).replan_review
@@ -311,7 +311,7 @@ def test_the_policy_takes_a_flag_or_the_whole(
 
 
 @pytest.mark.parametrize("decision", ["abort", "continue"])
-def test_a_message_that_is_too_long_costs_no_decision(decision: str) -> None:
+def test_an_overlong_message_loses_no_decision(decision: str) -> None:
     """A report of a large layer discarded the answer that came with it, `abort` included."""
 
     class Talks:

@@ -67,12 +67,12 @@ def test_each_fault_is_named(tasks: list[Any], expected: tuple[str, str]) -> Non
     assert expected in problems(*tasks)
 
 
-def test_all_faults_come_at_once() -> None:
+def test_all_faults_are_reported_together() -> None:
     found = problems(task("a", when="=="), task("a", depends_on=["x"]))
     assert {code for _, code in found} == {"duplicate_id", "bad_expression", "missing_dependency"}
 
 
-def test_the_old_side_effects_flag_is_read_and_dropped() -> None:
+def test_the_side_effects_flag_is_accepted_and_dropped() -> None:
     plan = parse_plan({"tasks": [task("a", sideEffects=True)]})
     assert "sideEffects" not in plan.model_dump(mode="json", by_alias=True)["tasks"][0]
 

@@ -292,20 +292,20 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("floor", "override", "paths"), CASES)
-def test_what_counts_as_looser(
+def test_looser_values_are_refused(
     floor: dict[str, Any], override: dict[str, Any], paths: list[str]
 ) -> None:
     _, told = apply_override(Policy.model_validate(floor), override, installation_undo_seconds=UNDO)
     assert sorted(each.path for each in told if each.loosens) == paths
 
 
-def test_each_rule_is_tried_by_a_case() -> None:
+def test_each_rule_has_a_test_case() -> None:
     """Every rule that can refuse anything refuses something above."""
     refused = {path for _, _, paths in CASES for path in paths}
     assert set(RULES) - refused == {"validation_timeout_seconds"}
 
 
-def test_a_floor_that_names_some_fields_binds_these_with_all_below() -> None:
+def test_a_partial_floor_binds_its_fields_and_their_children() -> None:
     floor = Policy.model_validate({"hil": ON})
     override = {"hil": {"approval_required": "never"}, "undo_seconds": 0}
     _, told = apply_override(floor, override, installation_undo_seconds=UNDO, bound={"hil"})

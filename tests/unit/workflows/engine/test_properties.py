@@ -202,7 +202,7 @@ def decide_somehow(world: World, data: st.DataObject) -> None:
     slice_moves=st.integers(1, 40),
     data=st.data(),
 )
-def test_every_run_comes_to_the_right_end(
+def test_every_run_ends_correctly(
     plan: dict[str, Any],
     policy: dict[str, Any],
     batch_size: int,
@@ -259,7 +259,7 @@ def give(world: World, command: Any) -> None:
 
 @settings(max_examples=often(200, 20_000), deadline=None, suppress_health_check=list(HealthCheck))
 @given(plan=plans(server="unit", kinds=KINDS, max_size=6), policy=policies(), data=st.data())
-def test_commands_at_any_moment_leave_a_run_that_ends_right(
+def test_commands_at_any_moment_leave_a_correct_run(
     plan: dict[str, Any], policy: dict[str, Any], data: st.DataObject
 ) -> None:
     world = World(plan, policy, ScriptedRunner(), slice_moves=40)
@@ -332,7 +332,7 @@ def _die_after_step(world: World, steps: itertools.count[int], dies_at: int) -> 
     world.journal.after_step = after_step
 
 
-def test_an_attempt_keeps_its_key_when_the_plan_changes_before_its_repetition() -> None:
+def test_an_attempt_keeps_its_key_when_the_plan_changes_before_its_retry() -> None:
     cuts = iter([True])
     runner = ScriptedRunner(cut=lambda: next(cuts, False))
     world = World({"tasks": [_task("a", "value")]}, {}, runner)
@@ -345,7 +345,7 @@ def test_an_attempt_keeps_its_key_when_the_plan_changes_before_its_repetition() 
 
 
 @pytest.mark.parametrize("changed", ["inject_task", "modify_args"])
-def test_a_layer_that_changes_after_its_signature_is_signed_again(changed: str) -> None:
+def test_a_layer_changed_after_its_approval_is_approved_again(changed: str) -> None:
     plan = {"tasks": [_task("a", "value"), _task("b", "value", depends_on=["a"])]}
     world = World(plan, {"hil": {"enabled": True}}, ScriptedRunner())
     for _ in range(2):
@@ -383,7 +383,7 @@ def test_a_layer_that_runs_nothing_is_not_approved(when: str, holds: int, ran: l
         }
 
 
-def test_a_condition_sees_what_its_task_waits_for_and_not_what_a_sibling_does() -> None:
+def test_a_condition_sees_only_dependencies() -> None:
     reads = _task("reads", "value", depends_on=["a"])
     behind = _task("behind", "value", depends_on=["b"], when="a")
     world = World(
@@ -393,7 +393,7 @@ def test_a_condition_sees_what_its_task_waits_for_and_not_what_a_sibling_does() 
     assert world.stored.finished["behind"].skip == "condition"
 
 
-def test_a_signature_for_a_layer_that_changed_meanwhile_is_asked_for_again() -> None:
+def test_an_approval_of_a_changed_layer_is_requested_again() -> None:
     """The signer was shown one task; the one that came in behind their back needs its own."""
     world = World({"tasks": [_task("a", "value")]}, {"hil": {"enabled": True}}, ScriptedRunner())
     world.work()
@@ -437,7 +437,7 @@ def layer_of_eight(on_reject: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("on_reject", ["fail", "skip", "abort"])
-def test_a_layer_of_eight_ends_right_in_every_order_of_decisions(on_reject: str) -> None:
+def test_a_layer_of_eight_ends_correctly_in_every_order_of_decisions(on_reject: str) -> None:
     plan = layer_of_eight(on_reject)
     for order in itertools.permutations(range(4)):
         for answers in itertools.product([True, False], repeat=4):

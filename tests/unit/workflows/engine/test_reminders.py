@@ -65,7 +65,7 @@ def plan(**review: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_would_never_happen_is_refused_with_its_path(
+def test_impossible_steps_are_refused_with_their_path(
     review: dict[str, Any], path: str, words: str
 ) -> None:
     with pytest.raises(PlanInvalid) as refused:
@@ -100,14 +100,14 @@ def opened(review: dict[str, Any] | None = None, **policy: Any) -> tuple[Ports, 
     return ports, run, event
 
 
-def test_moments_are_counted_from_the_opening_and_in_order() -> None:
+def test_times_are_relative_to_the_opening_and_ordered() -> None:
     reminders = [{"before_seconds": 10}, {"at": 0.5}, {"after_seconds": 20}, {"at": 0.2}]
     _, _, event = opened({"timeout_seconds": 100, "reminders": reminders, "escalation": STEPS[:1]})
     assert event.opening["reminders"] == [20.0, 50.0, 90.0]
     assert event.opening["escalation"] == [{"after_seconds": 60.0, "groups": ["legal"], "tell": []}]
 
 
-def test_a_hold_without_lists_takes_those_of_the_policy_that_fit_it() -> None:
+def test_a_hold_inherits_the_policys_reminders() -> None:
     common = {"reminders": [{"at": 0.5}, {"after_seconds": 30}], "escalation": STEPS}
     bounded, endless = {"timeout_seconds": 100}, {"on_timeout": "keep_waiting"}
     opening = opened(bounded, **common)[2].opening
@@ -119,7 +119,7 @@ def test_a_hold_without_lists_takes_those_of_the_policy_that_fit_it() -> None:
     assert "escalation" not in opening
 
 
-def test_an_old_policy_and_an_old_state_are_read_as_before() -> None:
+def test_policies_and_states_of_older_releases_are_read() -> None:
     assert Policy.model_validate({"hil": {"enabled": True}}).reminders == ()
     assert ReviewPolicy.model_validate({"timeout_seconds": 5}).seconds_to_deadline == 5
     hold = {"id": "1-1", "reason": "node_review"}

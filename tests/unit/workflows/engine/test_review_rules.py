@@ -53,7 +53,7 @@ def code(task: ToolTask, found: ReviewRules, document: Any = None, **more: Any) 
 
 
 @given(run=st.text(max_size=30), task=st.text(max_size=64))
-def test_a_share_is_the_same_for_ever_and_below_one(run: str, task: str) -> None:
+def test_a_share_is_deterministic_and_below_one(run: str, task: str) -> None:
     share = sample_position(run, task)
     assert 0 <= share < 1
     assert share == sample_position(run, task)
@@ -93,7 +93,7 @@ def test_a_larger_sample_takes_no_review_away(run: str, low: float, high: float)
     assert spared != [False, True]
 
 
-def test_the_words_say_by_which_rule_and_by_how_much() -> None:
+def test_the_reason_names_rule_and_share() -> None:
     verdict = evaluate_rules(tool(), AFTER, rules({"sample": 0.2}), {}, run="1")
     assert (
         verdict.reason.text
@@ -121,7 +121,7 @@ def test_the_words_say_by_which_rule_and_by_how_much() -> None:
         ("sum(inputs) == `1`", "error"),
     ],
 )
-def test_a_condition_spares_when_it_is_true_and_nothing_else(condition: str, expected: str) -> None:
+def test_a_condition_skips_only_when_it_is_true(condition: str, expected: str) -> None:
     assert code(tool(), rules({"skip_when": condition})) == expected
 
 
@@ -135,9 +135,7 @@ def test_a_condition_spares_when_it_is_true_and_nothing_else(condition: str, exp
         max_leaves=8,
     ),
 )
-def test_no_document_makes_a_rule_raise_or_spare_without_a_true(
-    condition: str, document: Any
-) -> None:
+def test_no_document_makes_a_rule_raise_or_skip_by_mistake(condition: str, document: Any) -> None:
     """Fail closed: a review is spared when the condition is `true`, and in no other case."""
     held = {"inputs": document, "output": document}
     verdict = evaluate_rules(tool(), AFTER, rules({"skip_when": condition}), held, run="1")
@@ -148,7 +146,7 @@ def test_no_document_makes_a_rule_raise_or_spare_without_a_true(
     assert verdict.skips_review is is_true
 
 
-def test_deep_data_is_a_mistake_of_the_rule_and_not_of_the_run() -> None:
+def test_deep_data_is_an_error_of_the_rule() -> None:
     deep: Any = 1
     for _ in range(5000):
         deep = [deep]
@@ -156,12 +154,12 @@ def test_deep_data_is_a_mistake_of_the_rule_and_not_of_the_run() -> None:
     assert code(tool(), found, {"inputs": {}, "output": deep}) == "error"
 
 
-def test_a_condition_with_a_sample_still_shows_that_share() -> None:
+def test_a_condition_with_a_sample_still_reviews_that_share() -> None:
     found = rules({"skip_when": "inputs.n == `1`", "sample": 1.0}, {"skip_when": "`true`"})
     assert code(tool(), found) == "sampled_in"
 
 
-def test_the_first_rule_that_means_a_review_decides_it() -> None:
+def test_the_first_matching_rule_decides() -> None:
     found = rules({"skip_when": "`false`"}, {"sample": 1.0}, {"sample": 0.0})
     assert code(tool(), found) == "sampled_in"
     assert code(tool(sample=0.0), found) == "sampled_out"
@@ -182,7 +180,7 @@ def test_the_first_rule_that_means_a_review_decides_it() -> None:
         ({"phase": "BEFORE_EXECUTION"}, "no_rule"),
     ],
 )
-def test_a_rule_means_its_own_tools_tasks_and_phase(narrow: dict[str, Any], expected: str) -> None:
+def test_a_rule_matches_its_tools_tasks_and_phase(narrow: dict[str, Any], expected: str) -> None:
     assert code(tool(), rules({"skip_when": "`true`", **narrow})) == expected
 
 
@@ -191,7 +189,7 @@ def test_a_rule_means_its_own_tools_tasks_and_phase(narrow: dict[str, Any], expe
 ALL = rules({"skip_when": "`true`"})
 
 
-def test_nothing_beyond_reading_runs_unseen() -> None:
+def test_tools_that_modify_data_are_always_reviewed() -> None:
     assert code(tool(writes=True), ALL, phase=BEFORE) == "high_risk"
     assert code(tool(writes=True), ALL, phase=AFTER) == "condition"
     assert code(tool(), ALL, phase=BEFORE) == "condition"
@@ -199,11 +197,11 @@ def test_nothing_beyond_reading_runs_unseen() -> None:
     assert code(own, ReviewRules(), phase=BEFORE) == "high_risk"
 
 
-def test_what_a_reviewer_sent_back_is_seen_again() -> None:
+def test_a_sent_back_output_is_reviewed_again() -> None:
     assert code(tool(), ALL, sent_back=True) == "sent_back"
 
 
-def test_a_review_that_always_happens_is_never_spared() -> None:
+def test_a_required_review_is_never_skipped() -> None:
     assert code(tool(always=True), ALL) == "always"
 
 
@@ -235,12 +233,12 @@ def test_a_bad_review_is_named_with_its_path(review: Any, path: str, kind: str) 
     "rule",
     [{}, {"sample": 2}, {"skip_when": "=="}, {"sample": 0.5, "name": ""}, {"sample": 1, "x": 1}],
 )
-def test_a_bad_rule_is_no_rule(rule: dict[str, Any]) -> None:
+def test_an_invalid_rule_is_refused(rule: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         rules(rule)
 
 
-def test_a_name_stands_for_one_rule() -> None:
+def test_rule_names_are_unique() -> None:
     with pytest.raises(ValidationError, match="the name x is used more than once"):
         rules({"sample": 1, "name": "x"}, {"sample": 0, "name": "x"})
 
@@ -287,7 +285,7 @@ def reads(name: str, phase: TriggerPhase, *needs: str) -> ToolTask:
     )
 
 
-def test_a_spared_review_is_recorded_once_and_the_run_goes_on() -> None:
+def test_a_skipped_review_is_recorded_once() -> None:
     found = rules(
         {"skip_when": "inputs.value == 'a' && output == 'a'", "tasks": ["a"]}, {"sample": 0}
     )
@@ -303,7 +301,7 @@ def test_a_spared_review_is_recorded_once_and_the_run_goes_on() -> None:
     assert all(len(each.digest) == 64 for each in spared)
 
 
-def test_who_needs_nobody_does_not_wait_for_who_does() -> None:
+def test_tasks_without_review_do_not_wait_for_reviewed_ones() -> None:
     found = rules({"skip_when": "`true`", "tasks": ["a"]})
     world = World(reads("a", BEFORE), reads("b", BEFORE), found=found).go()
     assert world.ran() == ["a"]
@@ -311,20 +309,20 @@ def test_who_needs_nobody_does_not_wait_for_who_does() -> None:
     assert world.stored.state.status == "PAUSED_FOR_REVIEW"
 
 
-def test_a_rule_that_cannot_be_worked_out_opens_the_hold_and_says_so() -> None:
+def test_a_failing_rule_opens_the_hold_with_a_reason() -> None:
     world = World(reads("a", AFTER), found=rules({"skip_when": "length(inputs.x) > `1`"})).go()
     [hold] = world.events("hold_opened")
     assert "rule r1 v3 could not be worked out" in hold.opening["why"]
     assert not world.events("review_spared")
 
 
-def test_a_run_that_was_picked_says_so() -> None:
+def test_a_sampled_review_has_its_reason() -> None:
     world = World(reads("a", AFTER), found=rules({"sample": 1.0})).go()
     [hold] = world.events("hold_opened")
     assert "picked by rule r1 v3 (hash " in hold.opening["why"]
 
 
-def test_a_decided_review_is_not_asked_about_again() -> None:
+def test_rules_are_not_evaluated_for_a_decided_review() -> None:
     """The rule would spare the second look; there is none."""
     world = World(reads("a", BEFORE), found=rules({"skip_when": "inputs.value == 'edited'"})).go()
     [hold] = world.events("hold_opened")
@@ -335,7 +333,7 @@ def test_a_decided_review_is_not_asked_about_again() -> None:
     assert not world.events("review_spared")
 
 
-def test_a_retry_asks_no_rule_again() -> None:
+def test_a_retry_evaluates_no_rule() -> None:
     flaky = ToolTask.model_validate(
         {
             **reads("flaky", BEFORE).model_dump(mode="json"),

@@ -81,7 +81,7 @@ def answer(world: World, hold: Hold) -> None:
 
 
 @given(plan=plans(kinds=("value",), max_size=6), policy=policies())
-def test_readers_are_all_foreseen_with_the_inputs_they_get(
+def test_every_reader_is_a_candidate_with_its_final_inputs(
     plan: dict[str, Any], policy: dict[str, Any]
 ) -> None:
     world = World(marked(plan), {**policy, **AHEAD}, ScriptedRunner())
@@ -97,7 +97,7 @@ def test_readers_are_all_foreseen_with_the_inputs_they_get(
     policy=policies(),
     writers=st.sets(st.sampled_from([f"t{n}" for n in range(6)]), max_size=2),
 )
-def test_whatever_is_foreseen_comes_true_and_no_writer_is_among_it(
+def test_every_candidate_runs_as_predicted_and_none_writes(
     plan: dict[str, Any], policy: dict[str, Any], writers: set[str]
 ) -> None:
     world = World(marked(plan, writers), {**policy, **AHEAD}, ScriptedRunner())
@@ -134,13 +134,13 @@ def at_hold(*tasks: dict[str, Any], **policy: Any) -> World:
         value("b", {"$from": "held", "select": "length(@)"}),  # length of a number fails
     ],
 )
-def test_what_may_not_run_ahead(task: dict[str, Any]) -> None:
+def test_excluded_tasks_are_no_candidates(task: dict[str, Any]) -> None:
     held = value("held", 1, human_review={"trigger_phase": "AFTER_EXECUTION"})
     world = at_hold(held, {**task, "depends_on": ["held"]}, value("c", {"$from": "b"}))
     assert foreseen(world) == {}
 
 
-def test_a_task_is_behind_its_own_hold_or_that_of_what_it_needs() -> None:
+def test_a_task_waits_for_its_own_or_its_dependencys_hold() -> None:
     review = {"trigger_phase": "AFTER_EXECUTION"}
     world = at_hold(
         value("x", human_review=review),
@@ -157,7 +157,7 @@ def test_a_task_is_behind_its_own_hold_or_that_of_what_it_needs() -> None:
     }
 
 
-def test_a_change_of_plan_under_review_is_foreseen_as_accepted() -> None:
+def test_a_plan_change_under_review_is_assumed_accepted() -> None:
     journal, runner = MemoryJournal(), ScriptedRunner()
     plan = parse_plan({"tasks": [value("a", 1), value("b", {"$from": "a"})]})
     policy = Policy.model_validate({**REVIEW, **AGENT, **AHEAD})
@@ -180,14 +180,14 @@ class ReadingIdeas(Ideas):
         return NewPlan(Plan(tasks=tuple(read)), new.why)
 
 
-def test_nobody_waits_once_it_goes_on() -> None:
+def test_a_running_execution_has_no_candidates() -> None:
     world = at_hold(value("held", human_review={"trigger_phase": "BEFORE_EXECUTION"}), value("b"))
     approve_everything(world)
     with world.journal.open(world.id, expected_version=None) as run:
         assert not may_speculate(run)
 
 
-def test_the_digest_hangs_on_everything_that_matters() -> None:
+def test_the_key_depends_on_every_relevant_field() -> None:
     plan = at_hold(value("a"), value("b")).plan
     a, b = plan.by_id["a"], plan.by_id["b"]
     wide = NAMED["filesystem"]

@@ -15,9 +15,7 @@ PAIRS = list(itertools.product(ExecutionStatus, ExecutionStatus))
 
 
 @pytest.mark.parametrize(("old", "new"), PAIRS)
-def test_every_pair_is_permitted_or_refused_as_the_table_says(
-    old: ExecutionStatus, new: ExecutionStatus
-) -> None:
+def test_every_pair_follows_the_table(old: ExecutionStatus, new: ExecutionStatus) -> None:
     if new in TRANSITIONS[old]:
         check_transition(old, new)
     else:

@@ -54,7 +54,7 @@ def told(runner: TaskRunner) -> list[tuple[str, ...]]:
     ],
     ids=["within the window", "one is late", "two are late", "all are late"],
 )
-def test_only_what_outlasts_the_window_is_told(
+def test_only_tasks_longer_than_the_window_send_a_notice(
     runner: TaskRunner, started: list[tuple[str, ...]]
 ) -> None:
     assert told(runner) == started

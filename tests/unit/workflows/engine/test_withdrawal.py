@@ -92,7 +92,7 @@ def task(name: str, phase: str = "BEFORE_EXECUTION", **review: Any) -> dict[str,
     return found
 
 
-def test_an_answer_rests_until_it_is_carried_out() -> None:
+def test_a_decision_is_pending_until_it_is_carried_out() -> None:
     world = World(task("a"))
     world.answer(edits={"value": "edited"}, feedback="shorter")
     assert isinstance(world.events[-1], HoldAnswered)
@@ -109,7 +109,7 @@ def test_an_answer_rests_until_it_is_carried_out() -> None:
 
 
 @pytest.mark.parametrize("approved", [True, False])
-def test_taken_back_the_hold_is_as_it_was(approved: bool) -> None:
+def test_a_withdrawal_restores_the_hold(approved: bool) -> None:
     world = World(task("a"))
     before = world.state
     world.answer(approved=approved)
@@ -124,7 +124,7 @@ def test_taken_back_the_hold_is_as_it_was(approved: bool) -> None:
         world.say(SettleAnswer(hold=world.hold))
 
 
-def test_after_it_is_carried_out_nothing_is_taken_back() -> None:
+def test_a_carried_out_decision_is_not_withdrawn() -> None:
     world = World(task("a"), task("b"))
     hold = world.hold
     world.answer()
@@ -134,7 +134,7 @@ def test_after_it_is_carried_out_nothing_is_taken_back() -> None:
     assert refused.value.code == "gone_on"
 
 
-def test_a_vote_is_taken_back_while_the_hold_is_open() -> None:
+def test_a_vote_can_be_withdrawn_while_the_hold_is_open() -> None:
     world = World(task("a", quorum=2))
     world.answer()
     assert world.state.holds[0].approvals == ("ann",), "a vote needs no time to undo"
@@ -150,7 +150,7 @@ def test_a_vote_is_taken_back_while_the_hold_is_open() -> None:
     assert world.state.holds[0].approvals == ("bob",)
 
 
-def test_nobody_answers_and_no_time_runs_out_for_what_is_answered() -> None:
+def test_a_pending_decision_takes_no_other_and_does_not_expire() -> None:
     world = World(task("a", timeout_seconds=5))
     world.answer()
     for command in (
@@ -161,14 +161,14 @@ def test_nobody_answers_and_no_time_runs_out_for_what_is_answered() -> None:
             world.say(command, "bob")
 
 
-def test_an_answer_that_cannot_be_carried_out_is_refused_at_once() -> None:
+def test_an_inapplicable_decision_is_refused_at_once() -> None:
     world = World(task("a", ""), hil={"enabled": True})
     with pytest.raises(Refused, match="takes edits"):
         world.answer(edits={"value": 1})
     assert world.state.holds[0].answer is None
 
 
-def test_a_rejection_that_rests_has_not_aborted_anything() -> None:
+def test_a_pending_rejection_aborts_nothing() -> None:
     world = World(task("a"))
     world.answer(approved=False)
     assert not world.state.status.is_final
@@ -176,7 +176,7 @@ def test_a_rejection_that_rests_has_not_aborted_anything() -> None:
     assert world.state.status is ExecutionStatus.ABORTED
 
 
-def test_the_run_goes_on_with_the_last_of_two_answers() -> None:
+def test_the_run_continues_after_the_last_of_two_decisions() -> None:
     world = World(task("a"), task("b"))
     first, second = (hold.id for hold in world.state.holds)
     world.answer()
@@ -186,7 +186,7 @@ def test_the_run_goes_on_with_the_last_of_two_answers() -> None:
     assert world.drive().status is ExecutionStatus.COMPLETED
 
 
-def test_a_plan_that_changed_under_an_answered_signature_asks_again() -> None:
+def test_a_plan_change_during_a_pending_layer_approval_requests_it_again() -> None:
     world = World(task("a", ""), hil={"enabled": True})
     hold = world.hold
     world.answer()
@@ -200,7 +200,7 @@ def test_a_plan_that_changed_under_an_answered_signature_asks_again() -> None:
     answers=st.lists(st.sampled_from(["ann", "bob", "cid"]), min_size=1, max_size=6),
     quorum=st.integers(1, 3),
 )
-def test_any_order_of_answers_and_withdrawals_leaves_a_state_that_reads_back(
+def test_any_order_of_decisions_and_withdrawals_leaves_a_readable_state(
     answers: list[str], quorum: int
 ) -> None:
     """Each name answers, or takes back what it said; the hold counts who stands by it."""

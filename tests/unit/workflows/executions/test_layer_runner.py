@@ -20,7 +20,7 @@ def results(futures: list[Future[Any]]) -> list[Any]:
 
 
 @given(st.lists(st.integers(), max_size=20), st.integers(1, 30))
-def test_every_call_is_made_once_and_answers_its_own_future(values: list[int], wide: int) -> None:
+def test_every_call_runs_once_and_resolves_its_own_future(values: list[int], wide: int) -> None:
     queue, calls = _CallQueue(), []
 
     def call(place: int, value: int) -> int:
@@ -34,7 +34,7 @@ def test_every_call_is_made_once_and_answers_its_own_future(values: list[int], w
     assert sorted(calls) == list(range(len(values)))
 
 
-def test_one_thread_takes_them_in_order() -> None:
+def test_one_thread_takes_calls_in_order() -> None:
     queue = _CallQueue()
     order: list[tuple[int, int]] = []
     futures = [
@@ -47,7 +47,7 @@ def test_one_thread_takes_them_in_order() -> None:
     assert len({thread for _, thread in order}) == 1
 
 
-def test_a_call_that_takes_long_holds_nobody_up_once_others_are_let_in() -> None:
+def test_a_long_call_does_not_block_others_with_more_threads() -> None:
     queue, gate = _CallQueue(), threading.Event()
     slow = queue.add(gate.wait, SOON)
     quick = [queue.add(str, number) for number in range(5)]
@@ -60,7 +60,7 @@ def test_a_call_that_takes_long_holds_nobody_up_once_others_are_let_in() -> None
     assert slow.result(timeout=SOON)
 
 
-def test_all_calls_run_side_by_side() -> None:
+def test_all_calls_run_concurrently() -> None:
     queue, barrier = _CallQueue(), threading.Barrier(10)
     futures = [queue.add(barrier.wait, SOON) for _ in range(10)]
     queue.add_threads(1)
@@ -68,7 +68,7 @@ def test_all_calls_run_side_by_side() -> None:
     assert sorted(results(futures)) == list(range(10))
 
 
-def test_a_failure_is_its_own_callers() -> None:
+def test_a_failure_reaches_only_its_caller() -> None:
     queue = _CallQueue()
     bad, good = queue.add(int, "x"), queue.add(int, "7")
     queue.add_threads(1)
@@ -88,7 +88,7 @@ def test_even_an_exit_reaches_its_future() -> None:
     assert isinstance(bad.exception(timeout=SOON), SystemExit)
 
 
-def test_what_was_cancelled_is_not_called() -> None:
+def test_a_cancelled_call_is_not_made() -> None:
     queue, made = _CallQueue(), []
     first, second = queue.add(made.append, 1), queue.add(made.append, 2)
     assert first.cancel()

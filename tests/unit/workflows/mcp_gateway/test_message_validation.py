@@ -19,13 +19,13 @@ def message(arguments: str, **more: Any) -> bytes:
     return json.dumps(body).replace('"@"', arguments).encode()
 
 
-def test_a_message_in_order_goes_through_as_it_came() -> None:
+def test_a_valid_message_is_unchanged() -> None:
     body = message('{"inputs": {"a": 1.0}}')
     assert checked_message(body) is body
 
 
 @pytest.mark.parametrize("meta", [{}, {"_meta": None}, {"_meta": {"progressToken": 5}}])
-def test_bad_arguments_are_taken_out_and_noted(meta: dict[str, Any]) -> None:
+def test_invalid_arguments_are_removed_and_noted(meta: dict[str, Any]) -> None:
     left = json.loads(checked_message(message('{"inputs": {"a": 1, "a": 2}}', **meta)))
     params = left["params"]
     assert (left["id"], params["name"], params["arguments"]) == (1, "execute", {})
@@ -35,7 +35,7 @@ def test_bad_arguments_are_taken_out_and_noted(meta: dict[str, Any]) -> None:
     assert noted.value.path == "inputs.a"
 
 
-def test_arguments_that_are_bad_as_a_whole_are_called_by_their_name() -> None:
+def test_invalid_arguments_as_a_whole_are_named() -> None:
     left = json.loads(checked_message(message('"\\u0000"')))
     with pytest.raises(BoundedJSONError) as noted:
         raise_if_malformed(left["params"])
@@ -55,13 +55,13 @@ def test_arguments_that_are_bad_as_a_whole_are_called_by_their_name() -> None:
         message('{"a": 1, "a": 2}', _meta=[1]),
     ],
 )
-def test_what_cannot_be_answered_is_refused(body: bytes) -> None:
+def test_unanswerable_messages_are_refused(body: bytes) -> None:
     with pytest.raises(BoundedJSONError):
         checked_message(body)
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: message(text)))
-def test_what_goes_through_holds_to_the_rules(body: bytes) -> None:
+def test_accepted_messages_keep_the_rules(body: bytes) -> None:
     try:
         left = checked_message(body)
     except BoundedJSONError:
@@ -70,5 +70,5 @@ def test_what_goes_through_holds_to_the_rules(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("params", [None, {}, {"_meta": 3}, {"_meta": {"holdpoint/malformed": 3}}])
-def test_a_call_without_a_note_is_in_order(params: Any) -> None:
+def test_a_call_without_notes_is_valid(params: Any) -> None:
     raise_if_malformed(params)

@@ -70,7 +70,7 @@ def test_other_places_are_not_denied(path: str) -> None:
     assert deny_list.path_problem(path, "write") == ""
 
 
-def test_programs_of_the_host_are_read_and_never_written() -> None:
+def test_programs_of_the_host_are_readable_and_never_writable() -> None:
     assert deny_list.path_problem("/usr/share/dict/words", "read") == ""
     assert "/usr" in deny_list.path_problem("/usr/local/bin/tool", "write")
 
@@ -128,7 +128,7 @@ def test_each_of_several_database_servers_is_denied(
         assert deny_list.path_problem(f"{folder}/.s.PGSQL.{port}", "write")
 
 
-def test_a_database_host_that_was_not_found_once_is_looked_up_again(
+def test_an_unresolved_database_host_is_looked_up_again(
     settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database = {"HOST": "late.database.test", "PORT": "5432"}
@@ -167,7 +167,7 @@ def test_the_databases_are_denied_as_hosts(settings: Any, monkeypatch: pytest.Mo
     ["SECRET_KEY", "DATABASE_URL_FILE", "DATABASE_OWNER_URL", "HOLDPOINT_LLM_API_KEY",
      "EMAIL_HOST_PASSWORD"],
 )  # fmt: skip
-def test_own_variables_are_denied(name: str) -> None:
+def test_variables_of_the_product_are_denied(name: str) -> None:
     assert name in deny_list.problem_of(PermissionSet(env_names=(name,)))
 
 
@@ -206,9 +206,7 @@ _SETS = st.builds(
 
 
 @given(_SETS, _SETS)
-def test_nothing_that_is_added_lifts_the_deny_list(
-    own: PermissionSet, grant: PermissionSet
-) -> None:
+def test_no_added_permission_lifts_the_deny_list(own: PermissionSet, grant: PermissionSet) -> None:
     effective = deny_list.without_denied(own.union(grant))
     assert deny_list.problem_of(effective) == ""
     assert own.union(grant).covers(effective)
@@ -219,7 +217,7 @@ def test_nothing_that_is_added_lifts_the_deny_list(
 
 
 @given(_PATHS)
-def test_what_a_permission_covers_holds_nothing_denied(path: str) -> None:
+def test_no_permission_covers_a_denied_place(path: str) -> None:
     """A granted folder never has a denied place below it."""
     folder = canonical_path(path + "/")
     effective = deny_list.without_denied(PermissionSet(read_paths=(folder,)))
@@ -233,7 +231,7 @@ def test_no_named_set_holds_anything_denied(name: str) -> None:
     assert deny_list.without_denied(NAMED[name]) == NAMED[name]
 
 
-def test_the_working_folder_of_a_run_is_its_own(tmp_path: Path) -> None:
+def test_a_runs_working_folder_is_allowed_only_to_it(tmp_path: Path) -> None:
     scratch = Path(HOME) / "sandbox" / "run" / "scratch"
     bound = NAMED["filesystem"].bound(str(scratch))
     assert deny_list.without_denied(bound).is_empty

@@ -11,34 +11,34 @@ def heard(*names: str, after: int) -> StartedTasks:
     return listener
 
 
-def test_a_start_has_no_place_in_the_journal_and_is_passed_on_once() -> None:
+def test_a_start_notice_has_no_seq_and_is_sent_once() -> None:
     listener = heard("a", after=2)
     event = {"type": "task_started", "executionId": "7", "nodeId": "a", "timestamp": 1000}
     assert list(listener.take(7)) == [event]
     assert list(listener.take(7)) == []
 
 
-def test_what_has_ended_meanwhile_is_not_said_to_have_started() -> None:
+def test_a_finished_task_sends_no_start_notice() -> None:
     listener = heard("a", "b", after=2)
     listener.mark_delivered({"type": "task_complete", "nodeId": "a", "seq": 3})
     assert [event["nodeId"] for event in listener.take(7)] == ["b"]
 
 
-def test_the_next_try_of_a_task_starts_anew() -> None:
+def test_a_retry_sends_a_new_start_notice() -> None:
     listener = StartedTasks()
     listener.mark_delivered({"type": "task_error", "nodeId": "a", "seq": 3})
     listener.receive({"started": task_started_notices(["a"], after=4, at=1000)})
     assert [event["nodeId"] for event in listener.take(7)] == ["a"]
 
 
-def test_news_without_starts_is_no_start() -> None:
+def test_other_notifications_are_no_start_notice() -> None:
     listener = StartedTasks()
     listener.receive({"type": "execution.moved", "first": 1, "last": 2})
     listener.mark_delivered({"type": "layer_start", "seq": 2})
     assert list(listener.take(7)) == []
 
 
-def test_a_busy_listener_keeps_the_newest() -> None:
+def test_a_slow_subscriber_keeps_the_newest_notices() -> None:
     listener = StartedTasks()
     for number in range(3000):
         listener.receive({"started": task_started_notices([f"t{number}"], after=1, at=1)})

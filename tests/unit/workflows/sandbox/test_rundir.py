@@ -44,7 +44,7 @@ def test_links_and_folders_without_rights(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("round_number", range(3))
-def test_two_that_delete_the_same(tmp_path: Path, round_number: int) -> None:
+def test_concurrent_deletions_of_one_folder(tmp_path: Path, round_number: int) -> None:
     folder = tmp_path / "run"
     for number in range(200):
         (folder / str(number % 7) / str(number)).mkdir(parents=True)

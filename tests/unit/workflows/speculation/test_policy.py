@@ -22,7 +22,7 @@ tallies = st.builds(Tally, st.integers(0, 500), st.integers(0, 500))
 
 
 @given(tallies)
-def test_what_is_learned_stays_within_its_bounds(tally: Tally) -> None:
+def test_learned_rates_stay_within_bounds(tally: Tally) -> None:
     assert LOWEST_THRESHOLD <= required_probability("learned", tally) <= HIGHEST_THRESHOLD
     assert 0 < hit_probability(tally) <= 1
 
@@ -51,7 +51,7 @@ def test_a_hit_never_hurts_and_a_miss_never_helps(tally: Tally) -> None:
         (1.0, Tally(5, 0), True),
     ],
 )
-def test_sums_that_people_can_do(confidence: Any, tally: Tally, worthwhile: bool) -> None:
+def test_known_sequences_give_known_rates(confidence: Any, tally: Tally, worthwhile: bool) -> None:
     assert is_worthwhile(confidence, tally) is worthwhile
 
 
@@ -59,7 +59,9 @@ def test_sums_that_people_can_do(confidence: Any, tally: Tally, worthwhile: bool
     ("used", "total", "stops"),
     [(7, 20, True), (8, 20, False), (0, 19, False), (20, 20, False), (0, 20, True)],
 )
-def test_under_forty_per_cent_of_the_last_twenty(used: int, total: int, stops: bool) -> None:
+def test_speculation_stops_below_forty_per_cent_of_the_last_twenty(
+    used: int, total: int, stops: bool
+) -> None:
     outcomes = [(number < used, NOW - timedelta(minutes=number)) for number in range(total)]
     found = stopped(outcomes)
     assert (found is not None) is stops

@@ -22,7 +22,7 @@ def test_coroutines_run_on_one_loop_in_a_thread_of_its_own() -> None:
     assert background_loop.run(background_loop.await_on_loop(where())) == "holdpoint-background"
 
 
-def test_time_is_up_and_the_coroutine_does_not_go_on() -> None:
+def test_a_timed_out_coroutine_is_cancelled() -> None:
     ended = threading.Event()
 
     async def forever() -> None:
@@ -36,7 +36,7 @@ def test_time_is_up_and_the_coroutine_does_not_go_on() -> None:
     assert ended.wait(5)
 
 
-def test_waiting_for_the_own_loop_is_refused() -> None:
+def test_waiting_inside_the_loop_is_refused() -> None:
     async def ask() -> None:
         background_loop.run(where())
 

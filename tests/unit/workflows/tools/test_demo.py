@@ -53,7 +53,7 @@ Binary files /dev/null and b/logo.png differ
 """
 
 
-def test_the_notes() -> None:
+def test_release_notes_from_a_log_and_a_diff() -> None:
     notes = use("demo.draft_release_notes", log=LOG, diff=DIFF, title="Version 2")
     assert notes["markdown"] == (
         "# Version 2\n\n"
@@ -80,7 +80,7 @@ def test_the_notes() -> None:
     assert notes == use("demo.draft_release_notes", log=LOG, diff=DIFF, title="Version 2")
 
 
-def test_nothing_to_tell() -> None:
+def test_an_empty_log_gives_no_notes() -> None:
     notes = use("demo.draft_release_notes", log="Commit history:\n", diff="Diff with HEAD:\n")
     assert notes["markdown"] == "# Release notes\n\nThere are no commits in this range.\n"
     assert notes["files"] == notes["contributors"] == []

@@ -18,7 +18,7 @@ def from_settings() -> str:
 '''
 
 
-def test_a_module_that_the_settings_name(
+def test_a_module_named_in_the_settings_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
     (tmp_path / "holdpoint_extra_tools.py").write_text(_MODULE)
@@ -34,7 +34,7 @@ def test_a_module_that_the_settings_name(
     assert get("builtin.echo") is not None
 
 
-def test_a_module_that_is_not_there_is_told(settings: Settings) -> None:
+def test_a_missing_module_is_reported(settings: Settings) -> None:
     settings.HOLDPOINT = settings.HOLDPOINT | {"tool_modules": ["no_such_tools"]}
     with pytest.raises(ModuleNotFoundError, match="no_such_tools"):
         discover(again=True)

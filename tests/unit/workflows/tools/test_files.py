@@ -65,7 +65,7 @@ def test_a_long_listing_is_cut(root: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert listing["truncated"] is True
 
 
-def test_overwriting_keeps_the_mode_and_leaves_no_scraps(root: Path) -> None:
+def test_overwriting_keeps_the_mode_and_leaves_no_temporary_files(root: Path) -> None:
     script = root / "run.sh"
     script.write_text("old")
     script.chmod(0o750)
@@ -119,7 +119,7 @@ def test_readers_see_the_old_or_the_new_file(root: Path) -> None:
         ("\ud800", "control characters|cannot be resolved|does not exist|surrogate"),
     ],
 )
-def test_no_way_out(root: Path, outside: Path, path: str, why: str) -> None:
+def test_no_path_leaves_the_root(root: Path, outside: Path, path: str, why: str) -> None:
     (root / "link").symlink_to(outside)
     (root / "file-link").symlink_to(outside / "secret")
     (root / "dangling").symlink_to(outside / "new")
@@ -147,7 +147,7 @@ def test_a_link_inside_the_root_works(root: Path) -> None:
         use("read_file", path="loop")
 
 
-def test_a_hard_link_that_lies_in_the_root_reaches_no_other_file(root: Path, outside: Path) -> None:
+def test_a_hard_link_in_the_root_is_not_opened(root: Path, outside: Path) -> None:
     (root / "linked").hardlink_to(outside / "secret")
     with pytest.raises(TaskFailed, match="'linked' is a hard link"):
         use("read_file", path="linked")
@@ -181,7 +181,7 @@ def test_a_new_file_never_has_a_second_name(root: Path) -> None:
     assert seen <= {0, 1}
 
 
-def test_a_directory_swapped_for_a_link_after_the_check(root: Path, outside: Path) -> None:
+def test_a_directory_swapped_for_a_link_is_refused(root: Path, outside: Path) -> None:
     (root / "sub").mkdir()
     (root / "sub/secret").write_text("inside")
     guarded = Root(root)
@@ -195,7 +195,7 @@ def test_a_directory_swapped_for_a_link_after_the_check(root: Path, outside: Pat
     assert (outside / "secret").read_text() == SECRET
 
 
-def test_what_cannot_be_read_is_explained(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_files_are_explained(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "dir").mkdir()
     (root / "binary").write_bytes(b"\xff\xfe")
     (root / "nul").write_bytes(b"a\x00b")
@@ -216,7 +216,7 @@ def test_what_cannot_be_read_is_explained(root: Path, monkeypatch: pytest.Monkey
             use("read_file", path=path)
 
 
-def test_what_cannot_be_written_is_explained(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_files_are_explained(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "dir").mkdir()
     (root / "file").touch()
     monkeypatch.setattr("workflows.tools.files.MAX_FILE_BYTES", 10)

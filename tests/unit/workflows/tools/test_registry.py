@@ -103,7 +103,7 @@ def test_async_tools_run_on_the_background_loop_from_anywhere() -> None:
     assert asyncio.run(call(answer, {"text": "hello"}, context)) == expected
 
 
-def test_a_sync_tool_does_not_hold_up_a_loop() -> None:
+def test_a_sync_tool_does_not_block_the_loop() -> None:
     meeting = threading.Barrier(2, timeout=10)
 
     def meet() -> str:
@@ -139,7 +139,7 @@ def test_an_async_tool_ends_at_its_deadline() -> None:
     assert cancelled.wait(5)
 
 
-def test_what_a_tool_raises() -> None:
+def test_errors_of_a_tool_are_classified() -> None:
     raised: list[Exception] = [
         TaskFailed("no", retryable=False),
         PermissionEscalationNeeded(
@@ -218,7 +218,7 @@ def test_the_built_in_tools_are_found() -> None:
     assert get("builtin.nothing") is None
 
 
-def test_built_in_tools_say_what_they_do_and_need() -> None:
+def test_built_in_tools_describe_effects_and_permissions() -> None:
     needs = {found.name: found.permission_set for found in all_tools()}
     assert needs["builtin.write_file"] == "filesystem"
     assert needs["builtin.http_request"] == "network-api"

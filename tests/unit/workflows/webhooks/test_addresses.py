@@ -24,18 +24,18 @@ def allow(settings):
         "https://example.com/" + "x" * 3000,
     ],
 )  # fmt: skip
-def test_inward_or_odd_addresses_are_refused_with_words(url, allow) -> None:
+def test_private_and_malformed_addresses_are_refused_with_a_reason(url, allow) -> None:
     allow()
     assert url_problem(url)
 
 
-def test_public_addresses_over_https_are_taken(allow) -> None:
+def test_public_https_addresses_are_accepted(allow) -> None:
     allow()
     assert url_problem("https://example.com/hook?a=1") == ""
     assert url_problem("https://example.com:8443/") == ""
 
 
-def test_the_loopback_and_named_hosts_when_the_settings_say_so(allow) -> None:
+def test_settings_allow_loopback_and_named_hosts(allow) -> None:
     allow(loopback=True, hosts=("hooks.internal:8080",))
     assert url_problem("http://127.0.0.1:9000/") == ""
     assert url_problem("http://hooks.internal:8080/") == ""

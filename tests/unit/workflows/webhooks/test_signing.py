@@ -18,11 +18,11 @@ def genuine(secret: str = SECRET, **changed: object) -> bool:
     return is_valid_signature(secret, **{**told, **changed})  # type: ignore[arg-type]
 
 
-def test_it_is_the_published_example() -> None:
+def test_the_signature_equals_the_published_example() -> None:
     assert signature(SECRET, message_id=ID, timestamp=AT, body=BODY) == SIGNED
 
 
-def test_a_receiver_takes_the_message_and_nothing_else() -> None:
+def test_a_receiver_accepts_only_the_signed_message() -> None:
     assert genuine()
     assert genuine(signatures=f"v1,other {SIGNED}")
     for changed in (
@@ -41,7 +41,7 @@ def test_every_secret_in_force_signs() -> None:
     assert genuine(new, signatures=sent)
 
 
-def test_secrets_are_sealed_and_survive_a_new_secret_key(settings) -> None:
+def test_secrets_are_encrypted_and_survive_a_new_secret_key(settings) -> None:
     secret = new_secret()
     sealed = encrypt(secret)
     assert secret not in sealed

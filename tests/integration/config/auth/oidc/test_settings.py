@@ -52,24 +52,24 @@ def started(before: str = "", **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
 
-def test_off_nothing_of_it_is_loaded() -> None:
+def test_without_an_issuer_no_oidc_code_is_loaded() -> None:
     off = started()
     assert off.returncode == 0, off.stderr
     assert off.stdout.splitlines()[-1] == "[] ['config.auth.oidc', 'config.auth.oidc.options']"
 
 
-def test_off_it_works_without_the_extra() -> None:
+def test_without_an_issuer_the_extra_is_not_needed() -> None:
     off = started(MISSING)
     assert off.returncode == 0, off.stderr
 
 
-def test_on_it_is_loaded_and_the_checks_are_clean() -> None:
+def test_with_an_issuer_oidc_is_loaded_and_the_checks_pass() -> None:
     on = started(**OIDC)
     assert on.returncode == 0, on.stderr
     assert "allauth.socialaccount" in on.stdout
 
 
-def test_on_without_the_extra_it_says_what_to_install() -> None:
+def test_without_the_extra_the_start_names_the_package() -> None:
     on = started(MISSING, **OIDC)
     assert on.returncode != 0
     assert "pip install -c constraints.txt '.[oidc]'" in on.stderr
@@ -116,7 +116,7 @@ def test_without_passwords_no_form_takes_one(strict, issuer) -> None:
         ({}, 403),
     ],
 )
-def test_addresses_of_one_domain_alone(strict, issuer, claims, status) -> None:
+def test_only_addresses_of_an_allowed_domain_sign_in(strict, issuer, claims, status) -> None:
     issuer.reset()
     issuer.person |= claims
     answer = Person(strict).sign_in()

@@ -59,7 +59,7 @@ def test_the_first_sign_in_makes_an_account_and_the_next_finds_it(site, clean) -
     assert users(site) == [("ada", "ada@example.com")]
 
 
-def test_a_session_begins_and_passwords_of_such_accounts_open_nothing(site, clean) -> None:
+def test_an_oidc_account_has_a_session_and_no_usable_password(site, clean) -> None:
     clean.person["groups"] = ["team:reviewers"]
     person = Person(site)
     before = person.http.cookies.get("holdpoint_session")
@@ -70,7 +70,7 @@ def test_a_session_begins_and_passwords_of_such_accounts_open_nothing(site, clea
     assert row[0].startswith("!")
 
 
-def test_groups_come_and_go_with_the_claim_and_others_stay(site, clean) -> None:
+def test_mapped_groups_follow_the_claim_and_others_stay(site, clean) -> None:
     clean.person["groups"] = ["team:reviewers", "ops", "unknown"]
     Person(site).sign_in()
     assert groups(site, "ada") == {"reviewer", "operator"}
@@ -119,7 +119,7 @@ def test_names_are_plain_and_never_a_reserved_word(site, clean, claims, name) ->
     assert [found for found, _ in users(site)] == [name]
 
 
-def test_an_address_that_is_not_verified_is_not_kept(site, clean) -> None:
+def test_an_unverified_address_is_not_stored(site, clean) -> None:
     clean.person |= {"email": "boss@example.com", "email_verified": False}
     Person(site).sign_in()
     assert users(site) == [("ada", "")]
@@ -157,7 +157,7 @@ def test_two_first_sign_ins_at_once_are_one_account(site, clean) -> None:
     assert users(site) == [("ada", "")]
 
 
-def test_what_is_asked_of_the_issuer(site, clean) -> None:
+def test_the_authorization_request_uses_pkce_state_and_nonce(site, clean) -> None:
     address = urlsplit(Person(site).begin())
     asked = {name: values[0] for name, values in parse_qs(address.query).items()}
     assert asked["redirect_uri"] == f"{site.url}/login/oidc/callback/"
@@ -211,7 +211,7 @@ def _changed(**claims: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
         "not yet", "no subject", "another subject",
     ],
 )  # fmt: skip
-def test_claims_that_do_not_fit_are_refused(site, clean, spoil) -> None:
+def test_invalid_claims_are_refused(site, clean, spoil) -> None:
     clean.spoil = spoil
     refused(site, Person(site).sign_in())
 
@@ -246,12 +246,12 @@ def _changed_afterwards(claims: dict[str, Any]) -> str:
     [_unsigned, _by_the_secret, _by_another_key, _unknown_key, _changed_afterwards, lambda _: "x"],
     ids=["unsigned", "by the secret", "another key", "unknown key", "changed", "no token"],
 )
-def test_signatures_that_are_not_the_issuers_are_refused(site, clean, sign) -> None:
+def test_foreign_signatures_are_refused(site, clean, sign) -> None:
     clean.sign = sign
     refused(site, Person(site).sign_in())
 
 
-def test_a_state_that_is_not_of_this_browser_is_refused(site, clean) -> None:
+def test_a_state_of_another_browser_is_refused(site, clean) -> None:
     back = Person(site).approve(Person(site).begin())
     refused(site, Person(site).http.get(back))
     mine = Person(site)
@@ -259,7 +259,7 @@ def test_a_state_that_is_not_of_this_browser_is_refused(site, clean) -> None:
     refused(site, mine.http.get(back.replace("state=", "state=x")))
 
 
-def test_an_answer_counts_once(site, clean) -> None:
+def test_a_callback_is_accepted_once(site, clean) -> None:
     person = Person(site)
     back = person.approve(person.begin())
     assert person.http.get(back).status_code == 302
@@ -269,7 +269,7 @@ def test_an_answer_counts_once(site, clean) -> None:
     refused(site, person.http.get(back))
 
 
-def test_a_code_of_somebody_else_is_refused(site, clean) -> None:
+def test_a_code_requested_by_another_browser_is_refused(site, clean) -> None:
     """An attacker's code in my sign-in: PKCE binds a code to the browser that asked for it."""
     attacker, victim = Person(site), Person(site)
     code = parse_qs(urlsplit(attacker.approve(attacker.begin())).query)["code"][0]
@@ -278,7 +278,7 @@ def test_a_code_of_somebody_else_is_refused(site, clean) -> None:
     refused(site, answer, 502)
 
 
-def test_an_issuer_that_denies_or_is_another_or_is_away(site, clean, issuer) -> None:
+def test_issuer_errors_are_shown(site, clean, issuer) -> None:
     clean.denies = True
     refused(site, Person(site).sign_in())
     clean.reset()
@@ -296,7 +296,7 @@ def press(site: Site) -> httpx.Response:
     return person.http.post("/login/oidc/", data={"csrfmiddlewaretoken": token})
 
 
-def test_an_account_that_was_switched_off_stays_out(site, clean) -> None:
+def test_an_inactive_account_cannot_sign_in(site, clean) -> None:
     Person(site).sign_in()
     site.rows("UPDATE auth_user SET is_active = false")
     person = Person(site)
@@ -306,7 +306,7 @@ def test_an_account_that_was_switched_off_stays_out(site, clean) -> None:
     assert person.name() == ""
 
 
-def test_beginning_takes_a_form_of_ours(site, clean) -> None:
+def test_sign_in_starts_with_a_csrf_protected_post(site, clean) -> None:
     person = Person(site)
     assert person.http.get("/login/oidc/").status_code == 405
     assert person.http.post("/login/oidc/").status_code == 403
@@ -316,12 +316,12 @@ def test_beginning_takes_a_form_of_ours(site, clean) -> None:
 @pytest.mark.parametrize(
     "there", ["https://elsewhere.example/", "//elsewhere.example", "javascript:1"]
 )
-def test_the_way_back_stays_on_this_site(site, clean, there) -> None:
+def test_the_return_address_stays_on_this_site(site, clean, there) -> None:
     answer = Person(site).sign_in(next=there)
     assert answer.headers["Location"] == "/"
 
 
-def test_the_documents_of_the_issuer_are_asked_for(site, clean: Issuer) -> None:
+def test_the_discovery_document_and_keys_are_fetched(site, clean: Issuer) -> None:
     Person(site).sign_in()
     assert {"/.well-known/openid-configuration", "/keys", "/userinfo"} <= set(clean.asked)
 

@@ -28,11 +28,11 @@ def on(request: pytest.FixtureRequest, settings: Any) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "step_up": request.param}
 
 
-def test_it_is_silent_while_step_up_is_off() -> None:
+def test_the_check_passes_while_step_up_is_off() -> None:
     assert found() == []
 
 
-def test_it_asks_no_database_that_is_not_named(on: None) -> None:
+def test_the_check_queries_only_the_named_databases(on: None) -> None:
     assert step_up_tables(None) == []
 
 

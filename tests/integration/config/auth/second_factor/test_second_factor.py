@@ -177,7 +177,7 @@ def closed() -> Iterator[None]:
         Browser.opened.pop().close()
 
 
-def test_an_approval_of_high_risk_takes_a_code_and_keeps_the_draft(desk: Desk) -> None:
+def test_a_high_risk_approval_needs_a_code_and_keeps_the_draft(desk: Desk) -> None:
     hold = desk.holds[0]
     browser = Browser(desk.site, "reviewer")
     refused = browser.approve(hold, comment="I looked at it twice.")
@@ -213,7 +213,7 @@ def test_an_approval_of_high_risk_takes_a_code_and_keeps_the_draft(desk: Desk) -
     assert "That did not work" in third.confirm(browser.codes[0]).text
 
 
-def test_rest_with_a_session_needs_the_code_too(desk: Desk) -> None:
+def test_rest_with_a_session_needs_the_code(desk: Desk) -> None:
     execution, hold, version = desk.holds[2]
     browser = Browser(desk.site, "other")
     csrf = browser.http.cookies["holdpoint_csrf"]

@@ -63,7 +63,7 @@ def start(tool: str) -> None:
     start_execution(actor=None, plan={"tasks": [{"id": "t", "type": "tool", "tool": tool}]})
 
 
-def test_what_a_connected_server_tells_reaches_the_catalogue(row: McpServer, offers: Any) -> None:
+def test_changes_of_a_connected_server_reach_the_catalogue(row: McpServer, offers: Any) -> None:
     assert enabled() == {"read_file_again", "apples", "pears"}
     offers("pears", "plums")
     have_it_look_again(row)
@@ -82,7 +82,7 @@ def test_what_a_connected_server_tells_reaches_the_catalogue(row: McpServer, off
     assert not gone.vanished
 
 
-def test_a_tool_that_a_person_switched_off_is_neither_found_nor_planned(row: McpServer) -> None:
+def test_a_disabled_tool_is_neither_found_nor_planned(row: McpServer) -> None:
     Tool.objects.filter(name="fruit.pears").update(enabled=False)
     assert catalogue_sync.sync_server(row).tools == 3
     names = [found.tool.name for found in search.search("give the word pears back").found]
@@ -92,7 +92,7 @@ def test_a_tool_that_a_person_switched_off_is_neither_found_nor_planned(row: Mcp
     assert plan is None or all(task["tool"] != "fruit.pears" for task in plan["tasks"])
 
 
-def test_a_server_that_is_switched_off_or_removed_takes_its_tools_along(row: McpServer) -> None:
+def test_a_disabled_or_removed_server_disables_its_tools(row: McpServer) -> None:
     McpServer.objects.update(enabled=False)
     assert {each.server for each in catalogue_sync.sync_all()} == {"python"}
     assert enabled() == set()
@@ -105,7 +105,7 @@ def test_a_server_that_is_switched_off_or_removed_takes_its_tools_along(row: Mcp
     assert Tool.objects.filter(server="fruit", vanished=True).count() == 3
 
 
-def test_the_follower_reads_what_is_new_and_hears_what_changes(
+def test_the_follower_synchronizes_new_and_changed_servers(
     row: McpServer, offers: Any, settings: Any
 ) -> None:
     close_pool()
@@ -122,7 +122,7 @@ def test_the_follower_reads_what_is_new_and_hears_what_changes(
         follower.stop()
 
 
-def test_a_server_that_cannot_be_reached_keeps_its_tools_and_says_why(row: McpServer) -> None:
+def test_an_unreachable_server_keeps_its_tools_and_shows_the_error(row: McpServer) -> None:
     close_pool()
     McpServer.objects.update(command="/nowhere/to/be/found")
     row.refresh_from_db()

@@ -54,7 +54,7 @@ def busy_repo(repo: Path) -> Path:
     return repo
 
 
-def test_the_tool_list(git_spec: McpServerSpec) -> None:
+def test_the_server_lists_its_tools(git_spec: McpServerSpec) -> None:
     tools = {tool.name: tool for tool in background_loop.run(pool().list_tools(git_spec), 60)}
     assert tools["git_log"].read_only is True
     assert tools["git_reset"].destructive is True
@@ -62,7 +62,7 @@ def test_the_tool_list(git_spec: McpServerSpec) -> None:
     assert "repo_path" in tools["git_diff"].input_schema["required"]
 
 
-def test_one_commit(git_spec: McpServerSpec, repo: Path) -> None:
+def test_one_commit_is_shown(git_spec: McpServerSpec, repo: Path) -> None:
     log = ask(git_spec, "git_log", repo_path=str(repo))
     assert [(commit.kind, commit.subject) for commit in read_log(log)] == [("feat", "start")]
     diff = ask(git_spec, "git_diff", repo_path=str(repo), target="HEAD")
@@ -71,7 +71,9 @@ def test_one_commit(git_spec: McpServerSpec, repo: Path) -> None:
         ask(git_spec, "git_diff", repo_path=str(repo), target="HEAD~1")
 
 
-def test_outside_of_the_repository(git_spec: McpServerSpec, tmp_path: Path) -> None:
+def test_paths_outside_of_the_repository_are_refused(
+    git_spec: McpServerSpec, tmp_path: Path
+) -> None:
     with pytest.raises(TaskFailed, match="outside the allowed repository"):
         ask(git_spec, "git_log", repo_path=str(tmp_path))
 
@@ -86,7 +88,7 @@ def test_the_diff_is_counted_as_git_counts_it(git_spec: McpServerSpec, busy_repo
     assert statuses["readme.txt"] == "modified"
 
 
-def test_renames(git_spec: McpServerSpec, busy_repo: Path) -> None:
+def test_renames_are_counted(git_spec: McpServerSpec, busy_repo: Path) -> None:
     git(busy_repo, "mv", "with space.txt", "moved ünder.txt")
     diff = ask(git_spec, "git_diff", repo_path=str(busy_repo), target="HEAD")
     assert [(file.path, file.status) for file in read_diff(diff)] == [

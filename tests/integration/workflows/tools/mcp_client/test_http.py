@@ -61,14 +61,14 @@ def test_killed_during_a_call(web: HTTPServer, call: Call) -> None:
     assert web.journal.words.count("slow began") == 1
 
 
-def test_time_is_up(web: HTTPServer, call: Call) -> None:
+def test_a_call_that_takes_too_long_fails(web: HTTPServer, call: Call) -> None:
     with pytest.raises(TaskFailed, match="no answer within 1 s"):
         call(web.spec, "slow", timeout=1, seconds=60)
     web.journal.wait_for("slow cancelled")
     assert call(web.spec, "add", a=1, b=1) == {"sum": 2}
 
 
-def test_one_call_that_is_given_up_leaves_the_others_alone(web: HTTPServer) -> None:
+def test_a_cancelled_call_does_not_affect_others(web: HTTPServer) -> None:
     stays = background_loop.submit(pool().call(web.spec, "slow", {"seconds": 2, "word": "stays"}))
     web.journal.wait_for("stays began")
     goes = background_loop.submit(pool().call(web.spec, "slow", {"seconds": 60, "word": "goes"}))
@@ -86,7 +86,7 @@ def test_a_changed_tool_list_reaches_the_hook(web: HTTPServer, call: Call) -> No
     assert set(heard) == {"web"}
 
 
-def test_an_address_that_speaks_no_mcp(call: Call, web: HTTPServer) -> None:
+def test_an_address_without_mcp_fails_with_a_reason(call: Call, web: HTTPServer) -> None:
     spec = McpServerSpec("web", "http", url=f"http://127.0.0.1:{web.port}/elsewhere")
     with pytest.raises(TaskFailed, match="HTTP 404"):
         call(spec, "add", a=1, b=1)

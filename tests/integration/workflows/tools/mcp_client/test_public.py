@@ -30,7 +30,7 @@ def public(repo: Path) -> Iterator[None]:
     close_pool()
 
 
-def test_real_servers_are_listed_planned_run_and_learned(public: None, repo: Path) -> None:
+def test_public_servers_are_listed_planned_run_and_learned_from(public: None, repo: Path) -> None:
     synced = {each.server: each for each in catalogue_sync.sync_all()}
     assert {name: synced[name].error for name in ("git", "time", "fetch")} == {
         "git": "", "time": "", "fetch": "",

@@ -28,7 +28,7 @@ def test_texts_are_joined_and_stay_text(spec: Spec, call: Call) -> None:
     assert call(spec(), "shout", text='{"a": 1}') == '{"a": 1}\n{"A": 1}'
 
 
-def test_content_that_is_not_text_is_kept_as_parts(spec: Spec, call: Call) -> None:
+def test_non_text_content_is_returned_as_parts(spec: Spec, call: Call) -> None:
     assert call(spec(), "picture") == [
         {"type": "text", "text": "look"},
         {"type": "image", "data": "aGk=", "mimeType": "image/png"},
@@ -41,7 +41,7 @@ def test_the_servers_error_is_the_tasks_error(spec: Spec, call: Call) -> None:
     assert failure.value.retryable
 
 
-def test_bad_arguments_are_told_by_the_server(spec: Spec, call: Call) -> None:
+def test_invalid_arguments_are_reported_by_the_server(spec: Spec, call: Call) -> None:
     with pytest.raises(TaskFailed, match=r"own\.add: .*a"):
         call(spec(), "add", a="many", b=3)
 
@@ -127,7 +127,7 @@ def test_a_stopped_call_is_cancelled_on_the_server(spec: Spec, journal: Journal)
     journal.wait_for("slow cancelled")
 
 
-def test_a_caller_that_gives_up_cancels_on_the_server(spec: Spec, journal: Journal) -> None:
+def test_a_cancelled_caller_cancels_on_the_server(spec: Spec, journal: Journal) -> None:
     running = background_loop.submit(pool().call(spec(), "slow", {"seconds": 60}))
     journal.wait_for("slow began")
     running.cancel()
@@ -141,7 +141,7 @@ def test_a_server_that_does_not_start_says_why(spec: Spec, call: Call) -> None:
         call(spec(command="no-such-program"), "add", a=1, b=1)
 
 
-def test_a_server_that_never_answers_is_given_up(spec: Spec, call: Call, journal: Journal) -> None:
+def test_a_server_that_never_answers_times_out(spec: Spec, call: Call, journal: Journal) -> None:
     with pytest.raises(TaskFailed, match="no answer within 1 s"):
         call(spec("--mute", start_seconds=1), "add", a=1, b=1)
     until(lambda: all(gone(pid) for pid in journal.pids), "the mute server is ended")

@@ -24,7 +24,7 @@ def environment(monkeypatch):
     return give
 
 
-def test_off_by_default(monkeypatch) -> None:
+def test_oidc_is_off_by_default(monkeypatch) -> None:
     for name in SET:
         monkeypatch.delenv(name, raising=False)
     assert from_environment(passwords=True) is None
@@ -32,7 +32,7 @@ def test_off_by_default(monkeypatch) -> None:
         from_environment(passwords=False)
 
 
-def test_what_is_set_by_default(environment) -> None:
+def test_the_defaults(environment) -> None:
     found = environment()
     assert (found.groups, found.domains, found.groups_claim) == ((), (), "groups")
     assert found.scopes == ("openid", "profile", "email")
@@ -59,7 +59,7 @@ def test_groups_and_domains(environment) -> None:
         ("HOLDPOINT_OIDC_GROUPS", ":reviewer"),
     ],
 )
-def test_what_cannot_be_stops_the_start_and_is_named(environment, name, value) -> None:
+def test_invalid_options_stop_the_start_and_are_named(environment, name, value) -> None:
     with pytest.raises(ImproperlyConfigured, match=name):
         environment(**{name: value})
 

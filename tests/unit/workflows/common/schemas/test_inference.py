@@ -19,7 +19,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_the_value_fits(value: Any) -> None:
+def test_the_value_matches_its_inferred_schema(value: Any) -> None:
     assert schema_errors(infer_schema(value), value) == []
     assert schema_errors(infer_type(value), value) == []
 
@@ -33,7 +33,7 @@ def test_the_value_fits(value: Any) -> None:
         ("text", 1, ""),
     ],
 )
-def test_another_shape_does_not(value: Any, other: Any, path: str) -> None:
+def test_another_shape_does_not_match(value: Any, other: Any, path: str) -> None:
     assert [each.path for each in schema_errors(infer_schema(value), other)] == [path]
 
 
@@ -41,10 +41,10 @@ def test_another_shape_does_not(value: Any, other: Any, path: str) -> None:
     ("value", "other"),
     [({"a": 1}, {"a": 2.5}), ({"a": None}, {"a": "x"}), ([1, "x"], [None]), ([], [1])],
 )
-def test_what_one_value_cannot_tell_is_left_open(value: Any, other: Any) -> None:
+def test_the_schema_leaves_unknown_parts_open(value: Any, other: Any) -> None:
     assert schema_errors(infer_schema(value), other) == []
 
 
-def test_a_kind_says_nothing_of_what_is_inside() -> None:
+def test_a_container_type_does_not_fix_its_items() -> None:
     assert infer_type({"a": 1}) == {"type": "object"}
     assert infer_type([1]) == {"type": "array"}

@@ -125,7 +125,7 @@ def test_other_keywords_in_plain_words(schema: Any, value: Any, message: str) ->
         ({"pattern": r"^(?!a)b"}, "anything: lookahead is left to the tool"),
     ],
 )
-def test_fits(schema: Any, value: Any) -> None:
+def test_valid_values_have_no_errors(schema: Any, value: Any) -> None:
     assert schema_errors(schema, value) == []
 
 
@@ -156,7 +156,7 @@ def test_wildcards_are_valid_anywhere(schema: Any, value: Any) -> None:
     assert schema_errors(schema, value, wildcard=is_reference) == []
 
 
-def test_what_stands_beside_a_wildcard_is_still_checked() -> None:
+def test_siblings_of_a_wildcard_are_still_checked() -> None:
     value = {"path": 1, "tags": [REFERENCE, "c"], "x": REFERENCE}
     assert {path for path, _ in told(SCHEMA, value, wildcard=is_reference)} == {
         "path",
@@ -198,7 +198,7 @@ def doubling(levels: int) -> dict[str, Any]:
     ],
     ids=range(9),
 )
-def test_hostile_schemas_cost_little(schema: Any, value: Any) -> None:
+def test_hostile_schemas_are_bounded(schema: Any, value: Any) -> None:
     started = time.process_time()
     assert schema_errors(schema, value)
     assert time.process_time() - started < 4
@@ -241,7 +241,7 @@ def test_at_most_fifty_errors() -> None:
     assert len(schema_errors({"items": {"type": "string"}}, [1] * 200)) == 50
 
 
-def test_errors_read_well() -> None:
+def test_error_messages_are_readable() -> None:
     assert str(FieldError("a[0]", "is required")) == "a[0]: is required"
     assert str(FieldError("", "is odd")) == "is odd"
 

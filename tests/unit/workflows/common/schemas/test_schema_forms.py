@@ -88,7 +88,7 @@ def test_an_untouched_form_gives_back_the_same_value(value: Any) -> None:
 
 @settings(max_examples=400, deadline=None)
 @given(SCHEMAS, VALUES)
-def test_also_when_the_schema_is_of_something_else(schema: Any, value: Any) -> None:
+def test_an_untouched_form_gives_back_a_value_of_another_schema(schema: Any, value: Any) -> None:
     result = value_from_form(schema, value, browser(form_fields(schema, value)))
     assert exactly(result.value) == exactly(value)
     assert result.errors == ()
@@ -324,7 +324,7 @@ def test_wide_values_fall_back_to_raw_json() -> None:
     assert result.value == [1, 2]
 
 
-def test_what_the_form_does_not_mention_is_kept() -> None:
+def test_values_missing_from_the_form_are_preserved() -> None:
     assert value_from_form(SCHEMA, VALUE, {"csrf": "x", "v:/size": "1"}).value == VALUE | {
         "size": 1
     }
