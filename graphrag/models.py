@@ -143,6 +143,7 @@ class LearnedExecution(models.Model):
 
     class Meta:
         ordering = ("-learned_at",)
+        verbose_name = "learned run"
 
     def __str__(self) -> str:
         return self.execution_key

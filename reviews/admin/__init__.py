@@ -1,61 +1,26 @@
-"""Decisions and claims in the admin, to be read: people decide on the review pages."""
+"""Reviews, runs, audit records, claims and messages in the admin."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from django.contrib import admin
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from reviews.models import HumanReviewRecord, ReviewClaim
+from reviews.models import ReviewClaim
+from workflows.admin.read_only import ReadOnly
 
-from . import notices
-from .reading import ReadOnly
-
-if TYPE_CHECKING:
-    RecordBase = admin.ModelAdmin[HumanReviewRecord]
-    ClaimBase = admin.ModelAdmin[ReviewClaim]
-else:
-    RecordBase = ClaimBase = admin.ModelAdmin
-
+from . import holds, notices, records, runs
 
 #: Django finds the admin's pages through this module.
-ALSO_HERE = (notices,)
-
-
-@admin.register(HumanReviewRecord)
-class HumanReviewRecordAdmin(ReadOnly, RecordBase):
-    """The audit log."""
-
-    list_display = (
-        "reviewed_at",
-        "actor",
-        "decision",
-        "target",
-        "node_id",
-        "workflow_title",
-        "is_edited",
-        "version",
-        "receipt",
-    )
-    list_filter = ("decision", "trigger_phase", "is_edited", "reason", "source")
-    search_fields = ("node_id", "target", "actor", "comment", "workflow_title")
-    date_hierarchy = "reviewed_at"
-    list_select_related = ("reviewer",)
-    show_full_result_count = False
-
-    @admin.display(description="record")
-    def receipt(self, record: HumanReviewRecord) -> SafeString:
-        """The record's own page, with its three columns and digests."""
-        return format_html('<a href="{}">open</a>', reverse("reviews:record", args=(record.pk,)))
+ALSO_HERE = (holds, notices, records, runs)
 
 
 @admin.register(ReviewClaim)
-class ReviewClaimAdmin(ReadOnly, ClaimBase):
-    """Who is on what."""
+class ReviewClaimAdmin(ReadOnly):
+    """Claims of reviews, in runs that the user may see."""
 
+    execution_path = "hold__execution__in"
     list_display = ("hold", "user", "claimed_at", "expires_at", "review")
     list_select_related = ("user", "hold")
 

@@ -162,6 +162,7 @@ def record_context(user: User, record: HumanReviewRecord) -> dict[str, Any]:
     ran = executed(record)
     views = record_views(record, ran)
     return {
+        "id": record.pk,
         "sentence": components_labels.record_sentence(record),
         "subject": components_labels.record_subject(record),
         "decision": components_labels.record_outcome(record),

@@ -63,13 +63,23 @@ def page(
 ) -> HttpResponse:
     """Render a whole page; queries `waiting_count` of the navigation unless `context` has it."""
     user = current_user(request)
-    frame = {"section": section, "roles": tuple(sorted(group_names(user))), **context}
-    if "waiting_count" not in frame:
-        frame["waiting_count"] = selectors.waiting_count(user)
-    frame["unread"] = inbox.unread_count(user)
-    frame["unread_words"] = bell_label(frame["unread"])
+    frame = {**context, **frame_context(user, section, context.get("waiting_count"))}
     response = render(request, template, frame, status=status)
     return _vary(response)
+
+
+def frame_context(user: User, section: str, waiting_count: int | None = None) -> dict[str, Any]:
+    """Return the context of rail and top bar, on the desk and in the admin."""
+    if waiting_count is None:
+        waiting_count = selectors.waiting_count(user)
+    unread = inbox.unread_count(user)
+    return {
+        "section": section,
+        "roles": tuple(sorted(group_names(user))),
+        "waiting_count": waiting_count,
+        "unread": unread,
+        "unread_words": bell_label(unread),
+    }
 
 
 def fragment(

@@ -102,7 +102,7 @@ def impact(request: HttpRequest, execution_id: int, hold_id: str) -> JsonRespons
 
 
 class DecisionView(LoginRequiredMixin, View):
-    """One review: shown by GET, decided by POST."""
+    """One review: shown by GET, decided by POST. The admin shows it in a page of its own."""
 
     http_method_names = ["get", "head", "post"]
 
@@ -149,14 +149,23 @@ class DecisionView(LoginRequiredMixin, View):
         *,
         step_up_refused: bool = False,
     ) -> HttpResponse:
-        d = decision_context(current_user(request), hold, form)
+        d = self.context(request, hold, form)
         if d["can_decide"] and services.needs_step_up(hold):
             d["step_up"] = _step_up(request, refused=step_up_refused)
-        context = {"d": d}
         if is_htmx(request):
-            return fragment(request, "reviews/decisions/_decision.html", context, status=status)
+            return fragment(request, "reviews/decisions/_decision.html", {"d": d}, status=status)
+        return self.page(request, hold, d, status)
+
+    def context(self, request: HttpRequest, hold: Hold, form: FormState | None) -> dict[str, Any]:
+        """`d` of the templates."""
+        return decision_context(current_user(request), hold, form)
+
+    def page(
+        self, request: HttpRequest, hold: Hold, d: dict[str, Any], status: int
+    ) -> HttpResponse:
+        """The whole page."""
         return page(
-            request, "reviews/decisions/decision.html", context, section="review", status=status
+            request, "reviews/decisions/decision.html", {"d": d}, section="review", status=status
         )
 
 

@@ -97,6 +97,7 @@ class HumanReviewRecord(models.Model):
             models.Index(fields=["-id"], condition=Q(source="bulk"), name="record_bulk"),
             models.Index(fields=["-id"], condition=Q(is_edited=True), name="record_edited"),
         ]
+        verbose_name = "audit record"
 
     def __str__(self) -> str:
         return f"{self.actor} {self.get_decision_display()} {self.node_id or self.reason}"

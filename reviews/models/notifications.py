@@ -144,6 +144,7 @@ class NoticeMessage(models.Model):
             models.Index(fields=["next_at"], condition=Q(status="PENDING"), name="message_due"),
             models.Index(fields=["finished_at"], name="message_finished"),
         ]
+        verbose_name = "outgoing message"
 
     def __str__(self) -> str:
         return f"message {self.pk} {self.status}"

@@ -19,6 +19,9 @@ class ReviewClaim(models.Model):
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )
 
+    class Meta:
+        verbose_name = "claim"
+
     def __str__(self) -> str:
         return f"{self.user} holds {self.hold_id}"
 

@@ -18,6 +18,7 @@ from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import NotAllowed
 from reviews.decisions.services import HoldNotFound, Token, visible_hold
 from reviews.models import Decision
+from workflows.common.number_parsing import parse_natural_number
 from workflows.common.schemas import FieldError
 from workflows.engine.commands import MAX_UNDO_SECONDS
 
@@ -41,6 +42,13 @@ class SelectedHold:
 
     hold_id: str
     version: int
+
+
+def selected_hold(text: str) -> SelectedHold:
+    """Parse `12-1@7`; a version that is not a number is one that nobody has seen."""
+    hold_id, _, version = text.replace("\0", "").rpartition("@")
+    number = parse_natural_number(version)
+    return SelectedHold(hold_id, -1 if number is None else number)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,11 @@ _MEDIUM = Q(critical=True) & ~Q(phase__in=(_BEFORE, _AFTER)) & ~_HIGH
 _RISK_CONDITIONS: Final = {"high": _HIGH, "medium": _MEDIUM, "low": ~(_HIGH | _MEDIUM)}
 
 
+def risk_condition(level: str) -> Q:
+    """The condition on holds of this risk, one of RISKS."""
+    return _RISK_CONDITIONS[level]
+
+
 def risk_of(hold: Hold) -> str:
     """low, medium or high, by the same conditions as the SQL above."""
     if hold.reason == HoldReason.ESCALATION.value:
@@ -99,7 +104,7 @@ def apply_filters(
     if filters.group:
         rows = rows.filter(groups__contains=[filters.group])
     if filters.risk:
-        rows = rows.filter(_RISK_CONDITIONS[filters.risk])
+        rows = rows.filter(risk_condition(filters.risk))
     return rows.filter(_matches(filters.q, decided=decided)) if filters.q else rows
 
 

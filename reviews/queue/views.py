@@ -111,7 +111,7 @@ def bulk(request: HttpRequest) -> HttpResponse:
     )
     try:
         outcomes = many.apply_to_all(
-            chosen=[_chosen(text) for text in request.POST.getlist("hold")],
+            chosen=[many.selected_hold(text) for text in request.POST.getlist("hold")],
             request=wanted,
             user=current_user(request),
             confirmed_at=step_up.confirmed_at(request),
@@ -121,13 +121,6 @@ def bulk(request: HttpRequest) -> HttpResponse:
         return fragment(request, "reviews/queue/_bulk_result.html", context, status=422)
     context = bulk_context(current_user(request), wanted.action, outcomes)
     return fragment(request, "reviews/queue/_bulk_result.html", context)
-
-
-def _chosen(text: str) -> many.SelectedHold:
-    """`12-1@7` as a hold and a version; what is no number is a version nobody has seen."""
-    hold_id, _, version = text.replace("\0", "").rpartition("@")
-    known = parse_natural_number(version)
-    return many.SelectedHold(hold_id, -1 if known is None else known)
 
 
 @login_required

@@ -149,6 +149,14 @@ def start(request: HttpRequest, workflow_id: int) -> HttpResponse:
 def command(request: HttpRequest, execution_id: int) -> HttpResponse:
     """Submit a message, continue, replan or abort; errors appear on the page of the run."""
     execution = visible_execution(request, execution_id)
+    return SeeOther(f"{_run_url(execution)}{submit_posted(request, execution)}")
+
+
+def submit_posted(request: HttpRequest, execution: Execution) -> str:
+    """Submit the posted command; return where its page shows it (`#e12`), "" after an error.
+
+    Raises PermissionDenied. Errors become messages of the next page.
+    """
     _check_may_send(request, execution)
     try:
         wanted, version = _command(request)
@@ -169,9 +177,8 @@ def command(request: HttpRequest, execution_id: int) -> HttpResponse:
         messages.error(request, refusal.message)
     else:
         # Jump to the submitted command, in the timeline or the queue.
-        place = "queued" if result.outcome == "queued" else f"e{result.version}"
-        return SeeOther(f"{_run_url(execution)}#{place}")
-    return SeeOther(_run_url(execution))
+        return "#queued" if result.outcome == "queued" else f"#e{result.version}"
+    return ""
 
 
 @login_required

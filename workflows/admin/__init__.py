@@ -1,5 +1,5 @@
-"""Admin of workflows: workflows and MCP servers are editable, runs are read-only."""
+"""Admin of workflows, MCP servers and what belongs to them; reviews and runs: reviews.admin."""
 
-from . import definitions, executions, permissions, servers, tokens, webhooks
+from . import commands, definitions, permissions, servers, tokens, webhooks
 
-__all__ = ["definitions", "executions", "permissions", "servers", "tokens", "webhooks"]
+__all__ = ["commands", "definitions", "permissions", "servers", "tokens", "webhooks"]

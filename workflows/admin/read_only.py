@@ -26,11 +26,13 @@ _MAX_CHARS = 20_000
 class ReadOnly(Base):
     """A ModelAdmin without adding, changing, deleting and bulk actions."""
 
-    actions = None
+    actions: tuple[str, ...] | None = None
     show_full_result_count = False
     list_per_page = 50
     #: Lookup from a row to its execution; "pk__in" for executions themselves.
     execution_path = "execution__in"
+    #: Lookups that links of ours use and no filter offers.
+    linked_lookups: tuple[str, ...] = ()
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -40,6 +42,22 @@ class ReadOnly(Base):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
+        """Allow the lookups of filters and links only.
+
+        Django allows any lookup of an own column: `?payload__password__startswith=a` would tell
+        what a masked value begins with.
+        """
+        names = [
+            each if isinstance(each, str) else getattr(each, "parameter_name", None)
+            for each in self.list_filter
+        ]
+        names += [*self.linked_lookups, *([self.date_hierarchy] if self.date_hierarchy else [])]
+        allowed = any(
+            lookup == name or lookup.startswith(f"{name}__") for name in names if name is not None
+        )
+        return allowed and super().lookup_allowed(lookup, value, request)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Rows of the executions that the user may see, as on all pages."""

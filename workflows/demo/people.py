@@ -12,7 +12,15 @@ from django.contrib.auth.models import Group, Permission
 from django.db import transaction
 from django.db.models import Q
 
-from workflows.executions.access import ADMIN, AUDITOR, INTEGRATOR, OPERATOR, REVIEWER, ROLES
+from workflows.executions.access import (
+    ADMIN,
+    AUDITOR,
+    INTEGRATOR,
+    OPERATOR,
+    REVIEWER,
+    ROLES,
+    STAFF_ROLES,
+)
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -27,6 +35,10 @@ DEMO_USERS = {
     "integrator": INTEGRATOR,
 }
 _APPS = ("workflows", "reviews", "graphrag")
+#: Models that reviewers read in the admin, besides the reviews that they decide there.
+_REVIEWED_MODELS = (
+    "hold", "execution", "humanreviewrecord", "reviewclaim", "workflow", "tool",
+)  # fmt: skip
 #: Models that admins change or act on in the admin.
 _EDITABLE_MODELS = ("workflow", "mcpserver", "tool", "apitoken", "capability", "signinalert")
 
@@ -42,11 +54,17 @@ def ensure_roles() -> None:
     loosen = Permission.objects.filter(
         content_type__app_label="workflows", codename="loosen_policy"
     )
+    decide = Permission.objects.filter(content_type__app_label="workflows", codename="decide_hold")
+    reviewed = views.filter(content_type__model__in=_REVIEWED_MODELS)
+    people = Permission.objects.filter(
+        content_type__app_label="auth", codename__in=("view_user", "view_group")
+    )
     for name in ROLES:
         group, _ = Group.objects.get_or_create(name=name)
         wanted = {
-            ADMIN: views | edits | loosen,
-            AUDITOR: views,
+            ADMIN: views | edits | loosen | decide | people,
+            AUDITOR: views | people,
+            REVIEWER: reviewed | decide,
             OPERATOR: views | loosen,
         }.get(name)
         if wanted is not None:
@@ -65,7 +83,7 @@ def ensure_users(passwords: dict[str, str]) -> None:
 
 def _set_up_user(user: User, role: str, password: str) -> None:
     user.email = f"{user.username}@holdpoint.invalid"
-    user.is_staff = role in (ADMIN, AUDITOR, OPERATOR)
+    user.is_staff = role in STAFF_ROLES
     user.is_superuser = role == ADMIN
     user.set_password(password)
     user.save()

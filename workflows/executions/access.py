@@ -25,6 +25,8 @@ ADMIN = "admin"
 LOOSEN_POLICY = "workflows.loosen_policy"
 LOOSEN = "loosen"
 ROLES = (REVIEWER, AUDITOR, OPERATOR, INTEGRATOR, ADMIN)
+#: Roles that may open the admin.
+STAFF_ROLES = frozenset({REVIEWER, AUDITOR, OPERATOR, ADMIN})
 #: Roles whose members cannot decide a hold, even if it names them.
 NON_DECIDING_ROLES = frozenset({AUDITOR, OPERATOR, INTEGRATOR})
 

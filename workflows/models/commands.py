@@ -48,6 +48,7 @@ class CommandLog(models.Model):
 
     class Meta:
         ordering = ("-id",)
+        verbose_name = "command"
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.outcome}"

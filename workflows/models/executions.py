@@ -103,6 +103,7 @@ class Execution(models.Model):
                 name="execution_live_by_creator",
             ),
         ]
+        verbose_name = "run"
 
     def __str__(self) -> str:
         return f"{self.title} #{self.pk}"

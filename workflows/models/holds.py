@@ -115,6 +115,8 @@ class Hold(models.Model):
             ),
         ]
         ordering = ("opened_at", "id")
+        permissions = [("decide_hold", "Can decide reviews in the admin")]
+        verbose_name = "review"
 
     def __str__(self) -> str:
         return self.id

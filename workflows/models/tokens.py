@@ -30,6 +30,7 @@ class ApiToken(models.Model):
 
     class Meta:
         ordering = ("-id",)
+        verbose_name = "API token"
 
     def __str__(self) -> str:
         return f"{self.prefix}… ({self.user})"
@@ -69,6 +70,7 @@ class SignInAlert(models.Model):
         indexes = [
             models.Index(fields=["id"], condition=Q(mailed_at=None), name="sign_in_alert_unmailed")
         ]
+        verbose_name = "sign-in alert"
 
     def __str__(self) -> str:
         return f"{self.get_kind_display()}: {self.account or self.address}"

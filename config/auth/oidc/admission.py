@@ -18,7 +18,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.db import IntegrityError, transaction
 
-from workflows.executions.access import ADMIN, AUDITOR, OPERATOR
+from workflows.executions.access import STAFF_ROLES
 
 from .conf import options
 from .refusals import Refused
@@ -33,8 +33,6 @@ _RESERVED = frozenset({"system", "me"})
 _INVALID_CHARACTERS = re.compile(r"[^\w.@+-]+")
 _MAX_NAME_LENGTH = 140
 _MAX_NAME_ATTEMPTS = 20
-#: Roles that may open the admin site.
-_STAFF = frozenset({ADMIN, AUDITOR, OPERATOR})
 
 
 def admit(account: SocialAccount, claims: Mapping[str, Any]) -> User:
@@ -138,8 +136,8 @@ def _set_groups(user: User, claims: Mapping[str, Any]) -> None:
             removed=sorted(removed),
             added=sorted(added),
         )
-    if managed & _STAFF and not user.is_superuser:
-        user.is_staff = bool(((current - removed) | added) & _STAFF)
+    if managed & STAFF_ROLES and not user.is_superuser:
+        user.is_staff = bool(((current - removed) | added) & STAFF_ROLES)
         user.save(update_fields=["is_staff"])
 
 

@@ -34,8 +34,8 @@ def test_an_execution_shows_its_whole_timeline(staff, paused, commanded) -> None
     text = response.content.decode()
     hold = paused.holds.get()
     for expected in (
-        "PAUSED_FOR_REVIEW", "builtin.echo", "hello", hold.id, "node_review", "hold_opened",
-        "execution_started", "update_state", "starter", "Timeline", "Checkpoints", "Review records",
+        "PAUSED_FOR_REVIEW", "builtin.echo", hold.id, "waits for a person", "run started",
+        "update_state", "starter", "Activity", "Checkpoints", "Audit records",
     ):  # fmt: skip
         assert expected.lower() in text.lower(), expected
     assert reverse("reviews:run", args=[paused.pk]) in text
@@ -51,7 +51,7 @@ def test_lists_open_and_filter(staff, paused, commanded) -> None:
     client = staff("root")
     for model, query in (
         ("execution", "status__exact=PAUSED_FOR_REVIEW&q=ad-hoc"),
-        ("hold", "status__exact=OPEN&q=draft"),
+        ("hold", "state=all&q=draft"),
         ("commandlog", "outcome__exact=applied&q=root"),
     ):
         text = client.get(f"{listing(model)}?{query}").content.decode()
@@ -65,7 +65,9 @@ def test_nothing_is_added_changed_or_deleted(staff, paused, commanded, model) ->
     pk = {"execution": paused.pk, "hold": paused.holds.get().pk, "commandlog": commanded.pk}[model]
     assert client.get(reverse(f"admin:workflows_{model}_add")).status_code == 403
     assert client.post(reverse(f"admin:workflows_{model}_delete", args=[pk])).status_code == 403
-    assert client.post(page(model, pk), {"title": "x", "status": "COMPLETED"}).status_code == 403
+    # A run takes commands and a review takes decisions; these fields are neither.
+    answer = client.post(page(model, pk), {"title": "x", "status": "COMPLETED"})
+    assert answer.status_code == {"execution": 303, "hold": 422, "commandlog": 403}[model]
     shown = client.get(page(model, pk))
     assert shown.status_code == 200
     assert b'name="_save"' not in shown.content
@@ -76,7 +78,7 @@ def test_nothing_is_added_changed_or_deleted(staff, paused, commanded, model) ->
     assert CommandLog.objects.count() == 1
 
 
-@pytest.mark.parametrize("model", READ_ONLY)
+@pytest.mark.parametrize("model", ["execution", "commandlog"])
 def test_there_are_no_bulk_actions(rf, staff, model) -> None:
     staff("root")
     request = rf.get("/")
@@ -92,7 +94,7 @@ def test_there_are_no_bulk_actions(rf, staff, model) -> None:
 
 
 @pytest.mark.parametrize(
-    ("role", "status"), [("auditor", 200), ("operator", 200), ("reviewer", 403)]
+    ("role", "status"), [("auditor", 200), ("operator", 200), ("integrator", 403)]
 )
 def test_roles_that_see_every_run_may_read(staff, paused, role, status) -> None:
     client = staff(role)
@@ -105,21 +107,10 @@ def test_staff_see_only_visible_runs(staff, paused) -> None:
     client = staff("integrator")
     user = User.objects.get(username="integrator")
     user.user_permissions.add(*Permission.objects.filter(codename__startswith="view_"))
-    assert b"0 executions" in client.get(listing("execution")).content
+    assert b"0 runs" in client.get(listing("execution")).content
     gone = client.get(page("execution", paused.pk))
     assert gone.status_code == 302
-    assert b"0 holds" in client.get(listing("hold")).content
-
-
-def test_a_long_timeline_is_read_in_parts(staff, paused, monkeypatch) -> None:
-    monkeypatch.setattr("workflows.admin.executions._EVENTS", 2)
-    client = staff("root")
-    last = client.get(page("execution", paused.pk)).content.decode()
-    assert f"?before={paused.version - 1}" in last
-    first = client.get(page("execution", paused.pk) + "?before=3").content.decode()
-    assert "execution_started" in first
-    assert "Earlier events" not in first
-    assert client.get(page("execution", paused.pk) + "?before=x").status_code == 200
+    assert b"0 reviews" in client.get(listing("hold")).content
 
 
 @pytest.mark.parametrize("pk", ["99999999999999999999", "x", "0"])

@@ -1,0 +1,349 @@
+"""Reviews decided in the admin: the form, the actions, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.urls import reverse
+
+from reviews.models import HumanReviewRecord, ReviewClaim
+from tests.integration.reviews.conftest import echo
+from workflows.models import Execution, Hold
+
+pytestmark = pytest.mark.django_db
+
+LIST = reverse("admin:workflows_hold_changelist")
+ACTIONS = reverse("admin:workflows_hold_bulk")
+SECRET = "hunter2-abcdef-0123456789"
+
+
+def page(hold: Hold) -> str:
+    return reverse("admin:workflows_hold_change", args=(hold.pk,))
+
+
+def before(start: Any, *names: str) -> list[Hold]:
+    review = {"phase": "BEFORE_EXECUTION", "on_reject": "skip"}
+    run = start(*(echo(name, **review) for name in names or ("a",)))
+    return list(run.holds.order_by("opened_seq"))
+
+
+def answer(hold: Hold, decision: str, **fields: str) -> dict[str, str]:
+    return {
+        "decision": decision,
+        "version": str(Execution.objects.get(pk=hold.execution_id).version),
+        "mode": "json",
+        **fields,
+    }
+
+
+def selected(*holds: Hold) -> list[str]:
+    return [f"{hold.pk}@{hold.execution.version}" for hold in holds]
+
+
+def texts(response: Any) -> str:
+    return " ".join(str(message) for message in response.context["messages"])
+
+
+# --- the form -------------------------------------------------------------------------------------
+
+
+def test_the_change_form_is_the_decision_form(staff: Any, start: Any) -> None:
+    (hold,) = before(start)
+    client = staff("reviewer")
+    text = client.get(page(hold)).content.decode()
+    assert "data-decision-form" in text
+    assert f'action="{page(hold)}"' in text
+    assert reverse("reviews:decision", args=(hold.execution_id, hold.pk)) in text
+    assert 'class="rail"' in text
+    edited = {"edits_json": json.dumps({"value": "better"})}
+    assert client.post(page(hold), answer(hold, "APPROVE", **edited)).status_code == 200
+    sent = answer(hold, "APPROVE", confirmed="yes", **edited)
+    response = client.post(page(hold), sent)
+    assert response.status_code == 303
+    assert response["Location"] == page(hold)
+    record = HumanReviewRecord.objects.get()
+    assert (record.actor, record.decision, record.is_edited) == ("staff-reviewer", "APPROVE", True)
+    assert record.modified_data == {"value": "better"}
+
+
+def test_a_decided_review_is_read_only_and_links_its_record(staff: Any, start: Any) -> None:
+    (hold,) = before(start)
+    client = staff("reviewer")
+    client.post(page(hold), answer(hold, "REJECT", comment="no"))
+    text = client.get(page(hold)).content.decode()
+    assert 'name="decision"' not in text
+    assert reverse("reviews:record", args=(HumanReviewRecord.objects.get().pk,)) in text
+    again = client.post(page(hold), answer(hold, "APPROVE"))
+    assert again.status_code == 409
+    assert HumanReviewRecord.objects.count() == 1
+
+
+def test_a_stale_version_shows_the_conflict(staff: Any, start: Any) -> None:
+    hold, _ = before(start, "a", "b")
+    response = staff("reviewer").post(page(hold), answer(hold, "APPROVE", version="1"))
+    assert response.status_code == 409
+    assert HumanReviewRecord.objects.count() == 0
+
+
+def test_the_permission_is_needed_besides_the_group(staff: Any, start: Any) -> None:
+    (hold,) = before(start)
+    client = staff("reviewer")
+    permission = Permission.objects.get(codename="decide_hold")
+    for group in permission.group_set.all():
+        group.permissions.remove(permission)
+    text = client.get(page(hold)).content.decode()
+    assert 'name="decision"' not in text
+    assert client.post(page(hold), answer(hold, "APPROVE")).status_code == 403
+    sent = {"action": "claim", "hold": selected(hold)}
+    assert client.post(ACTIONS, sent).status_code == 403
+    assert HumanReviewRecord.objects.count() == ReviewClaim.objects.count() == 0
+
+
+def test_the_group_is_needed_besides_the_permission(staff: Any, start: Any) -> None:
+    (hold,) = before(start)
+    for role in ("auditor", "operator"):
+        client = staff(role)
+        user = User.objects.get(username=f"staff-{role}")
+        user.user_permissions.add(Permission.objects.get(codename="decide_hold"))
+        assert client.post(page(hold), answer(hold, "APPROVE")).status_code == 403
+        client.post(ACTIONS, {"action": "approve", "hold": selected(hold)})
+    hold.refresh_from_db()
+    assert hold.status == Hold.Status.OPEN
+
+
+# --- actions --------------------------------------------------------------------------------------
+
+
+def test_actions_ask_first_and_then_decide_each_review(staff: Any, start: Any) -> None:
+    holds = before(start, "a", "b")
+    client = staff("reviewer")
+    ids = [hold.pk for hold in holds]
+    asked = client.post(LIST, {"action": "approve", "_selected_action": ids})
+    assert asked.status_code == 200
+    values = [row["value"] for row in asked.context["rows"]]
+    assert values == selected(*holds)
+    assert HumanReviewRecord.objects.count() == 0
+    done = client.post(ACTIONS, {"action": "approve", "hold": values}, follow=True)
+    assert texts(done).count("Approved.") == 2
+    assert {row.source for row in HumanReviewRecord.objects.all()} == {"bulk"}
+
+
+def test_high_risk_is_never_approved_by_an_action(staff: Any, start: Any) -> None:
+    run = start(
+        {
+            "id": "w",
+            "type": "tool",
+            "tool": "builtin.write_file",
+            "arguments": {"path": "a.txt", "content": "x"},
+            "human_review": {"trigger_phase": "BEFORE_EXECUTION"},
+        }
+    )
+    hold = run.holds.get()
+    assert hold.critical
+    done = staff("reviewer").post(
+        ACTIONS, {"action": "approve", "hold": selected(hold)}, follow=True
+    )
+    assert "High risk" in texts(done)
+    assert HumanReviewRecord.objects.count() == 0
+
+
+def test_a_rejection_needs_a_reason(staff: Any, start: Any) -> None:
+    holds = before(start, "a", "b")
+    client = staff("reviewer")
+    response = client.post(ACTIONS, {"action": "reject", "hold": selected(*holds)})
+    assert response.status_code == 422
+    assert len(response.context["rows"]) == 2
+    sent = {"action": "reject", "hold": selected(*holds), "comment": "wrong"}
+    client.post(ACTIONS, sent)
+    assert [row.comment for row in HumanReviewRecord.objects.all()] == ["wrong", "wrong"]
+
+
+def test_changes_are_requested_with_a_text(staff: Any, start: Any) -> None:
+    run = start(echo("a", phase="AFTER_EXECUTION", max_change_requests=2))
+    hold = run.holds.get()
+    client = staff("reviewer")
+    sent = {"action": "request_changes", "hold": selected(hold)}
+    assert client.post(ACTIONS, sent).status_code == 422
+    done = client.post(ACTIONS, {**sent, "comment": "shorter"}, follow=True)
+    assert "Changes requested." in texts(done)
+    assert HumanReviewRecord.objects.get().decision == "REQUEST_CHANGES"
+
+
+def test_reviews_are_claimed_and_assigned(staff: Any, start: Any, reviewer2: User) -> None:
+    (hold,) = before(start)
+    client = staff("reviewer")
+    client.post(ACTIONS, {"action": "claim", "hold": selected(hold)})
+    assert ReviewClaim.objects.get().user.username == "staff-reviewer"
+    asked = client.post(LIST, {"action": "assign", "_selected_action": [hold.pk]})
+    assert asked.context["people"] == ["reviewer2", "staff-reviewer"]
+    sent = {"action": "assign", "hold": selected(hold), "to": "reviewer2"}
+    client.post(ACTIONS, sent)
+    assert ReviewClaim.objects.get().user == reviewer2
+    wrong = client.post(ACTIONS, {**sent, "to": "operator"}, follow=True)
+    assert "is nobody who can decide this review" in texts(wrong)
+
+
+def test_deadlines_are_extended(staff: Any, start: Any) -> None:
+    run = start(echo("a", phase="BEFORE_EXECUTION", timeout_seconds=600))
+    hold = run.holds.get()
+    was = hold.expires_at
+    client = staff("reviewer")
+    client.post(ACTIONS, {"action": "extend", "hold": selected(hold), "hours": "2"})
+    hold.refresh_from_db()
+    assert (hold.expires_at - was).total_seconds() == 7200
+    wrong = client.post(
+        ACTIONS, {"action": "extend", "hold": selected(hold), "hours": "x"}, follow=True
+    )
+    assert "must be between" in texts(wrong)
+
+
+def test_an_old_version_is_refused_in_an_action(staff: Any, start: Any) -> None:
+    (hold,) = before(start)
+    sent = {"action": "reject", "hold": [f"{hold.pk}@1"], "comment": "no"}
+    done = staff("reviewer").post(ACTIONS, sent, follow=True)
+    assert "moved on" in texts(done)
+    assert HumanReviewRecord.objects.count() == 0
+
+
+def test_actions_take_posts_of_known_actions_only(staff: Any, start: Any) -> None:
+    client = staff("reviewer")
+    assert client.get(ACTIONS).status_code == 405
+    assert client.post(ACTIONS, {"action": "withdraw", "hold": "1-1@1"}).status_code == 404
+    assert client.post(ACTIONS, {"action": "claim"}).status_code == 422
+
+
+# --- what the admin does not show -----------------------------------------------------------------
+
+
+@pytest.fixture
+def secret(start: Any) -> Hold:
+    run = start(
+        echo("a", {"password": SECRET, "note": "plain"}, phase="BEFORE_EXECUTION"),
+        inputs={"password": SECRET},
+    )
+    return run.holds.get()
+
+
+@pytest.mark.parametrize("role", ["reviewer", "auditor", "operator", "admin", "root"])
+def test_masked_values_stay_masked(staff: Any, secret: Hold, role: str) -> None:
+    client = staff(role)
+    run = reverse("admin:workflows_execution_change", args=(secret.execution_id,))
+    history = reverse("admin:workflows_hold_history", args=(secret.pk,))
+    pages = (reverse("admin:index"), LIST, page(secret), run, history)
+    for url in pages:
+        response = client.get(url)
+        assert response.status_code == 200, url
+        assert SECRET not in response.content.decode(), url
+
+
+def test_a_decided_secret_stays_masked_in_its_record(staff: Any, secret: Hold) -> None:
+    client = staff("reviewer")
+    client.post(page(secret), answer(secret, "APPROVE"))
+    record = HumanReviewRecord.objects.get()
+    url = reverse("admin:reviews_humanreviewrecord_change", args=(record.pk,))
+    text = client.get(url).content.decode()
+    assert "the record is intact" in text
+    assert SECRET not in text
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "payload__password__startswith=h",
+        "payload__icontains=hunter2",
+        "execution__inputs__password__startswith=h",
+        "execution__created_by__password__startswith=a",
+        "_to_field=payload",
+    ],
+)
+def test_lookups_do_not_guess_hidden_values(staff: Any, secret: Hold, query: str) -> None:
+    assert staff("reviewer").get(f"{LIST}?{query}").status_code in (302, 400)
+
+
+def test_a_search_does_not_find_hidden_values(staff: Any, secret: Hold) -> None:
+    assert b"0 reviews" in staff("reviewer").get(f"{LIST}?q={SECRET}").content
+
+
+@pytest.mark.parametrize("suffix", ["", "?_popup=1", "?_to_field=id"])
+def test_reviews_of_other_groups_are_not_there(staff: Any, start: Any, suffix: str) -> None:
+    run = start(echo("a", phase="BEFORE_EXECUTION", groups=["legal"]))
+    hold = run.holds.get()
+    client = staff("reviewer")
+    assert b"0 reviews" in client.get(f"{LIST}{suffix}").content
+    for name in ("change", "history", "delete"):
+        url = reverse(f"admin:workflows_hold_{name}", args=(hold.pk,))
+        assert client.get(url + suffix).status_code in (302, 403)
+    assert client.post(page(hold), answer(hold, "APPROVE")).status_code == 403
+    asked = client.post(LIST, {"action": "approve", "_selected_action": [hold.pk]})
+    assert asked.status_code == 302 or asked.context["rows"] == []
+    done = client.post(ACTIONS, {"action": "approve", "hold": selected(hold)}, follow=True)
+    assert "Not found." in texts(done)
+    run_page = reverse("admin:workflows_execution_change", args=(run.pk,))
+    assert client.get(run_page).status_code == 302
+    assert client.post(run_page, {"kind": "abort", "reason": "x"}).status_code == 403
+    auto = reverse("admin:autocomplete")
+    ask = f"{auto}?app_label=workflows&model_name=hold&field_name=previous&term="
+    assert client.get(ask).status_code in (403, 404)
+    hold.refresh_from_db()
+    assert hold.status == Hold.Status.OPEN
+
+
+# --- runs and records -----------------------------------------------------------------------------
+
+
+def test_a_run_takes_commands_from_those_who_may_send_them(staff: Any, start: Any) -> None:
+    (hold,) = before(start)
+    url = reverse("admin:workflows_execution_change", args=(hold.execution_id,))
+    abort = {"kind": "abort", "reason": "enough"}
+    for role in ("reviewer", "auditor"):
+        assert staff(role).post(url, abort).status_code == 403
+    operator = staff("operator")
+    assert "svg" in operator.get(url).content.decode()
+    assert operator.post(url, abort).status_code == 303
+    assert Execution.objects.get(pk=hold.execution_id).status == "ABORTED"
+
+
+def test_records_are_exported(staff: Any, start: Any) -> None:
+    holds = before(start, "a", "b")
+    reviewer = staff("reviewer")
+    reviewer.post(ACTIONS, {"action": "approve", "hold": selected(*holds)})
+    url = reverse("admin:reviews_humanreviewrecord_changelist")
+    ids = list(HumanReviewRecord.objects.values_list("pk", flat=True))
+    sent = {"action": "export_jsonl", "_selected_action": ids[:1]}
+    lines = b"".join(staff("auditor").post(url, sent).streaming_content).decode().splitlines()
+    header = json.loads(lines[0])
+    assert (header["kind"], header["rows"]) == ("holdpoint.history", 1)
+
+
+# --- the first page -------------------------------------------------------------------------------
+
+
+def test_the_index_counts_and_links(staff: Any, start: Any) -> None:
+    (hold,) = before(start)
+    response = staff("operator").get(reverse("admin:index"))
+    cards = {str(card["label"]): card["count"] for card in response.context["cards"]}
+    assert cards["Waiting reviews"] == "1"
+    assert cards["Overdue reviews"] == "0"
+    assert set(cards) >= {"Escalated reviews", "Failed runs", "Workers", "Jobs in queues"}
+    assert [row["url"] for row in response.context["oldest"]] == [page(hold)]
+    for card in response.context["cards"]:
+        assert staff("root", name=card["label"]).get(card["url"]).status_code == 200
+
+
+def test_sections_have_names_for_people(staff: Any) -> None:
+    text = staff("root").get(reverse("admin:index")).content.decode()
+    for name in ("People and access", "Integrations", "System", "Pending reviews", "API tokens"):
+        assert name in text
+    for raw in ("Django_Rq", "Api tokens", "Django-RQ", "Graphrag", "Human review records"):
+        assert raw not in text
+
+
+def test_the_rail_offers_sections_by_permission(staff: Any) -> None:
+    for url in (reverse("admin:index"), reverse("reviews:queue")):
+        people = reverse("admin:section", args=("people",))
+        name = f"{url.strip('/').replace('/', '')}"
+        assert people in staff("auditor", name=f"auditor-{name}").get(url).content.decode()
+        assert people not in staff("reviewer", name=f"rev-{name}").get(url).content.decode()
