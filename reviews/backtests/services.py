@@ -12,6 +12,7 @@ from django.db.models import QuerySet
 from reviews.models import Backtest
 from workflows.engine.decide import Refused
 from workflows.engine.plan_validation import Problem
+from workflows.engine.reasons import Reason
 from workflows.executions.access import may_backtest, workflows_for
 from workflows.executions.validation import InvalidRequest
 from workflows.models import RuleVersion, Workflow
@@ -66,7 +67,7 @@ def start(
         raise InvalidRequest((Problem("to", "empty_range", "must be later than from"),))
     running = Backtest.objects.filter(author=user, status__in=("QUEUED", "RUNNING")).count()
     if running >= AT_ONCE:
-        raise Refused("busy", f"{running} of your backtests are running; wait until one ends.")
+        raise Refused("busy", Reason("backtests_running", {"number": running}))
     backtest = Backtest.objects.create(
         workflow=workflow,
         rules=checked,
@@ -88,7 +89,7 @@ def publish(*, user: User, backtest: Backtest, source: str, comment: str = "") -
     RulesChanged if other rules were published since the draft.
     """
     if backtest.status != Backtest.Status.DONE:
-        raise Refused("not_done", "This backtest has no report yet.")
+        raise Refused("not_done", Reason("backtest_not_done"))
     return review_rules_publish.publish(
         actor=user,
         workflow=backtest.workflow,

@@ -23,6 +23,7 @@ from reviews.backtests.pages import (
     workflow_of,
 )
 from reviews.backtests.skipped_reviews import skipped_reviews_context
+from reviews.components.reasons import render_reason
 from reviews.components.views import SeeOther, current_user, cursor_or_404, fragment, page
 from reviews.models import Backtest
 from workflows.common.number_parsing import parse_natural_number
@@ -75,7 +76,7 @@ def _started(request: HttpRequest, workflow: Workflow) -> Backtest | tuple[Probl
     except InvalidRequest as invalid:
         return invalid.problems
     except Refused as refusal:
-        return (Problem("", refusal.code, refusal.message),)
+        return (Problem("", refusal.code, render_reason(refusal.reason)),)
 
 
 @login_required
@@ -128,7 +129,8 @@ def publish(request: HttpRequest, backtest_id: int) -> HttpResponse:
             comment=request.POST.get("comment", "").strip(),
         )
     except (InvalidRequest, Refused, review_rules_publish.RulesChanged) as refusal:
-        messages.error(request, str(refusal))
+        text = render_reason(refusal.reason) if isinstance(refusal, Refused) else str(refusal)
+        messages.error(request, text)
         return SeeOther(here)
     messages.success(request, _published_message(published.number))
     return SeeOther(reverse("reviews:workflow_rules", args=(found.workflow_id,)))

@@ -10,9 +10,9 @@ from django.utils.translation import gettext
 from workflows.engine.reasons import Reason, load_reason
 
 
-def render_reason(reason: Reason) -> str:
-    """Return a reason in the active language."""
-    return reason.render(gettext)
+def render_reason(reason: Reason | str) -> str:
+    """Return a reason in the active language; a text of a person or a tool stays as it is."""
+    return reason.render(gettext) if isinstance(reason, Reason) else reason
 
 
 def render_stored(row: object, name: str) -> str:

@@ -97,7 +97,7 @@ def create(request: HttpRequest, execution_id: int) -> HttpResponse:
             name=request.POST.get("name", "").strip(),
         )
     except Refused as refusal:
-        messages.error(request, refusal.message)
+        messages.error(request, render_reason(refusal.reason))
     except CapabilityInvalid as invalid:
         messages.error(request, "; ".join(each.message for each in invalid.problems))
     else:

@@ -93,7 +93,7 @@ def revoke_grant(request: HttpRequest, grant_id: int) -> HttpResponse:
     try:
         revoke(grant=grant, user=current_user(request))
     except Refused as refusal:
-        messages.error(request, refusal.message)
+        messages.error(request, render_reason(refusal.reason))
     else:
         messages.success(
             request,

@@ -22,6 +22,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from reviews import conf
 from reviews.components import labels as components_labels
+from reviews.components.reasons import render_reason
 from reviews.components.views import SeeOther, current_user, cursor_or_404, page
 from workflows.common import keyset
 from workflows.common.secret_encryption import DecryptionFailed, decrypt
@@ -94,7 +95,7 @@ def endpoint_row(endpoint: WebhookEndpoint) -> dict[str, Any]:
         "url": reverse("reviews:webhook", args=(endpoint.pk,)),
         "look": look,
         "word": word,
-        "standing": why,
+        "standing": render_reason(why) if why else "",
         "events": ", ".join(endpoint.events) if endpoint.events else _("every event"),
         "owner": endpoint.owner.get_username(),
     }
@@ -270,7 +271,7 @@ def action(request: HttpRequest, webhook_id: int) -> HttpResponse:
     try:
         messages.success(request, act(request, endpoint))
     except Refused as refusal:
-        messages.error(request, refusal.message)
+        messages.error(request, render_reason(refusal.reason))
     except InvalidRequest as invalid:
         messages.error(request, "; ".join(each.message for each in invalid.problems))
     return SeeOther(reverse("reviews:webhooks") if name == "delete" else _url(endpoint))
@@ -346,7 +347,7 @@ def redeliver(request: HttpRequest, webhook_id: int, delivery_id: int) -> HttpRe
     try:
         services.redeliver(delivery=delivery)
     except Refused as refusal:
-        messages.error(request, refusal.message)
+        messages.error(request, render_reason(refusal.reason))
     else:
         messages.success(
             request, _("%(message)s is queued again.") % {"message": delivery.message_id}

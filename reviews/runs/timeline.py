@@ -18,6 +18,7 @@ from reviews.decisions.masking import NO_RULES, Rules, masked
 from reviews.templatetags.desk import duration_text, seconds_text
 from workflows.common.redaction import mask_secrets
 from workflows.engine.policy import TriggerPhase
+from workflows.engine.reasons import Reason
 from workflows.engine.task_errors import attempt_reason
 from workflows.models import ExecutionEvent
 
@@ -188,7 +189,7 @@ def _errored(payload: Payload, actor: str) -> _Line:
     text = _("%(task)s failed: %(error)s")
     if payload.get("retry_at"):
         text = _("%(task)s failed: %(error)s; it will be retried")
-    return _Line(text % {"task": name, "error": payload["error"]}, name, "bad")
+    return _Line(text % {"task": name, "error": render_stored(payload, "error")}, name, "bad")
 
 
 def _escalated(payload: Payload, actor: str) -> _Line:
@@ -295,7 +296,7 @@ def _decided(payload: Payload, actor: str) -> _Line:
         return _Line(text % {"name": name}, name)
     approved = payload["decision"] == "APPROVE"
     look = _LOOKS[payload["decision"]]
-    params = {"who": actor, "name": name, "comment": payload.get("comment")}
+    params = {"who": actor, "name": name, "comment": render_stored(payload, "comment")}
     if payload["decision"] == "REQUEST_CHANGES":
         text = _("%(who)s requested changes to %(name)s: “%(comment)s”")
         return _Line(text % params, name, look, names_actor=True)
@@ -368,7 +369,8 @@ def _agent_requested(payload: Payload, actor: str) -> _Line:
 
 def _agent_failed(payload: Payload, actor: str) -> _Line:
     text = _("agent %(agent)s failed: %(error)s")
-    return _Line(text % {"agent": payload["agent"], "error": payload["error"]}, look="bad")
+    params = {"agent": payload["agent"], "error": render_stored(payload, "error")}
+    return _Line(text % params, look="bad")
 
 
 _REVISED = {
@@ -387,15 +389,25 @@ def _revised(payload: Payload, actor: str) -> _Line:
     params = {"what": "; ".join(parts) or _("no tasks changed")}
     text = _("the plan was changed: %(what)s")
     if payload.get("requirement"):
-        params["wish"] = payload["requirement"]
+        params["wish"] = _requirement(payload)
         text = _("the plan was changed for “%(wish)s”: %(what)s")
     return _Line(text % params)
+
+
+def _requirement(payload: Payload) -> str:
+    """Return what a plan change is for: a person's words, or the change that a command makes."""
+    cause = payload.get("cause")
+    if cause == "inject_task" and payload.get("added"):
+        return render_reason(Reason("adds_task", {"task": payload["added"][0]}))
+    if cause == "modify_args" and payload.get("changed"):
+        return render_reason(Reason("changes_inputs", {"task": payload["changed"][0]}))
+    return str(payload["requirement"])
 
 
 def _proposed(payload: Payload, actor: str) -> _Line:
     params = {
         "who": str(actor).removeprefix("agent:") or _("somebody"),
-        "wish": payload["requirement"],
+        "wish": _requirement(payload),
         "names": ", ".join(payload.get("added", ())) or _("no tasks"),
     }
     text = _("%(who)s proposes a new plan for “%(wish)s” that adds %(names)s")
@@ -403,7 +415,7 @@ def _proposed(payload: Payload, actor: str) -> _Line:
 
 
 def _replan_failed(payload: Payload, actor: str) -> _Line:
-    error = payload["error"]
+    error = render_stored(payload, "error")
     return _Line(_("no new plan was found: %(error)s") % {"error": error}, look="bad")
 
 
@@ -413,7 +425,7 @@ def _context(payload: Payload, actor: str) -> _Line:
 
 
 def _refused(payload: Payload, actor: str) -> _Line:
-    params = {"command": payload["command"], "error": payload["error"]}
+    params = {"command": payload["command"], "error": render_stored(payload, "error")}
     return _Line(_("%(command)s was refused: %(error)s") % params, look="bad")
 
 
@@ -431,11 +443,12 @@ def _completed(payload: Payload, actor: str) -> _Line:
 def _failed(payload: Payload, actor: str) -> _Line:
     if not payload.get("error"):
         return _Line(_("the run has failed"), look="bad")
-    return _Line(_("the run has failed: %(error)s") % {"error": payload["error"]}, look="bad")
+    error = render_stored(payload, "error")
+    return _Line(_("the run has failed: %(error)s") % {"error": error}, look="bad")
 
 
 def _aborted(payload: Payload, actor: str) -> _Line:
-    params = {"who": actor, "reason": payload["reason"]}
+    params = {"who": actor, "reason": render_stored(payload, "reason")}
     text = _("the run was aborted: %(reason)s")
     if actor not in ("", "system"):
         text = _("%(who)s aborted the run: %(reason)s")

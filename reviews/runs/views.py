@@ -16,6 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django.views.generic import View
 from pydantic import ValidationError
 
+from reviews.components.reasons import render_reason
 from reviews.components.views import (
     SeeOther,
     current_user,
@@ -48,6 +49,7 @@ from workflows.demo.setup import start_demo as begin_demo
 from workflows.engine.commands import Abort, AddMessage, Continue, Replan
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
+from workflows.engine.reasons import Reason
 from workflows.executions.access import may_operate, may_start
 from workflows.executions.services import (
     fork_execution,
@@ -174,7 +176,7 @@ def submit_posted(request: HttpRequest, execution: Execution) -> str:
     except StaleVersion:
         messages.error(request, _("The run has changed. Check it, then submit again."))
     except Refused as refusal:
-        messages.error(request, refusal.message)
+        messages.error(request, render_reason(refusal.reason))
     else:
         # Jump to the submitted command, in the timeline or the queue.
         return "#queued" if result.outcome == "queued" else f"#e{result.version}"
@@ -224,7 +226,7 @@ def _command(
         case "continue":
             sent = parse_natural_number(data.get("version", ""))
             return Continue(), -1 if sent is None else sent
-    raise Refused("unknown", "Unknown command.")
+    raise Refused("unknown", Reason("unknown_command"))
 
 
 # --- fork and compare -----------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from .permissions import PermissionSet
 from .plan_diff import change_between
 from .plan_validation import Problem
 from .policy import TriggerPhase
+from .reasons import Reason, reason_fields
 from .replanning import (
-    OPEN_PROPOSAL,
     accept_proposal,
     check_replan,
     context_events,
@@ -26,8 +26,6 @@ from .replanning import (
 from .required_reviews import gates_of_layer, with_values
 from .state import ExecutionState, Hold, HoldAnswer, HoldReason
 from .status import ExecutionStatus
-
-NOTHING_NEW = "The planner found nothing to change in the plan."
 
 __all__ = ["DecisionContext", "Refused", "check_replan", "decide"]
 
@@ -39,7 +37,7 @@ def decide(state: ExecutionState, command: object, ctx: DecisionContext) -> tupl
         Refused: the command does not apply in this state.
     """
     if state.status.is_final:
-        raise Refused("final", f"The run has ended ({state.status}); it takes no more commands.")
+        raise Refused("final", Reason("run_has_ended", {"status": state.status.value}))
     return tuple(_decide(command, state, ctx))
 
 
@@ -52,7 +50,7 @@ def _decide(command: object, state: ExecutionState, ctx: DecisionContext) -> Ite
 def _(command: cmd.Continue, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
     hold = _agent_hold(state)
     if hold is None:
-        raise Refused("not_waiting", "The run does not wait for `continue`.")
+        raise Refused("not_waiting", Reason("not_waiting_for_continue"))
     return [_decided(state, hold, ctx, decision="APPROVE", comment=command.reason)]
 
 
@@ -62,7 +60,7 @@ def _agent_hold(state: ExecutionState) -> Hold | None:
 
 @_decide.register
 def _(command: cmd.Abort, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
-    return [ev.ExecutionAborted(reason=command.reason or "aborted")]
+    return [ev.ExecutionAborted(**reason_fields("reason", command.reason or Reason("aborted")))]
 
 
 @_decide.register
@@ -73,16 +71,19 @@ def _(
         layers = ctx.revision.layers
         total = sum(len(layer) for layer in layers)
         yield ev.ExecutionStarted(total_layers=len(layers), total_tasks=total)
-    yield ev.ExecutionFailed(error=_abandonment_reason(command, state))
+    yield ev.ExecutionFailed(**reason_fields("error", _abandonment_reason(command, state)))
 
 
-def _abandonment_reason(command: cmd.FailExecution, state: ExecutionState) -> str:
+def _abandonment_reason(command: cmd.FailExecution, state: ExecutionState) -> Reason:
     """Return why the run is abandoned, with the tasks that were running."""
-    why = f"given up: {command.lost} workers in a row ended without recording a step"
+    reason = Reason("workers_lost", {"lost": command.lost})
     running = [name for name, task in state.tasks.items() if not task.status.is_final]
     if running:
-        why += f"; tasks under way: {', '.join(running)}"
-    return f"{why}; {command.error}" if command.error else why
+        names = ", ".join(running)
+        reason = Reason("workers_lost_running", {"reason": reason, "tasks": names})
+    if command.error:
+        return Reason("workers_lost_error", {"reason": reason, "error": command.error})
+    return reason
 
 
 @_decide.register
@@ -101,7 +102,7 @@ def _(command: cmd.AddMessage, state: ExecutionState, ctx: DecisionContext) -> I
     if not command.ask_agent:
         return [said]
     if not ctx.policy.ail.enabled:
-        raise Refused("no_agent", "No agent decides in this run: its policy enables none (ail).")
+        raise Refused("no_agent", Reason("no_agent_decides"))
     return [said, ev.AgentRequested()]
 
 
@@ -109,15 +110,12 @@ def _(command: cmd.AddMessage, state: ExecutionState, ctx: DecisionContext) -> I
 def _(command: cmd.SkipLayer, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
     wanted = state.layer + 1 if command.layer is None else command.layer
     if not state.layer < wanted < state.total_layers:
-        raise Refused("begun", f"Layer {wanted} has begun or does not exist.")
+        raise Refused("begun", Reason("layer_has_begun", {"layer": wanted}))
     if wanted in state.skips:
-        raise Refused("skipped", f"Layer {wanted} will be skipped already.")
+        raise Refused("skipped", Reason("layer_is_skipped", {"layer": wanted}))
     gates = gates_of_layer(ctx.revision, wanted, ctx.policy)
     if gates:
-        raise Refused(
-            "gated",
-            f"Layer {wanted} needs {gates}, so it cannot be skipped. Decide it, or abort the run.",
-        )
+        raise Refused("gated", Reason("layer_needs_decision", {"layer": wanted, "gates": gates}))
     return [ev.LayerSkipRequested(layer=wanted)]
 
 
@@ -144,23 +142,19 @@ def _response(
 ) -> list[ev.Event]:
     edited = command.changes_payload
     if command.set_output_null and hold.phase is not TriggerPhase.AFTER_EXECUTION:
-        message = "Only the output of a task can be set to null."
-        raise Refused("no_edits", message, (Problem("set_output_null", "no_output", message),))
+        reason = Reason("null_output_only")
+        raise Refused("no_edits", reason, (Problem("set_output_null", "no_output", reason.text),))
     if edited and hold.reason not in _EDITABLE:
-        raise Refused("no_edits", "Only a node review or a plan review takes edits.")
+        raise Refused("no_edits", Reason("edits_not_taken"))
     if command.request_changes:
         return _changes_requested(state, hold, ctx, command)
     if not command.approved:
         return _rejection(state, hold, ctx, comment=command.feedback)
     if ctx.actor in hold.approvals:
-        raise Refused("already_voted", "You have approved this already; the quorum needs others.")
+        raise Refused("already_voted", Reason("quorum_needs_others"))
     if edited and hold.quorum > 1:
         # Earlier approvals would count for an edited payload that their authors never saw.
-        raise Refused(
-            "no_edits",
-            "Several people approve the same here, so nobody changes it:"
-            " ask for changes, or reject.",
-        )
+        raise Refused("no_edits", Reason("quorum_takes_no_edits"))
     if len(hold.approvals) + 1 < hold.quorum:
         vote = ev.HoldVoted(
             hold_id=hold.id, voter=ctx.actor, task_id=hold.task_id, phase=hold.phase
@@ -184,9 +178,9 @@ def _changes_requested(
     if problem:
         raise Refused(*problem)
     if command.approved or command.changes_payload:
-        raise Refused("no_edits", "A request for changes neither approves nor edits.")
+        raise Refused("no_edits", Reason("changes_without_edits"))
     if not command.feedback.strip():
-        raise Refused("no_feedback", "Say what should be changed.")
+        raise Refused("no_feedback", Reason("feedback_missing"))
     decided = _decided(state, hold, ctx, decision="REQUEST_CHANGES", comment=command.feedback)
     content = f"Changes requested for {hold.task_id}: {command.feedback}"
     return [decided, ev.MessageAdded(role="user", content=content, author=ctx.actor)]
@@ -194,17 +188,18 @@ def _changes_requested(
 
 def changes_problem(
     state: ExecutionState, hold: Hold, ctx: DecisionContext
-) -> tuple[str, str] | None:
-    """Return why changes cannot be requested at this hold, as a code and a message, or None."""
+) -> tuple[str, Reason] | None:
+    """Return why changes cannot be requested at this hold, as a code and a reason, or None."""
     task = ctx.revision.plan.by_id.get(hold.task_id or "")
     review = task.human_review if task else None
     if hold.phase is not TriggerPhase.AFTER_EXECUTION or review is None or hold.task_id is None:
-        return "no_changes", "Only the output of a task can be sent back to be changed."
+        return "no_changes", Reason("changes_of_output_only")
     known = state.tasks.get(hold.task_id)
     asked = len(known.feedback) if known else 0
     if asked >= review.max_change_requests:
-        times = f"{asked} time{'' if asked == 1 else 's'}"
-        return "no_more_changes", f"Changes were requested {times}, and no more can be."
+        if asked == 1:
+            return "no_more_changes", Reason("no_more_changes_once")
+        return "no_more_changes", Reason("no_more_changes", {"times": asked})
     return None
 
 
@@ -214,9 +209,10 @@ _EDITABLE = (HoldReason.NODE_REVIEW, HoldReason.REPLAN_REVIEW)
 def _open_hold(state: ExecutionState, hold_id: str) -> Hold:
     hold = state.hold(hold_id)
     if hold is None:
-        raise Refused("no_such_hold", f"{hold_id} is not open; it may be decided already.")
+        raise Refused("no_such_hold", Reason("hold_not_open", {"hold": hold_id}))
     if hold.answer is not None:
-        raise Refused("no_such_hold", f"{hold.answer.actor} has decided {hold_id} just now.")
+        params = {"actor": hold.answer.actor, "hold": hold_id}
+        raise Refused("no_such_hold", Reason("hold_just_decided", params))
     return hold
 
 
@@ -251,7 +247,7 @@ def _with_undo_window(
 def _(command: cmd.SettleAnswer, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
     hold = state.hold(command.hold)
     if hold is None or hold.answer is None:
-        raise Refused("not_answered", f"{command.hold} has no answer that waits.")
+        raise Refused("not_answered", Reason("no_answer_waits", {"hold": command.hold}))
     given = cmd.ApprovalResponse.model_validate(hold.answer.command)
     events = _response(given, state, hold, replace(ctx, actor=hold.answer.actor))
     return [
@@ -266,12 +262,11 @@ def _(
 ) -> Iterable[ev.Event]:
     hold = state.hold(command.hold)
     if hold is None:
-        message = "This decision has taken effect; it cannot be taken back any more."
-        raise Refused("gone_on", message)
+        raise Refused("gone_on", Reason("decision_took_effect"))
     what: Literal["decision", "vote"] = "decision" if hold.answer else "vote"
     said = (hold.answer.actor,) if hold.answer else hold.approvals
     if command.of not in said:
-        raise Refused("nothing_to_withdraw", f"{command.of} has said nothing to take back.")
+        raise Refused("nothing_to_withdraw", Reason("nothing_said", {"actor": command.of}))
     taken_back = ev.HoldWithdrawn(
         hold_id=hold.id, task_id=hold.task_id, phase=hold.phase, voter=command.of, what=what
     )
@@ -301,7 +296,7 @@ def _grant(
     task, need = ctx.revision.plan.by_id[task_id], state.tasks[task_id].escalation
     _check_scope(command, task)
     if need is None:
-        raise Refused("no_escalation", f"{task_id} does not ask for a permission any more.")
+        raise Refused("no_escalation", Reason("no_escalation", {"task": task_id}))
     granted = PermissionSet.model_validate(need.requested).difference(
         PermissionSet.model_validate(need.current)
     )
@@ -327,10 +322,10 @@ def _grant(
 def _check_scope(command: cmd.ApprovalResponse | cmd.CheckpointResponse, task: object) -> None:
     scope, is_timed = command.grant_scope, command.grant_seconds is not None
     if scope == "capability" and not isinstance(task, CapabilityTask):
-        raise Refused("bad_scope", "Only a capability's own permission can be raised.")
+        raise Refused("bad_scope", Reason("scope_needs_capability"))
     if is_timed != (scope == "until"):
-        words = "needs its length in grant_seconds" if scope == "until" else "has no length"
-        raise Refused("bad_scope", f"A grant with the scope {scope!r} {words}.")
+        code = "scope_needs_length" if scope == "until" else "scope_takes_no_length"
+        raise Refused("bad_scope", Reason(code, {"scope": scope}))
 
 
 def _decided(
@@ -339,7 +334,7 @@ def _decided(
     ctx: DecisionContext,
     *,
     decision: ev.Verdict,
-    comment: str = "",
+    comment: Reason | str = "",
     by_timeout: bool = False,
     goes_on: bool = True,
 ) -> ev.HoldDecided:
@@ -349,7 +344,7 @@ def _decided(
         decision=decision,
         task_id=hold.task_id,
         phase=hold.phase,
-        comment=comment,
+        **reason_fields("comment", comment),
         by_timeout=by_timeout,
         resumed=goes_on and len(state.holds) == 1,
         is_leaf=hold.task_id in ctx.revision.plan.leaves if hold.task_id else False,
@@ -362,7 +357,7 @@ def _rejection(
     hold: Hold,
     ctx: DecisionContext,
     *,
-    comment: str,
+    comment: Reason | str,
     by_timeout: bool = False,
 ) -> list[ev.Event]:
     aborts = _aborts(hold)
@@ -377,8 +372,22 @@ def _rejection(
     )
     if not aborts:
         return [decided]
-    what = hold.task_id or hold.reason.value.replace("_", " ")
-    return [decided, ev.ExecutionAborted(reason=comment or f"{what} was rejected")]
+    reason = comment or _rejection_reason(hold)
+    return [decided, ev.ExecutionAborted(**reason_fields("reason", reason))]
+
+
+def _rejection_reason(hold: Hold) -> Reason:
+    if hold.task_id:
+        return Reason("task_rejected", {"task": hold.task_id})
+    return _REJECTED[hold.reason]
+
+
+#: Kind of hold → the reason of the end that its rejection causes.
+_REJECTED = {
+    HoldReason.LAYER_APPROVAL: Reason("layer_approval_rejected"),
+    HoldReason.LAYER_VALIDATION: Reason("layer_validation_rejected"),
+    HoldReason.AGENT_DECISION: Reason("agent_decision_rejected"),
+}
 
 
 def _aborts(hold: Hold) -> bool:
@@ -396,30 +405,30 @@ def _(command: cmd.ExpireHold, state: ExecutionState, ctx: DecisionContext) -> I
     expired = ev.HoldExpired(
         hold_id=hold.id, task_id=hold.task_id, phase=hold.phase, on_timeout=hold.on_timeout
     )
-    comment = "nobody decided in time"
+    comment = Reason("nobody_decided")
     match hold.on_timeout:
         case "keep_waiting":
-            raise Refused("keeps_waiting", "This hold has no end.")
+            raise Refused("keeps_waiting", Reason("hold_has_no_end"))
         case "approve" if hold.reason is HoldReason.REPLAN_REVIEW:
             return [expired, *_plan_change_by_timeout(state, hold, ctx, comment)]
         case "approve":
             return [expired, _approval_by_timeout(state, hold, ctx, comment)]
         case "continue":
             agent = ctx.policy.ail.agent
-            late = ev.AgentFailed(agent=agent, error=comment, hold_id=hold.id)
+            late = ev.AgentFailed(agent=agent, **reason_fields("error", comment), hold_id=hold.id)
             return [late, _approval_by_timeout(state, hold, ctx, comment)]
         case "reject":
             return [expired, *_rejection(state, hold, ctx, comment=comment, by_timeout=True)]
         case "abort":
-            return [expired, ev.ExecutionAborted(reason=comment)]
+            return [expired, ev.ExecutionAborted(**reason_fields("reason", comment))]
 
 
 def _approval_by_timeout(
-    state: ExecutionState, hold: Hold, ctx: DecisionContext, comment: str
+    state: ExecutionState, hold: Hold, ctx: DecisionContext, comment: Reason
 ) -> ev.HoldDecided:
     event = _decided(state, hold, ctx, decision="APPROVE", comment=comment, by_timeout=True)
     if hold.reason is HoldReason.ESCALATION:  # pragma: no cover - never opened with that default
-        raise Refused("no_silent_grant", "Time alone grants no permission.")
+        raise Refused("no_silent_grant", Reason("no_grant_by_timeout"))
     return event
 
 
@@ -436,7 +445,7 @@ def _(command: cmd.ExtendHold, state: ExecutionState, ctx: DecisionContext) -> I
 def _(command: cmd.EscalateHold, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
     hold = _open_hold(state, command.hold)
     if command.step != hold.escalated:
-        raise Refused("step_taken", f"Step {command.step + 1} is not the next of this hold.")
+        raise Refused("step_taken", Reason("not_the_next_step", {"step": command.step + 1}))
     return [
         ev.HoldEscalated(
             hold_id=hold.id,
@@ -465,7 +474,11 @@ def _(command: cmd.RevisePlan, state: ExecutionState, ctx: DecisionContext) -> I
     if command.plan is None:
         return [ev.ReplanFailed(requirement=command.requirement, error=command.error)]
     if change_between(ctx.revision.plan, command.plan).is_empty:
-        return [ev.ReplanFailed(requirement=command.requirement, error=NOTHING_NEW)]
+        return [
+            ev.ReplanFailed(
+                requirement=command.requirement, **reason_fields("error", Reason("plan_unchanged"))
+            )
+        ]
     revised = revise(
         state,
         ctx,
@@ -488,7 +501,7 @@ def _(command: cmd.RevisePlan, state: ExecutionState, ctx: DecisionContext) -> I
         events = [*context_events(command.available_context), revised]
     hold = _agent_hold(state)
     if hold is not None:
-        comment = f"replan: {command.requirement}"
+        comment = Reason("replanned", {"requirement": command.requirement})
         events.append(_decided(state, hold, ctx, decision="APPROVE", comment=comment))
     return events
 
@@ -499,7 +512,7 @@ def _accept_plan_change(
     ctx: DecisionContext,
     edits: Any,
     *,
-    comment: str,
+    comment: Reason | str,
     by_timeout: bool = False,
 ) -> list[ev.Event]:
     """Apply the proposed change, without the tasks that the reviewer dropped."""
@@ -512,13 +525,14 @@ def _accept_plan_change(
 
 
 def _plan_change_by_timeout(
-    state: ExecutionState, hold: Hold, ctx: DecisionContext, comment: str
+    state: ExecutionState, hold: Hold, ctx: DecisionContext, comment: Reason
 ) -> list[ev.Event]:
     """Accept the plan change at its timeout; reject it if it no longer fits the plan."""
     try:
         return _accept_plan_change(state, hold, ctx, None, comment=comment, by_timeout=True)
     except Refused as refusal:
-        reason = f"{comment}; the change no longer fits: {refusal.message}"
+        problem = refusal.reason
+        reason = Reason("change_does_not_fit", {"timeout": comment, "problem": problem})
         return _rejection(state, hold, ctx, comment=reason, by_timeout=True)
 
 
@@ -526,9 +540,10 @@ def _plan_change_by_timeout(
 def _(command: cmd.InjectTask, state: ExecutionState, ctx: DecisionContext) -> Iterable[ev.Event]:
     plan = ctx.revision.plan
     if command.task.id in plan.by_id:
-        raise Refused("duplicate_task", f"There is a task {command.task.id} already.")
+        raise Refused("duplicate_task", Reason("task_exists", {"task": command.task.id}))
     grown = Plan(tasks=(*plan.tasks, command.task))
-    return _change_plan(state, ctx, grown, "inject_task", f"add the task {command.task.id}")
+    requirement = Reason("adds_task", {"task": command.task.id})
+    return _change_plan(state, ctx, grown, "inject_task", requirement.text)
 
 
 @_decide.register
@@ -536,17 +551,16 @@ def _(command: cmd.ModifyArgs, state: ExecutionState, ctx: DecisionContext) -> I
     plan = ctx.revision.plan
     task = plan.by_id.get(command.task_id)
     if task is None:
-        raise Refused("no_such_task", f"The plan has no task {command.task_id}.")
+        raise Refused("no_such_task", Reason("no_such_task", {"task": command.task_id}))
     begun = {name for layer in ctx.revision.layers[: state.layer + 1] for name in layer}
     if command.task_id in begun:
-        raise Refused("begun", f"{command.task_id} has run, or its layer has begun.")
+        raise Refused("begun", Reason("task_has_begun", {"task": command.task_id}))
     changed = with_values(
         plan, task, command.arguments, ended=ctx.finished_tasks(sorted(task.needs)).keys()
     )
     tasks = tuple(changed if each.id == task.id else each for each in plan.tasks)
-    return _change_plan(
-        state, ctx, Plan(tasks=tasks), "modify_args", f"change the inputs of {task.id}"
-    )
+    requirement = Reason("changes_inputs", {"task": task.id})
+    return _change_plan(state, ctx, Plan(tasks=tasks), "modify_args", requirement.text)
 
 
 def _change_plan(
@@ -562,7 +576,7 @@ def _change_plan(
     its replan with `inject_task`.
     """
     if state.proposal is not None:
-        raise Refused("replan_open", OPEN_PROPOSAL)
+        raise Refused("replan_open", Reason("plan_change_open"))
     revised = revise(state, ctx, plan, cause=cause, requirement=requirement)
     if not ctx.policy.replan_review.enabled:
         return [revised]

@@ -9,18 +9,21 @@ from .dag import Revision
 from .plan_validation import Problem
 from .policy import Policy
 from .ports import FinishedTask
+from .reasons import Reason
 
 
 class Refused(Exception):
-    """The command does not apply.  `code` is stable, `message` says what to do.
+    """The command does not apply.  `code` is stable, `message` says in English what to do.
 
-    `problems` lists the invalid fields, if any.
+    `reason` is the same message for pages, which translate it.  It is a text where a tool or a
+    library wrote the message.  `problems` lists the invalid fields, if any.
     """
 
-    def __init__(self, code: str, message: str, problems: Iterable[Problem] = ()) -> None:
-        super().__init__(message)
+    def __init__(self, code: str, reason: Reason | str, problems: Iterable[Problem] = ()) -> None:
         self.code = code
-        self.message = message
+        self.reason = reason
+        self.message = reason.text if isinstance(reason, Reason) else reason
+        super().__init__(self.message)
         self.problems = tuple(problems)
 
 

@@ -75,6 +75,8 @@ class TaskErrored(_Event):
     task_id: str
     attempt: int
     error: str
+    error_code: str = ""
+    error_params: dict[str, Any] = {}
     duration_ms: float = 0
     retry_at: float | None = None
     is_leaf: bool = False
@@ -212,6 +214,8 @@ class HoldDecided(_Event):
     phase: TriggerPhase | None = None
     edited: bool = False
     comment: str = ""
+    comment_code: str = ""
+    comment_params: dict[str, Any] = {}
     by_timeout: bool = False
     resumed: bool = False
     # The decision was recorded earlier as HoldAnswered; its undo period has ended.
@@ -307,6 +311,8 @@ class AgentFailed(_Event):
     kind: Literal["agent_failed"] = "agent_failed"
     agent: str
     error: str
+    error_code: str = ""
+    error_params: dict[str, Any] = {}
     default: str = "continue"
     hold_id: str | None = None
 
@@ -354,6 +360,8 @@ class ReplanFailed(_Event):
     kind: Literal["replan_failed"] = "replan_failed"
     requirement: str
     error: str
+    error_code: str = ""
+    error_params: dict[str, Any] = {}
 
 
 class GraphUpdateFailed(_Event):
@@ -383,6 +391,8 @@ class CommandRefused(_Event):
     kind: Literal["command_refused"] = "command_refused"
     command: str
     error: str
+    error_code: str = ""
+    error_params: dict[str, Any] = {}
 
 
 class ExecutionCompleted(_Event):
@@ -392,11 +402,15 @@ class ExecutionCompleted(_Event):
 class ExecutionFailed(_Event):
     kind: Literal["execution_failed"] = "execution_failed"
     error: str = ""
+    error_code: str = ""
+    error_params: dict[str, Any] = {}
 
 
 class ExecutionAborted(_Event):
     kind: Literal["execution_aborted"] = "execution_aborted"
     reason: str
+    reason_code: str = ""
+    reason_params: dict[str, Any] = {}
 
 
 Event = Annotated[

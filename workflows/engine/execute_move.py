@@ -39,6 +39,7 @@ from .ports import (
     TaskCall,
     TaskResult,
 )
+from .reasons import reason_fields
 from .review_rules import skipped_reviews
 from .state import HoldReason, SkipReason
 from .status import TaskStatus
@@ -321,7 +322,9 @@ def _(move: AskAgent, run: Run, ports: Ports) -> None:
         try:
             run.record(*handle_command(run, command, ports, actor))
         except Refused as refusal:
-            run.record(ev.CommandRefused(command=command.kind, error=refusal.message))
+            run.record(
+                ev.CommandRefused(command=command.kind, **reason_fields("error", refusal.reason))
+            )
 
 
 def agent_question(run: Run, agent: str) -> AgentQuestion:

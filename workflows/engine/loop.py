@@ -11,6 +11,7 @@ from .execute_move import execute_move
 from .handle_command import handle_command
 from .moves import ApplyCommands, Rest, next_move
 from .ports import Ports, Run
+from .reasons import reason_fields
 
 
 def step(execution_id: str, ports: Ports) -> bool:
@@ -77,4 +78,4 @@ def _handle_queued(run: Run, command: object, ports: Ports, actor: str) -> tuple
         if run.state.status.is_final:
             return ()
         kind = getattr(command, "kind", type(command).__name__)
-        return (ev.CommandRefused(command=kind, error=refusal.message),)
+        return (ev.CommandRefused(command=kind, **reason_fields("error", refusal.reason)),)

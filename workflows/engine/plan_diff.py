@@ -14,9 +14,6 @@ from .dag import CapabilityTask, CodeTask, Plan, TaskSpec, ToolTask
 Spec = ToolTask | CodeTask | CapabilityTask
 
 
-DROP_FORMAT = 'edits of a plan review are {"drop": [ids of added tasks]}'
-
-
 class Drop(BaseModel):
     """`edits` of a plan review: the ids of added tasks to leave out."""
 

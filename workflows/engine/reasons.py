@@ -76,6 +76,112 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "attempt_other": gettext_noop("%(operation)s %(resource)s"),
     "working_folder": gettext_noop("working folder%(path)s"),
     "folder": gettext_noop("%(path)s and everything below"),
+    # Why a command does not apply.
+    "run_has_ended": gettext_noop("The run has ended (%(status)s); it takes no more commands."),
+    "not_waiting_for_continue": gettext_noop("The run does not wait for `continue`."),
+    "no_agent_decides": gettext_noop(
+        "No agent decides in this run: its policy enables none (ail)."
+    ),
+    "layer_has_begun": gettext_noop("Layer %(layer)s has begun or does not exist."),
+    "layer_is_skipped": gettext_noop("Layer %(layer)s will be skipped already."),
+    "layer_needs_decision": gettext_noop(
+        "Layer %(layer)s needs %(gates)s, so it cannot be skipped. Decide it, or abort the run."
+    ),
+    "approval_of_layer": gettext_noop("an approval of the layer"),
+    "review_of": gettext_noop("the review of %(task)s"),
+    "both": gettext_noop("%(first)s and %(second)s"),
+    "null_output_only": gettext_noop("Only the output of a task can be set to null."),
+    "edits_not_taken": gettext_noop("Only a node review or a plan review takes edits."),
+    "quorum_needs_others": gettext_noop("You have approved this already; the quorum needs others."),
+    "quorum_takes_no_edits": gettext_noop(
+        "Several people approve the same here, so nobody changes it: ask for changes, or reject."
+    ),
+    "changes_without_edits": gettext_noop("A request for changes neither approves nor edits."),
+    "feedback_missing": gettext_noop("Say what should be changed."),
+    "changes_of_output_only": gettext_noop(
+        "Only the output of a task can be sent back to be changed."
+    ),
+    "no_more_changes_once": gettext_noop("Changes were requested 1 time, and no more can be."),
+    "no_more_changes": gettext_noop("Changes were requested %(times)s times, and no more can be."),
+    "hold_not_open": gettext_noop("%(hold)s is not open; it may be decided already."),
+    "hold_just_decided": gettext_noop("%(actor)s has decided %(hold)s just now."),
+    "no_answer_waits": gettext_noop("%(hold)s has no answer that waits."),
+    "decision_took_effect": gettext_noop(
+        "This decision has taken effect; it cannot be taken back any more."
+    ),
+    "nothing_said": gettext_noop("%(actor)s has said nothing to take back."),
+    "no_escalation": gettext_noop("%(task)s does not ask for a permission any more."),
+    "scope_needs_capability": gettext_noop("Only a capability's own permission can be raised."),
+    "scope_needs_length": gettext_noop(
+        "A grant with the scope '%(scope)s' needs its length in grant_seconds."
+    ),
+    "scope_takes_no_length": gettext_noop("A grant with the scope '%(scope)s' has no length."),
+    "hold_has_no_end": gettext_noop("This hold has no end."),
+    "no_grant_by_timeout": gettext_noop("Time alone grants no permission."),
+    "not_the_next_step": gettext_noop("Step %(step)s is not the next of this hold."),
+    "task_exists": gettext_noop("There is a task %(task)s already."),
+    "no_such_task": gettext_noop("The plan has no task %(task)s."),
+    "task_has_begun": gettext_noop("%(task)s has run, or its layer has begun."),
+    "plan_change_open": gettext_noop("A plan change waits for a review; decide it first."),
+    "replan_limit": gettext_noop("A run is replanned at most %(times)s times."),
+    "failed_replan_limit": gettext_noop(
+        "The planner found no plan %(times)s times in this run and is not asked again."
+    ),
+    "holds_open": gettext_noop("Decide the open holds first: %(holds)s."),
+    "plan_change_decided": gettext_noop("The plan change is not waiting for a decision any more."),
+    "plan_change_empty": gettext_noop("Nothing of the change is left; reject it instead."),
+    "plan_review_edits": gettext_noop('edits of a plan review are {"drop": [ids of added tasks]}'),
+    "plan_keeps_begun": gettext_noop("A new plan must keep the tasks that have begun: %(tasks)s."),
+    "reviewed_stays": gettext_noop("%(task)s has a review, so it cannot be removed."),
+    "reviewed_inputs_only": gettext_noop(
+        "%(task)s has a review, so only its inputs can be changed."
+    ),
+    "review_wait_lost": gettext_noop(
+        "%(task)s waits for the review of %(reviewed)s; the change would remove that wait."
+    ),
+    "reviewed_output_kept": gettext_noop(
+        "%(input)s of %(task)s is the reviewed output of %(source)s; it cannot be replaced."
+    ),
+    "workflow_in_use": gettext_noop(
+        "The workflow has executions or review rules; disable it instead."
+    ),
+    "not_a_code_task": gettext_noop("%(task)s is not a code task of this run."),
+    "task_not_succeeded": gettext_noop("%(task)s has not succeeded."),
+    "task_problem": gettext_noop("%(task)s: %(problem)s."),
+    "may_not_revoke": gettext_noop(
+        "Only operators, admins and the person who granted it can revoke it."
+    ),
+    "grant_revoked": gettext_noop("%(actor)s has already revoked it."),
+    "backtests_running": gettext_noop(
+        "%(number)s of your backtests are running; wait until one ends."
+    ),
+    "backtest_not_done": gettext_noop("This backtest has no report yet."),
+    "unknown_command": gettext_noop("Unknown command."),
+    "delivery_pending": gettext_noop("This delivery is already pending."),
+    "endpoint_blocked": gettext_noop("Nothing is sent to this endpoint: %(reason)s."),
+    "endpoint_parked": gettext_noop("it is parked, because %(problem)s"),
+    "endpoint_disabled": gettext_noop("it is disabled"),
+    "endpoint_owner_disabled": gettext_noop("its owner's account is disabled"),
+    "endpoint_owner_roles": gettext_noop("its owner's roles no longer allow webhooks"),
+    "endpoint_token_ended": gettext_noop("the token that set its URL has ended; set the URL again"),
+    # Changes of the plan that commands ask for.
+    "adds_task": gettext_noop("add the task %(task)s"),
+    "changes_inputs": gettext_noop("change the inputs of %(task)s"),
+    "plan_unchanged": gettext_noop("The planner found nothing to change in the plan."),
+    "replanned": gettext_noop("replan: %(requirement)s"),
+    # What a timeout, a rejection or a lost worker causes.
+    "nobody_decided": gettext_noop("nobody decided in time"),
+    "change_does_not_fit": gettext_noop("%(timeout)s; the change no longer fits: %(problem)s"),
+    "aborted": gettext_noop("aborted"),
+    "task_rejected": gettext_noop("%(task)s was rejected"),
+    "layer_approval_rejected": gettext_noop("layer approval was rejected"),
+    "layer_validation_rejected": gettext_noop("layer validation was rejected"),
+    "agent_decision_rejected": gettext_noop("agent decision was rejected"),
+    "workers_lost": gettext_noop(
+        "given up: %(lost)s workers in a row ended without recording a step"
+    ),
+    "workers_lost_running": gettext_noop("%(reason)s; tasks under way: %(tasks)s"),
+    "workers_lost_error": gettext_noop("%(reason)s; %(error)s"),
 }
 
 

@@ -10,7 +10,6 @@ from . import events as ev
 from .dag import Plan
 from .decision_context import DecisionContext, Refused
 from .plan_diff import (
-    DROP_FORMAT,
     Change,
     Drop,
     change_between,
@@ -21,23 +20,22 @@ from .plan_diff import (
     without_tasks,
 )
 from .plan_validation import Problem, structure_problems, validation_problems
+from .reasons import Reason
 from .required_reviews import lost_gate, with_reviews
 from .state import ExecutionState, Proposal
 
 Cause = Literal["replan", "inject_task", "modify_args"]
-OPEN_PROPOSAL = "A plan change waits for a review; decide it first."
 
 
 def check_replan(state: ExecutionState, ctx: DecisionContext) -> None:
     """Raise Refused unless a replan may be tried now."""
     if state.proposal is not None:
-        raise Refused("replan_open", OPEN_PROPOSAL)
+        raise Refused("replan_open", Reason("plan_change_open"))
     if state.replans >= ctx.max_replans:
-        raise Refused("replan_limit", f"A run is replanned at most {ctx.max_replans} times.")
+        raise Refused("replan_limit", Reason("replan_limit", {"times": ctx.max_replans}))
     if state.failed_replans >= ctx.max_failed_replans:
         times = ctx.max_failed_replans
-        message = f"The planner found no plan {times} times in this run and is not asked again."
-        raise Refused("replan_limit", message)
+        raise Refused("replan_limit", Reason("failed_replan_limit", {"times": times}))
     if any(hold.decider == "human" for hold in state.holds):
         refuse_while_held(state)
 
@@ -45,7 +43,7 @@ def check_replan(state: ExecutionState, ctx: DecisionContext) -> None:
 def refuse_while_held(state: ExecutionState) -> None:
     if state.holds:
         names = ", ".join(hold.id for hold in state.holds)
-        raise Refused("held", f"Decide the open holds first: {names}.")
+        raise Refused("held", Reason("holds_open", {"holds": names}))
 
 
 def context_events(context: dict[str, Any]) -> list[ev.Event]:
@@ -86,12 +84,12 @@ def accept_proposal(
     """
     proposal = state.proposal
     if proposal is None:
-        raise Refused("no_proposal", "The plan change is not waiting for a decision any more.")
+        raise Refused("no_proposal", Reason("plan_change_decided"))
     change = load_change(proposal.change)
     dropped = with_dependents(change, _dropped_ids(change, edits))
     left = without_tasks(change, dropped)
     if left.is_empty:
-        raise Refused("nothing_left", "Nothing of the change is left; reject it instead.")
+        raise Refused("nothing_left", Reason("plan_change_empty"))
     revised = revise(
         state,
         ctx,
@@ -113,7 +111,8 @@ def _dropped_ids(change: Change, edits: Any) -> list[str]:
     try:
         wanted = Drop.model_validate(edits or {}).drop
     except ValidationError as error:
-        raise Refused("bad_edits", DROP_FORMAT, validation_problems(error, "edits")) from None
+        problems = validation_problems(error, "edits")
+        raise Refused("bad_edits", Reason("plan_review_edits"), problems) from None
     known = {task.id for task in change.added}
     problems = tuple(
         Problem(f"edits.drop[{index}]", "no_such_task", f"the change adds no task {name!r}")
@@ -145,9 +144,7 @@ def revise(
     begun = [name for layer in old.layers[: state.layer + 1] for name in layer]
     lost = [name for name in begun if plan.by_id.get(name) != old.plan.by_id[name]]
     if lost:
-        raise Refused(
-            "begun", f"A new plan must keep the tasks that have begun: {', '.join(lost)}."
-        )
+        raise Refused("begun", Reason("plan_keeps_begun", {"tasks": ", ".join(lost)}))
     if problems:
         raise Refused("invalid_plan", problems[0].message, problems)
     plan = _with_required_reviews(old.plan, plan)

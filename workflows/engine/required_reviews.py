@@ -8,6 +8,7 @@ that the current plan requires.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import reduce
 from typing import Any
 
 import networkx as nx
@@ -15,6 +16,7 @@ import networkx as nx
 from .dag import CapabilityTask, CodeTask, Plan, Revision, ToolTask, references
 from .moves import approval_due, is_critical
 from .policy import Policy, ReviewPolicy, TriggerPhase
+from .reasons import Reason
 
 Spec = ToolTask | CodeTask | CapabilityTask
 
@@ -24,13 +26,17 @@ def is_reviewed(task: Spec) -> bool:
     return task.human_review is not None and task.human_review.enabled
 
 
-def gates_of_layer(revision: Revision, layer: int, policy: Policy) -> str:
-    """The decisions of people that a layer needs, in words; "" when it needs none."""
+def gates_of_layer(revision: Revision, layer: int, policy: Policy) -> Reason | None:
+    """Return the decisions of people that a layer needs, as a list; None if it needs none."""
     reviewed = [task.id for task in revision.tasks(layer) if is_reviewed(task)]
-    required = [f"the review of {name}" for name in reviewed]
+    required = [Reason("review_of", {"task": name}) for name in reviewed]
     if approval_due(revision, layer, policy):
-        required.insert(0, "an approval of the layer")
-    return " and ".join(required)
+        required.insert(0, Reason("approval_of_layer"))
+    return reduce(_joined, required) if required else None
+
+
+def _joined(first: Reason, second: Reason) -> Reason:
+    return Reason("both", {"first": first, "second": second})
 
 
 # --- plan changes ---------------------------------------------------------------------------------
@@ -106,8 +112,8 @@ def _strictness(review: ReviewPolicy) -> tuple[bool, bool, bool, int]:
     return review.always, not review.can_skip, review.on_timeout != "approve", review.quorum
 
 
-def lost_gate(old: Plan, new: Plan, begun: Collection[str]) -> str:
-    """Return why the change from `old` to `new` would lose a review; "" if it loses none.
+def lost_gate(old: Plan, new: Plan, begun: Collection[str]) -> Reason | None:
+    """Return why the change from `old` to `new` would lose a review; None if it loses none.
 
     The caller has checked that tasks in `begun` do not change.
     """
@@ -118,27 +124,26 @@ def lost_gate(old: Plan, new: Plan, begun: Collection[str]) -> str:
         problem = _removed(task) if after is None else _changed(old, new, task, after)
         if problem:
             return problem
-    return ""
+    return None
 
 
-def _removed(task: Spec) -> str:
-    return f"{task.id} has a review, so it cannot be removed." if is_reviewed(task) else ""
+def _removed(task: Spec) -> Reason | None:
+    return Reason("reviewed_stays", {"task": task.id}) if is_reviewed(task) else None
 
 
-def _changed(old: Plan, new: Plan, before: Spec, after: Spec) -> str:
+def _changed(old: Plan, new: Plan, before: Spec, after: Spec) -> Reason | None:
     if is_reviewed(before) and _without_values(before) != _without_values(after):
-        return f"{before.id} has a review, so only its inputs can be changed."
+        return Reason("reviewed_inputs_only", {"task": before.id})
     lost = reviews_behind(old, before.needs) - reviews_behind(new, after.needs)
     if lost:
-        names = ", ".join(sorted(lost))
-        return f"{before.id} waits for the review of {names}; the change would remove that wait."
+        params = {"task": before.id, "reviewed": ", ".join(sorted(lost))}
+        return Reason("review_wait_lost", params)
     for key, value in before.values.items():
         source = _approved_source(old, value)
         if source and after.values.get(key) != value:
-            return (
-                f"{key} of {before.id} is the reviewed output of {source}; it cannot be replaced."
-            )
-    return ""
+            params = {"input": key, "task": before.id, "source": source}
+            return Reason("reviewed_output_kept", params)
+    return None
 
 
 def _without_values(task: Spec) -> dict[str, Any]:

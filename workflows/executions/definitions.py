@@ -12,6 +12,7 @@ from workflows.common.schemas import schema_problem
 from workflows.engine.bounded_json import BoundedJSONError, check_value
 from workflows.engine.decide import Refused
 from workflows.engine.plan_validation import Problem
+from workflows.engine.reasons import Reason
 from workflows.models import Workflow
 from workflows.planning.planner import suggest
 
@@ -136,6 +137,4 @@ def delete_workflow(*, workflow: Workflow) -> None:
     try:
         workflow.delete()
     except ProtectedError as error:
-        raise Refused(
-            "in_use", "The workflow has executions or review rules; disable it instead."
-        ) from error
+        raise Refused("in_use", Reason("workflow_in_use")) from error

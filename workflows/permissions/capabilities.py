@@ -14,6 +14,7 @@ from workflows.engine.decide import Refused
 from workflows.engine.permissions import NAMED, PermissionSet, admits, cap, named
 from workflows.engine.plan_validation import Problem
 from workflows.engine.ports import CapabilityCode
+from workflows.engine.reasons import Reason
 from workflows.engine.status import TaskStatus
 from workflows.journal.writer import load_revision
 from workflows.models import Capability, Execution, Grant, TaskAttempt
@@ -172,12 +173,12 @@ def make_capability(
     """
     task = load_revision(execution.pk, execution.revision).plan.by_id.get(task_id)
     if not isinstance(task, CodeTask):
-        raise Refused("not_code", f"{task_id} is not a code task of this run.")
+        raise Refused("not_code", Reason("not_a_code_task", {"task": task_id}))
     done = TaskAttempt.objects.filter(
         execution=execution, task_id=task_id, settled=True, status=TaskStatus.SUCCEEDED.value
     ).first()
     if done is None:
-        raise Refused("not_succeeded", f"{task_id} has not succeeded.")
+        raise Refused("not_succeeded", Reason("task_not_succeeded", {"task": task_id}))
     inputs = infer_schema(done.inputs or {}) if input_schema is None else input_schema
     output = infer_type(done.output) if output_schema is None else output_schema
     _check(name, approval_mode, {"input_schema": inputs, "output_schema": output})
@@ -185,7 +186,8 @@ def make_capability(
         ceiling = named(execution.policy.get("permission_ceiling", "trusted"))
         allowed = cap(named(task.permission_set or "minimal"), ceiling)
     except ValueError as error:
-        raise Refused("unknown_permission_set", f"{task_id}: {error}.") from None
+        problem = Reason("task_problem", {"task": task_id, "problem": str(error)})
+        raise Refused("unknown_permission_set", problem) from None
     row = Capability(
         name=name,
         description=description,

@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 from workflows import conf
 from workflows.engine.decide import Refused
 from workflows.engine.permissions import NAMED, PermissionSet, admits
+from workflows.engine.reasons import Reason
 from workflows.executions import access
 from workflows.models import Grant
 
@@ -110,13 +111,11 @@ def revoke(*, grant: Grant, user: User) -> Grant:
     Raises Refused if the user may not revoke it, or if it is revoked already.
     """
     if not may_revoke(user, grant):
-        raise Refused(
-            "not_allowed", "Only operators, admins and the person who granted it can revoke it."
-        )
+        raise Refused("not_allowed", Reason("may_not_revoke"))
     name = user.get_username()
     open_rows = Grant.objects.filter(pk=grant.pk, revoked_at=None)
     if not open_rows.update(revoked_at=Now(), revoked_by=name):
         grant.refresh_from_db()
-        raise Refused("revoked", f"{grant.revoked_by} has already revoked it.")
+        raise Refused("revoked", Reason("grant_revoked", {"actor": grant.revoked_by}))
     grant.refresh_from_db()
     return grant

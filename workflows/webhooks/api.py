@@ -60,7 +60,8 @@ class WebhookSerializer(EndpointModel):
         read_only_fields = fields
 
     def get_standing(self, endpoint: WebhookEndpoint) -> str:
-        return services.standing(endpoint)
+        reason = services.standing(endpoint)
+        return reason.text if reason else ""
 
 
 class NewWebhookSerializer(WebhookSerializer):

@@ -17,6 +17,7 @@ from workflows import conf
 from workflows.common.secret_encryption import encrypt
 from workflows.engine.decide import Refused
 from workflows.engine.plan_validation import Problem
+from workflows.engine.reasons import Reason
 from workflows.executions import access
 from workflows.executions.validation import InvalidRequest
 from workflows.models import ExecutionEvent, WebhookDelivery, WebhookEndpoint
@@ -196,7 +197,7 @@ def redeliver(*, delivery: WebhookDelivery) -> WebhookDelivery:
         .update(status=Status.PENDING, attempts=0, next_at=Now(), finished_at=None)
     )
     if not updated:
-        raise Refused("on_its_way", "This delivery is already pending.")
+        raise Refused("on_its_way", Reason("delivery_pending"))
     delivery.refresh_from_db()
     return delivery
 
@@ -204,22 +205,22 @@ def redeliver(*, delivery: WebhookDelivery) -> WebhookDelivery:
 def _require_running(endpoint: WebhookEndpoint) -> None:
     reason = standing(endpoint)
     if reason:
-        raise Refused("not_running", f"Nothing is sent to this endpoint: {reason}.")
+        raise Refused("not_running", Reason("endpoint_blocked", {"reason": reason}))
 
 
-def standing(endpoint: WebhookEndpoint) -> str:
-    """Return why nothing is sent to an endpoint; "" if events are sent."""
+def standing(endpoint: WebhookEndpoint) -> Reason | None:
+    """Return why nothing is sent to an endpoint; None if events are sent."""
     if endpoint.parked_at is not None:
-        return f"it is parked, because {endpoint.parked_reason}"
+        return Reason("endpoint_parked", {"problem": endpoint.parked_reason})
     if not endpoint.enabled:
-        return "it is disabled"
+        return Reason("endpoint_disabled")
     if not endpoint.owner.is_active:
-        return "its owner's account is disabled"
+        return Reason("endpoint_owner_disabled")
     if not access.may_subscribe(endpoint.owner):
-        return "its owner's roles no longer allow webhooks"
+        return Reason("endpoint_owner_roles")
     if _token_has_ended(endpoint):
-        return "the token that set its URL has ended; set the URL again"
-    return ""
+        return Reason("endpoint_token_ended")
+    return None
 
 
 def _newest_event_id() -> int:

@@ -46,7 +46,7 @@ def test_a_dead_endpoint_is_parked_and_resumed_without_loss(
     assert endpoint.parked_reason == "6 tries in a row failed, the last with: HTTP 503 " + (
         "Service Unavailable"
     )
-    assert "parked" in services.standing(endpoint)
+    assert "parked" in services.standing(endpoint).text
     with pytest.raises(Refused, match="parked"):
         services.ping(endpoint=endpoint)
     tries = len(receiver.got)

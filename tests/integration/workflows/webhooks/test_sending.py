@@ -155,7 +155,7 @@ def test_an_owner_without_the_role_is_sent_nothing_and_loses_nothing(
     for _ in range(3):
         sender.round()
     assert receiver.got == []
-    assert "roles" in services.standing(endpoint)
+    assert "roles" in services.standing(endpoint).text
     owner.groups.set(groups)
     send_all(sender)
     assert len(receiver.order(execution.pk)) == execution.version
