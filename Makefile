@@ -65,7 +65,7 @@ test: $(STAMP) ## Run every test, the real browser included
 	$(PYTEST) -q $(SPREAD) -m e2e tests/e2e
 
 test-fast: $(STAMP) ## Run the tests that need no server
-	$(PYTEST) -q tests/unit tests/architecture
+	$(PYTEST) -q $(SPREAD) tests/unit tests/architecture
 
 LONG_TESTS := tests/integration/workflows/executions/test_crashpoints.py tests/integration/workflows/webhooks/test_chaos.py \
 	tests/integration/reviews/decisions/test_races.py tests/integration/reviews/decisions/test_withdrawal.py \

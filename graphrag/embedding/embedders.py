@@ -168,6 +168,7 @@ def _unit_vectors(rows: Any, identity: str, count: int | None = None) -> Vectors
     return unit
 
 
+# Keyed by the settings; bounded by 8; never stale: a changed setting is another key.
 @lru_cache(maxsize=8)
 def _create(spec: str, model: str, api_key: str, timeout: float) -> Embedder:
     kind, _, rest = spec.partition(":")

@@ -58,12 +58,14 @@ def _document_weights(written: str) -> Mapping[str, float]:
     return weights
 
 
+# Keyed by the stem; bounded by 65,536; never stale, because the result depends only on the key.
 @lru_cache(maxsize=65_536)
 def _features(word: str) -> tuple[tuple[str, float], ...]:
     groups = tuple((label, _GROUP_WEIGHT) for label in text.GROUPS_BY_STEM.get(word, ()))
     return ((word, 1.0), *groups, *_ngrams(word))
 
 
+# Keyed by the word; bounded by 65,536; never stale, because the result depends only on the key.
 @lru_cache(maxsize=65_536)
 def _ngrams(word: str) -> tuple[tuple[str, float], ...]:
     """Return character 4-grams, which misspelt and compound words share."""
@@ -96,6 +98,7 @@ def _vector(weights: Mapping[str, float], dimensions: int) -> NDArray[np.float32
     return unit
 
 
+# Keyed by both arguments; bounded by 262,144; never stale: the result depends only on the key.
 @lru_cache(maxsize=262_144)
 def _sparse_code(feature: str, dimensions: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     raw = blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8 * _NONZERO).digest()

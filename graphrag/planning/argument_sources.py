@@ -117,14 +117,9 @@ def _sources_of_items(
         yield Source(task, chosen, key, kind, by_ending=by_ending)
 
 
-@lru_cache(maxsize=16_384)
-def _stems(name: str) -> frozenset[str]:
-    return frozenset(text.stems(name))
-
-
 def is_file_name(name: str) -> bool:
     """Whether a parameter name denotes a file: ``path``, ``file_name``."""
-    return not _NAMES_FILES.isdisjoint(_stems(name))
+    return not _NAMES_FILES.isdisjoint(text.name_stems(name))
 
 
 def fit(parameter: str, schema: Any, source: Source) -> float:
@@ -133,7 +128,7 @@ def fit(parameter: str, schema: Any, source: Source) -> float:
     if source.is_whole:
         if not schemas.feeds(source.types, wanted):
             return 0.0
-        return 0.6 if _stems(parameter) & _CONTENT else 0.0
+        return 0.6 if text.name_stems(parameter) & _CONTENT else 0.0
     if source.by_ending and is_file_name(parameter):
         return 1.0 if schemas.feeds(source.types, wanted) else 0.0
     whole, each = schemas.feeds(source.types, wanted), can_fan_out(schema, source)
@@ -161,7 +156,7 @@ def name_similarity(parameter: str, given: str) -> float:
     """Return the similarity of two names, 0 to 1. Key: the names; bound: 16,384; constant."""
     if parameter == given:
         return 1.0
-    first, second = _stems(parameter), _stems(given)
+    first, second = text.name_stems(parameter), text.name_stems(given)
     if not first or not second:
         return 0.0
     if first == second:

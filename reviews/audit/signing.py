@@ -47,6 +47,7 @@ def key_id(key: str) -> str:
     return hashlib.sha256(base64.b64decode(key)).hexdigest()[:16]
 
 
+# Keyed by the secret; bounded by 4; never stale: the key pair depends only on the secret.
 @lru_cache(maxsize=4)
 def _private_key(secret: str) -> Ed25519PrivateKey:
     seed = hashlib.sha256(b"holdpoint.audit:" + secret.encode()).digest()

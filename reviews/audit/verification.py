@@ -183,6 +183,7 @@ class _Signatures:
         return number
 
 
+# One module per process, never invalidated: the file is part of the release.
 @lru_cache(maxsize=1)
 def _standalone() -> ModuleType:
     """Import the verifier that auditors download."""

@@ -127,6 +127,7 @@ def _reviewed(row: tuple[Any, ...]) -> ReviewCase:
     return ReviewCase(past, TriggerPhase(phase), run, task, document)
 
 
+# One per process, never invalidated: it depends only on the type.
 @lru_cache(maxsize=1)
 def _adapter() -> TypeAdapter[Any]:
     return TypeAdapter(TaskSpec)

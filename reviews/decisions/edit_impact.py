@@ -117,6 +117,7 @@ def _reads(value: Any, when: str | None) -> Iterator[tuple[str, _Read]]:
             stack.extend(item)
 
 
+# Keyed by the expression; bounded by 4096; never stale: the result depends only on the key.
 @lru_cache(maxsize=4096)
 def paths_read(expression: str) -> frozenset[_Read]:
     """The paths that a JMESPath expression looks at; `*` for what is chosen while it runs."""

@@ -40,6 +40,7 @@ def agent_names() -> frozenset[str]:
     return frozenset(_agents) | {"external"}
 
 
+# One pool per process, made at first use and never replaced.
 @lru_cache(maxsize=1)
 def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=8, thread_name_prefix="agent")

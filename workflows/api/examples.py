@@ -83,6 +83,7 @@ TOKEN = [
 ]
 
 
+# One per process, never invalidated: the file is part of the release.
 @cache
 def _recorded() -> dict[str, Any]:
     examples: dict[str, Any] = json.loads(RECORDED_IN.read_text(encoding="utf-8"))

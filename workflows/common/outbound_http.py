@@ -338,6 +338,7 @@ def _resolve(call: _Call, target: _Target) -> list[IPAddress]:
 # -- one hop ---------------------------------------------------------------------------------
 
 
+# One per process, never invalidated: new CA certificates take a restart.
 @cache
 def _tls() -> ssl.SSLContext:
     context = ssl.create_default_context()

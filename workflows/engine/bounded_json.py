@@ -190,6 +190,7 @@ def _refuse_constant(name: str) -> Any:
     raise _Suspicious
 
 
+# Keyed by the limits; bounded by 16; never stale, because the decoder has no state.
 @lru_cache(maxsize=16)
 def _careful_decoder(limits: Limits) -> json.JSONDecoder:
     """Return a decoder that replaces errors by markers, so that check_value reports their paths."""

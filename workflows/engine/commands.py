@@ -264,6 +264,7 @@ AnyCommand = Annotated[
 ]
 
 
+# Keyed by the flag, so two at most; never stale: it depends only on the types.
 @lru_cache(maxsize=2)
 def _adapter(*, internal: bool) -> TypeAdapter[Any]:
     return TypeAdapter(AnyCommand if internal else Command)

@@ -452,6 +452,7 @@ Event = Annotated[
 ]
 
 
+# One per process, never invalidated: it depends only on the type.
 @lru_cache(maxsize=1)
 def _adapter() -> TypeAdapter[Event]:
     return TypeAdapter(Event)

@@ -108,12 +108,13 @@ def compiled(expression: str) -> Compiled:
     return _compiled_short(expression) if len(expression) <= 256 else _compiled_long(expression)
 
 
+# Keyed by the expression; bounded by 2048; never stale: the result depends only on the key.
 @lru_cache(maxsize=2048)
 def _compiled_short(expression: str) -> Compiled:
     return _compile(expression)
 
 
-# A parsed expression of 4096 characters can take a megabyte.
+# Keyed by the expression; never stale. Bounded by 32: a parsed one can take a megabyte.
 @lru_cache(maxsize=32)
 def _compiled_long(expression: str) -> Compiled:
     return _compile(expression)

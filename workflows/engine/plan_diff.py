@@ -71,6 +71,7 @@ def without_tasks(change: Change, gone: Collection[str]) -> Change:
     )
 
 
+# One per process, never invalidated: it depends only on the type.
 @lru_cache(maxsize=1)
 def _adapter() -> TypeAdapter[tuple[Spec, ...]]:
     return TypeAdapter(tuple[TaskSpec, ...])

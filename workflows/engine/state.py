@@ -186,6 +186,7 @@ def forked(bookmark: ExecutionState, *, total_layers: int, parent: str) -> Execu
     )
 
 
+# One per process, never invalidated: it depends only on the type.
 @lru_cache(maxsize=1)
 def _adapter() -> TypeAdapter[ExecutionState]:
     return TypeAdapter(ExecutionState)

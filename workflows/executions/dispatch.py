@@ -44,12 +44,14 @@ JOB_TTL_SECONDS: Final = 86_400
 _ID = re.compile(r"([A-Za-z0-9_-]+?)-([0-9]+)-[0-9a-f]{32}(?:--([A-Za-z0-9_-]{8,64}))?")
 
 
+# Keyed by the queue; bounded by 8; never stale: the connection pool reconnects by itself.
 @lru_cache(maxsize=8)
 def _queue(name: str) -> Queue:
     """Return the queue; a new RQ queue connects and asks Redis for its version each time."""
     return django_rq.get_queue(name)
 
 
+# Keyed by function and queue; bounded by 8; never stale: RQ and settings change with a restart.
 @lru_cache(maxsize=8)
 def _fields(job: str, queue: str) -> tuple[Any, ...]:
     """Return the fields that all jobs of a function share, as RQ stores them: name, value, …"""
@@ -130,6 +132,7 @@ return redis.call('RPUSH', KEYS[1], ARGV[1])
 """
 
 
+# One per process; redis-py loads the script again when Redis has lost it.
 @lru_cache(maxsize=1)
 def _script() -> Script:
     return _queue("default").connection.register_script(_PUSH)

@@ -58,6 +58,7 @@ _MAX_THREADS = 64
 _HEAD_START = 0.001
 
 
+# One pool per process, made at first use and never replaced.
 @lru_cache(maxsize=1)
 def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=_MAX_THREADS, thread_name_prefix="task")

@@ -54,9 +54,10 @@ class ExecutionNotFound(Exception):
     """The execution does not exist."""
 
 
+# Keyed by execution and number; bounded by 64; never stale, because stored revisions never change.
 @lru_cache(maxsize=64)
 def load_revision(execution_id: int, number: int) -> Revision:
-    """Return a plan revision, from a cache of 64 by id and number: rows never change."""
+    """Return a plan revision of an execution."""
     rows = execute(sql.REVISION, {"id": execution_id, "number": number})
     if not rows:
         raise PlanRevision.DoesNotExist

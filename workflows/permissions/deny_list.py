@@ -201,11 +201,13 @@ def _roots(operation: Operation) -> dict[Parts, str]:
     return {**_both_forms_of_programs(), **roots} if operation == "write" else roots
 
 
+# One per process, never invalidated: links of system folders are resolved at first use.
 @lru_cache(maxsize=1)
 def _both_forms_of_programs() -> dict[Parts, str]:
     return _both_forms(PROGRAM_FOLDERS)
 
 
+# Keyed by setting and home; bounded by 16; links and accounts are read once per process.
 @lru_cache(maxsize=16)
 def _denied_roots(configured: tuple[str, ...], home: str) -> dict[Parts, str]:
     code = str(Path(__file__).resolve().parents[2])
@@ -365,9 +367,10 @@ def _addresses(name: str) -> frozenset[IPAddress]:
         return frozenset()
 
 
+# Keyed by the name; bounded by 16; kept until the process ends. Errors are not cached.
 @lru_cache(maxsize=16)
 def _resolved(name: str) -> frozenset[IPAddress]:
-    """Resolve a name once per process; a failed lookup raises, so it is not cached."""
+    """Return the addresses of a name."""
     found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     return frozenset(ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found)
 

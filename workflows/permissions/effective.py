@@ -216,6 +216,7 @@ def _set_name(task: ToolTask | CodeTask) -> str:
     return tool.permission_set if tool else "mcp-standard"
 
 
+# Keyed by both names; bounded by 256; never stale, because named sets are constants.
 @lru_cache(maxsize=256)
 def _capped(own: str, ceiling: str) -> PermissionSet:
     return cap(named(own), named(ceiling))

@@ -185,6 +185,7 @@ def authenticate_token(text: str, *, reading: bool = False) -> ApiToken | None:
     return _limited(token)
 
 
+# One per process, never invalidated: the SQL depends only on the models.
 @cache
 def _question() -> tuple[str, tuple[Any, ...]]:
     """Return the SQL that finds a token by its digest, with `_PLACE` as the digest's parameter.

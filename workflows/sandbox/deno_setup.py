@@ -29,9 +29,10 @@ _FLAGS: Final = (
 _RUNTIME_ENV: Final = ("DENO_", "NODE_", "LD_", "V8_", "SSL_", "TMPDIR")
 
 
+# One per process, never invalidated: another executable takes a restart.
 @cache
 def binary() -> str:
-    """Return the Deno executable of its PyPI package, cached for the process.
+    """Return the Deno executable of its PyPI package.
 
     :raises FileNotFoundError: when it is not installed.
     """

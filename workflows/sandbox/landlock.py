@@ -70,6 +70,7 @@ class _PathBeneathAttr(ctypes.Structure):
     _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
 
 
+# One per process, never invalidated.
 @cache
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
@@ -80,9 +81,10 @@ def _syscall(number: int, *arguments: object) -> int:
     return result
 
 
+# One per process, never invalidated: it depends only on the kernel.
 @cache
 def abi() -> int:
-    """Return the Landlock version of the running kernel, cached; 0 without Landlock."""
+    """Return the Landlock version of the running kernel; 0 without Landlock."""
     if not sys.platform.startswith("linux"):
         return 0
     return max(_query_version(), 0)

@@ -29,11 +29,10 @@ _LOCK: Final = threading.Lock()
 _pools: dict[int, Monty] = {}
 
 
+# One per process, never invalidated: another executable takes a restart.
 @cache
 def binary() -> str:
     """Return the Monty executable: MONTY_BIN, that of the PyPI package, or one on the PATH.
-
-    The result is cached for the process.
 
     :raises FileNotFoundError: when it is not installed.
     """

@@ -21,6 +21,7 @@ def matches(pattern: str, text: str) -> bool | None:
     return search(text) if search else None
 
 
+# Keyed by the pattern; bounded by 512; never stale, because the result depends only on the key.
 @lru_cache(maxsize=512)
 def _compiled(pattern: str) -> Callable[[str], bool] | None:
     if len(pattern) > _LONGEST_PATTERN:

@@ -64,6 +64,7 @@ class Run:
 RUN: ContextVar[Run] = ContextVar("schema_run")
 
 
+# Keyed by the draft, of which there are few; never stale: it depends only on the key.
 @cache
 def guarded(base: type[Validator]) -> type[Validator]:
     """Return the draft `base` with guarded keywords. Use it while RUN is set."""
