@@ -11,6 +11,7 @@ from .notifications import views as notifications_views
 from .planner import views as planner_views
 from .queue import views as queue_views
 from .runs import views as runs_views
+from .search import views as search_views
 
 app_name = "reviews"
 urlpatterns = [
@@ -46,6 +47,7 @@ urlpatterns = [
         queue_views.ExtendView.as_view(),
         name="extend",
     ),
+    path("search/", search_views.search_page, name="search"),
     path("runs/", runs_views.runs, name="runs"),
     path("runs/demo/", runs_views.start_demo, name="start_demo"),
     path("runs/<int:execution_id>/", runs_views.run, name="run"),

@@ -43,6 +43,27 @@ def on_timeout(hold: Hold) -> str:
     return _(known) if known else ""
 
 
+_COMMANDS = {
+    "abort": N_("abort"),
+    "continue": N_("continue"),
+    "replan": N_("replan"),
+    "inject_task": N_("add a task"),
+    "modify_args": N_("change arguments"),
+    "skip_layer": N_("skip a layer"),
+    "update_state": N_("update the context"),
+    "approval_response": N_("decision"),
+    "checkpoint_response": N_("decision"),
+    "withdraw_answer": N_("undo of a decision"),
+    "add_message": N_("message"),
+}
+
+
+def command_text(kind: str) -> str:
+    """Return the label of a command; unknown kinds with spaces."""
+    known = _COMMANDS.get(kind)
+    return _(known) if known else kind.replace("_", " ")
+
+
 def progress_text(execution: Execution) -> str:
     """`layer 2 of 4`."""
     params = {"layer": max(execution.layer + 1, 0), "layers": execution.total_layers}

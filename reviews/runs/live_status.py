@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop as N_
 
+from reviews.components.labels import command_text
 from workflows.executions.selectors import TaskView
 from workflows.models import Execution, ExecutionEvent, QueuedCommand
 
@@ -17,18 +17,6 @@ from workflows.models import Execution, ExecutionEvent, QueuedCommand
 _BEGINNINGS = frozenset({"execution_started", "layer_started", "hold_decided"})
 _MAX_QUEUED = 50
 _MAX_WORDS = 1500
-#: Labels of queued commands.
-_COMMANDS = {
-    "abort": N_("abort"),
-    "continue": N_("continue"),
-    "replan": N_("replan"),
-    "inject_task": N_("inject task"),
-    "modify_args": N_("modify args"),
-    "skip_layer": N_("skip layer"),
-    "update_context": N_("update context"),
-    "decide_hold": N_("decide hold"),
-    "request_agent": N_("request agent"),
-}
 
 
 def with_live_status(
@@ -81,5 +69,5 @@ def _sentence(kind: str, command: Mapping[str, Any]) -> str:
     if kind == "add_message":
         return str(command.get("content", ""))[:_MAX_WORDS]
     reason = command.get("reason") or ""
-    name = _(_COMMANDS.get(kind, kind.replace("_", " ")))
+    name = command_text(kind)
     return f"{name}: {str(reason)[:_MAX_WORDS]}" if reason else name

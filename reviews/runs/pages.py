@@ -42,6 +42,7 @@ from workflows.common.full_text import full_text_filter
 from workflows.common.number_parsing import parse_natural_number
 from workflows.common.redaction import mask_secrets
 from workflows.common.schemas import FieldError
+from workflows.engine.commands import Continue, Replan
 from workflows.engine.dag import Revision
 from workflows.engine.plan_diff import change_between
 from workflows.engine.status import ExecutionStatus
@@ -51,6 +52,7 @@ from workflows.executions.selectors import (
     events_of,
     messages_of,
     open_holds,
+    refusal,
     revision_of,
     settled_ids,
     tasks_of,
@@ -406,15 +408,16 @@ def _agent_waits_to_be_asked(execution: Execution) -> bool:
 
 
 def _steering(user: User, execution: Execution, *, may: bool) -> dict[str, Any]:
+    """Return the commands that the user may send and the engine would take now."""
     live = not ExecutionStatus(execution.status).is_final
-    waits = execution.status == ExecutionStatus.AWAITING_AGENT
     reason = "" if may else _("Operators, admins and the person who started the run can steer it.")
+    operates = live and may
     offers = {
         "can_message": live and may_start(user),
-        "can_ask_agent": live and may and _agent_waits_to_be_asked(execution),
-        "can_continue": waits and may,
-        "can_replan": live and may and execution.status != ExecutionStatus.PAUSED_FOR_REVIEW,
-        "can_abort": live and may,
+        "can_ask_agent": operates and _agent_waits_to_be_asked(execution),
+        "can_continue": operates and not refusal(execution, Continue()),
+        "can_replan": operates and not refusal(execution, Replan(new_requirement="any")),
+        "can_abort": operates,
     }
     return {
         **offers,

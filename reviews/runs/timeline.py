@@ -425,7 +425,10 @@ def _context(payload: Payload, actor: str) -> _Line:
 
 
 def _refused(payload: Payload, actor: str) -> _Line:
-    params = {"command": payload["command"], "error": render_stored(payload, "error")}
+    params = {
+        "command": components_labels.command_text(payload["command"]),
+        "error": render_stored(payload, "error"),
+    }
     return _Line(_("%(command)s was refused: %(error)s") % params, look="bad")
 
 

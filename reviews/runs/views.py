@@ -12,6 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as N_
 from django.views.decorators.http import require_POST, require_safe
 from django.views.generic import View
 from pydantic import ValidationError
@@ -146,6 +147,14 @@ def start(request: HttpRequest, workflow_id: int) -> HttpResponse:
     return page(request, "reviews/planner/workflow.html", context, section="workflows", status=422)
 
 
+#: Kind of a command → the error if its text is missing or too long.
+_INVALID = {
+    "message": N_("The message was not sent. Write a message."),
+    "replan": N_("The run was not replanned. Write a requirement of at most 4000 characters."),
+    "abort": N_("The run was not aborted. Write a reason of at most 4000 characters."),
+}
+
+
 @login_required
 @require_POST
 def command(request: HttpRequest, execution_id: int) -> HttpResponse:
@@ -169,15 +178,16 @@ def submit_posted(request: HttpRequest, execution: Execution) -> str:
             source="web",
             version=version,
         )
-    except ValidationError as error:
-        messages.error(
-            request, _("The command was not sent: %(error)s.") % {"error": error.errors()[0]["msg"]}
-        )
+    except ValidationError:
+        messages.error(request, _(_INVALID[request.POST["kind"]]))
     except StaleVersion:
         messages.error(request, _("The run has changed. Check it, then submit again."))
     except Refused as refusal:
         messages.error(request, render_reason(refusal.reason))
     else:
+        if result.failure:
+            text = _("The plan was not changed: %(reason)s")
+            messages.warning(request, text % {"reason": result.failure})
         # Jump to the submitted command, in the timeline or the queue.
         return "#queued" if result.outcome == "queued" else f"#e{result.version}"
     return ""

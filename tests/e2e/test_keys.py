@@ -10,8 +10,8 @@ from tests.e2e.test_review import Api, sign_in
 
 LATER = 30_000
 WIDE = {"width": 1440, "height": 900}
-QUEUE = ["J", "K", "A", "E", "R", "F", "U", "C", "X", "/", "?", "Esc"]
-REVIEW = [each for each in QUEUE if each not in {"J", "K", "X"}]
+QUEUE = ["J", "K", "A", "E", "R", "F", "U", "C", "M", "S", "X", "/", "?", "Esc"]
+REVIEW = [each for each in QUEUE if each not in {"J", "K", "S", "X"}]
 
 
 def listed(page: Page) -> list[str]:
@@ -38,8 +38,8 @@ def the_keys_of_a_review(page: Page) -> None:
     value = page.locator("[data-fields] [data-input]").first
     expect(value).to_be_focused()
     value.fill("")
-    page.keyboard.type("jkaercxuf?/")
-    expect(value).to_have_value("jkaercxuf?/")
+    page.keyboard.type("jkaercmsxuf?/")
+    expect(value).to_have_value("jkaercmsxuf?/")
     expect(page.get_by_role("dialog")).to_have_count(0)
     press("Escape")
     expect(value).not_to_be_focused()
@@ -86,6 +86,15 @@ def test_the_keys_of_the_queue(page: Page, product: Product) -> None:
     expect(page.locator(f"[data-pick][value='{first}']")).to_be_checked()
     press("x")
     expect(page.locator(f"[data-pick][value='{first}']")).not_to_be_checked()
+
+    press("s")
+    expect(page.locator("#decision")).not_to_have_attribute("data-hold", first)
+    press("s")  # after the last one the first follows
+    expect(page.locator(f"#decision[data-hold='{first}']")).to_be_visible()
+    press("m")
+    expect(page.locator("[data-claim=mine]")).to_be_visible()
+    press("m")
+    expect(page.locator("[data-claim=free]")).to_be_visible()
 
     the_keys_of_a_review(page)
     press("Enter")

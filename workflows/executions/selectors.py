@@ -22,9 +22,12 @@ from django.db.models import (
 )
 from django.db.models.expressions import Combinable
 
+from workflows import conf
 from workflows.engine.dag import CapabilityTask, CodeTask, Revision, ToolTask
+from workflows.engine.decide import DecisionContext, Refused, decide
 from workflows.engine.decision_history import ABORT_CAUSES, DECISION_KINDS, reviewer_of
-from workflows.engine.state import SkipReason
+from workflows.engine.policy import Policy
+from workflows.engine.state import SkipReason, load_state
 from workflows.engine.status import ExecutionStatus, TaskStatus
 from workflows.journal.lineage import ancestors_of
 from workflows.journal.writer import load_revision
@@ -69,6 +72,25 @@ class TaskView:
 def revision_of(execution: Execution) -> Revision:
     """Return the present plan revision of an execution."""
     return load_revision(execution.pk, execution.revision)
+
+
+def refusal(execution: Execution, command: object) -> str:
+    """Return why the engine would refuse a command in the present state; "" if it takes it.
+
+    A replan can still fail when its planner finds no plan.
+    """
+    context = DecisionContext(
+        revision=revision_of(execution),
+        policy=Policy.model_validate(execution.policy),
+        actor="",
+        max_replans=conf.max_replans(),
+        max_failed_replans=conf.max_failed_replans(),
+    )
+    try:
+        decide(load_state({**execution.state, "version": execution.version}), command, context)
+    except Refused as refused:
+        return refused.message
+    return ""
 
 
 def tasks_of(execution: Execution, *, layer: int | None = None) -> list[TaskView]:

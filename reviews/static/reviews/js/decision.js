@@ -171,6 +171,11 @@ function startKeys() {
     return go("[data-approve]");
   });
   onKey("c", () => go("[data-comment]"));
+  onKey("m", () => {
+    const button = within("#claim button[value=claim], #claim button[value=release]");
+    button?.click();
+    return Boolean(button);
+  });
   onKey("e", () => go("[data-fields]:not([hidden]) [data-input], [data-raw]:not([hidden]) [data-edits]"));
   onKey("r", () => {
     if (!within("[data-reject-panel]")) return false;

@@ -12,6 +12,8 @@ const SHEET = [
   ["F", gettext("request changes, with feedback")],
   ["U", gettext("undo the decision just made")],
   ["C", gettext("comment")],
+  ["M", gettext("claim the review (make it mine), or release it")],
+  ["S", gettext("skip: open the next review without a decision")],
   ["X", gettext("choose, to answer several at once")],
   ["/", gettext("search or filter")],
   ["?", gettext("this list")],

@@ -87,6 +87,16 @@ function move(by) {
   return true;
 }
 
+/** Open the review behind the open one, and the first one after the last. */
+function skip() {
+  const reachable = live();
+  const place = reachable.indexOf(openRow());
+  if (!reachable.length) return false;
+  if (place < reachable.length - 1) return move(1);
+  announce(gettext("That was the last review; this is the first."));
+  return move(-reachable.length);
+}
+
 // --- news -----------------------------------------------------------------------------------------
 
 /** Ask for the rows of these runs, or for the whole list and its tabs when `runs` is null. */
@@ -298,6 +308,7 @@ if (queue) {
   document.body.addEventListener("holdpoint:poll", onNews);
   onKey("j", () => move(1));
   onKey("k", () => move(-1));
+  onKey("s", skip);
   onKey("Escape", () => {
     const row = openRow();
     if (!row) return false;

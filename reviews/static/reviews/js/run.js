@@ -83,8 +83,8 @@ function mark() {
 function follow() {
   const entry = linked();
   mark();
-  const details = entry?.tagName === "DETAILS" ? entry : entry?.querySelector("details");
-  if (details) details.open = true;
+  // A task opens; the JSON of an event does not.
+  if (entry?.tagName === "DETAILS") entry.open = true;
   entry?.scrollIntoView({ block: "center" });
 }
 

@@ -1,0 +1,1 @@
+"""One search over reviews, runs, workflows, tools, people and records."""

@@ -1,0 +1,101 @@
+"""The run page offers the commands that the engine would take, and failures say why in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.integration.reviews.conftest import Start, echo
+from tests.integration.reviews.decisions.test_pages import browser
+from workflows.engine.commands import Abort, Continue, Replan
+from workflows.executions.selectors import refusal
+from workflows.executions.services import submit_command
+from workflows.models import Execution
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BEFORE = "BEFORE_EXECUTION"
+REPLAN = Replan(new_requirement="parse the XML files")
+WAITS = {"per_layer_validation": True, "replan_review": False}
+
+
+def page(user: User, execution: Execution) -> str:
+    answer = browser(user).get(f"/runs/{execution.pk}/")
+    assert answer.status_code == 200
+    return " ".join(answer.content.decode().split())
+
+
+def send(user: User, execution: Execution, **fields: str) -> str:
+    """The page that follows a command."""
+    answer = browser(user).post(f"/runs/{execution.pk}/commands/", fields, follow=True)
+    assert answer.status_code == 200
+    return " ".join(answer.content.decode().split())
+
+
+def waiting_for_an_agent(start: Start, **policy: Any) -> Execution:
+    execution = start(echo("a"), echo("b", {"$from": "a"}), policy={**WAITS, **policy})
+    assert execution.status == "AWAITING_AGENT"
+    return execution
+
+
+def test_replan_is_not_offered_while_a_person_decides(start: Start, operator: User) -> None:
+    paused = start(echo("a", phase=BEFORE))
+    shown = page(operator, paused)
+    assert "run-replan" not in shown
+    assert "run-steer" in shown
+    assert "run-abort" in shown
+    assert "Decide the open holds first" in refusal(paused, REPLAN)
+    assert refusal(paused, Continue()) == "The run does not wait for `continue`."
+    assert refusal(paused, Abort()) == ""
+    # The actions stand above the plan.
+    assert shown.index('id="run-actions"') < shown.index('id="run-live"')
+
+
+def test_replan_is_offered_while_an_agent_decides_until_the_limit(
+    start: Start, operator: User, settings: Any
+) -> None:
+    execution = waiting_for_an_agent(start)
+    shown = page(operator, execution)
+    assert "run-replan" in shown
+    assert ">Continue</button>" in shown
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "max_replans": 0}
+    assert "run-replan" not in page(operator, execution)
+    assert "A run is replanned at most 0 times." in send(
+        operator, execution, kind="replan", requirement="more"
+    )
+
+
+def test_replan_is_not_offered_while_a_plan_change_waits(start: Start, operator: User) -> None:
+    execution = waiting_for_an_agent(start, replan_review=True)
+    assert "run-replan" in page(operator, execution)
+    submit_command(execution_id=execution.pk, command=REPLAN, actor="operator", source="web")
+    execution.refresh_from_db()
+    assert "run-replan" not in page(operator, execution)
+
+
+def test_a_replan_without_a_plan_says_why(start: Start, operator: User) -> None:
+    execution = waiting_for_an_agent(start)
+    shown = send(operator, execution, kind="replan", requirement="qzx vwk")
+    assert "The plan was not changed: " in shown
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"kind": "message", "text": " "}, "The message was not sent. Write a message."),
+        ({"kind": "replan", "requirement": ""}, "The run was not replanned. Write a requirement"),
+        ({"kind": "abort", "reason": "x" * 4001}, "The run was not aborted. Write a reason"),
+        ({"kind": "continue", "version": "1"}, "The run has changed."),
+    ],
+)
+def test_a_command_that_fails_says_why(
+    start: Start, operator: User, fields: dict[str, str], words: str
+) -> None:
+    shown = send(operator, start(echo("a", phase=BEFORE)), **fields)
+    assert words in shown
+    assert "characters</" not in shown
+    assert "String should" not in shown
