@@ -110,6 +110,7 @@ PICTURES = (
     Picture("runs", "operator", "/runs/"),
     Picture("run", "operator", "/runs/{written}/"),
     Picture("run-grown", "operator", "/runs/{grown}/"),
+    Picture("search", "operator", "/search/?q=release"),
     Picture("learned", "operator", "/runs/{written}/learned/"),
     Picture("plan-change", "operator", "/runs/{grown}/plan/2/"),
     Picture("fork", "operator", "/runs/{written}/fork/1/"),

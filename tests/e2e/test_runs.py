@@ -64,7 +64,7 @@ def test_a_message_during_a_layer_waits_for_its_end(page: Page, product: Product
     run = started(api, wait("slow", LONG_SECONDS), echo("b", {"$from": "slow"}))
     page.goto(f"{product.address}/runs/{run}/")
     expect(page.locator("#task-slow time[data-clock=for]")).to_be_visible()
-    page.get_by_text("Steer…").click()
+    page.locator("#run-steer summary").click()
     page.get_by_label("Message to the run").fill("be quick about it")
     page.get_by_role("button", name="Send").click()
     waiting = page.locator("#queued")
@@ -88,7 +88,7 @@ def test_a_run_is_aborted_and_goes_on_in_a_fork_with_other_inputs(
     hold = page.locator(".run-hold")
     expect(hold).to_contain_text("draft waits for the reviewer group", timeout=60_000)
 
-    page.get_by_text("Steer…").click()
+    page.locator("#run-steer summary").click()
     page.get_by_label("Message to the run").fill("the title is wrong")
     page.get_by_role("button", name="Send").click()
     page.wait_for_url(re.compile(r"#e\d+$"))

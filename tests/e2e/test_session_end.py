@@ -66,7 +66,7 @@ def test_a_form_of_the_run_page_keeps_its_text(page: Page, product: Product) -> 
     sign_in(page, product, "operator")
     there = f"{product.address}/runs/{run}/"
     page.goto(there)
-    page.get_by_text("Steer…").click()
+    page.locator("#run-steer summary").click()
     page.get_by_label("Message to the run").fill("Not sent yet")
     end_session(page)
     page.get_by_role("button", name="Send", exact=True).click()

@@ -99,10 +99,15 @@ def as_operator(walk: Walk, scene: Scene) -> None:
     walk.measure("an empty queue")
     for run in (scene.before, scene.escalated, scene.done, scene.grown):
         walk.go(f"/runs/{run}/")
+    walk.page.goto(f"{walk.product.address}/runs/{scene.before}/")
+    walk.page.locator("#run-abort summary").click()
+    walk.measure("a run, about to be aborted")
     walk.go(f"/runs/{scene.done}/learned/")
     walk.go(f"/runs/{scene.done}/compare/{scene.grown}/")
     walk.go(f"/runs/{scene.grown}/plan/2/")
     walk.go(f"/runs/{scene.grown}/fork/1/")
+    walk.go("/search/")
+    walk.go("/search/?q=grown")
     for path in ("/runs/", "/workflows/", "/grants/", "/capabilities/", "/tokens/", "/webhooks/"):
         walk.go(path)
     a_webhook(walk)

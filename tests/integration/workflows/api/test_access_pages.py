@@ -35,7 +35,9 @@ ROWS = {
     **dict.fromkeys(("home", "livez", "readyz", "metrics", "login", "logout"), "open"),
     **dict.fromkeys(("schema", "api-docs", "api-redoc"), "all"),
     # pages
-    **dict.fromkeys(("queue", "bulk", "save_view", "runs", "start_demo", "planner"), "all"),
+    **dict.fromkeys(
+        ("queue", "bulk", "save_view", "search", "runs", "start_demo", "planner"), "all"
+    ),
     **dict.fromkeys(("workflows", "workflow", "start", "capabilities", "grants"), "all"),
     **dict.fromkeys(
         ("history", "export_history", "audit_key", "denied", "reveals", "tokens", "tools", "tool"),
