@@ -38,7 +38,7 @@ ROWS = {
     **dict.fromkeys(
         ("queue", "bulk", "save_view", "search", "runs", "start_demo", "planner"), "all"
     ),
-    **dict.fromkeys(("workflows", "workflow", "start", "capabilities", "grants"), "all"),
+    **dict.fromkeys(("search", "workflows", "workflow", "start", "capabilities", "grants"), "all"),
     **dict.fromkeys(
         ("history", "export_history", "audit_key", "denied", "reveals", "tokens", "tools", "tool"),
         "all",
