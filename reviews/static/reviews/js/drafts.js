@@ -56,7 +56,7 @@ export function keepFields(isSent = false) {
 function restoreFields() {
   const kept = load(fieldsKey());
   store(fieldsKey(), null);
-  if (!kept || kept.isSent) return;
+  if (!kept) return;
   for (const field of writtenFields()) {
     const value = kept.values[fieldName(field)];
     if (value === undefined) continue;
@@ -88,7 +88,7 @@ export function startDrafts() {
   }
   for (const key of [...keys(DRAFT), ...keys(FIELDS)]) {
     const mine = [`${DRAFT}${person()}.`, `${FIELDS}${person()}.`].some((prefix) => key.startsWith(prefix));
-    if (!mine) store(key, null);
+    if (!mine || load(key)?.isSent) store(key, null);
   }
   restoreFields();
   document.addEventListener("submit", (event) => {
