@@ -10,6 +10,6 @@ class ReviewsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from .sockets import change_receiver
+        from .sockets import broadcasts
 
-        change_receiver.connect()
+        broadcasts.connect()

@@ -15,16 +15,16 @@ from types import FrameType
 from django.core.exceptions import ImproperlyConfigured
 
 from config.devserver.embedded import EmbeddedError
-from config.devserver.supervision.child import Child
+from config.devserver.supervision.child_process import Child
 from config.devserver.supervision.console import Console
-from config.devserver.supervision.guards import (
+from config.devserver.supervision.plan import Plan, read_plan
+from config.devserver.supervision.preflight_checks import (
     StartRefused,
     check_port,
     end_leftovers,
     only_one,
     remember,
 )
-from config.devserver.supervision.plan import Plan, read_plan
 from config.devserver.supervision.prepare import answers, deadline, prepare
 
 TICK = 0.3  # seconds between two looks at the children

@@ -58,7 +58,7 @@ def product_settings(*, home: Path, site_url: str) -> dict[str, Any]:
         "sweep_hooks": [
             "reviews.decisions.withdrawal.settle_due",
             "reviews.decisions.services.expire_due",
-            "workflows.executions.stored_responses.forget_old",
+            "workflows.executions.idempotency.forget_old",
             "workflows.speculation.store.clean_up",
             "reviews.queue.presence.forget_old",
             "reviews.notifications.sweeper_hooks.remind_due",

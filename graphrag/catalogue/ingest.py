@@ -8,7 +8,7 @@ from django.db import connection, transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from graphrag import text, versioned_cache
+from graphrag import tokenizer, versioned_cache
 from graphrag.catalogue import tool_record
 from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.embedding import embedders
@@ -183,10 +183,10 @@ def _apply(row: Tool, record: ToolRecord, embedded: _Embeddings) -> bool:
 
 def _search_fields(written: tool_record.ToolText) -> dict[str, str]:
     return {
-        "search_name": text.index_text(written.headline),
-        "search_summary": text.index_text(written.summary),
-        "search_body": text.index_text(written.body),
-        "search_arguments": text.index_text(written.arguments),
+        "search_name": tokenizer.index_text(written.headline),
+        "search_summary": tokenizer.index_text(written.summary),
+        "search_body": tokenizer.index_text(written.body),
+        "search_arguments": tokenizer.index_text(written.arguments),
     }
 
 

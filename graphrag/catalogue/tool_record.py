@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphrag import models, text
+from graphrag import models, tokenizer
 
 MAX_DESCRIPTION = 20_000
 MAX_SCHEMA_BYTES = 256 * 1024
@@ -179,11 +179,11 @@ def tool_text(record: ToolRecord) -> ToolText:
     end = _SENTENCE_END.search(description, _SHORTEST_SENTENCE)
     cut = min(end.end() if end else _LONGEST_SENTENCE, _LONGEST_SENTENCE)
     arguments = (
-        f"{text.spaced(name)} {_description_of(schema)}".strip()
+        f"{tokenizer.spaced(name)} {_description_of(schema)}".strip()
         for name, schema in sorted(record.parameters.items())
     )
     return ToolText(
-        headline=f"{text.spaced(record.name)} {text.spaced(record.title)}".strip(),
+        headline=f"{tokenizer.spaced(record.name)} {tokenizer.spaced(record.title)}".strip(),
         summary=description[:cut].strip(),
         body=description[cut : cut + _MAX_BODY].strip(),
         arguments=". ".join(arguments)[:_MAX_BODY],

@@ -14,7 +14,7 @@ from math import log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from graphrag import text
+from graphrag import tokenizer
 
 IDENTITY = "hashing:2"
 Rarity = Callable[[str], float]
@@ -50,7 +50,7 @@ def _document_weights(written: str) -> Mapping[str, float]:
     weights: dict[str, float] = {}
     for at, line in enumerate(written.split("\n")):
         share = _LINE_WEIGHTS[min(at, len(_LINE_WEIGHTS) - 1)]
-        counts = Counter(text.stems(line)[:_MAX_WORDS])
+        counts = Counter(tokenizer.stems(line)[:_MAX_WORDS])
         for word, count in counts.items():
             weight = share * (1.0 + _REPETITION_WEIGHT * log(count))
             for feature, part in _features(word):
@@ -61,7 +61,7 @@ def _document_weights(written: str) -> Mapping[str, float]:
 # Keyed by the stem; bounded by 65,536; never stale, because the result depends only on the key.
 @lru_cache(maxsize=65_536)
 def _features(word: str) -> tuple[tuple[str, float], ...]:
-    groups = tuple((label, _GROUP_WEIGHT) for label in text.GROUPS_BY_STEM.get(word, ()))
+    groups = tuple((label, _GROUP_WEIGHT) for label in tokenizer.GROUPS_BY_STEM.get(word, ()))
     return ((word, 1.0), *groups, *_ngrams(word))
 
 
@@ -78,12 +78,12 @@ def _ngrams(word: str) -> tuple[tuple[str, float], ...]:
 
 def _query_weights(query: str, rarity: Rarity) -> Mapping[str, float]:
     weights: dict[str, float] = {}
-    for word in text.stems(query)[:_MAX_WORDS]:
+    for word in tokenizer.stems(query)[:_MAX_WORDS]:
         rare = rarity(word)
         weights[word] = rare
         for feature, part in _ngrams(word):
             weights[feature] = max(weights.get(feature, 0.0), part * rare)
-    for label, share in text.query_groups(query).items():
+    for label, share in tokenizer.query_groups(query).items():
         weights[label] = _GROUP_WEIGHT * share * rarity(label)
     return weights
 

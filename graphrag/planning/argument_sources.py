@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from graphrag import text
+from graphrag import tokenizer
 from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.planning import schemas
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _WHOLE = frozenset({"", "result", "output", "value", "data", "content", "text"})
-_CONTENT = text.stem_set(
+_CONTENT = tokenizer.stem_set(
     "value text content data input body lines xml json csv html markdown document items"
     " source string raw payload"
 )
-_NAMES_FILES = text.stem_set("path file filename name")
+_NAMES_FILES = tokenizer.stem_set("path file filename name")
 _ALIAS_FIT = 0.62
 _CONTEXT_FIT = 1.0
 _ALIASES = tuple(
-    text.stem_set(line)
+    tokenizer.stem_set(line)
     for line in (
         "path file filename filepath directory folder dir location",
         "url uri link href address",
@@ -119,7 +119,7 @@ def _sources_of_items(
 
 def is_file_name(name: str) -> bool:
     """Whether a parameter name denotes a file: ``path``, ``file_name``."""
-    return not _NAMES_FILES.isdisjoint(text.name_stems(name))
+    return not _NAMES_FILES.isdisjoint(tokenizer.name_stems(name))
 
 
 def fit(parameter: str, schema: Any, source: Source) -> float:
@@ -128,7 +128,7 @@ def fit(parameter: str, schema: Any, source: Source) -> float:
     if source.is_whole:
         if not schemas.feeds(source.types, wanted):
             return 0.0
-        return 0.6 if text.name_stems(parameter) & _CONTENT else 0.0
+        return 0.6 if tokenizer.name_stems(parameter) & _CONTENT else 0.0
     if source.by_ending and is_file_name(parameter):
         return 1.0 if schemas.feeds(source.types, wanted) else 0.0
     whole, each = schemas.feeds(source.types, wanted), can_fan_out(schema, source)
@@ -156,7 +156,7 @@ def name_similarity(parameter: str, given: str) -> float:
     """Return the similarity of two names, 0 to 1. Key: the names; bound: 16,384; constant."""
     if parameter == given:
         return 1.0
-    first, second = text.name_stems(parameter), text.name_stems(given)
+    first, second = tokenizer.name_stems(parameter), tokenizer.name_stems(given)
     if not first or not second:
         return 0.0
     if first == second:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphrag import text
+from graphrag import tokenizer
 from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.planning import argument_sources, schemas
 from graphrag.planning.argument_sources import Source
@@ -15,9 +15,9 @@ _REQUIRED_FIT = 0.6
 _OPTIONAL_FIT = 0.95
 _QUERY_NAMES = frozenset({"query", "q", "search_query", "question", "topic", "term", "search_term"})
 _QUERY_LANGUAGES = re.compile(r"\b(sql|jql|cql|jmespath|xpath|regex)\b", re.IGNORECASE)
-_PATH_STEMS = text.stem_set("path file filename directory folder dir repo repository")
-_URL_STEMS = text.stem_set("url uri link href")
-_COUNT_STEMS = text.stem_set("count limit max maximum number top results")
+_PATH_STEMS = tokenizer.stem_set("path file filename directory folder dir repo repository")
+_URL_STEMS = tokenizer.stem_set("url uri link href")
+_COUNT_STEMS = tokenizer.stem_set("count limit max maximum number top results")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def _value(
 
 def _literal(name: str, schema: Any, step: Step) -> Any:
     """Return a literal of the step that suits the parameter, or None."""
-    found, stems, wanted = step.literals, set(text.stems(name)), schemas.types_of(schema)
+    found, stems, wanted = step.literals, set(tokenizer.stems(name)), schemas.types_of(schema)
     if found.urls and (stems & _URL_STEMS or _as_mapping(schema).get("format") == "uri"):
         return found.urls[0]
     if found.numbers and wanted & {"integer", "number"} and stems & _COUNT_STEMS:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from graphrag import text
+from graphrag import tokenizer
 from graphrag.thesaurus import ACTIONS
 
 MAX_STEPS = 12
@@ -57,7 +57,7 @@ class Step:
     def head(self) -> str:
         """The query without its object: ``search arXiv`` of ``search arXiv for birds``."""
         head = _HEAD.split(self.query, maxsplit=1)[0]
-        return head if len(text.content_words(head)) > 1 else self.query
+        return head if len(tokenizer.content_words(head)) > 1 else self.query
 
 
 def _kind_of(path: str) -> str:
@@ -76,7 +76,7 @@ def steps(intent: str) -> list[Step]:
     found: list[Step] = []
     for part in _outside_literals(plain, _THEN):
         for at, piece in enumerate(_actions(part)):
-            if text.stems(piece):
+            if tokenizer.stems(piece):
                 found.append(Step(piece, bool(found) and at == 0, literals(piece)))
     return found[:MAX_STEPS]
 
@@ -106,15 +106,15 @@ def _actions(part: str) -> Iterator[str]:
 
 
 def _content(piece: str) -> list[str]:
-    return [word for word in text.words(piece) if word not in text.STOP_WORDS]
+    return [word for word in tokenizer.words(piece) if word not in tokenizer.STOP_WORDS]
 
 
 def _starts_action(piece: str) -> bool:
     content = _content(piece)
-    return bool(content) and text.stem(content[0]) in ACTION_STEMS
+    return bool(content) and tokenizer.stem(content[0]) in ACTION_STEMS
 
 
-ACTION_STEMS = text.stem_set(ACTIONS)
+ACTION_STEMS = tokenizer.stem_set(ACTIONS)
 """Stems of words that begin a step."""
 
 

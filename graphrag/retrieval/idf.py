@@ -6,7 +6,7 @@ from math import log
 
 from django.db import connection
 
-from graphrag import text, versioned_cache
+from graphrag import tokenizer, versioned_cache
 from graphrag.versioned_cache import CacheVersion, VersionedCache
 
 _GROUP_WEIGHT = 1.0
@@ -39,9 +39,9 @@ class Idf:
 
     def terms(self, query: str) -> list[Term]:
         """Return search terms: the words of the query, and their synonym groups at lower weight."""
-        words = {text.stem(word): word for word in reversed(text.content_words(query))}
+        words = {tokenizer.stem(word): word for word in reversed(tokenizer.content_words(query))}
         found = [Term(stem, self.rarity(stem), word) for stem, word in words.items()]
-        for label, share in text.query_groups(query).items():
+        for label, share in tokenizer.query_groups(query).items():
             found.append(Term(label, _GROUP_WEIGHT * share * self.rarity(label)))
         return found
 
@@ -72,7 +72,7 @@ class Idf:
             total += weight
             if term.lexeme in met:
                 covered += weight
-            elif not met.isdisjoint(text.GROUPS_BY_STEM.get(term.lexeme, ())):
+            elif not met.isdisjoint(tokenizer.GROUPS_BY_STEM.get(term.lexeme, ())):
                 covered += weight * _SYNONYM_FACTOR
         return covered / total if total else 0.0
 
@@ -83,10 +83,10 @@ class Idf:
         """
         wanted = {term.lexeme for term in terms}
         total = met = 0.0
-        for stem in text.name_stems(name):
+        for stem in tokenizer.name_stems(name):
             weight = self.rarity(stem)
             total += weight
-            if stem in wanted or not wanted.isdisjoint(text.GROUPS_BY_STEM.get(stem, ())):
+            if stem in wanted or not wanted.isdisjoint(tokenizer.GROUPS_BY_STEM.get(stem, ())):
                 met += weight
         return met / total if total else 1.0
 

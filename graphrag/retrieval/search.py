@@ -10,7 +10,7 @@ from typing import Any
 from django.db import DatabaseError, connection, transaction
 from pgvector import Vector
 
-from graphrag import cache, conf, text
+from graphrag import cache, conf, tokenizer
 from graphrag.cache import CacheSnapshot
 from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.database_errors import first_line
@@ -188,7 +188,7 @@ def search(
         logger.warning("only full text search is available: %s", error)
         warnings = (f"Found by full text alone: {first_line(error)}.",)
     fused = _fused(by_vector, by_text, trust)[: limit + _EXTRA_CANDIDATES]
-    best = _rescored(fused, terms, idf, text.action(cleaned_query))[:limit]
+    best = _rescored(fused, terms, idf, tokenizer.action(cleaned_query))[:limit]
     return Answer(tuple(_results(best, terms, cached)), warnings)
 
 
@@ -338,7 +338,7 @@ def _results(
 
 def _agreement(action: str | None, own_name: str, *, read_only: bool) -> float:
     """Return 1, or less when the tool and the query name different actions."""
-    tool_action = text.name_action(own_name) or ("read" if read_only else None)
+    tool_action = tokenizer.name_action(own_name) or ("read" if read_only else None)
     return _OTHER_ACTION_FACTOR if action and tool_action and tool_action != action else 1.0
 
 

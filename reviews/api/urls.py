@@ -1,13 +1,12 @@
-"""Addresses below /api/v1/."""
+"""URLs below /api/v1/."""
 
 from django.urls import path
 
+from reviews.audit import api as audit_api
 from reviews.backtests import api as backtests_api
 from reviews.decisions import api as decisions_api
 from reviews.notifications import api as notifications_api
 from reviews.queue import api as queue_api
-
-from . import views
 
 urlpatterns = [
     path("reviews/pending/", queue_api.PendingView.as_view(), name="api-reviews-pending"),
@@ -59,7 +58,7 @@ urlpatterns = [
         decisions_api.WithdrawView.as_view(),
         name="api-reviews-withdraw",
     ),
-    path("reviews/reveal/", views.RevealView.as_view(), name="api-reviews-reveal"),
-    path("reviews/history/", views.HistoryView.as_view(), name="api-reviews-history"),
-    path("reviews/history/<int:pk>/", views.RecordView.as_view(), name="api-reviews-record"),
+    path("reviews/reveal/", audit_api.RevealView.as_view(), name="api-reviews-reveal"),
+    path("reviews/history/", audit_api.HistoryView.as_view(), name="api-reviews-history"),
+    path("reviews/history/<int:pk>/", audit_api.RecordView.as_view(), name="api-reviews-record"),
 ]

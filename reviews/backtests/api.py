@@ -27,7 +27,7 @@ from workflows.api.serializers import PlainSerializer, StrictSerializer
 from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access
-from workflows.executions.stored_responses import StoredResponse, json_text
+from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.executions.validation import InvalidRequest
 from workflows.models import RuleVersion, Workflow
 from workflows.review_rules import active_rules

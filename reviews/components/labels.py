@@ -14,7 +14,7 @@ from django.utils.translation import ngettext
 
 from reviews.components.number_formatting import counted
 from reviews.components.reasons import render_reason
-from reviews.decisions.summaries import headline
+from reviews.decisions.hold_text import headline
 from reviews.models import Decision, HumanReviewRecord
 from reviews.queue.filters import risk_of
 from reviews.templatetags.desk import lasting_text, visible

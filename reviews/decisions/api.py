@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from reviews.decisions import review_context, services, withdrawal
+from reviews.decisions import api_context, services, withdrawal
 from reviews.decisions.conflicts import Conflict, present_state
 from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import NotAllowed
@@ -40,7 +40,7 @@ from workflows.common.decision_formats import (
 )
 from workflows.engine.commands import MAX_UNDO_SECONDS
 from workflows.engine.plan_validation import Problem
-from workflows.executions.stored_responses import StoredResponse, json_text, keep_refusal_logs
+from workflows.executions.idempotency import StoredResponse, json_text, keep_refusal_logs
 from workflows.executions.validation import InvalidRequest
 from workflows.models import Hold
 
@@ -247,7 +247,7 @@ class PendingContextView(APIView):
     def get(self, request: Request, execution_id: int) -> Response:
         """The execution, its open holds with payload and schema, tasks, messages, decisions."""
         reject_query_params(request)
-        context = review_context.review_context(caller(request), execution_id)
+        context = api_context.review_context(caller(request), execution_id)
         return Response(ContextSerializer(context).data)
 
 

@@ -1,4 +1,4 @@
-"""What somebody who came too late is told: where the run stands now, and who decided what."""
+"""Conflicts: the present state for a decision that came too late, and the comparison of edits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What an edit reaches: which later tasks read the changed field, and whose results change by it.
+"""Impact of an edit: the later tasks that read the changed fields, directly or indirectly.
 
-Read off the plan's `$from` references and conditions.  Where an expression cannot be followed it
-counts as reading everything it starts from: a reader may be named too many, none too few.
+It is derived from the plan's `$from` references and conditions.  An expression that cannot be
+analysed counts as reading its whole source: the result may have extra readers, but misses none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from workflows.engine.state import HoldReason
 from workflows.executions.selectors import revision_of, speculative_results_behind
 from workflows.models import Hold
 
-#: Stands for any key or index in a path that is read.
+#: Wildcard for any key or index in a path that is read.
 ANY: Final = "*"
 
 _Read = tuple[str, ...]
@@ -36,7 +36,7 @@ _EVERYTHING: Final = frozenset({()})
 class Impact:
     """`readers` maps each changed path to the tasks that read it, in the plan's order.
 
-    `affected` are all tasks that may come out otherwise: readers, and who reads from them.
+    `affected` are all tasks with a possibly different result: readers, and their readers.
     """
 
     readers: Mapping[Path, tuple[str, ...]]
@@ -44,10 +44,10 @@ class Impact:
 
 
 def impact(plan: Plan, task_id: str, changed: Iterable[Path], *, output: bool) -> Impact:
-    """What changing these paths of a task's output reaches; of its inputs when not `output`.
+    """Return the impact of changing these paths of a task's output, or of its inputs.
 
-    Inputs are read by the task itself, and its output may then be another one altogether: its
-    readers are the task, and then whoever reads anything of it.
+    Changed inputs are read by the task itself and may change its whole output: the readers are the
+    task and all tasks that read any part of its output.
     """
     paths = list(changed)
     if task_id not in plan.by_id or not paths:
@@ -61,11 +61,11 @@ def impact(plan: Plan, task_id: str, changed: Iterable[Path], *, output: bool) -
 
 
 class _Reads:
-    """Who reads what of whom: one walk over the plan, however much is asked afterwards."""
+    """Index of the paths that each task reads, built in one pass over the plan."""
 
     def __init__(self, plan: Plan) -> None:
         self._place = {task.id: place for place, task in enumerate(plan.tasks)}
-        # Source -> reader -> paths; a condition that chooses its source while it runs is under ANY.
+        # Source -> reader -> paths; a condition that chooses its source at run time is under ANY.
         self._of: defaultdict[str, defaultdict[str, set[_Read]]]
         self._of = defaultdict(lambda: defaultdict(set))
         for task in plan.tasks:
@@ -73,7 +73,7 @@ class _Reads:
                 self._of[source][task.id].add(read)
 
     def readers(self, source: str, path: Path) -> tuple[str, ...]:
-        """The tasks that read this path of the source's output, in the plan's order."""
+        """Return the tasks that read this path of the source's output, in the plan's order."""
         keys = tuple(ANY if isinstance(part, int) else part for part in path)
         readers = {
             name
@@ -84,7 +84,7 @@ class _Reads:
         return tuple(sorted(readers, key=self._place.__getitem__))
 
     def reached(self, names: set[str]) -> frozenset[str]:
-        """These tasks, and who reads anything of them, directly or through others."""
+        """Return these tasks and all tasks that read from them, directly or indirectly."""
         reached, todo = set(names), list(names)
         while todo:
             name = todo.pop()
@@ -101,7 +101,7 @@ def _touch(read: _Read, keys: tuple[str, ...]) -> bool:
 
 
 def _reads(value: Any, when: str | None) -> Iterator[tuple[str, _Read]]:
-    """(source, path) of everything that a task's values and its condition read."""
+    """Yield (source, path) of all data that a task's inputs and condition read."""
     for read in paths_read(when) if when else ():
         yield (read[0], read[1:]) if read else (ANY, ())
     stack = [value]
@@ -120,7 +120,7 @@ def _reads(value: Any, when: str | None) -> Iterator[tuple[str, _Read]]:
 # Keyed by the expression; bounded by 4096; never stale: the result depends only on the key.
 @lru_cache(maxsize=4096)
 def paths_read(expression: str) -> frozenset[_Read]:
-    """The paths that a JMESPath expression looks at; `*` for what is chosen while it runs."""
+    """Return the paths that a JMESPath expression reads; `*` for keys chosen at run time."""
     reads: set[_Read] = set()
     try:
         end = _follow(compiled(expression).parsed, (), reads)
@@ -132,9 +132,9 @@ def paths_read(expression: str) -> frozenset[_Read]:
 
 
 def _follow(node: Mapping[str, Any], at: _Read | None, reads: set[_Read]) -> _Read | None:
-    """Where the value of `node`, seen from `at`, stands; None for what was made on the way.
+    """Return the path of the value of `node` at `at`; None for a computed value.
 
-    What is looked at besides goes into `reads`.
+    Other paths that it reads are added to `reads`.
     """
     kind, children = node["type"], node.get("children", [])
     if kind == "literal":
@@ -160,7 +160,7 @@ def _follow(node: Mapping[str, Any], at: _Read | None, reads: set[_Read]) -> _Re
 def _project(
     kind: str, children: list[Mapping[str, Any]], at: _Read | None, reads: set[_Read]
 ) -> _Read | None:
-    """Every item of the left side, looked at by the right side and by a filter."""
+    """Follow a projection: each item of the left side, with the right side and any filter."""
     left = _follow(children[0], at, reads)
     item = None if left is None else (*left, ANY)
     if kind == "filter_projection":
@@ -179,7 +179,7 @@ _MAKERS: Final = frozenset(
 def _read_all(
     kind: str, children: list[Mapping[str, Any]], at: _Read | None, reads: set[_Read]
 ) -> None:
-    """A value made of others: all of them are read.  So is everything by what is not known here."""
+    """Follow a computed value, which reads all its parts; unknown nodes read everything."""
     if kind not in _MAKERS and at is not None:
         reads.add(at)
     for child in children:
@@ -187,25 +187,25 @@ def _read_all(
 
 
 def _use(node: Mapping[str, Any], at: _Read | None, reads: set[_Read]) -> None:
-    # `&expression` of sort_by and the like looks at items of another argument, which is read whole.
+    # `&expression`, as in sort_by, reads items of another argument, which is read as a whole.
     end = _follow(node, at, reads) if node["type"] != "expref" else None
     if end is not None:
         reads.add(end)
 
 
-#: Names that are listed before the rest is counted.
+#: Maximum number of names in a list; further ones are counted.
 _MOST_NAMES = 4
 
 
 def takes_edits(hold: Hold) -> bool:
-    """Whether what the hold shows goes on to other tasks, so that an edit of it reaches them."""
+    """Return whether later tasks read the hold's payload, so that an edit affects them."""
     return hold.reason == HoldReason.NODE_REVIEW
 
 
 def impact_context(hold: Hold, paths: Iterable[Path]) -> dict[str, Any]:
-    """fields: path (JSON pointer), dotted, words; ahead: words, "" when nothing is lost.
+    """Return `fields` (path as JSON pointer, dotted, words) and `ahead` (words, or "").
 
-    `paths` are the changed places of the hold's payload.  Empty for a hold that takes no edits.
+    `paths` are the changed positions in the payload.  Empty for a hold that takes no edits.
     """
     listed = list(dict.fromkeys(paths))
     if not listed or not takes_edits(hold):
@@ -224,7 +224,7 @@ def impact_context(hold: Hold, paths: Iterable[Path]) -> dict[str, Any]:
 
 
 def path_of(text: str, value: Any) -> Path:
-    """A JSON pointer as a path of `value`: keys, and indexes where it has lists."""
+    """Convert a JSON pointer to a path in `value`: keys, and indexes of lists."""
     path: list[str | int] = []
     for name in pointer_keys(text):
         is_index = isinstance(value, list) and name.isascii() and name.isdigit()

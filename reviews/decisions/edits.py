@@ -1,4 +1,4 @@
-"""A reviewer's edit, checked against the tool's JSON Schema before anything is decided."""
+"""Validate a reviewer's edit against the tool's JSON Schema, before the decision is applied."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ NO_CHANGE = Change()
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A checked change: `sent` goes to the engine, `whole` is the payload after it.
+    """A validated change: `sent` goes to the engine, `whole` is the resulting payload.
 
-    `warnings` name allowed edits that may be mistakes.
+    `warnings` lists allowed edits that may be mistakes.
     """
 
     sent: Change
@@ -71,15 +71,15 @@ class Edit:
 
 
 def payload_schema(hold: Hold) -> Any:
-    """The JSON Schema of what a node review shows: that of its tool or capability, or None.
+    """Return the JSON Schema of the payload of a node review, from its tool or capability, or None.
 
-    `hold.execution` is loaded.  Two queries at most.
+    `hold.execution` must be loaded.  At most two queries.
     """
     return payload_schemas([hold])[hold.pk]
 
 
 def payload_schemas(holds: Sequence[Hold]) -> dict[str, Any]:
-    """Map hold ids to `payload_schema`; holds of one run cost as many queries as one hold."""
+    """Map hold ids to `payload_schema`; the number of queries depends on the number of runs."""
     tasks = {
         hold.pk: (hold, task_spec(hold.execution, hold.task_id))
         for hold in holds
@@ -103,7 +103,7 @@ def payload_schemas(holds: Sequence[Hold]) -> dict[str, Any]:
 
 
 def schema_of(target: str, phase: str) -> Any:
-    """The JSON Schema of what a tool or capability takes (BEFORE_EXECUTION) or gives, or None."""
+    """Return the input (BEFORE_EXECUTION) or output schema of a tool or capability, or None."""
     known: Any = tool_schemas([target]).get(target) or capabilities.load([target]).get(target)
     if known is None or not phase:
         return None
@@ -111,17 +111,19 @@ def schema_of(target: str, phase: str) -> Any:
 
 
 def inputs_schema(execution: Execution) -> dict[str, Any]:
-    """The JSON Schema of a run's inputs, its workflow's; {} for a plan of its own."""
+    """Return the schema of the inputs of the run's workflow; {} for a run without one."""
     return execution.workflow.inputs_schema if execution.workflow else {}
 
 
 def checked_edit(hold: Hold, change: Change, schema: Any) -> Edit | None:
-    """Return the checked edit, or None when the payload stays as it is.
+    """Return the validated edit, or None if the payload does not change.
 
-    Edits of a BEFORE_EXECUTION hold are an object laid key by key over the inputs, those of an
-    AFTER_EXECUTION hold the whole new output, those of a plan review `{"drop": [ids of added
-    tasks]}`, which drops what waits for them too.  Raises ReviewInvalid with paths below "edits",
-    or at "set_output_null".
+    Edits are an object merged into the inputs (BEFORE_EXECUTION), the whole new output
+    (AFTER_EXECUTION), or `{"drop": [ids of added tasks]}` for a plan review, which also drops their
+    dependents.
+
+    Raises:
+        ReviewInvalid: with paths below "edits", or at "set_output_null".
     """
     edits = change.edits
     if change.set_output_null:
@@ -147,7 +149,7 @@ def checked_edit(hold: Hold, change: Change, schema: Any) -> Edit | None:
 
 
 def edit_warnings(schema: Any, before: Any, after: Any) -> tuple[FieldError, ...]:
-    """The keys an edit adds that the tool's schema does not name: the tool may ignore them."""
+    """Return a warning for each added key that the tool's schema does not declare."""
     return tuple(
         FieldError(below("edits", path), "is not named by the tool's schema")
         for path in undeclared_keys(schema, before, after)
@@ -155,7 +157,7 @@ def edit_warnings(schema: Any, before: Any, after: Any) -> tuple[FieldError, ...
 
 
 def _checked_null(hold: Hold, edits: Any, schema: Any) -> Edit | None:
-    """The change that sets the output of a task to null."""
+    """Return the edit that sets the output of a task to null."""
     if edits is not None:
         raise _null_refused("cannot be given together with edits")
     if hold.reason != HoldReason.NODE_REVIEW or hold.phase != TriggerPhase.AFTER_EXECUTION:
@@ -172,12 +174,12 @@ def _null_refused(message: str) -> ReviewInvalid:
 
 
 def secret_rules(execution: Execution, schema: Any) -> Rules:
-    """The masking rules for a value of the run with this JSON Schema."""
+    """Return the masking rules for a value of the run with this JSON Schema."""
     return Rules(schema, tuple(execution.policy.get("secrets", ())))
 
 
 def shown_payload(hold: Hold, schema: Any) -> Masked:
-    """The payload as people see it; `schema` is `payload_schema(hold)`."""
+    """Return the masked payload; `schema` is `payload_schema(hold)`."""
     return masked(hold.payload, secret_rules(hold.execution, schema))
 
 
@@ -241,16 +243,17 @@ def _laid_over(hold: Hold, edits: Any, payload: Any) -> Any:
 
 
 def _arguments(payload: Any) -> dict[str, Any]:
-    """The payload of a BEFORE_EXECUTION hold: the task's inputs, always an object."""
+    """Return the payload of a BEFORE_EXECUTION hold: the task's inputs, always an object."""
     return payload if isinstance(payload, dict) else {}
 
 
 def change_to(hold: Hold, value: Any, shown: Any) -> Change:
-    """The change that turns the payload into `value`.
+    """Return the change that turns the payload into `value`.
 
-    `shown` is the payload as the person saw it, `value` what they made of it, both with marks.
+    `shown` is the payload that the person saw, `value` the edited payload, both with marks.
 
-    Raises ReviewInvalid where no change can say it: a removed argument.
+    Raises:
+        ReviewInvalid: an argument was removed, which no change can express.
     """
     if canonical(value) == canonical(shown):
         return NO_CHANGE
@@ -273,7 +276,7 @@ def change_to(hold: Hold, value: Any, shown: Any) -> Change:
 
 
 def below(prefix: str, path: str) -> str:
-    """`path` under `prefix`: `edits.items[0]`."""
+    """Return `path` below `prefix`: `edits.items[0]`."""
     if not path:
         return prefix
     return f"{prefix}{path}" if path.startswith("[") else f"{prefix}.{path}"

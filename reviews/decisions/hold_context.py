@@ -1,4 +1,4 @@
-"""The run around a hold: layers, upstream results, activity, effects of each decision."""
+"""Context of a hold's page: layers, upstream results, activity, effects of each decision."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from django.utils.translation import ngettext
 from reviews.audit.reveals import task_place, task_rules
 from reviews.components import labels as components_labels
 from reviews.components.number_formatting import counted
+from reviews.decisions.hold_text import approved, one_line, rejected
 from reviews.decisions.masking import Rules, masked
-from reviews.decisions.summaries import approved, one_line, rejected
 from reviews.models import HumanReviewRecord, SecretReveal
 from reviews.templatetags.desk import look_of
 from workflows.common.redaction import mask_secrets
@@ -31,7 +31,7 @@ _MAX_NAMES = 2
 
 
 class HoldContext:
-    """Reads lazily: the tasks of the run once, its conversation once."""
+    """The run of a hold; its tasks and its conversation are each read once, when needed."""
 
     def __init__(self, hold: Hold, *, may_reveal: bool = False) -> None:
         self.hold = hold
@@ -48,15 +48,15 @@ class HoldContext:
 
     @cached_property
     def _rules(self) -> Mapping[tuple[str, str], Rules]:
-        """What is secret in the data of the held task, and of those that it reads."""
+        """The masking rules for the data of the held task and of the tasks that it reads."""
         task = self.by_id[self.hold.task_id]
         near = (self.by_id[name] for name in task.needs if name in self.by_id)
         return task_rules(self.execution, [task, *near])
 
-    # --- where the run stands -------------------------------------------------------------------
+    # --- progress -------------------------------------------------------------------------------
 
     def layer_steps(self) -> tuple[dict[str, str], ...]:
-        """One step per layer: label, state (done, current, todo, failed), words."""
+        """Return one step per layer: label, state (done, current, todo, failed), words."""
         return tuple(
             self._layer_step(index, list(names)) for index, names in enumerate(self._layers)
         )
@@ -81,10 +81,10 @@ class HoldContext:
             return {"label": label, "state": "done", "words": _("done")}
         return {"label": label, "state": "todo", "words": _("not yet")}
 
-    # --- what led here --------------------------------------------------------------------------
+    # --- upstream results and attempts ----------------------------------------------------------
 
     def sections(self) -> tuple[dict[str, Any], ...]:
-        """Parts with a title and items to unfold: upstream results, tries, conversation."""
+        """Return sections of expandable items: upstream results, attempts, conversation."""
         parts = (
             (_("Inputs"), list(self._own_inputs())),
             (_("Upstream results"), list(self._upstream())),
@@ -101,7 +101,7 @@ class HoldContext:
             yield self._item(task, "inputs", "%(value)s")
 
     def _item(self, task: TaskView, side: str, text: str) -> dict[str, Any]:
-        """What a task ran with or gave, to unfold; its secrets masked."""
+        """Return the masked inputs or output of a task as an expandable item."""
         view = masked(getattr(task, side), self._rules[task.id, side])
         place = task_place(self.execution.pk, task.id, side)
         masks = masks_context(view, place, may=self.may_reveal)
@@ -129,7 +129,7 @@ class HoldContext:
                 yield _item(_("attempt %(number)s: %(error)s") % params)
 
     def history(self, records: list[HumanReviewRecord]) -> tuple[dict[str, Any], ...]:
-        """Earlier decisions of this run and its start, the latest first."""
+        """Return the earlier decisions of this run and its start, newest first."""
         creator = self.execution.created_by
         who = creator.get_username() if creator else _("the system")
         started = _("%(name)s started the run") % {"name": who}
@@ -146,19 +146,19 @@ class HoldContext:
         rows.sort(key=lambda row: row["at"])
         return (*reversed(rows), {"sentence": started, "at": self.execution.created_at})
 
-    # --- what follows ---------------------------------------------------------------------------
+    # --- consequences ---------------------------------------------------------------------------
 
     def dependents(self) -> list[str]:
-        """Tasks that need this hold's task directly."""
+        """Return the tasks that depend directly on the hold's task."""
         return [task.id for task in self.tasks if self.hold.task_id in task.needs]
 
     def skipped_count(self) -> int:
-        """How many tasks wait for this one, directly or not."""
+        """Return the number of tasks that depend on this one, directly or indirectly."""
         plan = revision_of(self.execution).plan
         return len(plan.descendants(self.hold.task_id)) if self.hold.task_id in plan.by_id else 0
 
     def what_followed(self) -> tuple[dict[str, str], ...]:
-        """What became of the task and of the run after the decision."""
+        """Return the outcome of the task and the run after the decision."""
         steps = []
         task = self.by_id.get(self.hold.task_id)
         if task is not None and task.status not in ("PENDING", "RUNNING"):
@@ -195,7 +195,7 @@ def _became(task: TaskView) -> str:
 
 
 def _was_taken_back(record: HumanReviewRecord, records: list[HumanReviewRecord]) -> bool:
-    """Whether it is one of two records that cancel each other out."""
+    """Return whether the record is a withdrawal or was withdrawn."""
     withdrawn_ids = {each.withdraws_id for each in records}
     return record.withdraws_id is not None or record.pk in withdrawn_ids
 
@@ -211,7 +211,7 @@ def _item(summary: str, value: Any = None) -> dict[str, Any]:
 
 
 def effects(hold_context: HoldContext) -> dict[str, Any]:
-    """What the buttons will cause, and their labels."""
+    """Return the effects of the decision buttons, and their labels."""
     hold = hold_context.hold
     skipped = hold_context.skipped_count()
     approve = approved(components_labels.hold_kind(hold), hold.target, hold.task_id)
@@ -234,7 +234,7 @@ def effects(hold_context: HoldContext) -> dict[str, Any]:
     }
 
 
-#: What a rejection does where it does not abort the run.
+#: The effect of a rejection that does not abort the run.
 _REJECTED = {
     HoldReason.ESCALATION.value: "fail",
     HoldReason.REPLAN_REVIEW.value: "keep_plan",

@@ -1,4 +1,4 @@
-"""Masked values beside what they stand in, each with its button."""
+"""Page contexts of masked values: reveal buttons, a revealed value, the list of reveals."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from reviews.templatetags.desk import pretty_json
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
-#: Masked values of one place that get a button.
+#: Maximum number of reveal buttons for one place.
 _MOST = 50
 
 
 def masks_context(view: Masked, place: str, *, may: bool) -> dict[str, Any] | None:
-    """`masks` of _masks.html: words, place, url, may, refused, items of number, mark and path.
+    """Return `masks` of _masks.html: words, place, url, may, refused, items (number, mark, path).
 
-    None where nothing is masked.
+    None if nothing is masked.
     """
     count = len(view.secrets)
     if not count:
@@ -47,7 +47,7 @@ def _item(secret: Secret) -> dict[str, Any]:
 
 
 def path_words(secret: Secret) -> str:
-    """`headers.Authorization`, and how many more places have the same value."""
+    """Return the first path of a secret, and the number of its other paths."""
     first, *more = [each or _("the whole value") for each in secret.paths]
     if not more:
         return first
@@ -55,7 +55,7 @@ def path_words(secret: Secret) -> str:
 
 
 def revealed_context(secret: Secret) -> dict[str, Any]:
-    """`revealed` of _revealed.html: mark, path and text of one value."""
+    """Return `revealed` of _revealed.html: mark, path and text of one value."""
     text = secret.value if isinstance(secret.value, str) else pretty_json(secret.value)
     return {"mark": mark(secret.number), "path": path_words(secret), "text": text}
 

@@ -1,8 +1,8 @@
-"""Secrets in a JSON value, hidden behind marks that stand for them until somebody reveals one.
+"""Replace secrets in a JSON value by marks, and restore them in an edited value.
 
-A mark reads `[•••••••• 3]`: dots that tell no length, and a number that tells values apart.  What
-was masked is edited as it is: `restored` puts the true values back where their marks still stand.
-Text that looks like a mark by itself is masked too, so that no agent can write one.
+A mark is the text `[•••••••• 3]`: a fixed number of dots, and a number that identifies the value.
+People edit the masked value; `restored` replaces the remaining marks by the real values.  Text that
+looks like a mark is masked too, so that no agent can write one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Path = tuple[str | int, ...]
 
 
 class NotRestorable(Exception):
-    """An edit uses a mark where it cannot; `path` is the place in the edited value."""
+    """An edit has an invalid mark; `path` is its position in the edited value."""
 
     def __init__(self, path: _Path, message: str) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class NotRestorable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is secret beside what its name or look says.
+    """Rules for secrets, besides keys and texts that look secret.
 
     `schema`: a JSON Schema with `writeOnly` or `format: password`.  `paths`: keys joined by dots
     (`customer.iban`, `*` for any one key); a value is secret whose path ends so, indexes left out.
@@ -55,7 +55,7 @@ NO_RULES: Final = Rules()
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A hidden value: the number in its mark, itself, and the places it stands at, dotted."""
+    """A masked value: the number of its mark, the value, and its dotted paths."""
 
     number: int
     value: JSON
@@ -64,7 +64,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class Masked:
-    """`value` with marks; `secrets` those in it by number; `known` also those of earlier values."""
+    """`value` with marks; `secrets` in it by number; `known` also has secrets of earlier values."""
 
     value: JSON
     secrets: tuple[Secret, ...] = ()
@@ -72,24 +72,24 @@ class Masked:
     rules: Rules = NO_RULES
 
     def secret(self, number: int) -> Secret | None:
-        """The secret behind a mark."""
+        """Return the secret of a mark."""
         return next((each for each in self.secrets if each.number == number), None)
 
 
 def mark(number: int) -> str:
-    """The mark of a number."""
+    """Return the mark with a number."""
     return f"[{DOTS} {number}]"
 
 
 def is_marked(text: str) -> bool:
-    """Whether a mark stands in the text."""
+    """Return whether the text contains a mark."""
     return _MARK.search(text) is not None
 
 
 def masked(value: JSON, rules: Rules = NO_RULES, *, after: Masked | None = None) -> Masked:
-    """`value` with each secret behind a mark; equal secrets have one number.
+    """Return `value` with a mark for each secret; equal secrets have equal numbers.
 
-    `after` is what was masked before and is compared with it: the same secrets keep their numbers.
+    `after` is an earlier masked value: secrets that are in both keep their numbers.
     """
     work = _Masker(rules, after.known if after else {})
     shown = work.walk((), value, usable_schema(rules.schema), hidden=False)
@@ -101,10 +101,10 @@ def masked(value: JSON, rules: Rules = NO_RULES, *, after: Masked | None = None)
 
 
 def restored(edited: JSON, view: Masked) -> JSON:
-    """`edited`, made from `view.value`, with the true values in place of their marks.
+    """Return `edited`, an edit of `view.value`, with the real values instead of their marks.
 
-    Raises NotRestorable for a mark that stands for nothing, and for one that was carried to where
-    its value would be seen: who wants it there has to reveal it.
+    Raises:
+        NotRestorable: a mark is unknown, or was moved to a place where its value would be visible.
     """
     true = restored_part(edited, view)
     _check_hidden((), edited, masked(true, view.rules, after=view).value)
@@ -112,12 +112,12 @@ def restored(edited: JSON, view: Masked) -> JSON:
 
 
 def restored_part(edited: JSON, view: Masked) -> JSON:
-    """The same for a part of an edited value whose whole was checked; NotRestorable as above."""
+    """Like `restored`, for a part of an edited value that was checked as a whole."""
     return _Restorer(view.known).walk((), edited)
 
 
 def edited_as_shown(view: Masked, edited: JSON) -> JSON:
-    """`edited`, made from `view.value`, with secrets that were typed into it behind marks too."""
+    """Return `edited`, an edit of `view.value`, with marks also for newly typed secrets."""
     try:
         return masked(restored(edited, view), view.rules, after=view).value
     except NotRestorable:
@@ -190,7 +190,7 @@ def _ends_so(keys: Sequence[str], wanted: Sequence[str]) -> bool:
 
 
 def _says_secret(schema: Any, root: Any) -> bool:
-    """Whether the schema, or one of its alternatives, says so."""
+    """Return whether the schema, or one of its alternatives, marks the value as secret."""
     if not isinstance(schema, dict) or not schema:
         return False
     forms = [schema, shape_of(schema, root, None).rules]
@@ -232,7 +232,7 @@ class _Restorer:
 
 
 def _check_hidden(path: _Path, edited: Any, again: Any) -> None:
-    """Every mark of `edited` stands in `again`, the restored value masked anew, as well."""
+    """Check that each mark of `edited` is also in `again`, the restored value masked once more."""
     if isinstance(edited, dict):
         for key, item in edited.items():
             if not isinstance(again, dict) or key not in again:

@@ -19,10 +19,10 @@ from reviews.components.diffs import diff
 from reviews.components.number_formatting import grouped
 from reviews.components.reasons import render_stored
 from reviews.decisions.edits import payload_schema, shown_payload
+from reviews.decisions.hold_text import headline
 from reviews.decisions.masking import Masked, edited_as_shown, masked
 from reviews.decisions.payload_forms import payload_fields
 from reviews.decisions.rights import Right, right_now
-from reviews.decisions.summaries import headline
 from reviews.models import Decision, HumanReviewRecord
 from reviews.queue import selectors
 from reviews.queue.pages import claim_context, deadline_addresses

@@ -1,4 +1,4 @@
-"""Past decisions about the same tool, the most similar first."""
+"""Past decisions about the tool of a hold, most similar first."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SimilarDecision:
 
 
 def similar_decisions(user: User, hold: Hold) -> list[SimilarDecision]:
-    """The nearest decisions of people on the same tool and phase that the user may see."""
+    """Return the most similar visible decisions of people about the hold's tool and phase."""
     if not hold.target:
         return []
     rows = (
@@ -101,7 +101,7 @@ def features(value: Any) -> Counter[str]:
 
 
 def similarity(one: Mapping[str, int], other: Mapping[str, int]) -> float:
-    """0 for nothing in common, 1 for the same."""
+    """Return the similarity of two payloads: 0 for no common features, 1 for equal ones."""
     shared = sum(count * other.get(name, 0) for name, count in one.items())
     lengths = sqrt(_square(one) * _square(other))
     return min(1.0, shared / lengths) if lengths else 0.0

@@ -1,4 +1,4 @@
-"""Three versions of a value: what was shown, what it is by now, and what I made of it."""
+"""Three-way merge of JSON values: the shown value, the present value, and the user's edit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workflows.engine.bounded_json import JSON, path_text
 
 @dataclass(frozen=True, slots=True)
 class MergeRow:
-    """One place where the versions differ; a version without the place has MISSING there.
+    """One path at which the versions differ; a version without the path has MISSING.
 
     `outcome` says whose value was taken: theirs, mine, both (the same edit twice), or conflict
     (both edited it differently; `merged` then holds mine).
@@ -26,13 +26,13 @@ class MergeRow:
 
     @property
     def dotted(self) -> str:
-        """The path for people: `items[3].name`."""
+        """Return the path for people: `items[3].name`."""
         return path_text(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
-    """`merged` holds every edit of both sides; `rows` every place that differs anywhere."""
+    """`merged` has the edits of both sides; `rows` has every path that differs."""
 
     merged: JSON
     conflicts: tuple[MergeRow, ...]
@@ -40,11 +40,11 @@ class MergeResult:
 
 
 def merge(base: JSON, theirs: JSON, mine: JSON) -> MergeResult:
-    """Merge two edits of `base` place by place.
+    """Merge two edits of `base` path by path.
 
-    Objects merge by key, arrays item by item while all three have the same length; otherwise an
-    array is one value. Where both edited one place differently, `merged` keeps mine and the place
-    is listed in `conflicts`.
+    Objects are merged by key, arrays item by item if all three have equal lengths; otherwise an
+    array is one value. If both edited a path differently, `merged` has mine and the path is in
+    `conflicts`.
     """
     rows: list[MergeRow] = []
     merged = _merge((), base, theirs, mine, rows)

@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 
 
 class Decision(models.TextChoices):
-    """The answers a hold can have, and that one of them was taken back."""
+    """The decisions about a hold, and the withdrawal of one."""
 
     APPROVE = "APPROVE", "approved"
     REJECT = "REJECT", "rejected"
@@ -22,22 +22,22 @@ class Decision(models.TextChoices):
     WITHDRAW = "WITHDRAW", "taken back"
 
 
-#: What somebody may say to a hold.
+#: The decisions that a person can make about an open hold.
 ANSWERS = (Decision.APPROVE.value, Decision.REJECT.value, Decision.REQUEST_CHANGES.value)
 
 
 class RecordSet(models.QuerySet["HumanReviewRecord"]):
-    """Records, and those of them that still say how something was decided."""
+    """Records, with a filter for those that are in effect."""
 
     def standing(self) -> RecordSet:
-        """Without what was taken back, and without the records that say so."""
+        """Exclude withdrawn records, and the records of their withdrawal."""
         return self.exclude(decision=Decision.WITHDRAW).filter(withdrawal__isnull=True)
 
 
 class HumanReviewRecord(models.Model):
-    """One decision, as it was taken: what was shown, what was decided, by whom, at which version.
+    """One decision: the data shown, the decision, its author, and the version of the execution.
 
-    `canonical` is the text that was hashed; `hash` = SHA-256 over the previous hash and it.
+    `canonical` is the hashed text; `hash` is the SHA-256 of the previous hash and that text.
     The payload columns repeat it for reading, and are never what is hashed.
     """
 
@@ -50,7 +50,7 @@ class HumanReviewRecord(models.Model):
     reason = models.CharField(max_length=20)
     trigger_phase = models.CharField(max_length=20, blank=True, default="")
     target = models.CharField(max_length=200, blank=True, default="")
-    # Null when time decided; `actor` then says so.
+    # Null for a timeout; `actor` is "system" then.
     reviewer = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+"
     )
@@ -64,7 +64,7 @@ class HumanReviewRecord(models.Model):
     comment = models.TextField(blank=True, default="")
     version = models.BigIntegerField()
     waited_seconds = models.FloatField(default=0)
-    # The record that this one takes back; each is taken back once at most.
+    # The record that this one withdraws; a record is withdrawn at most once.
     withdraws = models.OneToOneField(
         "self", null=True, on_delete=models.PROTECT, related_name="withdrawal"
     )
@@ -74,7 +74,7 @@ class HumanReviewRecord(models.Model):
     canonical = models.TextField()
     previous_hash = models.CharField(max_length=64)
     hash = models.CharField(max_length=64, unique=True)
-    # Over the hash, with a key that is not in the database; "" where none was configured.
+    # Signature of the hash, with a key that is not in the database; "" without a configured key.
     signature = models.CharField(max_length=120, blank=True, default="", db_default="")
 
     objects = RecordSet.as_manager()
@@ -104,7 +104,7 @@ class HumanReviewRecord(models.Model):
 
 
 class RecordWords(models.Model):
-    """The words of a record's task, tool, comment, workflow and person, for full text.
+    """Full-text index of a record's task, tool, comment, workflow and person.
 
     Written by a trigger on records (migration 0009).
     """
@@ -122,7 +122,7 @@ class RecordWords(models.Model):
 
 
 class DeniedAttempt(models.Model):
-    """Somebody tried to decide a hold that they may not decide.  Append-only, as records are."""
+    """An attempt to decide a hold without permission.  Append-only, as records are."""
 
     execution = models.ForeignKey(
         "workflows.Execution", on_delete=models.PROTECT, related_name="denied_attempts"
@@ -145,10 +145,10 @@ class DeniedAttempt(models.Model):
 
 
 class SecretReveal(models.Model):
-    """Somebody had a masked value shown to them.  Append-only, as records are.
+    """A masked value that was revealed to a user.  Append-only, as records are.
 
-    `place` says what it stood in (`hold:9-9`, `task:9:draft:output`, `record:4:original`), `path`
-    where in it; the value itself is not kept here.
+    `place` names the data (`hold:9-9`, `task:9:draft:output`, `record:4:original`), `path` the
+    position in it; the value itself is not stored here.
     """
 
     execution = models.ForeignKey(

@@ -1,4 +1,4 @@
-"""Rows for backtests: rules held against past reviews, and the reports of it."""
+"""Backtests: draft rules tested against past reviews, and their reports."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from django.db.models.functions import Now
 
 
 class Backtest(models.Model):
-    """Rules that somebody drafted for a workflow, and what they would have done to its reviews.
+    """Draft rules for a workflow, and their effect on its past reviews.
 
-    Worked off by a worker, newest record first, in steps: `cursor` is the record it came to last,
-    `looked` how many it has seen of at most `total`.  Once DONE a row never changes (trigger), so
-    that rules can be published with its `digest`.
+    A worker processes the records in batches, newest first: `cursor` is the last processed record,
+    `looked` their number so far, of at most `total`.  A trigger prevents changes of a row that is
+    DONE, so that rules can be published with its `digest`.
     """
 
     class Status(models.TextChoices):
@@ -25,20 +25,20 @@ class Backtest(models.Model):
     workflow = models.ForeignKey(
         "workflows.Workflow", on_delete=models.PROTECT, related_name="backtests"
     )
-    # A list of engine.policy.ReviewRule as JSON: all that would be in force.
+    # A list of engine.policy.ReviewRule as JSON: all rules that would be active.
     rules = models.JSONField()
     rules_digest = models.CharField(max_length=64)
-    # The version that was in force when they were drafted.
+    # The active version of the rules when these were drafted.
     base_version = models.IntegerField()
     since = models.DateTimeField(null=True)
     until = models.DateTimeField(null=True)
     status = models.CharField(max_length=10, choices=Status.choices, default=Status.QUEUED)
-    # Records above were not there yet when it began; 0 until then.
+    # The newest record when the backtest began; 0 before.
     newest = models.BigIntegerField(default=0)
     cursor = models.BigIntegerField(default=0)
     looked = models.IntegerField(default=0)
     total = models.IntegerField(default=0)
-    # Sums so far (backtest_sums.Sums), then the whole report.
+    # The totals so far (`backtests.totals`), then the whole report.
     report = models.JSONField(default=dict)
     digest = models.CharField(max_length=64, blank=True, default="")
     error = models.TextField(blank=True, default="")
@@ -46,7 +46,7 @@ class Backtest(models.Model):
     author_name = models.CharField(max_length=150)
     created_at = models.DateTimeField(db_default=Now())
     finished_at = models.DateTimeField(null=True)
-    # A worker's claim; `fence` grows with each, so that an older one's step lands nowhere.
+    # Number of the worker's claim: writes of older claims have no effect.
     lease_until = models.DateTimeField(null=True)
     fence = models.BigIntegerField(default=0)
 

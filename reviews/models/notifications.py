@@ -1,4 +1,4 @@
-"""Rows for what people are told: notices, their wishes, and messages on their way."""
+"""Notices, notification preferences, chat hooks, and outgoing messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 
 class NoticeKind(models.TextChoices):
-    """What somebody can be told of."""
+    """Kinds of notices."""
 
     WAITING = "waiting", "a review waits for me or my group"
     REMINDER = "reminder", "a review still waits"
@@ -23,10 +23,10 @@ class NoticeKind(models.TextChoices):
 
 
 class Notice(models.Model):
-    """One thing that one person was told; nobody else sees it.
+    """A notice of one user; no other user sees it.
 
-    `key` says what it is about, so that nobody is told the same thing twice.  `detail` has words
-    and ids, never what a review shows.
+    `key` identifies the event, so that a user is notified of it once.  `detail` has labels and ids,
+    never data under review.
     """
 
     user = models.ForeignKey(
@@ -61,12 +61,12 @@ class Notice(models.Model):
 
 
 class NoticePreference(models.Model):
-    """What a person wants to be told otherwise than by default."""
+    """A user's notification preferences, where they differ from the defaults."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", primary_key=True
     )
-    # Kinds that are not shown in the product, and kinds that are sent by e-mail.
+    # Kinds that are not shown in the product, and kinds that are e-mailed.
     muted = ArrayField(models.CharField(max_length=12), default=list)
     mailed = ArrayField(models.CharField(max_length=12), default=list)
 
@@ -75,10 +75,10 @@ class NoticePreference(models.Model):
 
 
 class ChatHook(models.Model):
-    """A chat's incoming webhook that is told of reviews: of a workflow, of a group, or of all."""
+    """A chat's incoming webhook for reviews of a workflow, of a group, or of all."""
 
     name = models.CharField(max_length=100)
-    # Whoever knows the address may write into the chat: sealed with SECRET_KEY, as secrets are.
+    # Encrypted with SECRET_KEY, because anybody with the URL can post to the chat.
     url = models.TextField()
     workflow = models.ForeignKey(
         "workflows.Workflow", null=True, blank=True, on_delete=models.CASCADE, related_name="+"
@@ -100,9 +100,10 @@ class ChatHook(models.Model):
 
 
 class NoticeMessage(models.Model):
-    """One e-mail to a person, or one post to a chat; it gathers what comes until it is due.
+    """An e-mail to a user or a post to a chat; it collects items until it is due.
 
-    The outbox: written with what it tells of, taken by a sender under a lease, sent at least once.
+    The outbox: written in the transaction of the event, claimed by a sender under a lease, sent at
+    least once.
     `items` are {"kind", "hold", "key", "actor", "detail"}.
     """
 
@@ -118,7 +119,7 @@ class NoticeMessage(models.Model):
     hook = models.ForeignKey(ChatHook, null=True, on_delete=models.CASCADE, related_name="+")
     items = models.JSONField(default=list, encoder=DjangoJSONEncoder)
     status = models.CharField(max_length=8, choices=Status.choices, default=Status.PENDING)
-    # Nothing joins it any more once somebody has begun to send it.
+    # No items are added after a sender has claimed the message.
     closed = models.BooleanField(default=False, db_default=False)
     attempts = models.IntegerField(default=0, db_default=0)
     next_at = models.DateTimeField()

@@ -8,13 +8,13 @@ from django.db.models.functions import Now
 
 
 class ReviewClaim(models.Model):
-    """A reviewer's reservation of a hold; it runs out unless its heartbeat renews it."""
+    """A reviewer's reservation of a hold; it expires unless a heartbeat renews it."""
 
     hold = models.OneToOneField("workflows.Hold", on_delete=models.CASCADE, related_name="claim")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     claimed_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField()
-    # Who gave it to `user`; null when they took it themselves.
+    # The user who assigned it to `user`; null if they claimed it themselves.
     assigned_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )
@@ -27,7 +27,7 @@ class ReviewClaim(models.Model):
 
 
 class ClaimStart(models.Model):
-    """When somebody first claimed a hold, and how long after it opened."""
+    """The time of a hold's first claim, and the seconds since the hold opened."""
 
     hold = models.OneToOneField(
         "workflows.Hold", on_delete=models.CASCADE, related_name="claim_start"
@@ -43,7 +43,7 @@ class ClaimStart(models.Model):
 
 
 class ReviewPresence(models.Model):
-    """Somebody has a hold open on their screen; true as long as `seen_at` is fresh."""
+    """A user who views a hold, as long as `seen_at` is recent."""
 
     hold = models.ForeignKey("workflows.Hold", on_delete=models.CASCADE, related_name="presences")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
@@ -60,9 +60,9 @@ class ReviewPresence(models.Model):
 
 
 class SavedView(models.Model):
-    """A queue as somebody likes to see it: its tab, filters and order under a name.
+    """A named view of the queue: tab, filters and order.
 
-    `query` is the query string of the queue's address, in canonical form (filters.query_string).
+    `query` is the query string of the queue's URL, in canonical form (filters.query_string).
     """
 
     owner = models.ForeignKey(

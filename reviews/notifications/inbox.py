@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from reviews.models import Notice
-from reviews.sockets import change_receiver
+from reviews.sockets import broadcasts
 from workflows.executions.access import visible_to
 
 if TYPE_CHECKING:
@@ -70,5 +70,5 @@ def read_keys(user: User, keys: Iterable[str]) -> set[str]:
 def _mark(user: User, rows: QuerySet[Notice]) -> int:
     marked = rows.update(read_at=Now())
     if marked:
-        change_receiver.rang({user.pk})
+        broadcasts.unread_changed({user.pk})
     return marked

@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from reviews.decisions.summaries import headline, one_line
+from reviews.decisions.hold_text import headline, one_line
 from reviews.models import NoticeKind
 from workflows import conf
 from workflows.models import Hold

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from django.db.models.functions import Now
 
 from reviews.models import ChatHook, Notice, NoticeKind
-from reviews.sockets import change_receiver
+from reviews.sockets import broadcasts
 from workflows.models import Hold
 
 from . import outbox
@@ -71,7 +71,7 @@ def notify(notifications: Iterable[Notification]) -> int:
                 mails[user.pk].append(each.item())
     Notice.objects.bulk_create(notices, batch_size=1000, ignore_conflicts=True)
     outbox.add(mails=mails, posts=_posts(events))
-    change_receiver.rang({each.user_id for each in notices})
+    broadcasts.unread_changed({each.user_id for each in notices})
     return len(notices)
 
 
@@ -85,7 +85,7 @@ def mark_resolved(*, hold_ids: Iterable[str] = (), execution_ids: Iterable[int] 
         user_ids = set(rows.values_list("user_id", flat=True))
         if user_ids:
             rows.update(read_at=Now())
-            change_receiver.rang(user_ids)
+            broadcasts.unread_changed(user_ids)
 
 
 def _notice(each: Notification, user: User) -> Notice:

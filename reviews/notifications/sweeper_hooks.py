@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from reviews import conf
 from reviews.models import Notice, NoticeKind, NoticeMessage, ReviewClaim
-from reviews.sockets import change_receiver
+from reviews.sockets import broadcasts
 from workflows.journal import sweeper_queries as journal_due
 from workflows.models import Hold
 
@@ -85,7 +85,7 @@ def claims_ended() -> int:
             ReviewClaim.objects.filter(pk__in=[row.pk for row in rows]).delete()
             notify(_claim_ended(row) for row in rows)
     for row in rows:
-        change_receiver.touched(row.hold.execution_id, row.hold_id)
+        broadcasts.hold_activity(row.hold.execution_id, row.hold_id)
     return len(rows)
 
 

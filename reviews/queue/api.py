@@ -30,7 +30,7 @@ from workflows.api.parsers import (
 from workflows.api.permissions import HasScope, caller, session_confirmed_at, token_of
 from workflows.api.serializers import StrictSerializer
 from workflows.engine.commands import MAX_UNDO_SECONDS
-from workflows.executions.stored_responses import Part, StoredResponse, json_text
+from workflows.executions.idempotency import Part, StoredResponse, json_text
 from workflows.models import Hold
 
 # --- serializers ----------------------------------------------------------------------------------

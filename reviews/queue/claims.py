@@ -25,7 +25,7 @@ from reviews.decisions.rights import (
 from reviews.decisions.services import HoldNotFound, Token, check_token, visible_hold
 from reviews.models import ReviewClaim
 from reviews.notifications.claim_notices import claim_assigned
-from reviews.sockets import change_receiver
+from reviews.sockets import broadcasts
 from workflows.common.schemas import FieldError
 from workflows.executions.access import may_operate
 from workflows.models import Hold
@@ -99,7 +99,7 @@ def release(*, hold_id: str, user: User, token: Token | None = None) -> bool:
     with _own_hold(hold_id, user) as (hold, person):
         deleted, _ = ReviewClaim.objects.filter(hold=hold, user=person).delete()
         if deleted:
-            change_receiver.touched(hold.execution_id, hold.id)
+            broadcasts.hold_activity(hold.execution_id, hold.id)
     return deleted > 0
 
 
@@ -135,7 +135,7 @@ def _reserve(hold: Hold, person: User, giver: User | None = None) -> ReviewClaim
         return None
     if row[1]:
         # Others are notified of a new claim, not of a heartbeat.
-        change_receiver.touched(hold.execution_id, hold.id)
+        broadcasts.hold_activity(hold.execution_id, hold.id)
     return ReviewClaim.objects.select_related("user").get(pk=row[0])
 
 

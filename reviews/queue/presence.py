@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 from reviews.decisions.services import visible_hold
 from reviews.models import ReviewPresence
-from reviews.sockets import change_receiver
+from reviews.sockets import broadcasts
 from workflows.models import Hold
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def mark_viewing(*, hold_id: str, user: User) -> None:
         cursor.execute(_LOOK, {"hold": hold.id, "user": user.pk, "fresh": FRESH_SECONDS})
         (was_here,) = cursor.fetchone()
     if not was_here:
-        change_receiver.touched(hold.execution_id, hold.id)
+        broadcasts.hold_activity(hold.execution_id, hold.id)
 
 
 def mark_left(*, hold_id: str, user: User) -> None:
@@ -49,7 +49,7 @@ def mark_left(*, hold_id: str, user: User) -> None:
     hold = visible_hold(user, hold_id)
     deleted, _ = ReviewPresence.objects.filter(hold=hold, user=user).delete()
     if deleted:
-        change_receiver.touched(hold.execution_id, hold.id)
+        broadcasts.hold_activity(hold.execution_id, hold.id)
 
 
 def viewers_of(hold_ids: Iterable[str], *, but: int) -> dict[str, list[str]]:

@@ -25,11 +25,11 @@ from reviews.components.number_formatting import counted
 from reviews.components.plan_diff import PlanDiff, diff_context
 from reviews.components.reasons import render_stored
 from reviews.decisions.edits import inputs_schema, secret_rules
+from reviews.decisions.hold_text import one_line
 from reviews.decisions.masked_values import masks_context
 from reviews.decisions.masking import Masked, masked
 from reviews.decisions.payload_forms import payload_fields
 from reviews.decisions.rights import cannot_be_approved
-from reviews.decisions.summaries import one_line
 from reviews.integrations.capabilities import creation_offer
 from reviews.queue import selectors
 from reviews.queue.pages import demo_url

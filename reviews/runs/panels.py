@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from reviews.components.number_formatting import counted
-from reviews.decisions.review_context import shown_overrides
+from reviews.decisions.api_context import shown_overrides
 from reviews.templatetags.desk import seconds_text
 from workflows import conf
 from workflows.engine.policy import Policy

@@ -1,7 +1,8 @@
-"""The sockets: news as it happens, read from PostgreSQL, asked for by ids that came over Redis.
+"""WebSocket consumers: live events of one execution, and of the review queue.
 
-Each socket has one task that reads and sends, so its events come in order, once, and without a
-gap, and a slow client holds up nobody else.  No decision goes over a socket.
+Redis delivers ids of changes; the events are read from PostgreSQL.  One task per socket reads and
+sends, so events are sent in order, once and without gaps, and a slow client delays no other.
+Sockets accept no decisions.
 """
 
 from __future__ import annotations
@@ -36,60 +37,67 @@ from workflows.realtime.connection_limits import acquire
 from workflows.realtime.task_started import StartedTasks
 
 from . import queries
-from .messages import REVIEWS, Moved, Rang, Touched, execution_group, person_group
-from .queries import TOO_MANY, Credentials, Refusal
+from .authentication import NOT_FOUND, TOO_MANY, Credentials, Refusal
+from .group_messages import (
+    REVIEWS,
+    ExecutionChanged,
+    HoldActivity,
+    UnreadChanged,
+    execution_group,
+    person_group,
+)
 
 logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Seconds that Redis may take when a socket joins or leaves.
+#: Time limit for joining or leaving a group of the channel layer, in seconds.
 LAYER_SECONDS = 3.0
 BATCH = 200
 INBOUND = Limits(max_bytes=4096, depth=4)
-#: More messages than this within ten seconds end the socket; so does one socket too many.
+#: Maximum number of received messages in ten seconds; one more closes the socket.
 INBOUND_RATE = 50
 TOO_BIG, BROKEN, TRY_AGAIN = 1009, 1011, 1013
 _LARGEST = 2**63 - 1
 
 
 async def read(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a database read in a thread of its own, so that sockets do not wait for each other."""
+    """Run a database query in a thread pool, so that sockets do not wait for each other."""
     call = database_sync_to_async(function, thread_sensitive=False)
     result: T = await call(*args, **kwargs)
     return result
 
 
-#: As Redis knows this process.
+#: Name of this process for `process_liveness`.
 _PROCESS = f"{socket.gethostname()}:{os.getpid()}"
 _open_sockets = 0
 
 
 def report_sockets(number: int) -> None:
-    """Without Redis nobody asks either."""
+    """Report the number of open sockets for /metrics; errors of Redis are ignored."""
     try:
         process_liveness.report_count("sockets", _PROCESS, number)
     except (RedisError, OSError):
-        logger.debug("the number of sockets was not told")
+        logger.debug("the number of sockets was not reported")
 
 
 def _count_open(change: int) -> bool:
-    """Sockets of this process, told to Redis for /metrics; True, and it never waits."""
+    """Change the count of open sockets and report it in the background; returns True."""
     global _open_sockets
     _open_sockets += change
     asyncio.get_running_loop().run_in_executor(None, report_sockets, _open_sockets)
     return True
 
 
-class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """What both sockets have in common: who is there, the reading task, and what comes in."""
+class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
+    """Base of both consumers: authentication, the sending task, received messages."""
 
     group = ""
     person: int | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """As AsyncConsumer's, but a socket opens without Redis too and lives on its backstop."""
+        """Like AsyncConsumer, but without Redis the socket opens too and only polls."""
         self.scope = scope
         self.base_send = send
         self.channel_layer = None
@@ -101,7 +109,7 @@ class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             self.channel_layer = layer
             sources.append(functools.partial(layer.receive, self.channel_name))
         except (RedisError, OSError, TimeoutError) as error:
-            logger.warning("a socket opened without live news: %s", error)
+            logger.warning("a socket opened without notifications, it only polls: %s", error)
         try:
             await await_many_dispatch(sources, self.dispatch)
         except StopConsumer:
@@ -113,7 +121,7 @@ class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def connect(self) -> None:
         self.credentials = Credentials.of(self.scope)
-        self.news = asyncio.Event()
+        self.changed = asyncio.Event()
         self._heard: deque[float] = deque(maxlen=INBOUND_RATE)
         self._task: asyncio.Task[None] | None = None
         await self.accept()
@@ -127,27 +135,27 @@ class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         if self._slot is None:
             await self.close(code=TOO_MANY)
             return
-        # Joined before the first read: what happens in between is in the journal or in the news.
+        # Join before the first read, so that no change in between is missed.
         await self._join(self.group)
         try:
-            await self._hang_bell()
+            await self._watch_notices()
         except Refusal as refusal:
             await self.close(code=refusal.code)
             return
         self._task = asyncio.create_task(self._serve())
 
     async def begin(self) -> None:
-        """Check that this socket may be opened; raises Refusal."""
-        raise Refusal(queries.NOT_FOUND)
+        """Check that the user may open this socket; raises Refusal."""
+        raise Refusal(NOT_FOUND)
 
     async def advance(self, *, backstop: bool) -> None:
-        """Send what is new; `backstop` when no news came for a while.  Raises Refusal."""
+        """Send new events; `backstop`: no notification arrived for a while.  Raises Refusal."""
 
-    async def _hang_bell(self) -> None:
-        """Listen for the person's own notices, then say what is unread now, if anything is."""
-        self.person = await read(person_of, self.credentials)
+    async def _watch_notices(self) -> None:
+        """Subscribe to the user's notices; the number of unread ones is sent first."""
+        self.person = await read(user_id, self.credentials)
         await self._join(person_group(self.person))
-        self._bell, self._rung = (0, 0), True
+        self._unread, self._unread_due = (0, 0), True
 
     async def _join(self, group: str) -> None:
         if self.channel_layer is None:
@@ -156,7 +164,7 @@ class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             async with asyncio.timeout(LAYER_SECONDS):
                 await self.channel_layer.group_add(group, self.channel_name)
         except (RedisError, OSError, TimeoutError) as error:
-            logger.warning("a socket lives without live news: %s", error)
+            logger.warning("a socket receives no notifications, it only polls: %s", error)
 
     async def _leave(self) -> None:
         if getattr(self, "_counted", False):
@@ -185,9 +193,9 @@ class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         backstop = False
         try:
             while True:
-                self.news.clear()
+                self.changed.clear()
                 await self.advance(backstop=backstop)
-                await self._ring(backstop=backstop)
+                await self._send_unread(backstop=backstop)
                 backstop = not await self._wait()
         except Refusal as refusal:
             await self.close(code=refusal.code)
@@ -195,41 +203,41 @@ class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             logger.exception("a socket failed")
             await self.close(code=BROKEN)
 
-    async def _ring(self, *, backstop: bool) -> None:
-        """Say how many notices are unread, if that changed.  Raises Refusal."""
-        if not (self._rung or backstop):
+    async def _send_unread(self, *, backstop: bool) -> None:
+        """Send the number of unread notices if it changed.  Raises Refusal."""
+        if not (self._unread_due or backstop):
             return
-        self._rung = False
-        bell = await read(bell_of, self.credentials)
-        if bell != self._bell:
-            self._bell = bell
+        self._unread_due = False
+        unread = await read(unread_state, self.credentials)
+        if unread != self._unread:
+            self._unread = unread
             await self.say(
-                {"type": "notices", "unread": bell[0], "timestamp": int(time.time() * 1000)}
+                {"type": "notices", "unread": unread[0], "timestamp": int(time.time() * 1000)}
             )
 
     async def _wait(self) -> bool:
-        """Until there is news (True) or the backstop's time has come."""
+        """Wait for a notification (True) or until it is time to poll (False)."""
         try:
             async with asyncio.timeout(conf.backstop_seconds()):
-                await self.news.wait()
+                await self.changed.wait()
         except TimeoutError:
             _count_open(0)
             return False
         return True
 
-    # --- what comes in --------------------------------------------------------------------------
+    # --- received messages ----------------------------------------------------------------------
 
-    async def execution_moved(self, message: Moved) -> None:
-        """News over the channel layer."""
-        self.news.set()
+    async def execution_changed(self, message: ExecutionChanged) -> None:
+        """Handle a message of the channel layer: the execution has new events."""
+        self.changed.set()
 
-    async def person_rang(self, message: Rang) -> None:
-        """Something changed among the notices of whoever opened this socket."""
-        self._rung = True
-        self.news.set()
+    async def unread_changed(self, message: UnreadChanged) -> None:
+        """Handle a message of the channel layer: the user's unread notices changed."""
+        self._unread_due = True
+        self.changed.set()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        """`{"type": "ping"}` and `{"type": "replay", "after": n}`; nothing that decides."""
+        """Handle `{"type": "ping"}` and `{"type": "replay", "after": n}`."""
         now = time.monotonic()
         if len(self._heard) == INBOUND_RATE and now - self._heard[0] < 10:
             await self.close(code=TOO_MANY)
@@ -256,20 +264,20 @@ class NewsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
                 await self.say({"type": "error", "message": "send ping, or replay with after"})
 
     async def replay(self, after: int) -> None:
-        """Send what came after `after` again."""
-        self.news.set()
+        """Send the events after seq `after` again."""
+        self.changed.set()
 
     async def say(self, message: dict[str, Any]) -> None:
         await self.send(text_data=json.dumps(message, ensure_ascii=False))
 
 
-def person_of(who: Credentials) -> int:
-    """Id of whoever this is now; raises Refusal."""
+def user_id(who: Credentials) -> int:
+    """Return the id of the present user; raises Refusal."""
     return who.user().pk
 
 
-def bell_of(who: Credentials) -> tuple[int, int]:
-    """How their notices stand now; raises Refusal."""
+def unread_state(who: Credentials) -> tuple[int, int]:
+    """Return `inbox.unread_state` of the present user; raises Refusal."""
     return inbox.unread_state(who.user())
 
 
@@ -277,8 +285,8 @@ def _is_seq(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST
 
 
-def presence_event(message: Touched) -> dict[str, Any]:
-    """A light push without a seq: who claims or looks is read by the page itself."""
+def presence_event(message: HoldActivity) -> dict[str, Any]:
+    """Return a wire event without a seq; the page reads the claim and the viewers itself."""
     return {
         "type": "review_presence",
         "executionId": str(message["execution_id"]),
@@ -287,10 +295,10 @@ def presence_event(message: Touched) -> dict[str, Any]:
     }
 
 
-class ExecutionConsumer(NewsConsumer):
-    """`/ws/executions/<id>/?after=SEQ`: every event of one execution after SEQ.
+class ExecutionConsumer(LiveConsumer):
+    """`/ws/executions/<id>/?after=SEQ`: all events of one execution after SEQ.
 
-    In between it says which tasks run, as `task_started` without a seq.
+    It also sends `task_started`, without a seq, for tasks that take a while.
     """
 
     async def begin(self) -> None:
@@ -298,14 +306,14 @@ class ExecutionConsumer(NewsConsumer):
         self.group = execution_group(self.execution_id)
         sent = parse_qs(self.scope.get("query_string", b"").decode("ascii", "replace"))
         self.seq = parse_natural_number(sent.get("after", ["0"])[-1]) or 0
-        self._again: int | None = None
+        self._replay_after: int | None = None
         self._starts = StartedTasks()
         await read(queries.execution_events, self.credentials, self.execution_id, self.seq, 1)
 
     async def advance(self, *, backstop: bool) -> None:
         more = True
         while more:
-            self._step_back()
+            self._rewind()
             events = await read(
                 queries.execution_events, self.credentials, self.execution_id, self.seq, BATCH
             )
@@ -317,99 +325,99 @@ class ExecutionConsumer(NewsConsumer):
         for start in self._starts.take(self.execution_id):
             await self.say(start)
 
-    async def execution_moved(self, message: Moved) -> None:
+    async def execution_changed(self, message: ExecutionChanged) -> None:
         self._starts.receive(message)
-        await super().execution_moved(message)
+        await super().execution_changed(message)
 
-    async def hold_touched(self, message: Touched) -> None:
+    async def hold_activity(self, message: HoldActivity) -> None:
         await self.say(presence_event(message))
 
-    def _step_back(self) -> None:
-        if self._again is not None:
-            self.seq, self._again = min(self.seq, self._again), None
+    def _rewind(self) -> None:
+        if self._replay_after is not None:
+            self.seq, self._replay_after = min(self.seq, self._replay_after), None
 
     async def replay(self, after: int) -> None:
-        self._again = after
-        self.news.set()
+        self._replay_after = after
+        self.changed.set()
 
 
-class ReviewQueueConsumer(NewsConsumer):
-    """`/ws/reviews/`: what changes the queue, of every execution the user may see."""
+class ReviewQueueConsumer(LiveConsumer):
+    """`/ws/reviews/`: events that change the queue, of all executions that the user may see."""
 
     group = REVIEWS
-    WAITING = 1000
-    #: Runs whose news is read at once.
-    TOGETHER = 100
-    REMEMBERED = 5000
+    MAX_WAITING = 1000
+    #: Maximum number of executions in one query.
+    MAX_TOGETHER = 100
+    MAX_REMEMBERED = 5000
 
     async def begin(self) -> None:
-        self._moves: deque[Moved] = deque()
-        self._touched: OrderedDict[str, Touched] = OrderedDict()
+        self._changes: deque[ExecutionChanged] = deque()
+        self._activity: OrderedDict[str, HoldActivity] = OrderedDict()
         self._seen: OrderedDict[int, int] = OrderedDict()
         await read(self.credentials.user)
         self._since = await read(queries.database_time)
 
-    async def execution_moved(self, message: Moved) -> None:
-        if len(self._moves) >= self.WAITING:
-            # Too slow to follow: the client opens anew and looks at the whole queue.
+    async def execution_changed(self, message: ExecutionChanged) -> None:
+        if len(self._changes) >= self.MAX_WAITING:
+            # The client is too slow: it has to reconnect and load the whole queue.
             await self.close(code=TRY_AGAIN)
             return
-        self._moves.append(message)
-        self.news.set()
+        self._changes.append(message)
+        self.changed.set()
 
-    async def hold_touched(self, message: Touched) -> None:
-        self._touched[message["hold_id"]] = message
-        while len(self._touched) > self.WAITING:
-            self._touched.popitem(last=False)
-        self.news.set()
+    async def hold_activity(self, message: HoldActivity) -> None:
+        self._activity[message["hold_id"]] = message
+        while len(self._activity) > self.MAX_WAITING:
+            self._activity.popitem(last=False)
+        self.changed.set()
 
     async def advance(self, *, backstop: bool) -> None:
-        while self._touched:
-            await self._tell_touched()
-        while self._moves:
-            await self._tell_moves()
+        while self._activity:
+            await self._send_activity()
+        while self._changes:
+            await self._send_changes()
         if backstop:
-            await self._look()
+            await self._poll()
 
-    async def _tell_touched(self) -> None:
-        """Everything that waits is looked at together: a burst costs little more than one piece."""
-        waiting, self._touched = self._touched, OrderedDict()
-        executions = {touched["execution_id"] for touched in waiting.values()}
-        seen = await read(queries.seen_of, self.credentials, executions)
-        for touched in waiting.values():
-            if touched["execution_id"] in seen:
-                await self.say(presence_event(touched))
+    async def _send_activity(self) -> None:
+        """Send all waiting hold activity after one check of visibility."""
+        waiting, self._activity = self._activity, OrderedDict()
+        executions = {each["execution_id"] for each in waiting.values()}
+        visible = await read(queries.visible_ids, self.credentials, executions)
+        for each in waiting.values():
+            if each["execution_id"] in visible:
+                await self.say(presence_event(each))
 
-    async def _tell_moves(self) -> None:
+    async def _send_changes(self) -> None:
         spans: dict[int, queries.Span] = {}
-        while self._moves and len(spans) < self.TOGETHER:
-            move = self._moves.popleft()
-            execution_id = move["execution_id"]
+        while self._changes and len(spans) < self.MAX_TOGETHER:
+            change = self._changes.popleft()
+            execution_id = change["execution_id"]
             known = self._seen.get(execution_id)
-            # Earlier news of this run that never came is made up for.
-            first = move["first"] if known is None else min(move["first"], known + 1)
-            before = spans.get(execution_id, (execution_id, first, move["last"]))
+            # Include earlier events whose notification was lost.
+            first = change["first"] if known is None else min(change["first"], known + 1)
+            before = spans.get(execution_id, (execution_id, first, change["last"]))
             spans[execution_id] = (
-                execution_id, min(first, before[1]), max(move["last"], before[2])
+                execution_id, min(first, before[1]), max(change["last"], before[2])
             )  # fmt: skip
-        told = await read(queries.queue_events, self.credentials, list(spans.values()))
-        for (execution_id, _, last), events in zip(spans.values(), told, strict=True):
-            await self._tell(events, execution_id, last)
+        found = await read(queries.queue_events, self.credentials, list(spans.values()))
+        for (execution_id, _, last), events in zip(spans.values(), found, strict=True):
+            await self._send_new(events, execution_id, last)
 
-    async def _look(self) -> None:
-        """What was lost on the way since the last look."""
+    async def _poll(self) -> None:
+        """Send events since the last poll whose notifications were lost."""
         now, seen = await read(queries.database_time), dict(self._seen)
         for event in await read(queries.missed_queue_events, self.credentials, self._since, seen):
-            await self._tell([event], int(event["executionId"]), event["seq"])
-        # One round is looked at twice: a commit may become visible after a later one.
+            await self._send_new([event], int(event["executionId"]), event["seq"])
+        # Overlap by one interval: a commit may become visible after a later one.
         self._since = now - timedelta(seconds=conf.backstop_seconds())
 
-    async def _tell(self, events: list[dict[str, Any]], execution_id: int, last: int) -> None:
+    async def _send_new(self, events: list[dict[str, Any]], execution_id: int, last: int) -> None:
         known = self._seen.get(execution_id, 0)
         for event in events:
             if event["seq"] > known:
                 await self.say(event)
         self._seen[execution_id] = max(known, last)
         self._seen.move_to_end(execution_id)
-        while len(self._seen) > self.REMEMBERED:
+        while len(self._seen) > self.MAX_REMEMBERED:
             self._seen.popitem(last=False)

@@ -1,4 +1,4 @@
-"""Addresses of the sockets."""
+"""URL routes of the sockets."""
 
 from django.urls import path
 

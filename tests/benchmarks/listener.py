@@ -11,7 +11,7 @@ import django
 async def listen() -> None:
     from channels.layers import get_channel_layer
 
-    from reviews.sockets.messages import REVIEWS
+    from reviews.sockets.group_messages import REVIEWS
     from tests.benchmarks.kit import report
 
     layer = get_channel_layer()

@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 
 from workflows.engine.permissions import PermissionSet
 from workflows.executions import access
-from workflows.executions.stored_responses import StoredResponse, json_text
+from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.models import Capability
 from workflows.permissions import capabilities
 from workflows.tools import catalogue_sync

@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 from workflows.engine.decide import Refused
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access, services
-from workflows.executions.stored_responses import StoredResponse, json_text
+from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution
 

@@ -20,8 +20,8 @@ from workflows.engine.commands import AddMessage
 from workflows.engine.plan_validation import Problem
 from workflows.executions import access, services
 from workflows.executions.definitions import plan_for_intent
+from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.executions.selectors import decisions_of, holds_of, tasks_of
-from workflows.executions.stored_responses import StoredResponse, json_text
 from workflows.executions.validation import InvalidRequest
 from workflows.models import Checkpoint, Execution, ExecutionEvent, Hold, Workflow
 

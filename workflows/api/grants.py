@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from workflows.executions.stored_responses import StoredResponse, json_text
+from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.models import Grant
 from workflows.permissions import grants
 

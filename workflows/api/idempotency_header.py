@@ -12,8 +12,8 @@ from rest_framework.response import Response
 
 from workflows.common.secret_encryption import DecryptionFailed
 from workflows.engine.plan_validation import Problem
-from workflows.executions import stored_responses
-from workflows.executions.stored_responses import Part, StoredResponse
+from workflows.executions import idempotency
+from workflows.executions.idempotency import Part, StoredResponse
 from workflows.executions.validation import InvalidRequest
 
 from .permissions import caller
@@ -30,8 +30,8 @@ def idempotent(request: Request, perform: Callable[[], StoredResponse]) -> Respo
     if key is None:
         return _response(perform())
     try:
-        answer = stored_responses.respond_once(**_identity(request, key), perform=perform)
-    except stored_responses.KeyReused as error:
+        answer = idempotency.respond_once(**_identity(request, key), perform=perform)
+    except idempotency.KeyReused as error:
         raise IdempotencyMismatch from error
     return _response(answer)
 
@@ -42,8 +42,8 @@ def idempotent_in_parts(request: Request, perform: Callable[[Part], StoredRespon
     if key is None:
         return _response(perform(lambda _, do: do()))
     try:
-        answer = stored_responses.respond_in_parts(**_identity(request, key), perform=perform)
-    except stored_responses.KeyReused as error:
+        answer = idempotency.respond_in_parts(**_identity(request, key), perform=perform)
+    except idempotency.KeyReused as error:
         raise IdempotencyMismatch from error
     return _response(answer)
 

@@ -27,7 +27,7 @@ from workflows.planning.planner import tool_schemas
 from workflows.tools import registry
 
 from . import access
-from .stored_responses import json_text
+from .idempotency import json_text
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User

@@ -21,8 +21,8 @@ from workflows.engine.bounded_json import BoundedJSONError
 from workflows.engine.plan_validation import Problem
 from workflows.executions import services
 from workflows.executions.definitions import plan_for_intent
+from workflows.executions.idempotency import StoredResponse, json_text, respond_once
 from workflows.executions.selectors import open_holds
-from workflows.executions.stored_responses import StoredResponse, json_text, respond_once
 from workflows.executions.validation import InvalidRequest
 from workflows.models import Execution
 

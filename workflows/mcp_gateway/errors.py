@@ -12,7 +12,7 @@ from mcp_types import CallToolResult, TextContent
 from rest_framework.response import Response
 
 from workflows.api.problems import problem, problem_handler
-from workflows.executions.stored_responses import KeyReused
+from workflows.executions.idempotency import KeyReused
 
 #: Key in `_meta` of code, detail, errors[{path, code, message}] and state of an error.
 ERROR = "holdpoint/error"

@@ -17,6 +17,7 @@ from workflows.api.serializers import decision_row
 from workflows.common.redaction import mask_secrets
 from workflows.engine.dag import CapabilityTask, CodeTask, Revision, ToolTask
 from workflows.engine.status import ExecutionStatus
+from workflows.executions.idempotency import json_text
 from workflows.executions.selectors import (
     TaskView,
     decisions_of,
@@ -25,7 +26,6 @@ from workflows.executions.selectors import (
     revision_of,
     tasks_of,
 )
-from workflows.executions.stored_responses import json_text
 from workflows.models import Execution, ExecutionEvent, Hold
 
 from .authentication import CallContext

@@ -26,7 +26,7 @@ from workflows.api.parsers import object_body, query_params, reject_query_params
 from workflows.api.permissions import HasRole, HasScope, MaySubscribe, caller, require_scope
 from workflows.api.serializers import PlainSerializer, StrictSerializer
 from workflows.executions.access import visible_to
-from workflows.executions.stored_responses import StoredResponse, json_text
+from workflows.executions.idempotency import StoredResponse, json_text
 from workflows.models import WebhookDelivery, WebhookEndpoint
 from workflows.realtime.event_serialization import WIRE_TYPES
 from workflows.webhooks import services

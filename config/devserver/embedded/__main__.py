@@ -5,7 +5,7 @@ import shutil
 import sys
 
 from config.devserver.embedded import EmbeddedServers
-from config.devserver.supervision.guards import StartRefused, only_one
+from config.devserver.supervision.preflight_checks import StartRefused, only_one
 from config.paths import DEFAULT_HOME
 from config.settings.env import env_path
 

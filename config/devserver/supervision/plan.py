@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from config.devserver.embedded import EmbeddedServers
-from config.devserver.supervision.guards import StartRefused
+from config.devserver.supervision.preflight_checks import StartRefused
 from config.paths import BASE_DIR, DEFAULT_HOME
 from config.settings.env import env_int, env_path, env_str
 from workflows.common import parent_death

@@ -7,8 +7,8 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from config.devserver.supervision.console import Console
-from config.devserver.supervision.guards import StartRefused
 from config.devserver.supervision.plan import MANAGE, Plan
+from config.devserver.supervision.preflight_checks import StartRefused
 from config.paths import BASE_DIR
 
 READY_SECONDS = 120.0

@@ -19,7 +19,7 @@ from rest_framework.exceptions import Throttled
 from rest_framework.test import APIClient
 
 from config.auth import sign_in_limits
-from reviews.sockets.queries import Credentials, Refusal
+from reviews.sockets.authentication import Credentials, Refusal
 from tests.integration.workflows.api.roles import ROLES
 from workflows.common.client_address import address_of
 from workflows.mcp_gateway.authentication import authenticate_and_count

@@ -16,17 +16,17 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from config.devserver.embedded.processes import is_alive, wait_until
-from config.devserver.supervision import child as child_module
-from config.devserver.supervision.child import Child
+from config.devserver.supervision import child_process as child_module
+from config.devserver.supervision.child_process import Child
 from config.devserver.supervision.console import Console
-from config.devserver.supervision.guards import (
+from config.devserver.supervision.plan import read_plan
+from config.devserver.supervision.preflight_checks import (
     StartRefused,
     check_port,
     end_leftovers,
     only_one,
     remember,
 )
-from config.devserver.supervision.plan import read_plan
 
 ENDS_AT_ONCE = "print('hello'); raise SystemExit(3)"
 STAYS = "import time; print('up', flush=True); time.sleep(600)"

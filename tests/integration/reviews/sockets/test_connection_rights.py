@@ -10,7 +10,7 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
 
-from reviews.sockets.queries import UNAUTHENTICATED, Credentials, Refusal
+from reviews.sockets.authentication import UNAUTHENTICATED, Credentials, Refusal
 from tests.support.groups import group_of
 from workflows.executions.access import groups_of
 

@@ -17,7 +17,7 @@ from django.test import Client
 
 from config.asgi import application
 from reviews.decisions import services
-from reviews.sockets import change_receiver
+from reviews.sockets import broadcasts
 from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
 from workflows.executions.jobs import run_to_rest
 from workflows.models import Execution
@@ -182,7 +182,7 @@ async def test_lost_notifications_are_made_up_for(
         await take(one, execution.version)
         await queue.send_to('{"type": "ping"}')
         assert await take(queue, 1) == [{"type": "pong"}]
-        monkeypatch.setattr(change_receiver._outbox, "put", lambda *args: None)
+        monkeypatch.setattr(broadcasts._outbox, "put", lambda *args: None)
         await in_thread(approve, execution, reviewer)
         assert (await take(one, 1))[0]["type"] == "workflow_resumed"
         assert (await take(queue, 1))[0]["type"] == "workflow_resumed"

@@ -15,7 +15,7 @@ from tests.integration.workflows.api.conftest import plain_plan, reviewed_plan
 from tests.integration.workflows.api.idempotent_requests import at_once
 from tests.support.catalogue import stock_catalogue
 from tests.support.groups import group_of
-from workflows.executions import services, stored_responses
+from workflows.executions import idempotency, services
 from workflows.executions.jobs import run_to_rest
 from workflows.models import CommandLog, Execution, IdempotencyKey
 from workflows.permissions.tokens import create_token
@@ -95,7 +95,7 @@ def test_a_key_expires_after_a_day(bearer, catalogue) -> None:
     assert Execution.objects.count() == 2
     IdempotencyKey.objects.update(created_at=timezone.now() - timedelta(hours=25))
     send(client, {"plan": plain_plan()}, key="key-2")
-    assert stored_responses.forget_old() == 1
+    assert idempotency.forget_old() == 1
     assert IdempotencyKey.objects.get().key == "key-2"
 
 
@@ -104,7 +104,7 @@ def test_expired_keys_are_found_through_an_index() -> None:
     """The sweeper looks for them each round, however many answers a day has."""
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
-    old = IdempotencyKey.objects.filter(created_at__lt=Now() - stored_responses.RETENTION)
+    old = IdempotencyKey.objects.filter(created_at__lt=Now() - idempotency.RETENTION)
     assert "idempotency_key_by_time" in old.explain()
 
 

@@ -13,8 +13,8 @@ from rest_framework.test import APIClient
 from tests.integration.workflows.api.conftest import BearerFor, plain_plan, reviewed_plan
 from tests.support.groups import group_of
 from workflows.executions import services
+from workflows.executions.idempotency import json_text
 from workflows.executions.jobs import run_to_rest
-from workflows.executions.stored_responses import json_text
 from workflows.executions.validation import InvalidRequest
 from workflows.models import Checkpoint, Execution, Workflow
 from workflows.permissions.tokens import create_token

@@ -90,7 +90,7 @@ def abort(execution: Execution) -> int:
 
 
 async def tell(execution: Execution) -> None:
-    news = {"type": "execution.moved", "execution_id": str(execution.pk)}
+    news = {"type": "execution.changed", "execution_id": str(execution.pk)}
     await get_channel_layer().group_send(f"execution.{execution.pk}", news)
 
 

@@ -12,7 +12,8 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from reviews.decisions.rights import fresh_user
-from reviews.sockets.queries import Credentials, Refusal, execution_events
+from reviews.sockets.authentication import Credentials, Refusal
+from reviews.sockets.queries import execution_events
 from tests.integration.workflows.api.conftest import plain_plan
 from workflows.api.stream import StreamClient
 from workflows.executions import services

@@ -33,7 +33,7 @@ def test_a_retry_sends_a_new_start_notice() -> None:
 
 def test_other_notifications_are_no_start_notice() -> None:
     listener = StartedTasks()
-    listener.receive({"type": "execution.moved", "first": 1, "last": 2})
+    listener.receive({"type": "execution.changed", "first": 1, "last": 2})
     listener.mark_delivered({"type": "layer_start", "seq": 2})
     assert list(listener.take(7)) == []
 

@@ -1,5 +1,4 @@
-"""Plain words about a hold, in the language of whoever reads them: what will happen, what each
-answer does."""
+"""Texts about a hold in the reader's language: its heading, and the effect of each decision."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ _OTHER: Final = (
 
 
 def headline(phase: str, tool: str, task_id: str, workflow_title: str = "") -> str:
-    """One sentence for a hold: "write_file will run in “Release notes”".
+    """Return one sentence for a hold: "write_file will run in “Release notes”".
 
     `phase` is BEFORE_EXECUTION, AFTER_EXECUTION, or the reason of a hold without a phase. Without
     `workflow_title` the sentence is the heading of the decision itself.
@@ -66,7 +65,7 @@ def headline(phase: str, tool: str, task_id: str, workflow_title: str = "") -> s
 
 
 def approved(phase: str, tool: str, task_id: str) -> str:
-    """What approving does, said before the button is pressed."""
+    """Return the effect of approving."""
     params = {"tool": short_name(tool) or task_id, "task": task_id}
     match phase.lower():
         case "before_execution":
@@ -81,7 +80,7 @@ def approved(phase: str, tool: str, task_id: str) -> str:
 
 
 def rejected(on_reject: str, skipped: int = 0) -> str:
-    """What rejecting does; `skipped` tasks depend on this one."""
+    """Return the effect of rejecting; `skipped` is the number of tasks that depend on this one."""
     if on_reject == "abort":
         return _("Aborts the run.")
     if on_reject == "keep_plan":

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import IO
 
 from config.devserver.supervision.console import Console
-from config.devserver.supervision.family import Family
+from config.devserver.supervision.process_tree import Family
 from config.paths import BASE_DIR
 
 FIRST_PAUSE = 0.5  # seconds before the first restart; doubled each time

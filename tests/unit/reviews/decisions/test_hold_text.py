@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reviews.decisions.summaries import approved, headline, rejected
+from reviews.decisions.hold_text import approved, headline, rejected
 from workflows.common.redaction import redact, redact_text
 from workflows.executions.layer_summaries import TaskLine, estimate_tokens, layer_summary, one_line
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphrag import text
+from graphrag import tokenizer
 
 
 @pytest.mark.parametrize(
@@ -19,32 +19,32 @@ from graphrag import text
     ],
 )
 def test_names_and_sentences_become_the_same_words(written: str, expected: list[str]) -> None:
-    assert text.words(written) == expected
+    assert tokenizer.words(written) == expected
 
 
 def test_forms_of_a_word_share_one_stem() -> None:
     forms = ["commit", "commits", "committed", "committing"]
-    assert {text.stem(form) for form in forms} == {"commit"}
+    assert {tokenizer.stem(form) for form in forms} == {"commit"}
 
 
 def test_stop_words_are_dropped_unless_nothing_remains() -> None:
-    assert text.stems("show me the logs of a repository") == ["show", "log", "repositori"]
-    assert text.stems("what is it") == ["what", "is", "it"]
+    assert tokenizer.stems("show me the logs of a repository") == ["show", "log", "repositori"]
+    assert tokenizer.stems("what is it") == ["what", "is", "it"]
 
 
 def test_synonyms_share_a_group() -> None:
-    remove, delete = text.GROUPS_BY_STEM["remov"], text.GROUPS_BY_STEM["delet"]
+    remove, delete = tokenizer.GROUPS_BY_STEM["remov"], tokenizer.GROUPS_BY_STEM["delet"]
     assert set(remove) & set(delete)
-    assert not set(delete) & set(text.GROUPS_BY_STEM["fetch"])
+    assert not set(delete) & set(tokenizer.GROUPS_BY_STEM["fetch"])
 
 
 def test_no_group_label_is_the_stem_of_a_word_in_the_thesaurus() -> None:
-    assert not text.GROUPS.keys() & text.GROUPS_BY_STEM.keys()
+    assert not tokenizer.GROUPS.keys() & tokenizer.GROUPS_BY_STEM.keys()
 
 
 def test_a_question_asks_for_a_reading_tool() -> None:
-    assert text.query_groups("which sheets exist")["list0"] > 0
-    assert "list0" not in text.query_groups("delete sheets")
+    assert tokenizer.query_groups("which sheets exist")["list0"] > 0
+    assert "list0" not in tokenizer.query_groups("delete sheets")
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_a_question_asks_for_a_reading_tool() -> None:
     ],
 )
 def test_the_first_verb_decides_the_action(written: str, kind: str | None) -> None:
-    assert text.action(written) == kind
+    assert tokenizer.action(written) == kind
 
 
 @given(st.text(max_size=200))
 def test_any_text_gives_lower_case_words_that_split_no_further(written: str) -> None:
-    for word in text.words(written):
+    for word in tokenizer.words(written):
         assert word
-        assert text.words(word.lower()) in ([word], text.words(word))
-    assert isinstance(text.index_text(written), str)
+        assert tokenizer.words(word.lower()) in ([word], tokenizer.words(word))
+    assert isinstance(tokenizer.index_text(written), str)

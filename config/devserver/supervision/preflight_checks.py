@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from config.devserver.embedded.processes import is_alive, wait_until
-from config.devserver.supervision.family import Family, kill_all
+from config.devserver.supervision.process_tree import Family, kill_all
 
 
 class StartRefused(RuntimeError):

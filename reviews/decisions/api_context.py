@@ -1,4 +1,4 @@
-"""One execution as its reviewer needs it: what waits, what led there, what was said and decided."""
+"""Response of `GET reviews/pending/{id}/`: open holds, tasks, messages and decisions of a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReviewContext:
-    """Plain values and rows for the serializer; see ContextSerializer."""
+    """The values that ContextSerializer renders."""
 
     execution_id: int
     title: str
@@ -46,7 +46,7 @@ class ReviewContext:
 
 
 def review_context(user: User, execution_id: int) -> ReviewContext:
-    """The full context of an execution's open holds; raises HoldNotFound when it is not visible."""
+    """Return the context of an execution's open holds; raises HoldNotFound if it is not visible."""
     visible = visible_to(user).select_related("workflow", "created_by")
     execution = visible.filter(pk=execution_id).first()
     if execution is None:
@@ -73,7 +73,7 @@ def review_context(user: User, execution_id: int) -> ReviewContext:
 
 
 def _holds(user: User, execution_id: int) -> list[Hold]:
-    """Open holds, each with its `schema` and the user's `right`."""
+    """Return the open holds, each with its `schema` and the user's `right`."""
     groups = group_names(user)
     holds = pending_of(user, execution_id)
     shaped, lost = ways_of_each(user, holds), cannot_be_approved(holds)
@@ -110,14 +110,14 @@ def _tasks(execution: Execution) -> list[TaskView]:
 
 
 def masks_of(view: Masked, place: str) -> list[dict[str, Any]]:
-    """The marks in a value, as `POST reviews/reveal/` takes them."""
+    """Return the marks in a value, as `POST reviews/reveal/` accepts them."""
     return [
         {"place": place, "number": each.number, "paths": list(each.paths)} for each in view.secrets
     ]
 
 
 def shown_overrides(execution: Execution) -> list[dict[str, Any]]:
-    """What the starter changed in the policy, secrets masked."""
+    """Return the masked policy overrides of the user who started the run."""
     rules = secret_rules(execution, None)
 
     def shown(row: dict[str, Any], key: str) -> Any:

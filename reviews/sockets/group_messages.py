@@ -1,0 +1,74 @@
+"""Groups of the channel layer, and the messages that processes send to them.
+
+Messages contain ids and numbers, no task data: sockets read the data from the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypedDict
+
+from workflows.realtime.task_started import TaskStarted
+
+#: The group of all sockets of the queue.
+REVIEWS = "reviews"
+
+
+def execution_group(execution_id: int) -> str:
+    """Return the group of the sockets of one execution."""
+    return f"execution.{execution_id}"
+
+
+def person_group(user_id: int) -> str:
+    """Return the group of the sockets of one user."""
+    return f"person.{user_id}"
+
+
+class UnreadChanged(TypedDict):
+    """The number of a user's unread notices may have changed."""
+
+    type: str
+
+
+def unread_changed() -> UnreadChanged:
+    """Return the message for the sockets of a user whose notices changed."""
+    return UnreadChanged(type="unread.changed")
+
+
+class ExecutionChanged(TypedDict):
+    """The journal has new events `first` to `last` of an execution.
+
+    `started` are tasks that run and take a while; without new events, `first` is `last` + 1.
+    """
+
+    type: str
+    execution_id: int
+    first: int
+    last: int
+    started: list[TaskStarted]
+
+
+def execution_changed_message(
+    execution_id: int, first: int, last: int, started: Iterable[TaskStarted] = ()
+) -> ExecutionChanged:
+    """Return the message about the events `first` to `last` of an execution."""
+    return ExecutionChanged(
+        type="execution.changed",
+        execution_id=execution_id,
+        first=first,
+        last=last,
+        started=list(started),
+    )
+
+
+class HoldActivity(TypedDict):
+    """A user claimed, released, opened or left a hold; pages read who it was."""
+
+    type: str
+    execution_id: int
+    hold_id: str
+
+
+def hold_activity(execution_id: int, hold_id: str) -> HoldActivity:
+    """Return the message about claims and viewers of a hold."""
+    return HoldActivity(type="hold.activity", execution_id=execution_id, hold_id=hold_id)
