@@ -1,4 +1,4 @@
-"""System checks: combinations of settings that work at first and lose work later."""
+"""System checks for settings that seem to work and later lose data, work or protection."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ IN_MEMORY_LAYER = "channels.layers.InMemoryChannelLayer"
 
 @register()
 def database_pool(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """A connection pool survives a fork, and two processes then read each other's rows."""
+    """Refuse a connection pool in roles that fork: two processes would share connections."""
     pooled = [
         name for name, entry in settings.DATABASES.items() if entry.get("OPTIONS", {}).get("pool")
     ]
@@ -30,7 +30,7 @@ def database_pool(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
 
 @register()
 def web_connections(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Under daphne a kept connection is lost with the thread that opened it."""
+    """Refuse persistent connections under daphne: they are lost when their thread ends."""
     kept = [name for name, entry in settings.DATABASES.items() if entry.get("CONN_MAX_AGE", 0) != 0]
     if settings.HOLDPOINT_ROLE != "web" or not kept:
         return []
@@ -45,7 +45,7 @@ def web_connections(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> l
 
 @register()
 def channel_layer(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """News from a worker reaches a socket only through a layer that processes share."""
+    """Require a channel layer that all processes share, so that workers can notify sockets."""
     backend = settings.CHANNEL_LAYERS.get("default", {}).get("BACKEND", IN_MEMORY_LAYER)
     if backend != IN_MEMORY_LAYER:
         return []
@@ -60,7 +60,7 @@ def channel_layer(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
 
 @register()
 def queue_serializer(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """RQ's default is pickle: whoever can write to Redis could run code in the workers."""
+    """Require JSON: with RQ's default, pickle, write access to Redis allows running code."""
     loose = [
         name
         for name, queue in settings.RQ_QUEUES.items()
@@ -79,8 +79,8 @@ def queue_serializer(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> 
 
 @register()
 def policy_floor(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Without a usable floor no plan without a workflow can be started."""
-    # Imported here: commands that run no checks start without the engine.
+    """Require a valid policy floor; without it, plans without a workflow cannot be started."""
+    # Imported here, so that commands without checks do not load the engine.
     from workflows.executions.validation import InvalidRequest, installation_floor
 
     try:
@@ -101,7 +101,7 @@ def policy_floor(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list
 def vector_extension(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """Tools are searched by vectors; before the first migration nothing is missing yet."""
+    """Require pgvector once the tables exist; without it, tools are found only by full text."""
     if "default" not in (databases or ()):
         return []
     with connections["default"].cursor() as cursor:
@@ -116,7 +116,7 @@ def vector_extension(
     found = "is older than 0.8" if usable is False else "is missing"
     return [
         Error(
-            f"The PostgreSQL extension 'vector' {found}: tools are found by full text alone.",
+            f"The PostgreSQL extension 'vector' {found}: tools are found only by full text.",
             hint="Install pgvector 0.8 or newer; CREATE or ALTER EXTENSION vector UPDATE; then"
             " `manage.py migrate` and `manage.py reembed`.",
             id="holdpoint.E005",
@@ -124,7 +124,7 @@ def vector_extension(
     ]
 
 
-#: Where django-allauth keeps second factors.
+#: Tables in which django-allauth stores second factors.
 STEP_UP_TABLES = ("account_emailaddress", "mfa_authenticator")
 
 
@@ -132,9 +132,9 @@ STEP_UP_TABLES = ("account_emailaddress", "mfa_authenticator")
 def step_up_tables(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
 ) -> list[CheckMessage]:
-    """With step-up, nobody confirms an approval without the tables of second factors.
+    """Require the tables of second factors if step-up is enabled.
 
-    Missing tables are a warning only: `migrate`, which makes them, stops at an error.
+    Missing tables are only a warning, because `migrate`, which creates them, stops at an error.
     """
     if "default" not in (databases or ()) or settings.HOLDPOINT["step_up"] == "off":
         return []
@@ -164,7 +164,7 @@ def step_up_tables(
 
 @register(Tags.security, deploy=True)
 def audit_key(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Without a key outside the database, its owner can rewrite the whole audit log unnoticed."""
+    """Warn without an audit key: the database's owner could rewrite the audit log unnoticed."""
     if settings.HOLDPOINT["audit_key"]:
         return []
     return [

@@ -1,8 +1,8 @@
-"""`python -m config.database.roles`: set what the product's role may do with the tables.
+"""`python -m config.database.roles`: grant the product's database role its rights on the tables.
 
-The product connects as a role that owns nothing: it reads and writes rows, and can neither alter a
-table nor change what is append-only. Runs as the owner (DATABASE_URL); the role comes from
-HOLDPOINT_APP_DATABASE_URL. Nothing is done when both are the same role.
+The product connects as a role that owns no tables: it can read and write rows, but cannot alter
+tables or change append-only rows. The command connects as the owner (DATABASE_URL) and grants to
+the role of HOLDPOINT_APP_DATABASE_URL. It does nothing if both URLs have the same role.
 """
 
 import sys
@@ -34,12 +34,12 @@ SELECT DISTINCT c.relname FROM pg_trigger t
 
 
 def append_only_tables(connection: psycopg.Connection[Any]) -> list[str]:
-    """The names of the tables whose rows are never changed, as the database's triggers say."""
+    """Return the names of the append-only tables, from the triggers in the database."""
     return [name for (name,) in connection.execute(APPEND_ONLY)]
 
 
 def grant(owner_url: str, app_url: str) -> None:
-    """Grants and revokes in one transaction, so that no row is changeable in between."""
+    """Grant and revoke in one transaction, so that append-only rows are protected throughout."""
     role = parse_database_url(app_url)["USER"]
     if role == parse_database_url(owner_url)["USER"]:
         return

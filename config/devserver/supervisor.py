@@ -1,8 +1,8 @@
 """`python -m config.devserver.supervisor`: the whole product on one machine, from one terminal.
 
 Starts PostgreSQL and Redis (unless DATABASE_URL and REDIS_URL point to others), migrates, and keeps
-daphne, the worker pool and the sweeper alive. Ctrl-C or SIGTERM stops all of it in order: first who
-takes new work, last the databases.
+daphne, the worker pool and the sweeper alive. Ctrl-C or SIGTERM stops them in order: first the
+processes that accept work, last the databases.
 """
 
 import os
@@ -27,13 +27,13 @@ from config.devserver.supervision.preflight_checks import (
 )
 from config.devserver.supervision.prepare import answers, deadline, prepare
 
-TICK = 0.3  # seconds between two looks at the children
-REMEMBER_SECONDS = 5.0  # between two notes of every process that is ours
+TICK = 0.3  # interval for checking the children
+REMEMBER_SECONDS = 5.0  # interval for storing the ids of all processes
 STOP_SECONDS = 10.0
 
 
 class Supervisor:
-    """Runs one `Plan` until it is told to stop."""
+    """Runs the processes of a `Plan` until SIGINT or SIGTERM."""
 
     def __init__(self, plan: Plan, console: Console) -> None:
         self._plan = plan
@@ -43,7 +43,7 @@ class Supervisor:
         self._remembered = 0.0
 
     def run(self) -> None:
-        """Blocks until SIGINT or SIGTERM; raises `StartRefused` or `EmbeddedError`."""
+        """Run until SIGINT or SIGTERM; raises `StartRefused` or `EmbeddedError`."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._stop)
         with only_one(self._plan.home):
@@ -96,7 +96,7 @@ class Supervisor:
             self._tend()
 
     def _tend(self) -> None:
-        """One look at everything that should be alive."""
+        """Check servers and children once, and restart those that have ended."""
         self._stopping.wait(TICK)
         if self._stopping.is_set():
             return
@@ -119,9 +119,9 @@ class Supervisor:
             self._stopping.wait(5)
 
     def _remember(self) -> None:
-        """Note every process that is ours, for a start after we were killed."""
+        """Store the ids of all processes, for the next start in case this one is killed."""
         self._remembered = time.monotonic()
-        remember(self._plan.home, [pid for child in self._children for pid in child.family()])
+        remember(self._plan.home, [pid for child in self._children for pid in child.pids()])
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         if not self._stopping.is_set():

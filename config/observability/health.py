@@ -1,4 +1,4 @@
-"""`/livez`: this process answers. `/readyz`: it can also do its work."""
+"""Health checks: `/livez` (the process answers) and `/readyz` (its dependencies work)."""
 
 import time
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def _timed(ask: Callable[[], None]) -> Check:
     try:
         ask()
     except (Error, redis.RedisError, OSError) as error:
-        # The class alone: a message may hold addresses and user names.
+        # Only the class of the error: messages may contain addresses and user names.
         return {"ok": False, "error": type(error).__name__}
     return {"ok": True, "ms": round((time.monotonic() - started) * 1000)}
 
@@ -76,14 +76,14 @@ def _redis() -> None:
 
 
 def _sweeper() -> Check:
-    """Without the sweeper lost work stays lost and no deadline passes."""
+    """Check the sweeper: without it, lost work is not recovered and no deadline takes effect."""
     age = process_liveness.heartbeat_age("sweeper")
     if age is None:
         return {"ok": False, "error": "no sign of life within the hour", "age_seconds": None}
     return {
         "ok": age <= settings.HOLDPOINT["ready_sweeper_seconds"],
         "age_seconds": round(age, 1),
-        # No reason to take web processes out of the balance: /metrics names them.
+        # Failing parts do not make a web process unready; /metrics reports them.
         "failing": len(process_liveness.failing_parts("sweeper")),
     }
 

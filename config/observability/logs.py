@@ -1,6 +1,6 @@
-"""Logging through structlog: readable lines at the desk, one JSON object per line in production.
+"""Logging through structlog: readable lines in development, one JSON object per line in production.
 
-Code may use `structlog.get_logger()` or the standard `logging`; both come out the same way.
+Code may use `structlog.get_logger()` or the standard `logging`; both are formatted alike.
 """
 
 import sys
@@ -25,7 +25,7 @@ def shared_processors() -> list[Processor]:
 
 
 def logging_config(*, level: str, style: str) -> dict[str, Any]:
-    """A `dictConfig` for `style` "json" or "console"; also points structlog at the same handler."""
+    """Return a `dictConfig` for `style` "json" or "console"; configures structlog too."""
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -63,7 +63,7 @@ def logging_config(*, level: str, style: str) -> dict[str, Any]:
 
 
 def _rendering(style: str) -> list[Processor]:
-    """Tracebacks without the values of local variables: those are other people's data."""
+    """Format tracebacks without local variables, because they may contain users' data."""
     drop_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     if style == "json":
         return [

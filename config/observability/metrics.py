@@ -1,8 +1,7 @@
-"""`/metrics` for Prometheus: read from PostgreSQL and Redis, the same from every web process.
+"""`/metrics` for Prometheus, read from PostgreSQL and Redis; equal in all web processes.
 
-Nothing is counted in the process, so nothing is lost or doubled with several of them. What grows
-with the number of executions is counted by the sweeper (workflows.metrics.collector); a scrape
-reads a few rows and open holds and executions only.
+Processes keep no counters, so none are lost or counted twice. The sweeper counts journal entries
+(workflows.metrics.collector); a scrape reads these counters and the open holds and executions.
 """
 
 import hmac
@@ -46,18 +45,18 @@ _FINAL = ("COMPLETED", "FAILED", "ABORTED")
 @never_cache
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
-    """The numbers, for those who may have them; 404 for everybody else."""
+    """Return the metrics; 404 without permission."""
     if not may_read(request):
         raise Http404
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(Everything())
+    registry.register(HoldpointCollector())
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
 
 def may_read(request: HttpRequest) -> bool:
-    """By `HOLDPOINT_METRICS_TOKEN` as a bearer token, or from `HOLDPOINT_METRICS_NETWORKS`.
+    """Check the bearer token HOLDPOINT_METRICS_TOKEN, or the address in HOLDPOINT_METRICS_NETWORKS.
 
-    What came through a proxy shows the proxy's address: then only the token counts.
+    Requests through a proxy have the proxy's address, so only the token counts for them.
     """
     token = settings.HOLDPOINT["metrics_token"]
     sent = request.headers.get("Authorization", "").encode()
@@ -73,8 +72,8 @@ def may_read(request: HttpRequest) -> bool:
     return any(address in network for network in networks)
 
 
-class Everything:
-    """A collector that reads at each scrape; a server that is away leaves its numbers out."""
+class HoldpointCollector:
+    """Reads all metrics at each scrape; metrics of an unavailable server are left out."""
 
     def collect(self) -> Iterator[Any]:
         sources = {"postgres": self._from_postgres, "redis": self._from_redis}

@@ -1,4 +1,4 @@
-"""One line per request, and in every line of a request who asked and about which execution."""
+"""One log line per request; all lines of a request have its user and execution."""
 
 import time
 from collections.abc import Callable
@@ -17,7 +17,10 @@ _BOUND = ("user", "token", "execution_id")
 
 
 class RequestLogMiddleware:
-    """After the authentication middleware; a token's user is bound where the token is read."""
+    """Log requests; runs after the authentication middleware.
+
+    For token requests, the code that authenticates the token binds the user.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -47,7 +50,7 @@ class RequestLogMiddleware:
     def process_view(
         self, request: HttpRequest, view: Any, args: Any, kwargs: dict[str, Any]
     ) -> None:
-        """Before the view: who has the session, and which execution the address names."""
+        """Bind the session's user and the execution id in the URL."""
         if request.session.session_key and request.user.is_authenticated:
             bind_contextvars(user=request.user.get_username())
         if "execution_id" in kwargs:

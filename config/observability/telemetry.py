@@ -1,9 +1,9 @@
-"""Traces to OpenTelemetry and errors to Sentry, when the settings ask for it.
+"""Traces to OpenTelemetry and errors to Sentry, if configured.
 
     HOLDPOINT_OTLP_ENDPOINT=http://collector:4318   spans of requests and jobs   (extra `otel`)
     HOLDPOINT_SENTRY_DSN=https://key@host/1         unhandled errors             (extra `sentry`)
 
-Unset means that nothing of either is imported.
+The libraries are imported only if the setting is set.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ _started: list[Callable[[], object]] = []
 
 
 def start() -> None:
-    """Once per process; raises ImproperlyConfigured when a library is missing."""
+    """Start both, once per process; raises ImproperlyConfigured if a library is missing."""
     if _started:
         return
     if settings.OTLP_ENDPOINT:
@@ -30,7 +30,7 @@ def start() -> None:
 
 
 def flush() -> None:
-    """Send what waits; for tests and for processes that end."""
+    """Send buffered traces and errors; for tests and for processes that end."""
     for each in _started:
         each()
 
@@ -70,7 +70,7 @@ def _start_errors(dsn: str) -> Callable[[], object]:
     sentry.init(
         dsn=dsn,
         environment=settings.HOLDPOINT_ROLE,
-        # Values of variables and people's data stay here.
+        # Do not send local variables or personal data.
         send_default_pii=False,
         include_local_variables=False,
         max_request_body_size="never",

@@ -1,1 +1,1 @@
-"""The parts of `python -m config.devserver.supervisor`: console, children, guards, preparation."""
+"""Parts of the supervisor: checks before the start, setup steps, child processes, console."""

@@ -1,4 +1,4 @@
-"""A process that is kept alive until it is told to stop."""
+"""A supervised child process: started, restarted after a crash, and stopped."""
 
 import contextlib
 import os
@@ -10,21 +10,21 @@ from collections.abc import Mapping
 from typing import IO
 
 from config.devserver.supervision.console import Console
-from config.devserver.supervision.process_tree import Family
+from config.devserver.supervision.process_tree import ProcessTree
 from config.paths import BASE_DIR
 
-FIRST_PAUSE = 0.5  # seconds before the first restart; doubled each time
-LONGEST_PAUSE = 15.0
-LOOK_SECONDS = 5.0  # between two looks at the processes below a child
-PARTING_SECONDS = 3.0  # in which these end by themselves after the child
-STEADY_SECONDS = 30.0  # alive for this long: the next end counts as the first again
+FIRST_PAUSE = 0.5  # seconds before the first restart; doubled for each further one
+MAX_PAUSE = 15.0
+LOOK_SECONDS = 5.0  # interval for recording the descendants of a child
+PARTING_SECONDS = 3.0  # time for descendants to end after the child
+STEADY_SECONDS = 30.0  # uptime after which the restart delay is reset
 
 
 class Child:
-    """One command, its log lines, and its restarts.
+    """A command with its log lines and restarts.
 
-    It leads a session of its own: Ctrl-C at the terminal reaches the supervisor alone, which then
-    stops everything in order.
+    It runs in a session of its own: Ctrl-C in the terminal reaches only the supervisor, which then
+    stops all processes in order.
     """
 
     def __init__(
@@ -39,20 +39,20 @@ class Child:
         self._started = 0.0
         self._pause = FIRST_PAUSE
         self._next_start: float | None = None
-        self._family: Family | None = None
+        self._tree: ProcessTree | None = None
         self._looked = 0.0
 
-    def family(self) -> list[int]:
-        """Ids of the process and of all below it, as far as they are known."""
-        if self._process is None or self._family is None:
+    def pids(self) -> list[int]:
+        """Return the ids of the process and its recorded descendants."""
+        if self._process is None or self._tree is None:
             return []
-        return [self._process.pid, *(each.pid for each in self._family.members())]
+        return [self._process.pid, *(each.pid for each in self._tree.members())]
 
     def _look(self) -> None:
-        """Note the processes below this one, now and then."""
-        if self._family is not None and time.monotonic() - self._looked > LOOK_SECONDS:
+        """Record the descendants at most every LOOK_SECONDS."""
+        if self._tree is not None and time.monotonic() - self._looked > LOOK_SECONDS:
             self._looked = time.monotonic()
-            self._family.look()
+            self._tree.look()
 
     @property
     def pid(self) -> int | None:
@@ -72,12 +72,12 @@ class Child:
         )
         self._started = self._looked = time.monotonic()
         self._next_start = None
-        self._family = Family(self._process.pid)
-        assert self._process.stdout is not None  # noqa: S101 - for the type checker: PIPE was asked for
+        self._tree = ProcessTree(self._process.pid)
+        assert self._process.stdout is not None  # noqa: S101 - for the type checker: stdout is a pipe
         threading.Thread(target=self._copy, args=[self._process.stdout], daemon=True).start()
 
     def keep_alive(self) -> None:
-        """Called every moment: notices an end, waits a pause, starts again."""
+        """Restart the process after a pause if it has ended; called repeatedly."""
         if self._next_start is not None:
             if time.monotonic() >= self._next_start:
                 self.restarts += 1
@@ -87,38 +87,38 @@ class Child:
         if code is None:
             self._look()
             return
-        # Else the next one would work beside what this one left.
-        left = self._family.end(0) if self._family is not None else ""
+        # Remaining descendants would run beside the new process.
+        left = self._tree.end(0) if self._tree is not None else ""
         if left:
             self._console.line(self.name, f"killed what it had left: {left}")
         if time.monotonic() - self._started > STEADY_SECONDS:
             self._pause = FIRST_PAUSE
         self._console.line(self.name, f"ended with {code}; starting again in {self._pause:g} s")
         self._next_start = time.monotonic() + self._pause
-        self._pause = min(self._pause * 2, LONGEST_PAUSE)
+        self._pause = min(self._pause * 2, MAX_PAUSE)
 
     def ask_to_stop(self) -> None:
-        """SIGTERM to the process alone, so that it can end its own children in order."""
+        """Send SIGTERM only to the process, so that it can end its own children in order."""
         self._next_start = None
-        if self._family is not None:
-            self._family.look()
+        if self._tree is not None:
+            self._tree.look()
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
 
     def wait(self, deadline: float) -> None:
-        """Until it and its family are gone; at `deadline` (monotonic seconds) they are killed."""
-        if self._process is None or self._family is None:
+        """Wait for the process and its descendants; kill them at `deadline` (monotonic seconds)."""
+        if self._process is None or self._tree is None:
             return
         try:
             self._process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             self._console.line(self.name, "did not stop in time and was killed")
-            self._family.look()
+            self._tree.look()
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-        # What is below it has just seen it go, and needs a moment to do the same.
-        killed = self._family.end(PARTING_SECONDS)
+        # The descendants need a moment to notice its end.
+        killed = self._tree.end(PARTING_SECONDS)
         if killed:
             self._console.line(self.name, f"killed what it had left: {killed}")
 

@@ -1,4 +1,4 @@
-"""One terminal shared by several processes: each line carries the name of who said it."""
+"""Terminal output of several processes; each line has the name of its process."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ WIDTH = max(map(len, COLORS))
 
 
 class Console:
-    """Writes whole lines, `name | text`, from any thread. Colours on a terminal unless NO_COLOR."""
+    """Writes whole lines, `name | text`, from any thread; coloured on a terminal."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stdout if stream is None else stream
@@ -21,11 +21,11 @@ class Console:
         self._write(f"{self._label(name)} | {text}")
 
     def say(self, text: str) -> None:
-        """A line of the supervisor itself."""
+        """Write a line of the supervisor."""
         self.line("holdpoint", text)
 
     def block(self, text: str) -> None:
-        """Several lines without a name, set off by empty ones."""
+        """Write lines without a name, between empty lines."""
         self._write(f"\n{text.rstrip()}\n")
 
     def _label(self, name: str) -> str:
@@ -38,4 +38,4 @@ class Console:
                 self._stream.write(text + "\n")
                 self._stream.flush()
             except (BrokenPipeError, ValueError):
-                return  # nobody reads any more; the work goes on
+                return  # the terminal is closed; keep running

@@ -1,4 +1,4 @@
-"""What one start of the product consists of: its settings, its steps, its children."""
+"""The processes that the supervisor starts, with their commands and environments."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ MANAGE = [sys.executable, str(BASE_DIR / "manage.py")]
 
 @dataclass(frozen=True)
 class Plan:
-    """Read once from the environment. `servers` is None when both URLs are given."""
+    """Settings of one start, from the environment. `servers` is None if both URLs are set."""
 
     home: Path
     host: str
@@ -34,7 +34,7 @@ class Plan:
         return self.env | {"HOLDPOINT_ROLE": role}
 
     def children(self) -> list[tuple[str, list[str], dict[str, str]]]:
-        """Name, command and environment of each process, in the order of their start."""
+        """Return name, command and environment of each process, in start order."""
         web = [sys.executable, "-m", "daphne", "-b", self.host, "-p", str(self.port)]
         web += ["--http-timeout", "120", "--websocket_timeout", "86400"]
         web += ["--application-close-timeout", "3"]
@@ -47,20 +47,20 @@ class Plan:
 
 
 def read_plan() -> Plan:
-    """Raises `StartRefused` or `ImproperlyConfigured` for settings that do not fit together."""
+    """Read the environment; raises `StartRefused` or `ImproperlyConfigured`."""
     home = env_path("HOLDPOINT_HOME", DEFAULT_HOME)
     env = dict(os.environ) | {"HOLDPOINT_HOME": str(home), "PYTHONUNBUFFERED": "1"}
     env.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.dev")
-    # No process that is started with this environment outlives us.
+    # Processes with this environment end when the supervisor ends.
     env[parent_death.VARIABLE] = str(os.getpid())
     given = [name for name in ("DATABASE_URL", "REDIS_URL") if _given(name)]
     if len(given) == 1:
         raise StartRefused(
-            f"{given[0]} is set, its partner is not. Set both DATABASE_URL and REDIS_URL to use "
-            "your own servers, or none of them to use the embedded ones."
+            f"Only {given[0]} is set. Set both DATABASE_URL and REDIS_URL to use your own "
+            "servers, or neither to use the embedded ones."
         )
     servers = None if given else EmbeddedServers(home)
-    # Taken out: the tables' owner may switch off what protects the audit log.
+    # Not passed to the processes: the owner of the tables can disable the audit log's triggers.
     owner_url = env.pop("DATABASE_OWNER_URL", "")
     if servers is not None:
         urls = servers.layout.urls

@@ -1,4 +1,4 @@
-"""What is checked before anything starts, so that two instances never share a port or a home."""
+"""Checks before the start: one instance per home folder, a free port, no leftover processes."""
 
 import contextlib
 import fcntl
@@ -12,16 +12,16 @@ from pathlib import Path
 import psutil
 
 from config.devserver.embedded.processes import is_alive, wait_until
-from config.devserver.supervision.process_tree import Family, kill_all
+from config.devserver.supervision.process_tree import ProcessTree, kill_all
 
 
 class StartRefused(RuntimeError):
-    """The product cannot start; the message says why and what to do."""
+    """The product cannot start; the message has the reason and the remedy."""
 
 
 @contextmanager
 def only_one(home: Path) -> Iterator[None]:
-    """Holds the lock of `home`; the system releases it even when we are killed."""
+    """Hold the lock of `home`; the system releases it even if the process is killed."""
     home.mkdir(parents=True, exist_ok=True)
     with (home / "supervisor.lock").open("a+") as lock:
         try:
@@ -40,7 +40,7 @@ def only_one(home: Path) -> Iterator[None]:
 
 
 def check_port(host: str, port: int) -> None:
-    """Raises `StartRefused` when somebody listens on the port already."""
+    """Raise `StartRefused` if the port is in use."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -53,7 +53,7 @@ def check_port(host: str, port: int) -> None:
 
 
 def remember(home: Path, pids: list[int]) -> None:
-    """Notes our children, so that a later start can end them if we are killed."""
+    """Store the ids of the child processes, so that the next start can end leftovers."""
     rows = []
     for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -76,15 +76,15 @@ def end_leftovers(home: Path) -> str:
     except (OSError, ValueError):
         return ""
     left = [process for process in (_same_process(*row) for row in rows) if process is not None]
-    families = [Family(process.pid) for process in left]
-    for family in families:
-        family.look()
+    trees = [ProcessTree(process.pid) for process in left]
+    for tree in trees:
+        tree.look()
     for process in left:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.terminate()
     wait_until(lambda: not any(is_alive(process) for process in left), 5)
     killed = kill_all(process for process in left if is_alive(process))
-    killed = ", ".join(filter(None, [killed, *(family.end(0) for family in families)]))
+    killed = ", ".join(filter(None, [killed, *(tree.end(0) for tree in trees)]))
     path.unlink()
     count = f"{len(left)} processes" if len(left) > 1 else "1 process" if left else ""
     return f"{count}; had to kill {killed}" if killed else count

@@ -1,4 +1,4 @@
-"""The steps between "the servers answer" and "the product may start"."""
+"""Setup steps after the servers have started: migrations, database rights, demo."""
 
 import subprocess
 import sys
@@ -15,9 +15,9 @@ READY_SECONDS = 120.0
 
 
 def prepare(plan: Plan, console: Console) -> str:
-    """Migrates as the owner of the tables, grants the product its rights, lays out the demo.
+    """Migrate as the owner of the tables, grant the product's role its rights, set up the demo.
 
-    Returns the logins of the demo, a line each.
+    Returns the logins of the demo, one per line.
     """
     owner = plan.env_for("worker")
     if plan.owner_url:
@@ -35,7 +35,7 @@ def prepare(plan: Plan, console: Console) -> str:
 
 
 def run(command: list[str], env: dict[str, str], console: Console) -> None:
-    """One step; its lines appear as they come. Raises `StartRefused` when it fails."""
+    """Run one step and copy its output to the console; raises `StartRefused` if it fails."""
     with subprocess.Popen(
         command,
         cwd=BASE_DIR,
@@ -52,7 +52,7 @@ def run(command: list[str], env: dict[str, str], console: Console) -> None:
 
 
 def _set_up(plan: Plan, console: Console) -> str:
-    """`setup_demo`: what it says goes to the console, its answer are the logins."""
+    """Run `setup_demo`: stderr goes to the console, stdout has the logins."""
     command = [*MANAGE, "setup_demo", "--logins"]
     result = subprocess.run(
         command,
@@ -76,7 +76,7 @@ def _refuse(command: list[str], code: int) -> None:
 
 
 def answers(address: str) -> bool:
-    """Whether daphne says it is alive."""
+    """Return whether daphne answers."""
     try:
         with urlopen(f"{address}/livez", timeout=2) as response:  # noqa: S310 - our own http address
             return bool(response.status == 200)

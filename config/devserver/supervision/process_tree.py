@@ -1,7 +1,7 @@
-"""A child's own children, and theirs: who they are, and whether they are all gone.
+"""Track all descendants of a child process, to end them after it.
 
-A process that ends leaves its children to init, and nothing connects them to the product any more.
-So they are noted while their parents live.
+When a process ends, init adopts its children, and they can no longer be found from the product. So
+descendants are recorded while their parents are alive.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import psutil
 
 from config.devserver.embedded.processes import is_alive, wait_until
 
-GONE_SECONDS = 2.0  # in which the system takes away what was killed
+GONE_SECONDS = 2.0  # time for killed processes to disappear
 
 
-class Family:
+class ProcessTree:
     """The processes below one child, which leads a session."""
 
     def __init__(self, leader: int) -> None:
@@ -26,14 +26,14 @@ class Family:
         self._known: dict[int, psutil.Process] = {}
 
     def look(self) -> None:
-        """Note who is there now. Processes in sessions of their own are found only this way."""
+        """Record the present descendants; those in other sessions are found only this way."""
         with contextlib.suppress(psutil.NoSuchProcess):
             for process in psutil.Process(self._leader).children(recursive=True):
                 self._known.setdefault(process.pid, process)
         self._known = {pid: each for pid, each in self._known.items() if is_alive(each)}
 
     def members(self) -> list[psutil.Process]:
-        """Everyone known who lives, and the rest of the leader's session; not the leader."""
+        """Return the live recorded processes and the leader's session, without the leader."""
         found = dict(self._known)
         for process in psutil.process_iter():
             if process.pid != self._leader and _session(process.pid) == self._leader:
@@ -41,17 +41,17 @@ class Family:
         return [process for process in found.values() if is_alive(process)]
 
     def end(self, patience: float) -> str:
-        """Wait `patience` seconds for all to end and kill the others; who they were, or ""."""
+        """Wait `patience` seconds for all to end, kill the others and return their names, or ""."""
         wait_until(lambda: not self.members(), patience)
         return kill_all(self.members())
 
 
 def kill_all(processes: Iterable[psutil.Process]) -> str:
-    """Kill these processes; names them for the console ("2 python, deno"), "" when none lived."""
+    """Kill these processes and return their names ("2 python, deno"), or ""."""
     names: Counter[str] = Counter()
     killed = []
     for process in processes:
-        # psutil compares the time of the start: a pid that was given to another process is safe.
+        # psutil compares start times, so a reused pid is not killed.
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             name = process.name()
             process.kill()
