@@ -278,7 +278,7 @@ def text_search(
 
 
 def _quoted(lexeme: str) -> str:
-    # text.words() yields only letters and digits, so a lexeme contains no quote.
+    # tokenizer.words() yields only letters and digits, so a lexeme contains no quote.
     return f"'{lexeme}'"
 
 
