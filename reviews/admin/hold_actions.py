@@ -11,6 +11,7 @@ from django.utils.translation import gettext_noop as N_
 
 from reviews.audit.history import BULK
 from reviews.components import labels
+from reviews.components.reasons import render_reason, render_stored
 from reviews.components.views import current_user
 from reviews.decisions import services
 from reviews.decisions.conflicts import Conflict
@@ -104,6 +105,8 @@ def _extended(request: HttpRequest, chosen: bulk.SelectedHold) -> bulk.Outcome:
 
 
 def _why(error: Exception) -> str:
+    if isinstance(error, NotAllowed | Conflict):
+        return render_reason(error.reason)
     return str(error) or _("Not found.")
 
 
@@ -113,4 +116,7 @@ def bulk_result(user: User, outcomes: Sequence[bulk.Outcome]) -> list[tuple[bool
     holds = Hold.objects.filter(pk__in=ids, execution__in=visible_to(user))
     known = {hold.pk: labels.row_sentence(hold) for hold in holds.select_related("execution")}
     missing = _("A review that no longer exists")
-    return [(each.done, f"{known.get(each.hold_id, missing)}: {each.message}") for each in outcomes]
+    return [
+        (each.done, f"{known.get(each.hold_id, missing)}: {render_stored(each, 'message')}")
+        for each in outcomes
+    ]

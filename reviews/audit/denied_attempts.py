@@ -10,6 +10,7 @@ from django.db.models import QuerySet
 
 from reviews.decisions.rights import NotAllowed
 from reviews.models import Decision, DeniedAttempt
+from workflows.engine.reasons import reason_fields
 from workflows.executions.access import filter_visible
 from workflows.models import Hold
 
@@ -34,7 +35,7 @@ def denied_attempts_recorded(hold_id: str, user: User, wanted: str, source: str)
                 source=source,
                 wanted=wanted,
                 code=denied.code,
-                reason=denied.message,
+                **reason_fields("reason", denied.reason),
             )
         raise
 

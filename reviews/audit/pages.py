@@ -32,6 +32,7 @@ from reviews.audit.signing import public_key
 from reviews.components import labels as components_labels
 from reviews.components.diffs import diff
 from reviews.components.number_formatting import at_least, count_up_to, counted, grouped
+from reviews.components.reasons import render_stored
 from reviews.components.text_diffs import Segment, TextRow, text_segments
 from reviews.decisions.masked_values import masks_context
 from reviews.decisions.masking import Masked
@@ -339,7 +340,7 @@ def _entry(attempt: DeniedAttempt) -> Entry:
     return Entry(
         sentence=_(_TRIED[attempt.wanted]) % params,
         subject=subject,
-        quote=attempt.reason,
+        quote=render_stored(attempt, "reason"),
         at=attempt.at,
         url=reverse("reviews:decision", args=(attempt.execution_id, attempt.hold_id)),
     )

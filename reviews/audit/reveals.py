@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from django.db import transaction
 from django.db.models import QuerySet
-from django.utils.translation import gettext_noop as N_
 
 from reviews.decisions.edits import (
     inputs_schema,
@@ -21,6 +20,7 @@ from reviews.decisions.masking import Masked, Rules, Secret, masked
 from reviews.decisions.rights import NotAllowed, deciding_groups, fresh_user, group_names
 from reviews.models import HumanReviewRecord, SecretReveal
 from workflows.common.number_parsing import parse_natural_number
+from workflows.engine.reasons import Reason
 from workflows.executions.access import AUDITOR, visible_to
 from workflows.executions.selectors import TaskView, tasks_of
 from workflows.models import Execution, Hold
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: The data of a task, as TaskView names it.
 SIDES = ("inputs", "output")
 COLUMNS = ("original", "edited", "executed")
-REVEAL_DENIED = N_("Only reviewers who can decide here and auditors can reveal masked values.")
+REVEAL_DENIED = Reason("may_not_reveal")
 
 
 class MaskedValueNotFound(Exception):
@@ -76,7 +76,7 @@ def reveal(
         if secret is None:
             raise MaskedValueNotFound
         if token is not None and "decide" not in token.scopes:
-            raise NotAllowed("This token does not have the scope “decide”.", "scope")
+            raise NotAllowed(Reason("scope_missing", {"scope": "decide"}), "scope")
         if not may_reveal(person, found.execution, found.hold):
             raise NotAllowed(REVEAL_DENIED, "not_in_group")
         SecretReveal.objects.create(

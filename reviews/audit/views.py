@@ -6,7 +6,6 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
-from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from reviews.audit.exports import FORMATS, create_export
@@ -15,6 +14,7 @@ from reviews.audit.lists import TEMPLATE
 from reviews.audit.pages import denied_context, history_context, record_context
 from reviews.audit.reveals import MaskedValueNotFound, reveal
 from reviews.audit.signing import public_keys
+from reviews.components.reasons import render_reason
 from reviews.components.views import current_user, cursor_or_404, fragment, is_htmx, page
 from reviews.decisions.masked_values import revealed_context, reveals_context
 from reviews.decisions.rights import NotAllowed
@@ -116,7 +116,7 @@ def show(request: HttpRequest) -> HttpResponse:
     except MaskedValueNotFound:
         raise Http404 from None
     except NotAllowed as refused:
-        context = {"revealed": None, "refused": _(refused.message)}
+        context = {"revealed": None, "refused": render_reason(refused.reason)}
         return _answer(request, context, status=403)
     return _answer(request, {"revealed": revealed_context(secret), "refused": ""}, status=200)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from reviews.audit.reveals import hold_place, task_views
@@ -90,7 +90,7 @@ def _holds(user: User, execution_id: int) -> list[Hold]:
         view = shown_payload(hold, hold.schema)  # type: ignore[attr-defined]
         hold.payload = view.value
         hold.masked = masks_of(view, hold_place(hold))  # type: ignore[attr-defined]
-        hold.right = asdict(right)  # type: ignore[attr-defined]
+        hold.right = right  # type: ignore[attr-defined]
         hold.cannot_be_approved = hold.pk in lost  # type: ignore[attr-defined]
     return holds
 

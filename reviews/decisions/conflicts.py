@@ -12,6 +12,7 @@ from reviews.components.diffs import MISSING
 from reviews.decisions.masking import Masked, edited_as_shown, masked
 from reviews.decisions.three_way_merge import MergeRow, merge
 from reviews.models import HumanReviewRecord, ReviewClaim
+from workflows.engine.reasons import Reason
 from workflows.models import Hold
 
 
@@ -19,19 +20,21 @@ class Conflict(Exception):
     """The decision came too late, or another decision was first.
 
     `state` is the present state: id, status and version of the execution, its open holds[], and
-    hold_id, hold_status, undo_until, decided[] (decisions) and claimed_by of the hold.
+    hold_id, hold_status, undo_until, decided[] (decisions) and claimed_by of the hold.  `reason`
+    explains the conflict, `message` in English.
     """
 
-    def __init__(self, code: str, message: str, state: dict[str, Any]) -> None:
-        super().__init__(message)
+    def __init__(self, code: str, reason: Reason | str, state: dict[str, Any]) -> None:
         self.code = code
-        self.message = message
+        self.reason = reason
+        self.message = reason.text if isinstance(reason, Reason) else reason
         self.state = state
+        super().__init__(self.message)
 
 
-def conflict(hold_id: str, code: str, message: str) -> Conflict:
+def conflict(hold_id: str, code: str, reason: Reason | str) -> Conflict:
     """Build the conflict about a hold from its present state."""
-    return Conflict(code, message, present_state(hold_id))
+    return Conflict(code, reason, present_state(hold_id))
 
 
 def present_state(hold_id: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from django.utils.translation import ngettext
 from reviews.audit.lists import AuditListText, Entry, audit_list_context
 from reviews.audit.reveals import REVEAL_DENIED, reveals
 from reviews.components import labels as components_labels
+from reviews.components.reasons import render_reason
 from reviews.decisions.masking import Masked, Secret, mark
 from reviews.models import SecretReveal
 from reviews.templatetags.desk import pretty_json
@@ -36,7 +37,7 @@ def masks_context(view: Masked, place: str, *, may: bool) -> dict[str, Any] | No
         "place": place,
         "url": reverse("reviews:reveal"),
         "may": may,
-        "refused": _(REVEAL_DENIED),
+        "refused": render_reason(REVEAL_DENIED),
         "items_shown": tuple(_item(each) for each in view.secrets[:_MOST]),
         "more": max(0, count - _MOST),
     }

@@ -17,7 +17,7 @@ from reviews.audit.reveals import hold_place, may_reveal
 from reviews.components import labels as components_labels
 from reviews.components.diffs import diff
 from reviews.components.number_formatting import grouped
-from reviews.components.reasons import render_stored
+from reviews.components.reasons import render_reason, render_stored
 from reviews.decisions.edits import payload_schema, shown_payload
 from reviews.decisions.hold_text import headline
 from reviews.decisions.masking import Masked, edited_as_shown, masked
@@ -200,7 +200,7 @@ def _standing(
         "state": state,
         "can_decide": state == "open" and right.approve,
         "can_reject": state == "open" and right.reject,
-        "blocked_reason": right.reason,
+        "blocked_reason": render_reason(right.refusal) if right.refusal else "",
         "settled_for_me": _is_settled(hold, state, user),
         "quorum_needed": hold.quorum,
         "approvals": tuple({"by": each.actor, "at": each.reviewed_at} for each in approvals),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from django.contrib.auth import get_user_model
 from django.db.models import Count, Exists, OuterRef, Q
 
 from workflows.engine.permissions import NAMED
+from workflows.engine.reasons import Reason
 from workflows.engine.state import HoldReason
 from workflows.executions import access
 from workflows.models import Execution, Hold, Shaper
@@ -21,22 +22,32 @@ if TYPE_CHECKING:
 
 
 class NotAllowed(Exception):
-    """The user may see the hold but not do this; `message` is the reason for people."""
+    """The user may see the hold but not do this; `reason` explains it, `message` in English."""
 
-    def __init__(self, message: str, code: str = "not_allowed") -> None:
-        super().__init__(message)
+    def __init__(self, reason: Reason, code: str = "not_allowed") -> None:
         self.code = code
-        self.message = message
+        self.reason = reason
+        self.message = reason.text
+        super().__init__(self.message)
 
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """A user's rights on a hold; `reason` is set when one of them is missing."""
+    """A user's rights on a hold; `refusal` explains why one of them is missing."""
 
     approve: bool
     reject: bool
-    reason: str = ""
+    refusal: Reason | None = None
     code: str = ""
+
+    @property
+    def reason(self) -> str:
+        """The refusal in English, "" if there is none."""
+        return self.refusal.text if self.refusal else ""
+
+    def denied(self) -> NotAllowed:
+        """Return the exception for a missing right."""
+        return NotAllowed(self.refusal or Reason("not_allowed"), self.code)
 
     @property
     def any(self) -> bool:
@@ -52,26 +63,26 @@ def right_of(
     """
     refusal = _refusal(user, hold, groups)
     if refusal is not None:
-        return Right(approve=False, reject=False, reason=refusal[1], code=refusal[0])
-    own = _own_work(user, hold, shaped) if four_eyes else ""
+        return Right(approve=False, reject=False, refusal=refusal[1], code=refusal[0])
+    own = _own_work(user, hold, shaped) if four_eyes else None
     if own:
-        return Right(approve=False, reject=True, reason=own, code="four_eyes")
+        return Right(approve=False, reject=True, refusal=own, code="four_eyes")
     above = _above_role(hold, groups)
-    return Right(approve=not above, reject=True, reason=above, code="ceiling" if above else "")
+    return Right(approve=not above, reject=True, refusal=above, code="ceiling" if above else "")
 
 
-def _refusal(user: User, hold: Hold, groups: Collection[str]) -> tuple[str, str] | None:
+def _refusal(user: User, hold: Hold, groups: Collection[str]) -> tuple[str, Reason] | None:
     """A code and a reason, or None."""
     if not user.is_active:
-        return "inactive", "Your account is disabled."
+        return "inactive", Reason("account_disabled")
     if hold.decider != "human":
-        return "agent_decides", "An agent decides this. An operator can continue or abort the run."
+        return "agent_decides", Reason("only_an_agent_decides")
     if access.AUDITOR in groups:
-        return "auditor", "Auditors can read decisions but not make them."
+        return "auditor", Reason("auditors_only_read")
     if not deciding_groups(hold.groups, groups):
         return "not_in_group", _outside(hold.groups)
     if hold.status == Hold.Status.OPEN and user.get_username() in hold.approvals:
-        return "already_voted", "You have already approved this; the quorum needs another person."
+        return "already_voted", Reason("quorum_needs_another")
     return None
 
 
@@ -80,60 +91,54 @@ def deciding_groups(wanted: Collection[str], groups: Collection[str]) -> frozens
     return (frozenset(wanted) & frozenset(groups)) - access.NON_DECIDING_ROLES
 
 
-def _outside(wanted: Collection[str]) -> str:
-    names = " or ".join(sorted(frozenset(wanted) - access.NON_DECIDING_ROLES))
-    if not names:
-        return "No group can decide this. An operator can abort the run."
-    return f"The group {names} decides this, and you are not in it."
+def _outside(wanted: Collection[str]) -> Reason:
+    names = sorted(frozenset(wanted) - access.NON_DECIDING_ROLES)
+    return Reason("not_in_group", {"groups": _either(names)}) if names else Reason("no_group")
 
 
-#: Ways of influencing a run, the most obvious first, with the message for that user.
+def _either(names: Sequence[str]) -> Reason | str:
+    """Return `a`, `a or b`, `a or b or c`; `names` is not empty."""
+    *rest, last = names
+    return Reason("either", {"first": _either(rest), "last": last}) if rest else last
+
+
+#: Ways of influencing a run, the most obvious first, with the reason for that user.
 _WAYS = {
-    Shaper.Way.START: "You started this run, so somebody else has to approve it.",
-    Shaper.Way.REPLAN: "You asked for this change of the plan, so somebody else has to approve it.",
-    Shaper.Way.PLAN: "You changed the plan of this run, so somebody else has to approve it.",
-    Shaper.Way.CONTEXT: "You changed the context of this run, so somebody else has to approve it.",
-    Shaper.Way.SKIP: "You skipped a layer of this run, so somebody else has to approve it.",
-    Shaper.Way.ASKED: "You wrote to the agent of this run, so somebody else has to approve it.",
-    Shaper.Way.EDIT: "You edited a step of this run, so somebody else has to approve it.",
-    Shaper.Way.ORIGIN: (
-        "You started or changed the run that this one is a fork of, so somebody else has to"
-        " approve it."
-    ),
+    Shaper.Way.START: Reason("shaped_by_start"),
+    Shaper.Way.REPLAN: Reason("shaped_by_replan"),
+    Shaper.Way.PLAN: Reason("shaped_by_plan"),
+    Shaper.Way.CONTEXT: Reason("shaped_by_context"),
+    Shaper.Way.SKIP: Reason("shaped_by_skip"),
+    Shaper.Way.ASKED: Reason("shaped_by_message"),
+    Shaper.Way.EDIT: Reason("shaped_by_edit"),
+    Shaper.Way.ORIGIN: Reason("shaped_by_origin"),
 }
 
 
-def _own_work(user: User, hold: Hold, shaped: Collection[str]) -> str:
-    """The reason why an approval would break the four-eyes rule; "" when it would not."""
+def _own_work(user: User, hold: Hold, shaped: Collection[str]) -> Reason | None:
+    """Return why an approval would break the four-eyes rule; None if it would not."""
     ways = {*shaped, *([Shaper.Way.START] if hold.execution.created_by_id == user.pk else ())}
-    return next((words for way, words in _WAYS.items() if way in ways), "")
+    return next((reason for way, reason in _WAYS.items() if way in ways), None)
 
 
-def _above_role(hold: Hold, groups: Collection[str]) -> str:
-    """The reason why these groups may not grant the permission; "" when they may."""
+def _above_role(hold: Hold, groups: Collection[str]) -> Reason | None:
+    """Return why these groups may not grant the permission; None if they may."""
     if hold.reason != HoldReason.ESCALATION or not isinstance(hold.payload, dict):
-        return ""
+        return None
     deciding = frozenset(groups) - access.NON_DECIDING_ROLES
     need = grants.missing_permissions(hold.payload)
     denied = deny_list.problem_of(need)
     if denied:
-        return f"Nobody can grant this: {denied}."
+        return Reason("grant_denied", {"problem": denied})
     if need.has_folders and not grants.may_grant_folders(groups):
-        return (
-            "It asks for a folder and everything below. Only an operator or an admin can grant "
-            "that; somebody else has to approve it."
-        )
+        return Reason("folder_grant_needs_operator")
     if grants.may_grant(deciding, need):
-        return ""
+        return None
     ceilings = grants.ceilings_of(deciding)
     unknown = ", ".join(f"“{name}”" for name in ceilings if name not in NAMED)
     if unknown:
-        return (
-            f"Your group's ceiling {unknown} is no permission set and lets nothing pass. "
-            "The setting grant_ceilings has to be corrected, or somebody else has to approve it."
-        )
-    sets = " or ".join(ceilings)
-    return f"You may grant up to “{sets}”, and this is more. Somebody else has to approve it."
+        return Reason("ceiling_unknown", {"ceilings": unknown})
+    return Reason("above_ceiling", {"ceilings": _either(ceilings) if ceilings else ""})
 
 
 # --- facts ----------------------------------------------------------------------------------------
@@ -144,7 +149,7 @@ def fresh_user(user: User) -> User:
     try:
         person: User = access.annotate_groups(get_user_model().objects.all()).get(pk=user.pk)
     except get_user_model().DoesNotExist:
-        raise NotAllowed("Your account no longer exists.", "inactive") from None
+        raise NotAllowed(Reason("account_gone"), "inactive") from None
     access.set_credential(person, access.credential_of(user))
     return access.limit_to_workflows(person, access.allowed_workflow_ids(user))
 

@@ -32,6 +32,7 @@ from workflows.engine.commands import (
 )
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
+from workflows.engine.reasons import Reason
 from workflows.engine.state import GrantScope
 from workflows.executions.access import can_see, visible_to
 from workflows.executions.services import CommandResult, log_refusal, submit_command
@@ -154,13 +155,13 @@ def retry_while_busy(hold_id: str, attempt: Callable[[], T]) -> T:
             with transaction.atomic():
                 return attempt()
         except StaleVersion:
-            raise conflict(hold_id, "stale", "The run has moved on since you looked.") from None
+            raise conflict(hold_id, "stale", Reason("run_moved_on")) from None
         except Refused as refusal:
             raise _refused(hold_id, refusal) from None
         except Busy:
             if wait is not None:
                 time.sleep(wait)
-    raise conflict(hold_id, "busy", "The run is being moved on right now. Try again in a moment.")
+    raise conflict(hold_id, "busy", Reason("run_is_busy"))
 
 
 @contextmanager
@@ -281,8 +282,8 @@ def _check_right(person: User, hold: Hold, decision: str) -> None:
     if right.approve if decision == Decision.APPROVE else right.reject:
         return
     if right.code == "already_voted":
-        raise conflict(hold.id, right.code, right.reason)
-    raise NotAllowed(right.reason, right.code)
+        raise conflict(hold.id, right.code, right.denied().reason)
+    raise right.denied()
 
 
 def needs_step_up(hold: Hold) -> bool:
@@ -297,12 +298,9 @@ def _check_confirmed(hold: Hold, request: DecisionRequest) -> None:
         return
     if request.token is not None:
         if step_up.SCOPE not in request.token.scopes:
-            raise NotAllowed(
-                f"This approval takes the scope “{step_up.SCOPE}”, which this token does not have.",
-                "step_up",
-            )
+            raise NotAllowed(Reason("approval_needs_scope", {"scope": step_up.SCOPE}), "step_up")
     elif not step_up.is_recent(request.confirmed_at):
-        raise NotAllowed("Confirm with your code first.", "step_up")
+        raise NotAllowed(Reason("confirm_first"), "step_up")
 
 
 def _recorded(
@@ -347,7 +345,7 @@ def submit_now(
 def check_token(token: Token | None) -> None:
     """Raise NotAllowed for a token without the scope to decide; None stands for a session."""
     if token is not None and "decide" not in token.scopes:
-        raise NotAllowed("This token does not have the scope “decide”.", "scope")
+        raise NotAllowed(Reason("scope_missing", {"scope": "decide"}), "scope")
 
 
 _WITHOUT_EDITS = {
@@ -397,9 +395,9 @@ def _is_unicode(text: str) -> bool:
 
 def _check_present(hold: Hold, version: int) -> None:
     if hold.status != Hold.Status.OPEN:
-        raise conflict(hold.id, "decided", "This hold is no longer open.")
+        raise conflict(hold.id, "decided", Reason("hold_is_closed"))
     if hold.execution.version != version:
-        raise conflict(hold.id, "stale", "The run has moved on since you looked.")
+        raise conflict(hold.id, "stale", Reason("run_moved_on"))
 
 
 def _refused(hold_id: str, refusal: Refused) -> Conflict | ReviewInvalid:
@@ -410,7 +408,7 @@ def _refused(hold_id: str, refusal: Refused) -> Conflict | ReviewInvalid:
         return ReviewInvalid([FieldError("decision", refusal.message)])
     if refusal.code == "bad_scope":
         return ReviewInvalid([FieldError("grant_scope", refusal.message)])
-    return conflict(hold_id, refusal.code, refusal.message)
+    return conflict(hold_id, refusal.code, refusal.reason)
 
 
 def _hold_to_decide(person: User, hold_id: str) -> Hold:

@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 from django.views.generic import View
 
+from reviews.components.reasons import render_reason
 from reviews.components.views import SeeOther, current_user, fragment, hold_or_404, is_htmx, page
 from reviews.decisions import services, withdrawal
 from reviews.decisions.conflicts import Conflict
@@ -76,9 +77,9 @@ def withdraw(request: HttpRequest, execution_id: int, hold_id: str) -> HttpRespo
     try:
         withdrawal.withdraw(hold_id=hold.id, user=current_user(request), source="web")
     except NotAllowed as denied:
-        error, status = denied.message, 403
+        error, status = render_reason(denied.reason), 403
     except Conflict as late:
-        error, status = late.message, 409
+        error, status = render_reason(late.reason), 409
     if is_htmx(request):
         now = hold_or_404(request, execution_id, hold_id)
         d = {**decision_context(current_user(request), now), "undo_error": error}

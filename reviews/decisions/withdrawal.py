@@ -21,10 +21,12 @@ from django.utils.translation import gettext as _
 
 from reviews.audit.denied_attempts import denied_attempts_recorded
 from reviews.audit.records import DecisionEntry, write_record
+from reviews.components.reasons import render_reason
 from reviews.models import Decision, HumanReviewRecord
 from workflows.engine.commands import SettleAnswer, WithdrawAnswer
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
+from workflows.engine.reasons import Reason
 from workflows.engine.state import HoldReason
 from workflows.engine.status import TRANSITIONS, ExecutionStatus
 from workflows.executions import access
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FINAL = [status.value for status in ExecutionStatus if not TRANSITIONS[status]]
-TOO_LATE = "This decision has taken effect and can no longer be undone."
+TOO_LATE = Reason("too_late_to_undo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class WithdrawalOffer:
     """What a user can withdraw now; `why_not` is set when their decision has taken effect."""
 
     what: str = ""
-    why_not: str = ""
+    why_not: Reason | None = None
 
 
 # --- withdraw ----------------------------------------------------------------------------------
@@ -121,17 +123,16 @@ def _decider_to_withdraw(person: User, hold: Hold) -> str:
     name = person.get_username()
     if hold.status == Hold.Status.OPEN:
         if name not in hold.approvals:
-            raise conflict(hold.id, "nothing_to_withdraw", "Nobody has decided this yet.")
+            raise conflict(hold.id, "nothing_to_withdraw", Reason("not_decided_yet"))
     elif hold.undo_until is None:
         raise conflict(hold.id, "gone_on", TOO_LATE)
     elif name != hold.decided_by:
         if access.ADMIN not in access.roles_of(person):
-            message = f"{hold.decided_by} decided this; only they or an admin can undo it."
-            raise NotAllowed(message, "not_yours")
+            raise NotAllowed(Reason("not_your_decision", {"actor": hold.decided_by}), "not_yours")
         return hold.decided_by
     right = right_now(person, hold)
     if not right.any and right.code != "already_voted":
-        raise NotAllowed(right.reason, right.code)
+        raise right.denied()
     return name
 
 
@@ -143,7 +144,7 @@ def withdrawal_offer(user: User, hold: Hold) -> WithdrawalOffer:
     if hold.undo_until is not None:
         mine = name == hold.decided_by or access.ADMIN in access.roles_of(user)
         return WithdrawalOffer("decision" if mine else "")
-    return WithdrawalOffer(why_not=TOO_LATE if name == hold.decided_by else "")
+    return WithdrawalOffer(why_not=TOO_LATE if name == hold.decided_by else None)
 
 
 def _record(
@@ -251,7 +252,7 @@ def withdrawal_context(user: User, hold: Hold) -> dict[str, Any] | None:
     return {
         "what": offer.what,
         "label": _("Undo my approval") if offer.what == "vote" else _("Undo"),
-        "why_not": offer.why_not,
+        "why_not": render_reason(offer.why_not) if offer.why_not else "",
         "url": reverse("reviews:withdraw", args=(hold.execution_id, hold.id)),
         "until": hold.undo_until,
         "seconds": 0 if waits else _seconds_left(hold),

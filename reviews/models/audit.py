@@ -133,7 +133,10 @@ class DeniedAttempt(models.Model):
     source = models.CharField(max_length=20)
     wanted = models.CharField(max_length=20, choices=Decision.choices)
     code = models.CharField(max_length=30)
+    # English text, code and parameters of a `workflows.engine.reasons.Reason`.
     reason = models.TextField()
+    reason_code = models.CharField(max_length=40, default="", db_default="")
+    reason_params = models.JSONField(default=dict, db_default={})
     at = models.DateTimeField(db_default=Now())
 
     class Meta:

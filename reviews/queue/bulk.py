@@ -7,9 +7,9 @@ holds would lock many executions and the audit chain at once, and two calls coul
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from reviews.audit.history import BULK
 from reviews.decisions import services, withdrawal
@@ -21,6 +21,7 @@ from reviews.models import Decision
 from workflows.common.number_parsing import parse_natural_number
 from workflows.common.schemas import FieldError
 from workflows.engine.commands import MAX_UNDO_SECONDS
+from workflows.engine.reasons import Reason, reason_fields
 
 from . import claims
 from .filters import risk_of
@@ -63,6 +64,8 @@ class Outcome:
     done: bool
     code: str
     message: str
+    message_code: str = ""
+    message_params: dict[str, Any] = field(default_factory=dict)
     record_id: int | None = None
     undo_until: str | None = None
 
@@ -158,11 +161,11 @@ class _Bulk:
         try:
             return self._do(chosen)
         except HoldNotFound:
-            return _not_done(chosen, "not_found", "Not found.")
+            return _not_done(chosen, "not_found", Reason("not_found"))
         except NotAllowed as denied:
-            return _not_done(chosen, "not_allowed", denied.message)
+            return _not_done(chosen, "not_allowed", denied.reason)
         except Conflict as late:
-            return _not_done(chosen, late.code, late.message)
+            return _not_done(chosen, late.code, late.reason)
         except ReviewInvalid as invalid:
             first = invalid.errors[0]
             return _not_done(chosen, "invalid", f"{first.path} {first.message}".strip())
@@ -172,13 +175,14 @@ class _Bulk:
         match self._request.action:
             case "claim":
                 claims.claim(**who)  # type: ignore[arg-type]
-                return _done(chosen, "Claimed.")
+                return _done(chosen, Reason("done_claimed"))
             case "release":
                 released = claims.release(**who)  # type: ignore[arg-type]
-                return _done(chosen, "Released." if released else "You had not claimed it.")
+                return _done(chosen, Reason("done_released" if released else "was_not_claimed"))
             case "assign":
                 claim_made = claims.assign(**who, to=self._request.to)  # type: ignore[arg-type]
-                return _done(chosen, f"Assigned to {claim_made.user.get_username()}.")
+                name = claim_made.user.get_username()
+                return _done(chosen, Reason("done_assigned", {"name": name}))
             case "withdraw":
                 return self._withdraw(chosen)
         return self._decide(chosen)
@@ -191,15 +195,13 @@ class _Bulk:
             source=BULK,
             token=self._token,
         )
-        return _done(chosen, "Undone.", record_id=withdrawn.record.pk)
+        return _done(chosen, Reason("done_undone"), record_id=withdrawn.record.pk)
 
     def _decide(self, chosen: SelectedHold) -> BulkStep:
         hold = visible_hold(self._user, chosen.hold_id)
         approves = self._request.action == "approve"
         if approves and risk_of(hold) == "high":
-            return _not_done(
-                chosen, "high_risk", "High risk: open this review and decide it on its own."
-            )
+            return _not_done(chosen, "high_risk", Reason("high_risk"))
         rests = self._request.undo_seconds
         seen, now = self._moved.get(hold.execution_id, (chosen.version, chosen.version))
         result = services.decide(
@@ -215,13 +217,14 @@ class _Bulk:
                 confirmed_at=self._confirmed_at,
             )
         )
-        word = "Approved" if approves else "Rejected"
-        message = f"{word}." if result.complete else f"{word}; more approvals are needed."
+        reason = Reason("done_approved" if approves else "done_rejected")
+        if not result.complete:
+            reason = Reason("more_approvals_needed")
         outcome = Outcome(
             hold.id,
             done=True,
             code="done",
-            message=message,
+            **reason_fields("message", reason),
             record_id=result.record.pk,
             undo_until=_iso(result.undo_until),
         )
@@ -232,11 +235,18 @@ def _iso(moment: datetime | None) -> str | None:
     return moment.isoformat().replace("+00:00", "Z") if moment else None
 
 
-def _done(chosen: SelectedHold, message: str, record_id: int | None = None) -> BulkStep:
+def _done(chosen: SelectedHold, reason: Reason, record_id: int | None = None) -> BulkStep:
     return BulkStep(
-        Outcome(chosen.hold_id, done=True, code="done", message=message, record_id=record_id)
+        Outcome(
+            chosen.hold_id,
+            done=True,
+            code="done",
+            **reason_fields("message", reason),
+            record_id=record_id,
+        )
     )
 
 
-def _not_done(chosen: SelectedHold, code: str, message: str) -> BulkStep:
-    return BulkStep(Outcome(chosen.hold_id, done=False, code=code, message=message))
+def _not_done(chosen: SelectedHold, code: str, reason: Reason | str) -> BulkStep:
+    fields = reason_fields("message", reason)
+    return BulkStep(Outcome(chosen.hold_id, done=False, code=code, **fields))

@@ -14,7 +14,6 @@ from reviews import conf
 from reviews.decisions.conflicts import conflict
 from reviews.decisions.edits import ReviewInvalid
 from reviews.decisions.rights import (
-    NotAllowed,
     deciding_groups,
     four_eyes,
     fresh_user,
@@ -27,6 +26,7 @@ from reviews.models import ReviewClaim
 from reviews.notifications.claim_notices import claim_assigned
 from reviews.sockets import broadcasts
 from workflows.common.schemas import FieldError
+from workflows.engine.reasons import Reason
 from workflows.executions.access import may_operate
 from workflows.models import Hold
 
@@ -62,11 +62,11 @@ def claim(*, hold_id: str, user: User, token: Token | None = None) -> ReviewClai
     check_token(token)
     with _own_hold(hold_id, user) as (hold, person):
         if not (right := right_now(person, hold)).any:
-            raise NotAllowed(right.reason, right.code)
+            raise right.denied()
         _check_open(hold)
         claimed = _reserve(hold, person)
         if claimed is None:
-            raise conflict(hold_id, "claimed", "Somebody else has claimed this.")
+            raise conflict(hold_id, "claimed", Reason("claimed_by_other"))
         return claimed
 
 
@@ -80,7 +80,7 @@ def assign(*, hold_id: str, user: User, to: str, token: Token | None = None) -> 
     with _own_hold(hold_id, user) as (hold, person):
         right = right_now(person, hold)
         if not (right.any or may_operate(person, hold.execution)):
-            raise NotAllowed(right.reason, right.code)
+            raise right.denied()
         _check_open(hold)
         target = get_user_model().objects.filter(username=to, is_active=True).first()
         if target is None or not right_now(target, hold).any or not _sees(target, hold):
@@ -88,7 +88,7 @@ def assign(*, hold_id: str, user: User, to: str, token: Token | None = None) -> 
         before = ReviewClaim.objects.filter(hold=hold, expires_at__gt=Now()).first()
         claimed = _reserve(hold, target, giver=person)
         if claimed is None:  # pragma: no cover - a forced reservation always lands
-            raise conflict(hold_id, "claimed", "Somebody else has claimed this.")
+            raise conflict(hold_id, "claimed", Reason("claimed_by_other"))
         claim_assigned(claimed, hold, previous=before, actor=person)
         return claimed
 
@@ -141,7 +141,7 @@ def _reserve(hold: Hold, person: User, giver: User | None = None) -> ReviewClaim
 
 def _check_open(hold: Hold) -> None:
     if hold.status != Hold.Status.OPEN:
-        raise conflict(hold.id, "decided", "This hold is no longer open.")
+        raise conflict(hold.id, "decided", Reason("hold_is_closed"))
 
 
 def _sees(person: User, hold: Hold) -> bool:

@@ -10,12 +10,13 @@ from django.utils import timezone
 
 from reviews.decisions.conflicts import conflict
 from reviews.decisions.edits import ReviewInvalid
-from reviews.decisions.rights import NotAllowed, fresh_user, right_now
+from reviews.decisions.rights import fresh_user, right_now
 from reviews.decisions.services import Token, check_token, log_refusals, visible_hold
 from workflows.common.schemas import FieldError
 from workflows.engine.commands import ExtendHold
 from workflows.engine.decide import Refused
 from workflows.engine.ports import StaleVersion
+from workflows.engine.reasons import Reason
 from workflows.executions.services import submit_command
 from workflows.models import Hold
 
@@ -63,9 +64,9 @@ def extend(
             source=source,
         )
     except Refused as refusal:
-        raise conflict(hold.id, refusal.code, refusal.message) from None
+        raise conflict(hold.id, refusal.code, refusal.reason) from None
     except StaleVersion:
-        raise conflict(hold.id, "busy", "The run is being moved on. Try again.") from None
+        raise conflict(hold.id, "busy", Reason("run_is_busy_now")) from None
     hold.refresh_from_db(fields=["expires_at"])
     return Extension(
         hold.id, hold.execution_id, result.outcome, hold.expires_at, version=result.version
@@ -82,11 +83,11 @@ def may_extend(hold: Hold, *, may_decide: bool) -> bool:
 def _check(hold: Hold, person: User, seconds: float) -> None:
     right = right_now(person, hold)
     if hold.status != Hold.Status.OPEN:
-        raise conflict(hold.id, "decided", "This hold is no longer open.")
+        raise conflict(hold.id, "decided", Reason("hold_is_closed"))
     if not right.any:
-        raise NotAllowed(right.reason, right.code)
+        raise right.denied()
     if hold.expires_at is None:
-        raise conflict(hold.id, "no_deadline", "This review has no deadline; it waits anyway.")
+        raise conflict(hold.id, "no_deadline", Reason("hold_without_deadline"))
     if not SHORTEST <= seconds <= LONGEST:
         message = f"must be between {SHORTEST} and {LONGEST}"
         raise ReviewInvalid([FieldError("seconds", message)])

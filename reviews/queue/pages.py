@@ -323,7 +323,7 @@ def _bulk_row(outcome: Outcome, hold: Hold | None) -> dict[str, Any]:
     return {
         "hold_id": outcome.hold_id,
         "done": outcome.done,
-        "message": outcome.message,
+        "message": render_stored(outcome, "message"),
         "sentence": components_labels.row_sentence(hold)
         if hold
         else _("A review that no longer exists"),

@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 from django.views.generic import View
 
+from reviews.components.reasons import render_reason
 from reviews.components.views import (
     SeeOther,
     current_user,
@@ -188,9 +189,9 @@ def _apply(request: HttpRequest, hold_id: str) -> tuple[str, int]:
             case _:
                 return _("Choose claim, release or assign."), 422
     except NotAllowed as denied:
-        return denied.message, 403
+        return render_reason(denied.reason), 403
     except Conflict as late:
-        return late.message, 409
+        return render_reason(late.reason), 409
     except ReviewInvalid:
         return _("Choose somebody who can decide this review."), 422
     return "", 200
@@ -230,9 +231,9 @@ class ExtendView(LoginRequiredMixin, View):
                 source="web",
             )
         except NotAllowed as denied:
-            error, status = denied.message, 403
+            error, status = render_reason(denied.reason), 403
         except Conflict as late:
-            error, status = late.message, 409
+            error, status = render_reason(late.reason), 409
         except ReviewInvalid as invalid:
             fault = invalid.errors[0].message
             error, status = _("The time %(fault)s.") % {"fault": fault}, 422

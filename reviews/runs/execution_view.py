@@ -26,6 +26,7 @@ from reviews.decisions.rights import NotAllowed, fresh_user
 from reviews.models import SecretReveal
 from workflows.common.redaction import mask_secrets
 from workflows.engine.policy import TriggerPhase
+from workflows.engine.reasons import Reason
 from workflows.engine.state import HoldReason
 from workflows.executions.selectors import TaskView
 from workflows.models import Execution, Hold
@@ -67,7 +68,7 @@ def revealed_execution(
     with transaction.atomic():
         person = fresh_user(user)
         if token is not None and "decide" not in token.scopes:
-            raise NotAllowed("This token does not have the scope “decide”.", "scope")
+            raise NotAllowed(Reason("scope_missing", {"scope": "decide"}), "scope")
         if not may_reveal(person, execution):
             raise NotAllowed(REVEAL_DENIED, "not_in_group")
         SecretReveal.objects.bulk_create(

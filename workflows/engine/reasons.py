@@ -164,6 +164,83 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "endpoint_owner_disabled": gettext_noop("its owner's account is disabled"),
     "endpoint_owner_roles": gettext_noop("its owner's roles no longer allow webhooks"),
     "endpoint_token_ended": gettext_noop("the token that set its URL has ended; set the URL again"),
+    # Why somebody may not decide, undo or see this.
+    "not_allowed": gettext_noop("You may not do this."),
+    "account_disabled": gettext_noop("Your account is disabled."),
+    "account_gone": gettext_noop("Your account no longer exists."),
+    "only_an_agent_decides": gettext_noop(
+        "An agent decides this. An operator can continue or abort the run."
+    ),
+    "auditors_only_read": gettext_noop("Auditors can read decisions but not make them."),
+    "quorum_needs_another": gettext_noop(
+        "You have already approved this; the quorum needs another person."
+    ),
+    "not_in_group": gettext_noop("The group %(groups)s decides this, and you are not in it."),
+    "no_group": gettext_noop("No group can decide this. An operator can abort the run."),
+    "either": gettext_noop("%(first)s or %(last)s"),
+    "shaped_by_start": gettext_noop("You started this run, so somebody else has to approve it."),
+    "shaped_by_replan": gettext_noop(
+        "You asked for this change of the plan, so somebody else has to approve it."
+    ),
+    "shaped_by_plan": gettext_noop(
+        "You changed the plan of this run, so somebody else has to approve it."
+    ),
+    "shaped_by_context": gettext_noop(
+        "You changed the context of this run, so somebody else has to approve it."
+    ),
+    "shaped_by_skip": gettext_noop(
+        "You skipped a layer of this run, so somebody else has to approve it."
+    ),
+    "shaped_by_message": gettext_noop(
+        "You wrote to the agent of this run, so somebody else has to approve it."
+    ),
+    "shaped_by_edit": gettext_noop(
+        "You edited a step of this run, so somebody else has to approve it."
+    ),
+    "shaped_by_origin": gettext_noop(
+        "You started or changed the run that this one is a fork of, so somebody else has to "
+        "approve it."
+    ),
+    "grant_denied": gettext_noop("Nobody can grant this: %(problem)s."),
+    "folder_grant_needs_operator": gettext_noop(
+        "It asks for a folder and everything below. Only an operator or an admin can grant that; "
+        "somebody else has to approve it."
+    ),
+    "ceiling_unknown": gettext_noop(
+        "Your group's ceiling %(ceilings)s is no permission set and lets nothing pass. The setting"
+        " grant_ceilings has to be corrected, or somebody else has to approve it."
+    ),
+    "above_ceiling": gettext_noop(
+        "You may grant up to “%(ceilings)s”, and this is more. Somebody else has to approve it."
+    ),
+    "approval_needs_scope": gettext_noop(
+        "This approval takes the scope “%(scope)s”, which this token does not have."
+    ),
+    "confirm_first": gettext_noop("Confirm with your code first."),
+    "scope_missing": gettext_noop("This token does not have the scope “%(scope)s”."),
+    "may_not_reveal": gettext_noop(
+        "Only reviewers who can decide here and auditors can reveal masked values."
+    ),
+    "not_your_decision": gettext_noop("%(actor)s decided this; only they or an admin can undo it."),
+    "not_decided_yet": gettext_noop("Nobody has decided this yet."),
+    "too_late_to_undo": gettext_noop("This decision has taken effect and can no longer be undone."),
+    "run_moved_on": gettext_noop("The run has moved on since you looked."),
+    "run_is_busy": gettext_noop("The run is being moved on right now. Try again in a moment."),
+    "run_is_busy_now": gettext_noop("The run is being moved on. Try again."),
+    "hold_is_closed": gettext_noop("This hold is no longer open."),
+    "claimed_by_other": gettext_noop("Somebody else has claimed this."),
+    "hold_without_deadline": gettext_noop("This review has no deadline; it waits anyway."),
+    # What became of one review of a bulk action.
+    "not_found": gettext_noop("Not found."),
+    "high_risk": gettext_noop("High risk: open this review and decide it on its own."),
+    "done_approved": gettext_noop("Approved."),
+    "done_rejected": gettext_noop("Rejected."),
+    "more_approvals_needed": gettext_noop("Approved; more approvals are needed."),
+    "done_undone": gettext_noop("Undone."),
+    "done_claimed": gettext_noop("Claimed."),
+    "done_released": gettext_noop("Released."),
+    "was_not_claimed": gettext_noop("You had not claimed it."),
+    "done_assigned": gettext_noop("Assigned to %(name)s."),
     # Changes of the plan that commands ask for.
     "adds_task": gettext_noop("add the task %(task)s"),
     "changes_inputs": gettext_noop("change the inputs of %(task)s"),

@@ -8,7 +8,14 @@ import pytest
 from django.test import Client
 
 from reviews.components import reasons
-from tests.integration.reviews.conftest import Start, echo, only_hold
+from reviews.decisions.rights import NotAllowed
+from reviews.decisions.services import DecisionRequest, decide
+from reviews.models import DeniedAttempt
+from reviews.runs.timeline import entry
+from tests.integration.reviews.conftest import MakeUser, Start, echo, only_hold
+from tests.support.groups import group_of
+from workflows.engine.events import CommandRefused, dump_event, load_event
+from workflows.engine.reasons import Reason, reason_fields
 from workflows.models import ExecutionEvent, Hold
 
 if TYPE_CHECKING:
@@ -23,6 +30,8 @@ GERMAN = {
     "picked by %(rule)s (hash %(share)s < %(sample)s)": "Stichprobe: %(rule)s (%(share)s)",
     "sampled out by %(rule)s (hash %(share)s ≥ %(sample)s)": "nicht in der Stichprobe: %(rule)s",
     "the task's own rule": "eigene Regel der Aufgabe",
+    "You started this run, so somebody else has to approve it.": "Eigener Lauf.",
+    "Layer %(layer)s has begun or does not exist.": "Ebene %(layer)s hat begonnen.",
 }
 
 
@@ -79,3 +88,42 @@ def test_a_skipped_review_stores_code_and_parameters(
     client.force_login(operator)
     page = client.get(f"/runs/{run.pk}/").content.decode()
     assert "nicht in der Stichprobe: eigene Regel der Aufgabe" in page
+
+
+def test_a_denied_attempt_stores_code_and_parameters_and_its_page_translates_them(
+    start: Start, operator: User, make_user: MakeUser, in_german: None
+) -> None:
+    hold = only_hold(start(echo("a", 1, phase=BEFORE)))
+    operator.groups.add(group_of("reviewer"))
+    with pytest.raises(NotAllowed, match="You started this run"):
+        decide(
+            DecisionRequest(
+                hold_id=hold.pk,
+                user=operator,
+                decision="APPROVE",
+                version=hold.execution.version,
+                source="rest",
+            )
+        )
+    attempt = DeniedAttempt.objects.get()
+    assert attempt.reason == "You started this run, so somebody else has to approve it."
+    assert (attempt.code, attempt.reason_code) == ("four_eyes", "shaped_by_start")
+    client = Client()
+    client.force_login(make_user("auditor", "auditor"))
+    assert "Eigener Lauf." in client.get("/history/denied/").content.decode()
+
+
+def test_a_refused_command_stores_code_and_parameters_and_the_timeline_translates_them(
+    start: Start, operator: User, in_german: None
+) -> None:
+    run = start(echo("a", 1, phase=BEFORE))
+    reason = Reason("layer_has_begun", {"layer": 0})
+    refused = CommandRefused(command="skip_layer", **reason_fields("error", reason))
+    stored = dump_event(refused)
+    assert stored["error"] == "Layer 0 has begun or does not exist."
+    assert load_event("command_refused", stored) == refused
+    assert load_event("command_refused", {"command": "abort", "error": "old"}).error == "old"
+    event = ExecutionEvent(execution=run, seq=1, kind="command_refused", payload=stored)
+    assert entry(event)["sentence"] == "skip_layer was refused: Ebene 0 hat begonnen."
+    old = ExecutionEvent(kind="command_refused", payload={"command": "abort", "error": "old"})
+    assert entry(old)["sentence"] == "abort was refused: old"
