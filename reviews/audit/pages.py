@@ -132,7 +132,7 @@ def _selects(values: Mapping[str, str]) -> tuple[dict[str, Any], ...]:
         "workflow": (_("Workflow"), [(title, title) for title in titles]),
         "phase": (_("Phase"), phases),
         "edited": (_("Edited"), [("true", _("edited")), ("false", _("unchanged"))]),
-        "bulk": (_("Single or bulk"), [("false", _("single")), ("true", _("bulk"))]),
+        "bulk": (_("Single / bulk"), [("false", _("single")), ("true", _("bulk"))]),
     }
     return tuple(
         {"name": name, "label": label, "value": values[name], "options": tuple(options)}

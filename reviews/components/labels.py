@@ -118,9 +118,9 @@ def phase_text(phase: str, *, past: bool = False) -> str:
 
 
 def step_text(hold: Hold) -> str:
-    """`step 3 of 4`."""
-    params = {"step": hold.layer + 1, "steps": hold.execution.total_layers}
-    return _("step %(step)s of %(steps)s") % params
+    """`layer 3 of 4`."""
+    params = {"layer": hold.layer + 1, "layers": hold.execution.total_layers}
+    return _("layer %(layer)s of %(layers)s") % params
 
 
 def group_text(groups: Collection[str]) -> str:
@@ -186,7 +186,7 @@ def reason_text(reason: str) -> str:
 
 _REASONS = {
     "replan_review": N_("the plan change"),
-    "node_review": N_("node review"),
+    "node_review": N_("task review"),
     "layer_approval": N_("layer approval"),
     "layer_validation": N_("layer validation"),
     "escalation": N_("escalation"),

@@ -136,7 +136,7 @@ def _scopes(hold: Hold, capability: str, choice: GrantChoice) -> tuple[dict[str,
         scopes.append(("until", _("This task in every run"), same))
     if capability:
         named = _("The capability %(name)s") % {"name": capability}
-        scopes.append(("capability", named, _("in whatever run it is used")))
+        scopes.append(("capability", named, _("in every run that uses it")))
     chosen = choice.scope if choice.scope in {each[0] for each in scopes} else "task"
     return tuple(
         {"value": value, "label": label, "detail": detail, "chosen": value == chosen}

@@ -64,15 +64,13 @@ def revealed_context(secret: Secret) -> dict[str, Any]:
 def reveals_context(user: User, *, cursor: str) -> dict[str, Any]:
     """The context of kept.TEMPLATE: what was shown to whom; raises keyset.BadCursor."""
     said = AuditListText(
-        heading=_("Masked values that were shown"),
+        heading=_("Revealed values"),
         lead=_(
-            "Who had a masked value shown, and where it stood. These entries are kept for good; the"
-            " values are not in them."
+            "Each reveal of a masked value: the person, the place and the time. These entries are"
+            " kept permanently, without the values."
         ),
-        nothing=_("Nothing masked was shown"),
-        nothing_more=_(
-            "Passwords, tokens and keys are masked. When somebody reveals one, it is noted here."
-        ),
+        nothing=_("No revealed values"),
+        nothing_more=_("Passwords, tokens and keys are masked. Each reveal is listed here."),
     )
     address = reverse("reviews:reveals")
     return audit_list_context(said, reveals(user), _entry, address=address, cursor=cursor)
@@ -87,9 +85,9 @@ def reveal_sentence(shown: SecretReveal, *, short: bool = False) -> str:
     """`auditor had headers.Authorization of the payload shown, in Release notes (run 9)`."""
     params = {"who": shown.actor, "path": shown.path, "where": _where(shown.place)}
     if short:
-        return _("%(who)s had %(path)s of %(where)s shown") % params
+        return _("%(who)s revealed %(path)s of %(where)s") % params
     params["run"] = components_labels.run_title(shown.execution.title, shown.execution_id)
-    return _("%(who)s had %(path)s of %(where)s shown, in %(run)s") % params
+    return _("%(who)s revealed %(path)s of %(where)s, in %(run)s") % params
 
 
 def _where(place: str) -> str:
@@ -99,8 +97,8 @@ def _where(place: str) -> str:
     if kind == "task":
         task_id, _colon, side = rest.partition(":")[2].rpartition(":")
         if side == "inputs":
-            return _("what %(task)s ran with") % {"task": task_id}
-        return _("what %(task)s gave") % {"task": task_id}
+            return _("the inputs of %(task)s") % {"task": task_id}
+        return _("the output of %(task)s") % {"task": task_id}
     return _("record %(number)s") % {"number": rest.partition(":")[0]}
 
 

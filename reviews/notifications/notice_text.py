@@ -68,9 +68,9 @@ def _decided(hold: Hold, actor: str, detail: Mapping[str, Any]) -> str:
     approved = detail.get("decision") == "APPROVE"
     if detail.get("by_timeout"):
         text = (
-            _("Nobody decided about %(what)s in “%(run)s” in time; it was approved")
+            _("%(what)s in “%(run)s” timed out and was approved")
             if approved
-            else _("Nobody decided about %(what)s in “%(run)s” in time; it was rejected")
+            else _("%(what)s in “%(run)s” timed out and was rejected")
         )
     elif approved and detail.get("edited"):
         text = _("%(actor)s approved %(what)s in “%(run)s” with changes")

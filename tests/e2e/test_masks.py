@@ -56,7 +56,7 @@ def test_a_secret_is_revealed_and_an_edit_shows_its_impact(
     auditor = browser.new_context().new_page()
     sign_in(auditor, product, "auditor")
     auditor.goto(f"{product.address}/history/reveals/")
-    expect(auditor.get_by_text("reviewer had password of the payload shown").first).to_be_visible()
+    expect(auditor.get_by_text("reviewer revealed password of the payload").first).to_be_visible()
     assert PASSWORD not in auditor.content()
     auditor.context.close()
 

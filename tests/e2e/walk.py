@@ -145,7 +145,7 @@ def rules(walk: Walk) -> None:
     walk.fill("Skip the review when", "`false`")
     expect(page.locator("#rule-check")).not_to_be_empty()
     walk.measure("a draft of a rule")
-    walk.press("Test against past reviews")
+    walk.press("Run backtest")
     publish = page.get_by_role("button", name="Publish")
     expect(publish).to_be_visible(timeout=LATER)
     walk.measure("the report of a backtest")

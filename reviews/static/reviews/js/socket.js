@@ -19,9 +19,9 @@ const WORDS = {
 };
 const SHAPES = { live: "●", reconnecting: "◐", polling: "○", offline: "✕" };
 const TITLES = {
-  live: gettext("News arrives as it happens"),
+  live: gettext("This page updates by itself"),
   reconnecting: gettext("The connection was lost; trying again"),
-  polling: gettext("No live connection; looking for news every 20 seconds"),
+  polling: gettext("No live connection; the page updates every 20 seconds"),
   offline: gettext("This computer is offline; what you write is kept in this tab"),
 };
 

@@ -89,7 +89,7 @@ async function takeBack(undo, box, reopen) {
   }
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   if (response.ok) {
-    if (!undo.body) announce(gettext("Taken back. The review is open again."));
+    if (!undo.body) announce(gettext("Undone. The review is open again."));
     reopen(page);
     return;
   }

@@ -148,7 +148,7 @@ def test_required_reviews_and_rule_errors_are_counted_separately(past: Past, aud
     bad = {"name": "bad", "skip_when": "length(inputs.value) > `1`"}
     report = done(auditor, past.workflow, bad).report
     assert report["codes"] == {"error": 1}
-    assert "could not be worked out" in report["errors"][0]["why"]
+    assert "could not be evaluated" in report["errors"][0]["why"]
     always = past.make("always", echo_of("c", "AFTER_EXECUTION", always=True))
     past.decided(1, workflow=always)
     report = done(auditor, always, {"name": "all", "skip_when": "`true`"}).report

@@ -128,9 +128,9 @@ def test_a_reveal_is_recorded_before_the_value_is_returned(
     told = browser(auditor).get("/history/reveals/").content.decode()
     assert "value.password" in told
     assert PASSWORD not in told
-    assert "reviewer had <b>value.password</b> of the payload shown" in told
+    assert "reviewer revealed <b>value.password</b> of the payload" in told
     aside = browser(reviewer).get(page_of(hold)).content.decode()
-    assert "reviewer had value.password of the payload shown" in aside
+    assert "reviewer revealed value.password of the payload" in aside
     for change in (SecretReveal.objects.all().delete, lambda: SecretReveal.objects.update(path="")):
         with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
             change()

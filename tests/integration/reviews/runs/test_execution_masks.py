@@ -174,4 +174,4 @@ def test_one_mask_can_be_revealed_by_its_path(run: Execution, reviewer: User) ->
         assert answer.json()["value"] in (SECRET, LISTED)
     assert SecretReveal.objects.count() == len(marks)
     of_inputs = SecretReveal.objects.get(place=f"execution:{run.pk}:inputs")
-    assert "reviewer had password of the payload shown" in reveal_sentence(of_inputs)
+    assert "reviewer revealed password of the payload" in reveal_sentence(of_inputs)

@@ -173,7 +173,7 @@ def test_a_hold_lists_the_evaluated_rules(engine: Engine) -> None:
     put_in_force(found, {"skip_when": "length(inputs.nothing) > `1`"})
     run = engine.drive(start_execution(actor=None, workflow=found))
     [hold] = engine.holds(run)
-    assert "rule r1 v1 could not be worked out" in hold.why
+    assert "rule r1 v1 could not be evaluated" in hold.why
 
 
 def test_reviews_before_tools_that_modify_data_are_not_skipped(engine: Engine) -> None:

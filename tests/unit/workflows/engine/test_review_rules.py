@@ -312,7 +312,7 @@ def test_tasks_without_review_do_not_wait_for_reviewed_ones() -> None:
 def test_a_failing_rule_opens_the_hold_with_a_reason() -> None:
     world = World(reads("a", AFTER), found=rules({"skip_when": "length(inputs.x) > `1`"})).go()
     [hold] = world.events("hold_opened")
-    assert "rule r1 v3 could not be worked out" in hold.opening["why"]
+    assert "rule r1 v3 could not be evaluated" in hold.opening["why"]
     assert not world.events("review_spared")
 
 
