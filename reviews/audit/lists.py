@@ -63,7 +63,6 @@ def audit_list_context(
         "address": address,
         "next_url": _url(address, query | {"cursor": page.next}) if page.next else "",
         "previous_url": _url(address, query) if cursor else "",
-        "page_words": "",
     }
 
 

@@ -86,7 +86,6 @@ def history_context(user: User, query: Mapping[str, str]) -> dict[str, Any]:
         "rows": tuple(_row(each) for each in page.rows),
         "next_url": history_url({**active, "cursor": page.next}) if page.next else "",
         "previous_url": history_url(active) if cursor else "",
-        "page_words": "",
     }
 
 

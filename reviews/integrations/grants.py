@@ -42,7 +42,6 @@ def grants_context(user: User, *, whole: bool, cursor: str) -> dict[str, Any]:
         "other_url": base if whole else f"{base}?all=1",
         "next_url": f"{base}?{query}cursor={page.next}" if page.next else "",
         "previous_url": f"{base}?{query}".rstrip("?&") if cursor else "",
-        "page_words": "",
     }
 
 

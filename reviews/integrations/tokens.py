@@ -71,7 +71,6 @@ def tokens_context(
         "errors": components_labels.faults(errors),
         "next_url": f"{base}?cursor={page.next}" if page.next else "",
         "previous_url": base if cursor else "",
-        "page_words": "",
     }
 
 

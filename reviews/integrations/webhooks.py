@@ -125,7 +125,6 @@ def endpoint_context(
         "action_url": reverse("reviews:webhook_action", args=(endpoint.pk,)),
         "next_url": f"{base}?{query}cursor={page.next}" if page.next else "",
         "previous_url": f"{base}?{query}".rstrip("?&") if cursor else "",
-        "page_words": "",
     }
 
 

@@ -47,7 +47,6 @@ def notices_context(user: User, *, show: str = "", cursor: str = "") -> dict[str
         "only_unread": only_unread,
         "next_url": f"{here}cursor={page.next}" if page.next else "",
         "previous_url": here.rstrip("?&") if cursor else "",
-        "page_words": "",
     }
 
 

@@ -262,9 +262,6 @@ def workflows_context(user: User) -> dict[str, Any]:
         "admin_url": reverse("admin:workflows_workflow_changelist") if _may_edit(user) else "",
         "planner_url": reverse("reviews:planner") if may_start(user) else "",
         "floor_json": floor_json(),
-        "next_url": "",
-        "previous_url": "",
-        "page_words": "",
     }
 
 

@@ -251,9 +251,6 @@ def tools(request: HttpRequest) -> HttpResponse:
     context = {
         "rows": tuple(_row(tool) for tool in rows),
         "q": q,
-        "next_url": "",
-        "previous_url": "",
-        "page_words": "",
     }
     return page(request, "reviews/planner/tools.html", context, section="tools")
 
