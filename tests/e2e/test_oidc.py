@@ -10,7 +10,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect
 
-from tests.integration.config.auth.oidc.conftest import Site, running
+from tests.integration.config.auth.oidc.conftest import running
+from tests.integration.config.auth.site import Site
 from tests.support.oidc_provider import Issuer, issuing
 
 

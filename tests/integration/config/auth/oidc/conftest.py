@@ -1,23 +1,17 @@
-"""One web process that signs in with a real issuer, on a database of its own."""
+"""A site that signs in with a real issuer, and people with browsers."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
-import psycopg
 import pytest
-from django.conf import settings
 
-from tests.integration.workflows.webhooks.installation import free_port
+from tests.integration.config.auth.site import Site, running_site
 from tests.support.oidc_provider import Issuer, environment, issuing
-from tests.support.processes import ROOT, database_url, end, wait_for
-from tests.support.processes import environment as process_environment
 
 TOKEN = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
 AWAY = re.compile(r'http-equiv="refresh" content="0; url=([^"]+)"')
@@ -27,25 +21,6 @@ AWAY = re.compile(r'http-equiv="refresh" content="0; url=([^"]+)"')
 def issuer() -> Iterator[Issuer]:
     with issuing(Issuer()) as found:
         yield found
-
-
-class Site:
-    """The web process: `get`/`post` as a browser of its own would."""
-
-    def __init__(self, port: int, database: str, env: dict[str, str]) -> None:
-        self.url = f"http://127.0.0.1:{port}"
-        self.database, self.env = database, env
-
-    def manage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "manage.py", *arguments]
-        return subprocess.run(
-            command, cwd=ROOT, env=self.env, capture_output=True, text=True, check=False
-        )
-
-    def rows(self, query: str, *values: Any) -> list[Any]:
-        with psycopg.connect(self.database, autocommit=True) as connection:
-            cursor = connection.execute(query, values)  # type: ignore[call-overload]
-            return cursor.fetchall() if cursor.description else []
 
 
 class Person:
@@ -92,43 +67,9 @@ def site(issuer: Issuer, django_db_setup: None, tmp_path_factory: Any) -> Iterat
 
 
 def running(issuer: Issuer, folder: Path, **more: str) -> Iterator[Site]:
-    """A migrated database and a web process on it; both gone afterwards."""
-    whole = database_url()
-    name = f"oidc_{free_port()}"
-    with psycopg.connect(whole, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')  # type: ignore[arg-type]
-    test_name = re.search(r"@/([^?]+)", whole)
-    assert test_name
-    database = whole.replace(f"/{test_name[1]}?", f"/{name}?")
-    port = free_port()
-    env = process_environment(
-        DATABASE_URL=database,
-        HOLDPOINT_ROLE="web",
-        HOLDPOINT_HOME=str(folder),
-        HOLDPOINT_SITE_URL=f"http://127.0.0.1:{port}",
-        REDIS_URL=settings.REDIS_URL,
-        **environment(issuer, **more),
-    )
-    site = Site(port, database, env)
-    made = site.manage("migrate", "--skip-checks", "-v", "0")
-    assert made.returncode == 0, made.stderr
-    command = [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(port)]
-    command += ["--verbosity", "0", "config.asgi:application"]
-    web = subprocess.Popen(command, cwd=ROOT, env=env, start_new_session=True)
-    try:
-        wait_for(lambda: _up(site), seconds=90, what="the web process")
+    """Yield a site whose users sign in with the issuer."""
+    with running_site(folder, **environment(issuer, **more)) as site:
         yield site
-    finally:
-        end(web)
-        with psycopg.connect(whole, autocommit=True) as connection:
-            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')  # type: ignore[arg-type]
-
-
-def _up(site: Site) -> bool:
-    try:
-        return httpx.get(f"{site.url}/livez", timeout=2).status_code == 200
-    except httpx.HTTPError:
-        return False
 
 
 @pytest.fixture(autouse=True)

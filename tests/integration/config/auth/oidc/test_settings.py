@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.config.auth.oidc.conftest import Person, Site, running
+from tests.integration.config.auth.oidc.conftest import Person, running
+from tests.integration.config.auth.site import Site
 from tests.support.oidc_provider import Issuer
 from tests.support.processes import ROOT
 

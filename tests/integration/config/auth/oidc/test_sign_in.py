@@ -16,7 +16,8 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.integration.config.auth.oidc.conftest import Person, Site
+from tests.integration.config.auth.oidc.conftest import Person
+from tests.integration.config.auth.site import Site
 from tests.support.oidc_provider import CLIENT, SECRET, Issuer
 
 

@@ -7,22 +7,14 @@ import hashlib
 import hmac
 import re
 import struct
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
-import psycopg
 import pytest
-from django.conf import settings
 
-from tests.integration.config.auth.oidc.conftest import Site
-from tests.integration.workflows.webhooks.installation import free_port
-from tests.support.processes import ROOT, database_url, end, wait_for
-from tests.support.processes import environment as process_environment
+from tests.integration.config.auth.site import Site, running_site
 
 PASSWORD = "correct horse battery"
 CSRF = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
@@ -74,51 +66,14 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk(django_db_setup: None, django_db_blocker: Any, tmp_path_factory: Any) -> Iterator[Desk]:
-    with django_db_blocker.unblock():
-        whole = database_url()
-    name = f"second_factor_{free_port()}"
-    with psycopg.connect(whole, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')  # type: ignore[arg-type]
-    database = re.sub(r"@/[^?]+\?", f"@/{name}?", whole)
-    yield from _running(database, name, whole, tmp_path_factory.mktemp("second-factor"))
-
-
-def _running(database: str, name: str, whole: str, folder: Path) -> Iterator[Desk]:
-    port = free_port()
-    env = process_environment(
-        DATABASE_URL=database,
-        HOLDPOINT_ROLE="web",
-        HOLDPOINT_HOME=str(folder),
-        HOLDPOINT_STEP_UP="high_risk",
-        REDIS_URL=settings.REDIS_URL,
-    )
-    site = Site(port, database, env)
-    for command in (["migrate", "-v", "0"], ["check"]):
-        made = site.manage(*command, "--skip-checks" if command[0] == "migrate" else "-v0")
-        assert made.returncode == 0, made.stderr
-    seeded = site.manage("shell", "-v", "0", "-c", SEED)
-    assert seeded.returncode == 0, seeded.stderr
-    holds = [line.split()[1:] for line in seeded.stdout.splitlines() if line.startswith("HOLD")]
-    command = [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(port)]
-    web = subprocess.Popen(
-        [*command, "--verbosity", "0", "config.asgi:application"],
-        cwd=ROOT, env=env, start_new_session=True,
-    )  # fmt: skip
-    try:
-        wait_for(lambda: _up(site), seconds=90, what="the web process")
+def desk(django_db_setup: None, tmp_path_factory: Any) -> Iterator[Desk]:
+    with running_site(tmp_path_factory.mktemp("step-up"), HOLDPOINT_STEP_UP="high_risk") as site:
+        checked = site.manage("check", "-v0")
+        assert checked.returncode == 0, checked.stderr
+        seeded = site.manage("shell", "-v", "0", "-c", SEED)
+        assert seeded.returncode == 0, seeded.stderr
+        holds = [line.split()[1:] for line in seeded.stdout.splitlines() if line.startswith("HOLD")]
         yield Desk(site, [(execution, hold, int(version)) for execution, hold, version in holds])
-    finally:
-        end(web)
-        with psycopg.connect(whole, autocommit=True) as connection:
-            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')  # type: ignore[arg-type]
-
-
-def _up(site: Site) -> bool:
-    try:
-        return httpx.get(f"{site.url}/livez", timeout=2).status_code == 200
-    except httpx.HTTPError:
-        return False
 
 
 class Browser:
