@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Callable
 
 import structlog
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponsePermanentRedirect
 from django.middleware.common import CommonMiddleware
 from django.utils.http import escape_leading_slashes
@@ -49,6 +50,30 @@ class NoStoreMiddleware:
         if request.path_info.startswith(ROOT):
             response["Cache-Control"] = "no-store"
         return response
+
+
+class BackgroundJobsMiddleware:
+    """Require the permission `django_rq.admin` for the pages of background jobs.
+
+    django-rq opens them to everybody with staff status, and reviewers and auditors have it.
+    People who are not signed in go on to django-rq, which asks for a sign-in or for its API token.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_view(
+        self, request: HttpRequest, view: object, args: object, kwargs: object
+    ) -> HttpResponse | None:
+        match = request.resolver_match
+        if match is None or not match.route.startswith(("django-rq/", "admin/django_rq/")):
+            return None
+        if request.user.is_authenticated and not request.user.has_perm("django_rq.admin"):
+            raise PermissionDenied
+        return None
 
 
 class RequestKeepingRedirect(HttpResponsePermanentRedirect):

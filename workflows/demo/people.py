@@ -59,10 +59,11 @@ def ensure_roles() -> None:
     people = Permission.objects.filter(
         content_type__app_label="auth", codename__in=("view_user", "view_group")
     )
+    jobs = Permission.objects.filter(content_type__app_label="django_rq", codename="admin")
     for name in ROLES:
         group, _ = Group.objects.get_or_create(name=name)
         wanted = {
-            ADMIN: views | edits | loosen | decide | people,
+            ADMIN: views | edits | loosen | decide | people | jobs,
             AUDITOR: views | people,
             REVIEWER: reviewed | decide,
             OPERATOR: views | loosen,
