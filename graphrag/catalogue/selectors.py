@@ -80,11 +80,6 @@ def tool_cache_at(version: CacheVersion | None) -> ToolCache:
     return _tool_cache.at(version)
 
 
-def all_enabled() -> list[ToolRecord]:
-    """Return every enabled tool, ordered by name."""
-    return [record_from_row(row) for row in tools().filter(enabled=True)]
-
-
 def servers() -> dict[str, int]:
     """Return server name -> number of its enabled tools."""
     counts: dict[str, int] = {}

@@ -72,10 +72,6 @@ class Node:
     width: int = NODE_WIDTH
     height: int = NODE_HEIGHT
 
-    @property
-    def center_y(self) -> float:
-        return self.y + self.height / 2
-
 
 @dataclass(frozen=True, slots=True)
 class Edge:

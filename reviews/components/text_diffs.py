@@ -31,13 +31,11 @@ class Segment:
 class TextRow:
     """One row of the side-by-side view.
 
-    `kind` is same, changed, removed, added or fold. Line numbers start at 1 and are None on the
-    side that has no such line. A fold stands for `folded` equal rows that are not shown.
+    `kind` is same, changed, removed, added or fold. A fold stands for `folded` equal rows that are
+    not shown.
     """
 
     kind: str
-    before_number: int | None = None
-    after_number: int | None = None
     before: tuple[Segment, ...] = ()
     after: tuple[Segment, ...] = ()
     folded: int = 0
@@ -53,21 +51,19 @@ def text_segments(before: str, after: str) -> tuple[TextRow, ...]:
     words_left = _MAX_WORD_DIFFS
     for is_equal, i1, i2, j1, j2 in stretches(old, new):
         if is_equal:
-            rows.extend(_same_row(i1 + n, j1 + n, old[i1 + n]) for n in range(i2 - i1))
+            rows.extend(map(_same_row, old[i1:i2]))
             continue
         pairs = min(i2 - i1, j2 - j1)
         for n in range(pairs):
             left, right = old[i1 + n], new[j1 + n]
             sides = _word_sides(left, right) if words_left > n else _whole_sides(left, right)
-            rows.append(TextRow("changed", i1 + n + 1, j1 + n + 1, *sides))
+            rows.append(TextRow("changed", *sides))
         words_left -= pairs
         rows.extend(
-            TextRow("removed", n + 1, None, before=(Segment("removed", old[n]),))
-            for n in range(i1 + pairs, i2)
+            TextRow("removed", before=(Segment("removed", old[n]),)) for n in range(i1 + pairs, i2)
         )
         rows.extend(
-            TextRow("added", None, n + 1, after=(Segment("added", new[n]),))
-            for n in range(j1 + pairs, j2)
+            TextRow("added", after=(Segment("added", new[n]),)) for n in range(j1 + pairs, j2)
         )
     return tuple(rows)
 
@@ -184,9 +180,9 @@ def _whole_sides(before: str, after: str) -> tuple[tuple[Segment, ...], tuple[Se
     return (Segment("removed", before),), (Segment("added", after),)
 
 
-def _same_row(i: int, j: int, line: str) -> TextRow:
+def _same_row(line: str) -> TextRow:
     segments = (Segment("same", line),)
-    return TextRow("same", i + 1, j + 1, segments, segments)
+    return TextRow("same", segments, segments)
 
 
 def _fold(hidden: list[TextRow]) -> list[TextRow]:

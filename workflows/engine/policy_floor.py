@@ -30,24 +30,6 @@ class Change:
     loosens: bool
 
 
-def apply_override(
-    floor: Policy,
-    override: Mapping[str, Any],
-    *,
-    installation_undo_seconds: float,
-    bound: Collection[str] | None = None,
-) -> tuple[Policy, tuple[Change, ...]]:
-    """Return the floor with the override applied, and the changes.
-
-    `bound` names the top-level fields that may not be loosened, including their subfields; None
-    binds every field.  Raises pydantic's ValidationError for an invalid policy.
-    """
-    merged = floor.overridden_by(override)
-    return merged, changes(
-        floor, merged, installation_undo_seconds=installation_undo_seconds, bound=bound
-    )
-
-
 def changes(
     floor: Policy,
     wanted: Policy,

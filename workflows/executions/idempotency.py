@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 RETENTION = timedelta(hours=24)
-MAX_KEY = 200
 #: Exceptions after which the transaction commits, to keep the log entry of the refusal.
 _LOGGED_REFUSALS: list[type[Exception]] = [Refused, StaleVersion]
 

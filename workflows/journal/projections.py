@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import Any
@@ -61,9 +60,6 @@ def rows_of(recorded: list[Recorded], context: dict[str, Any]) -> Rows:
 @singledispatch
 def _project(event: object, item: Recorded, rows: Rows, context: dict[str, Any]) -> None:
     """Write nothing: most events have only their own row."""
-
-
-Projector = Callable[[Any, Recorded, Rows, dict[str, Any]], None]
 
 
 def _attempt(item: Recorded, task_id: str, attempt: int, status: TaskStatus, **more: Any) -> Row:

@@ -51,8 +51,8 @@ def test_an_edge_runs_from_the_right_side_to_the_left_side() -> None:
     a, b = node(picture, "a"), node(picture, "b")
     coordinates = numbers(edge.path)
     assert (edge.source, edge.target) == ("a", "b")
-    assert coordinates[:2] == [a.x + NODE_WIDTH, a.center_y]
-    assert coordinates[-2:] == [b.x, b.center_y]
+    assert coordinates[:2] == [a.x + NODE_WIDTH, a.y + a.height / 2]
+    assert coordinates[-2:] == [b.x, b.y + b.height / 2]
 
 
 def test_an_edge_is_done_when_its_source_succeeded() -> None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from workflows.engine.permissions import NAMED
 from workflows.engine.policy import Policy
-from workflows.engine.policy_floor import RULES, Change, apply_override, changes
+from workflows.engine.policy_floor import RULES, Change, changes
 
 UNDO = 5.0
 
@@ -112,10 +112,11 @@ def looser(floor: Policy, wanted: Policy) -> list[str]:
 
 def merged(floor: Policy, override: dict[str, Any]) -> tuple[Policy, tuple[Change, ...]]:
     try:
-        return apply_override(floor, override, installation_undo_seconds=UNDO)
+        wanted = floor.overridden_by(override)
     except ValidationError:
         assume(condition=False)
         raise
+    return wanted, changes(floor, wanted, installation_undo_seconds=UNDO)
 
 
 @given(floor=overrides)
@@ -295,7 +296,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
 def test_looser_values_are_refused(
     floor: dict[str, Any], override: dict[str, Any], paths: list[str]
 ) -> None:
-    _, told = apply_override(Policy.model_validate(floor), override, installation_undo_seconds=UNDO)
+    _, told = merged(Policy.model_validate(floor), override)
     assert sorted(each.path for each in told if each.loosens) == paths
 
 
@@ -308,7 +309,8 @@ def test_each_rule_has_a_test_case() -> None:
 def test_a_partial_floor_binds_its_fields_and_their_children() -> None:
     floor = Policy.model_validate({"hil": ON})
     override = {"hil": {"approval_required": "never"}, "undo_seconds": 0}
-    _, told = apply_override(floor, override, installation_undo_seconds=UNDO, bound={"hil"})
+    wanted = floor.overridden_by(override)
+    told = changes(floor, wanted, installation_undo_seconds=UNDO, bound={"hil"})
     assert [(each.path, each.loosens) for each in told] == [
         ("hil.approval_required", True),
         ("undo_seconds", False),
@@ -316,5 +318,5 @@ def test_a_partial_floor_binds_its_fields_and_their_children() -> None:
 
 
 def test_a_change_has_both_values() -> None:
-    _, told = apply_override(Policy(), {"four_eyes": False}, installation_undo_seconds=UNDO)
+    _, told = merged(Policy(), {"four_eyes": False})
     assert told == (Change("four_eyes", floor=True, sent=False, loosens=True),)
