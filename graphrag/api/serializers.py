@@ -43,7 +43,9 @@ class ToolSearchSerializer(Plain):
 class ToolFilterSerializer(Plain):
     """Filters of the list."""
 
-    server = serializers.CharField(max_length=100, required=False, help_text="Its tools alone.")
+    server = serializers.CharField(
+        max_length=100, required=False, help_text="Only tools of this server."
+    )
     kind = serializers.ChoiceField(choices=ToolKind.choices, required=False)
     enabled = serializers.BooleanField(
         required=False, allow_null=True, default=None, help_text="Only enabled, or disabled ones."

@@ -60,10 +60,10 @@ _LARGEST = 2**63 - 1
 
 
 class ResumeSerializer(StrictSerializer):
-    """The answer to a hold, at the version its sender saw.
+    """A decision about a hold, with the version of the execution that the caller saw.
 
-    The version may be in If-Match instead.  Decisions in the words of other products (`approve`,
-    `edit`, `respond`, `ignore`, `chosen_options`, `decline`, …) are understood too.
+    The version may be in If-Match instead.  Decisions in formats of other products (`approve`,
+    `edit`, `respond`, `ignore`, `chosen_options`, `decline`, …) are accepted too.
     """
 
     execution_id = RequestIdField()
@@ -111,7 +111,7 @@ class ResumeSerializer(StrictSerializer):
 
 
 class OpenHoldSerializer(serializers.Serializer[Any]):
-    """An open hold in a state."""
+    """An open hold of an execution."""
 
     id = serializers.CharField()
     node_id = serializers.CharField(allow_blank=True)
@@ -119,9 +119,9 @@ class OpenHoldSerializer(serializers.Serializer[Any]):
 
 
 class ResumedSerializer(serializers.Serializer[Any]):
-    """The state a decision led to.  `complete` is false for one approval of a quorum.
+    """The state after a decision.  `complete` is false for an approval of an incomplete quorum.
 
-    `warnings` names the keys that an edit added and the tool's schema does not name.
+    `warnings` lists keys that an edit added and the tool's schema does not declare.
     """
 
     execution_id = serializers.CharField()
@@ -140,7 +140,7 @@ class ResumedSerializer(serializers.Serializer[Any]):
 
 
 class WithdrawSerializer(StrictSerializer):
-    """Why it is taken back; goes into the record."""
+    """The reason of a withdrawal; stored in the record."""
 
     comment = serializers.CharField(
         required=False, allow_blank=True, max_length=MAX_COMMENT, trim_whitespace=False, default=""
@@ -160,7 +160,7 @@ class WithdrawnSerializer(serializers.Serializer[Any]):
 
 
 class RightSerializer(serializers.Serializer[Any]):
-    """What the asking person may do with a hold, and the reason when something is missing."""
+    """The caller's rights on a hold, and the reason if a right is missing."""
 
     approve = serializers.BooleanField()
     reject = serializers.BooleanField()
@@ -168,7 +168,7 @@ class RightSerializer(serializers.Serializer[Any]):
 
 
 class MaskSerializer(serializers.Serializer[Any]):
-    """A masked value: its number stands in its mark, `[•••••••• 3]`; `paths` are its places."""
+    """A masked value: the number in its mark, `[•••••••• 3]`, and its `paths`."""
 
     place = serializers.CharField()
     number = serializers.IntegerField()
@@ -176,9 +176,9 @@ class MaskSerializer(serializers.Serializer[Any]):
 
 
 class HoldDetailSerializer(HoldRowSerializer):
-    """A hold with what is decided: payload, its JSON Schema, instructions, and my right.
+    """A hold with its payload, JSON Schema, instructions, and the caller's rights.
 
-    Secrets of the payload are marks, listed in `masked`.
+    Secrets in the payload are replaced by marks, listed in `masked`.
     """
 
     payload = serializers.JSONField()
@@ -198,7 +198,7 @@ class HoldDetailSerializer(HoldRowSerializer):
 
 
 class ContextTaskSerializer(serializers.Serializer[Any]):
-    """A task of the run, as a reviewer needs it."""
+    """A task of the run."""
 
     id = serializers.CharField()
     target = serializers.CharField()
@@ -245,7 +245,7 @@ class PendingContextView(APIView):
         responses={200: ContextSerializer, **problems(403, 404)},
     )
     def get(self, request: Request, execution_id: int) -> Response:
-        """The execution, its open holds with payload and schema, tasks, messages, decisions."""
+        """Return the execution, its open holds with payload and schema, tasks and decisions."""
         reject_query_params(request)
         context = api_context.review_context(caller(request), execution_id)
         return Response(ContextSerializer(context).data)
@@ -266,10 +266,10 @@ class ResumeView(APIView):
         responses={200: ResumedSerializer, **problems(403, 404, 409, *BODY)},
     )
     def post(self, request: Request) -> Response:
-        """Approve or reject at the version you saw.
+        """Decide a hold at the version that the caller saw.
 
-        409 with the present state when the run moved on or somebody was first; 422 with field
-        paths when an edit does not fit the tool's schema: the hold stays open.
+        409 with the present state if the run has changed or the hold is decided; 422 with field
+        paths if an edit does not match the tool's schema; the hold stays open.
         """
         fields, foreign = _read_decision(request)
         return idempotent(request, lambda: self._decide(request, fields, foreign))
@@ -324,7 +324,7 @@ def _parse_foreign(body: dict[str, Any]) -> TranslatedDecision:
 
 
 def _translated(foreign: TranslatedDecision, body: dict[str, Any]) -> dict[str, Any]:
-    """The fields of ResumeSerializer that a decision in another format stands for."""
+    """Return the fields of ResumeSerializer for a decision in another format."""
     fields: dict[str, Any] = {"decision": foreign.decision}
     for name, value in (("edits", foreign.edits), ("comment", foreign.comment)):
         if value is None or value == "":
@@ -337,7 +337,7 @@ def _translated(foreign: TranslatedDecision, body: dict[str, Any]) -> dict[str, 
 
 
 def _check_fits(foreign: TranslatedDecision, hold: Hold) -> None:
-    """Raise InvalidRequest when a decision in another format does not apply to this hold."""
+    """Raise InvalidRequest if a decision in another format does not apply to this hold."""
     if foreign.instead and hold.phase != "AFTER_EXECUTION":
         message = "only a hold after a task can take an answer in place of its output"
         raise InvalidRequest((Problem("decision", "no_output_yet", message),))
@@ -395,7 +395,7 @@ def _resumed(result: DecisionResult) -> dict[str, Any]:
 
 
 class WithdrawView(APIView):
-    """Take a decision back while the run has not gone on."""
+    """Withdraw a decision before it takes effect."""
 
     permission_classes = [HasScope("decide")]
     parser_classes = [DecisionJSONParser]
@@ -407,10 +407,10 @@ class WithdrawView(APIView):
         responses={200: WithdrawnSerializer, **problems(403, 404, 409, *BODY)},
     )
     def post(self, request: Request, hold_id: str) -> Response:
-        """Take back what you decided, or your approval of a quorum: the hold is open again.
+        """Withdraw the caller's decision, or their approval of a quorum; the hold is open again.
 
-        A record says so, and what was decided stays on record.  409 with the present state once the
-        run has gone on.
+        The withdrawal gets a record, and the record of the decision stays.  409 with the present
+        state if the decision has taken effect.
         """
         return idempotent(request, lambda: self._withdraw(request, hold_id))
 

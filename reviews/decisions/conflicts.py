@@ -38,7 +38,7 @@ def conflict(hold_id: str, code: str, reason: Reason | str) -> Conflict:
 
 
 def present_state(hold_id: str) -> dict[str, Any]:
-    """The state of a hold and its execution as JSON; {} when the hold does not exist."""
+    """Return the state of a hold and its execution as JSON; {} if the hold does not exist."""
     hold = Hold.objects.select_related("execution").filter(pk=hold_id).first()
     if hold is None:
         return {}
@@ -63,7 +63,7 @@ def present_state(hold_id: str) -> dict[str, Any]:
 
 
 def decided(record: HumanReviewRecord) -> dict[str, Any]:
-    """A record as JSON without the payload."""
+    """Return a record as JSON, without the payload."""
     return {
         "decision": record.decision,
         "by": record.actor,

@@ -22,7 +22,7 @@ from workflows.permissions.grants import is_in_force, missing_permissions
 if TYPE_CHECKING:
     from django.utils.safestring import SafeString
 
-#: Longer code is first shown around the line that was stopped.
+#: Longer code is shown around the denied line first.
 _SHOWN_WHOLE = 30
 _AROUND = 8
 
@@ -49,25 +49,25 @@ REJECT_PRESETS = (N_("Not needed"), N_("Asks for too much"), N_("Do it another w
 
 @dataclass(frozen=True, slots=True)
 class GrantChoice:
-    """The scope that a person chose in a form that is shown again."""
+    """The scope that was chosen in a submitted form."""
 
     scope: GrantScope = "task"
     seconds: float | None = None
 
 
-#: For a form that nobody has sent yet.
+#: The initial choice.
 NARROWEST = GrantChoice()
 
 
 def parse_grant_choice(scope: str, seconds: str) -> GrantChoice:
-    """What a posted form says; the narrowest unless it says something else."""
+    """Parse the posted scope; the default is the narrowest."""
     known = next((each for each in get_args(GrantScope) if each == scope), NARROWEST.scope)
     length = next((float(each) for each, _words in TIMES if str(each) == seconds), None)
     return GrantChoice(known, length if known == "until" else None)
 
 
 def escalation_context(hold: Hold, choice: GrantChoice) -> dict[str, Any] | None:
-    """`d.escalation` of the templates; None for every other kind of hold."""
+    """Return `d.escalation` of the templates; None for other kinds of holds."""
     payload = hold.payload
     if hold.reason != HoldReason.ESCALATION or not isinstance(payload, dict):
         return None
@@ -96,7 +96,7 @@ def escalation_context(hold: Hold, choice: GrantChoice) -> dict[str, Any] | None
 
 
 def _row(name: str, title: str, current: PermissionSet, need: PermissionSet) -> dict[str, Any]:
-    """One kind of access: what the task has, and what would come on top."""
+    """Return one kind of access: the present entries, and the requested ones."""
     has = tuple(entry_words(each) for each in current.entries(name))
     more = tuple(entry_words(each) for each in need.entries(name))
     return {"title": _(title), "has": has, "more": more}
@@ -126,7 +126,7 @@ def _numbered(each: Line, marked: int | None) -> dict[str, Any]:
 
 
 def _scopes(hold: Hold, capability: str, choice: GrantChoice) -> tuple[dict[str, Any], ...]:
-    """How far an approval may reach, the narrowest first."""
+    """Return the possible scopes of an approval, narrowest first."""
     workflow = hold.execution.workflow
     here = _("%(task)s, in this run") % {"task": hold.task_id}
     scopes = [("task", _("This task only"), here)]
@@ -145,7 +145,7 @@ def _scopes(hold: Hold, capability: str, choice: GrantChoice) -> tuple[dict[str,
 
 
 def _grant(hold: Hold) -> dict[str, Any] | None:
-    """What became of an approval."""
+    """Return the grant of a decided escalation."""
     grant = Grant.objects.filter(hold=hold).select_related("capability", "workflow").first()
     if grant is None:
         return None

@@ -62,8 +62,8 @@ def revealed_context(secret: Secret) -> dict[str, Any]:
 
 
 def reveals_context(user: User, *, cursor: str) -> dict[str, Any]:
-    """The context of kept.TEMPLATE: what was shown to whom; raises keyset.BadCursor."""
-    said = AuditListText(
+    """Return the context of the list of revealed values; raises keyset.BadCursor."""
+    text = AuditListText(
         heading=_("Revealed values"),
         lead=_(
             "Each reveal of a masked value: the person, the place and the time. These entries are"
@@ -73,7 +73,7 @@ def reveals_context(user: User, *, cursor: str) -> dict[str, Any]:
         nothing_more=_("Passwords, tokens and keys are masked. Each reveal is listed here."),
     )
     address = reverse("reviews:reveals")
-    return audit_list_context(said, reveals(user), _entry, address=address, cursor=cursor)
+    return audit_list_context(text, reveals(user), _entry, address=address, cursor=cursor)
 
 
 def _entry(shown: SecretReveal) -> Entry:
@@ -82,7 +82,7 @@ def _entry(shown: SecretReveal) -> Entry:
 
 
 def reveal_sentence(shown: SecretReveal, *, short: bool = False) -> str:
-    """`auditor had headers.Authorization of the payload shown, in Release notes (run 9)`."""
+    """Return `auditor revealed password of the payload, in Release notes (run 9)`."""
     params = {"who": shown.actor, "path": shown.path, "where": _where(shown.place)}
     if short:
         return _("%(who)s revealed %(path)s of %(where)s") % params

@@ -1,4 +1,4 @@
-"""The payload of a hold, or the inputs of a workflow, as a page's fields, and what a page sends."""
+"""Form fields of a hold's payload or a workflow's inputs, and the parsing of submitted forms."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ def payload_fields(
     rejected: Mapping[str, str] | None = None,
     errors: Iterable[FieldError] = (),
 ) -> tuple[FormField, ...]:
-    """The fields of `value`; `original` is the value before any edit."""
+    """Return the fields of `value`; `original` is the value before any edit."""
     shape = schema_for(schema, original)
     fields = form_fields(shape, value, original=original, rejected=rejected, errors=errors)
     return tuple(map(_plain_where_masked, fields))
 
 
 def _plain_where_masked(field: FormField) -> FormField:
-    """A mark is no address and no date: a browser must not refuse to send it."""
+    """Use text controls for masked values: browsers reject a mark in a date or URL control."""
     children = tuple(map(_plain_where_masked, field.children))
     kind = "text" if is_marked(field.original_text) else field.input_type
     return replace(field, children=children, input_type=kind)
 
 
 def posted_value(schema: Any, original: Any, posted: Mapping[str, str]) -> FormValue:
-    """What the fields of a page make of `original`; texts that were not touched change nothing."""
+    """Return `original` with the submitted changes; unchanged texts keep their values."""
     return value_from_form(schema_for(schema, original), original, posted)
 
 
 def posted_json(text: str) -> FormValue:
-    """The JSON that a person typed; an error at the root when it is none."""
+    """Parse JSON text from a form; reports an error at the root if it is invalid."""
     try:
         return FormValue(parse(text))
     except BoundedJSONError as error:
@@ -49,7 +49,7 @@ def posted_json(text: str) -> FormValue:
 
 
 def schema_for(schema: Any, value: Any) -> Any:
-    """The tool's schema, or for tools that give none one read off the value itself."""
+    """Return the tool's schema, or one inferred from the value if the tool declares none."""
     return _read_off(value, 0) if schema is None or schema in ({}, True) else schema
 
 

@@ -1,4 +1,4 @@
-"""A plan change as its reviewer sees it, and what the reviewer's form makes of it."""
+"""Page context of a plan review, and the parsing of its form."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ REJECT_PRESETS = (N_("Not needed"), N_("Too much at once"), N_("Wrong tool"))
 
 @dataclass(frozen=True, slots=True)
 class KeptTasks:
-    """What a posted form keeps: `gone` is what it drops, with everything that waits for it.
+    """The reviewer's selection: `gone` are the dropped tasks, with their dependents.
 
-    `confirmed` is True when the person has seen exactly that.
+    `confirmed` is True if the reviewer has confirmed exactly this selection.
     """
 
     gone: frozenset[str] = frozenset()
@@ -44,16 +44,16 @@ class KeptTasks:
 
     @property
     def edits(self) -> dict[str, list[str]] | None:
-        """As a decision takes them; None when all of the change is kept."""
+        """Return the edits of the decision; None if the whole change is kept."""
         return {"drop": sorted(self.gone)} if self.gone else None
 
 
-#: For a page that nobody has answered yet.
+#: The initial selection.
 ALL_KEPT = KeptTasks()
 
 
 def is_plan_review(hold: Hold) -> bool:
-    """Whether the hold is about a plan change."""
+    """Return whether the hold is a plan review."""
     return hold.reason == HoldReason.REPLAN_REVIEW
 
 
@@ -62,7 +62,7 @@ def _payload(hold: Hold) -> dict[str, Any]:
 
 
 def parse_kept_tasks(data: QueryDict, hold: Hold) -> KeptTasks:
-    """What the form of a plan review says; everything is kept for every other hold."""
+    """Parse the form of a plan review; other holds keep everything."""
     if not is_plan_review(hold):
         return ALL_KEPT
     change = change_in_payload(_payload(hold))
@@ -80,7 +80,7 @@ def parse_kept_tasks(data: QueryDict, hold: Hold) -> KeptTasks:
 def plan_review_context(
     hold: Hold, view: Masked, kept: KeptTasks, decided: Any
 ) -> dict[str, Any] | None:
-    """`d.plan_review` of the templates; None for every other kind of hold.
+    """Return `d.plan_review` of the templates; None for other kinds of holds.
 
     `view` is the payload as people see it, `decided` the payload as it was approved, None while
     nobody has.
@@ -116,7 +116,7 @@ def _label(gone: frozenset[str]) -> str:
 
 
 def _diff(hold: Hold, view: Masked, change: Change, gone: frozenset[str]) -> PlanDiff:
-    """Against the plan as it is; once it is decided, as it was then."""
+    """Return the diff with the current plan, or with the plan at the time of the decision."""
     execution, payload = hold.execution, _payload(hold)
     is_open = hold.status == Hold.Status.OPEN
     before = load_revision(execution.pk, execution.revision if is_open else payload["revision"])

@@ -1,4 +1,4 @@
-"""Deciding in the browser, with and without scripts."""
+"""Views of the decision page, usable with and without scripts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _MOST_PATHS = 200
 @login_required
 @require_safe
 def decision_status(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
-    """The banner alone: asked for when news comes in."""
+    """Return the status banner; the page requests it after a notification."""
     d = status_context(current_user(request), hold_or_404(request, execution_id, hold_id))
     return fragment(request, "reviews/decisions/_status.html", {"d": d})
 
@@ -62,7 +62,7 @@ def decision_status(request: HttpRequest, execution_id: int, hold_id: str) -> Ht
 @login_required
 @require_safe
 def similar_decisions(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
-    """What was decided before about the same tool; asked for once the page is there."""
+    """Return similar decisions; the page requests them after it has loaded."""
     hold = hold_or_404(request, execution_id, hold_id)
     context = similar_decisions_context(current_user(request), hold)
     return fragment(request, "reviews/decisions/_similar_decisions.html", context)
@@ -71,7 +71,7 @@ def similar_decisions(request: HttpRequest, execution_id: int, hold_id: str) -> 
 @login_required
 @require_POST
 def withdraw(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
-    """Take back what one decided: 303 to the review, open again; htmx gets it as a fragment."""
+    """Withdraw the user's decision; redirects to the review, htmx receives a fragment."""
     hold = hold_or_404(request, execution_id, hold_id)
     error, status = "", 200
     try:
@@ -94,7 +94,7 @@ def withdraw(request: HttpRequest, execution_id: int, hold_id: str) -> HttpRespo
 @login_required
 @require_safe
 def impact(request: HttpRequest, execution_id: int, hold_id: str) -> JsonResponse:
-    """What an edit of these places (`path`, JSON pointers) reaches; asked for while one types."""
+    """Return the impact of editing these JSON pointers (`path`); requested while the user types."""
     hold = hold_or_404(request, execution_id, hold_id)
     paths = [path_of(each, hold.payload) for each in request.GET.getlist("path")[:_MOST_PATHS]]
     answer = JsonResponse(impact_context(hold, paths))
@@ -113,7 +113,7 @@ class DecisionView(LoginRequiredMixin, View):
         return self._show(request, hold)
 
     def post(self, request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
-        """303 to the page when it is decided; else the page again, the person's text kept."""
+        """Decide and redirect; otherwise show the page again with the entered text."""
         hold = hold_or_404(request, execution_id, hold_id)
         posted = _Posted(request, hold)
         if posted.wants_more:
@@ -171,7 +171,7 @@ class DecisionView(LoginRequiredMixin, View):
 
 
 def _step_up(request: HttpRequest, *, refused: bool) -> dict[str, Any] | None:
-    """What to say about the code that an approval needs; None while a confirmation counts."""
+    """Return the prompt for a second-factor code; None while a confirmation is valid."""
     if step_up.is_recent(step_up.confirmed_at(request)):
         return None
     return {
@@ -246,14 +246,14 @@ class _Posted:
         return ()
 
     def _unnamed(self) -> tuple[str, ...]:
-        """Keys that the edit adds and the tool's schema does not name."""
+        """Return the keys that the edit adds and the tool's schema does not declare."""
         if self.change.is_empty or self.errors or is_plan_review(self._hold):
             return ()
         return undeclared_keys(self._schema, self._seen.payload, self._value.value)
 
     @property
     def wants_confirmation(self) -> bool:
-        """An edit that its author has not seen as a diff yet, or not with its warnings."""
+        """Whether the user has not yet confirmed the diff of the edit, or its warnings."""
         if self.change.is_empty:
             return False
         if tuple(self._data.getlist("confirmed_unnamed")) != self.unnamed:
@@ -306,7 +306,7 @@ class _Posted:
 
 
 def _on_page(path: str) -> str:
-    """A path of a decision below the payload that the page shows; the payload itself is ""."""
+    """Return a path relative to the payload; "" for the payload itself."""
     return "" if path == "set_output_null" else path.removeprefix("edits").removeprefix(".")
 
 

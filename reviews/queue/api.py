@@ -74,7 +74,7 @@ class HoldRowSerializer(serializers.ModelSerializer[Hold]):
 
 
 def hold_row(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What HoldRowSerializer makes of a hold, of `selectors.listing_rows`: a fifth of the time."""
+    """Serialize a row of `selectors.listing_rows` like HoldRowSerializer, five times as fast."""
     row = {name: values[name] for name in _AS_THEY_ARE}
     return {
         "hold_id": values["id"],
@@ -101,25 +101,25 @@ class ClaimSerializer(serializers.Serializer[Any]):
 
 
 class ReleasedSerializer(serializers.Serializer[Any]):
-    """Whether there was a claim to give back."""
+    """Whether a claim was released."""
 
     released = serializers.BooleanField()
 
 
 class AssignSerializer(StrictSerializer):
-    """`to`: the user name of somebody who may decide the hold."""
+    """`to`: the user name of a user who may decide the hold."""
 
     to = serializers.CharField(max_length=150)
 
 
 class ExtendSerializer(StrictSerializer):
-    """How much more time a hold gets."""
+    """The number of seconds by which the deadline is extended."""
 
     seconds = serializers.IntegerField(min_value=extensions.SHORTEST, max_value=extensions.LONGEST)
 
 
 class ExtendedSerializer(serializers.Serializer[Any]):
-    """`outcome` is `queued` while a worker moves the run on: the new deadline comes with it."""
+    """`outcome` is `queued` while a worker advances the run; the worker then sets the deadline."""
 
     hold_id = serializers.CharField()
     execution_id = serializers.CharField()
@@ -129,16 +129,16 @@ class ExtendedSerializer(serializers.Serializer[Any]):
 
 
 class ChosenSerializer(StrictSerializer):
-    """One hold, and the version of its execution as you saw it."""
+    """A hold, and the version of its execution that the caller saw."""
 
     hold_id = serializers.CharField(max_length=40)
     version = serializers.IntegerField(min_value=0)
 
 
 class BulkSerializer(StrictSerializer):
-    """`comment` goes into each record, and a rejection needs one; `to` is for assign.
+    """`comment` is stored in each record and required to reject; `to` is for assign.
 
-    `undo_seconds` is for approve and reject: withdraw takes them back until then.
+    `undo_seconds` is for approve and reject: until then, withdraw undoes them.
     """
 
     action = serializers.ChoiceField(choices=bulk.ACTIONS)
@@ -151,7 +151,7 @@ class BulkSerializer(StrictSerializer):
 
 
 class BulkOutcomeSerializer(serializers.Serializer[Any]):
-    """`code` is done, or why this one was left as it is."""
+    """`code` is `done`, or the reason why the hold did not change."""
 
     hold_id = serializers.CharField()
     done = serializers.BooleanField()
@@ -162,7 +162,7 @@ class BulkOutcomeSerializer(serializers.Serializer[Any]):
 
 
 class BulkResultSerializer(serializers.Serializer[Any]):
-    """A result per hold, in the order they were named."""
+    """One result per hold, in the order of the request."""
 
     results = BulkOutcomeSerializer(many=True)
 
@@ -187,7 +187,7 @@ _QUEUE_FILTERS = [
 
 
 class PendingView(ListAPIView[Hold]):
-    """What waits for me, from the live tables."""
+    """Open holds of the runs that the caller may see."""
 
     serializer_class = HoldRowSerializer
     permission_classes = [HasScope("decide")]
@@ -200,7 +200,7 @@ class PendingView(ListAPIView[Hold]):
         responses={200: HoldRowSerializer(many=True), **problems(403, 422)},
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Open holds, newest first, without their payload."""
+        """List open holds, newest first, without their payload."""
         rows: Any = self.paginate_queryset(self.get_queryset())
         return self.get_paginated_response([hold_row(each) for each in rows])
 
@@ -219,7 +219,7 @@ class PendingView(ListAPIView[Hold]):
 
 
 class ClaimView(APIView):
-    """Tell others that you are on it."""
+    """Claim a hold."""
 
     permission_classes = [HasScope("decide")]
 
@@ -230,7 +230,7 @@ class ClaimView(APIView):
         responses={200: ClaimSerializer, **problems(403, 404, 409, 422)},
     )
     def post(self, request: Request, hold_id: str) -> Response:
-        """Claim a hold; claim it again before the claim runs out to keep it."""
+        """Claim a hold; claim it again before the claim expires to keep it."""
         return idempotent(request, lambda: self._claim(request, hold_id))
 
     def _claim(self, request: Request, hold_id: str) -> StoredResponse:
@@ -239,7 +239,7 @@ class ClaimView(APIView):
 
 
 class ReleaseView(APIView):
-    """Give a claim back."""
+    """Release a claim."""
 
     permission_classes = [HasScope("decide")]
 
@@ -250,7 +250,7 @@ class ReleaseView(APIView):
         responses={200: ReleasedSerializer, **problems(403, 404, 422)},
     )
     def post(self, request: Request, hold_id: str) -> Response:
-        """Let others see that nobody is on it."""
+        """Release the caller's claim on a hold."""
         return idempotent(request, lambda: self._release(request, hold_id))
 
     def _release(self, request: Request, hold_id: str) -> StoredResponse:
@@ -259,7 +259,7 @@ class ReleaseView(APIView):
 
 
 class AssignView(APIView):
-    """Give a hold to somebody."""
+    """Assign a hold to another user."""
 
     permission_classes = [HasScope("decide")]
     parser_classes = [DecisionJSONParser]
@@ -271,7 +271,7 @@ class AssignView(APIView):
         responses={200: ClaimSerializer, **problems(403, 404, 409, *BODY)},
     )
     def post(self, request: Request, hold_id: str) -> Response:
-        """Claim a hold for somebody else, whoever had it before."""
+        """Claim a hold for another user, replacing any claim."""
         return idempotent(request, lambda: self._assign(request, hold_id))
 
     def _assign(self, request: Request, hold_id: str) -> StoredResponse:
@@ -287,7 +287,7 @@ class AssignView(APIView):
 
 
 class ExtendView(APIView):
-    """Give a hold more time."""
+    """Extend the deadline of a hold."""
 
     permission_classes = [HasScope("decide")]
     parser_classes = [DecisionJSONParser]
@@ -303,7 +303,7 @@ class ExtendView(APIView):
         },
     )
     def post(self, request: Request, hold_id: str) -> Response:
-        """Move the deadline further, from where it stands; 409 when there is none."""
+        """Extend the deadline of a hold; 409 if it has none."""
         return idempotent(request, lambda: self._extend(request, hold_id))
 
     def _extend(self, request: Request, hold_id: str) -> StoredResponse:
@@ -321,7 +321,7 @@ class ExtendView(APIView):
 
 
 class BulkView(APIView):
-    """One answer to many holds."""
+    """Apply one action to several holds."""
 
     permission_classes = [HasScope("decide")]
     parser_classes = [DecisionJSONParser]
@@ -335,9 +335,9 @@ class BulkView(APIView):
     def post(self, request: Request) -> Response:
         """Claim, release, assign, approve, reject or withdraw each; one record per decision.
 
-        Each hold is answered by itself: some may be done while others are left as they were. High
-        risk is never approved in bulk. With an `Idempotency-Key` each hold's outcome is remembered
-        together with what was done to it: sent again after a crash, the call does what is left.
+        Each hold has its own transaction and outcome. High-risk holds are never approved in bulk.
+        With an `Idempotency-Key`, each outcome is stored with its effect, so that a repeated call
+        processes only the remaining holds.
         """
         serializer = BulkSerializer(data=object_body(request.data))
         serializer.is_valid(raise_exception=True)
@@ -362,7 +362,7 @@ class BulkView(APIView):
 
 
 def _remembering(part: Part) -> bulk.Remember:
-    """Each hold is a part; what is kept of it is its step, as JSON."""
+    """Return a function that stores each hold's step as one part of the response, as JSON."""
 
     def remember(chosen: bulk.SelectedHold, step: Callable[[], bulk.BulkStep]) -> bulk.BulkStep:
         stored = json.loads(part(chosen.hold_id, lambda: json_text(asdict(step()))))

@@ -127,7 +127,7 @@ def bulk(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_POST
 def save(request: HttpRequest) -> HttpResponse:
-    """Keep the queue as it is shown (`query`) under `name`; 303 back to it."""
+    """Save the filters of the queue (`query`) as the view `name`; redirects to the queue."""
     query = saved_views.canonical_query(request.POST.get("query", ""))
     back = f"{reverse('reviews:queue')}?{query}" if query else reverse("reviews:queue")
     try:
@@ -150,7 +150,7 @@ def save(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_POST
 def remove(request: HttpRequest, view_id: int) -> HttpResponse:
-    """Forget a view of one's own; the queue stays as it shows."""
+    """Delete a saved view of the user; the filters of the queue stay."""
     try:
         view = saved_views.remove_view(user=current_user(request), view_id=view_id)
     except saved_views.ViewNotFound:
@@ -162,7 +162,7 @@ def remove(request: HttpRequest, view_id: int) -> HttpResponse:
 @login_required
 @require_POST
 def claim(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
-    """`action` is claim, release or assign (to `to`); htmx gets the status banner back."""
+    """Claim, release or assign (to `to`) a hold, by `action`; htmx receives the status banner."""
     hold = hold_or_404(request, execution_id, hold_id)
     error, status = _apply(request, hold.id)
     if is_htmx(request):
@@ -175,7 +175,7 @@ def claim(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse
 
 
 def _apply(request: HttpRequest, hold_id: str) -> tuple[str, int]:
-    """Why it could not be done ("" when it was), and the status that says so."""
+    """Apply the action; return an error message ("" for none) and the HTTP status."""
     user = current_user(request)
     try:
         match request.POST.get("action"):
@@ -200,7 +200,7 @@ def _apply(request: HttpRequest, hold_id: str) -> tuple[str, int]:
 @login_required
 @require_POST
 def looking(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
-    """The page's word that it is open; `leave` when it closes.  No content."""
+    """Heartbeat of an open review page; `leave` when it closes.  Responds without content."""
     hold = hold_or_404(request, execution_id, hold_id)
     act = presence.mark_left if "leave" in request.POST else presence.mark_viewing
     try:
@@ -211,16 +211,16 @@ def looking(request: HttpRequest, execution_id: int, hold_id: str) -> HttpRespon
 
 
 class ExtendView(LoginRequiredMixin, View):
-    """The deadline, shown by GET and moved by POST."""
+    """Show the deadline (GET) or extend it (POST)."""
 
     http_method_names = ["get", "head", "post"]
 
     def get(self, request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
-        """The sentence about the deadline, as the page shows it."""
+        """Return the sentence about the deadline."""
         return self._show(request, hold_or_404(request, execution_id, hold_id))
 
     def post(self, request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
-        """303 to the review; htmx gets the sentence with the new deadline."""
+        """Redirect to the review; htmx receives the sentence with the new deadline."""
         hold = hold_or_404(request, execution_id, hold_id)
         error, status = "", 200
         try:
@@ -252,11 +252,11 @@ class ExtendView(LoginRequiredMixin, View):
         context = {"d": deadline_context(current_user(request), hold, error=error)}
         answer = fragment(request, "reviews/queue/_deadline.html", context, status=status)
         if request.method == "POST":
-            # The run has a new version; the form beside follows it.
+            # The run has a new version, so the decision form is updated too.
             answer["HX-Trigger"] = "holdpoint:news"
         return answer
 
 
 def _seconds(text: str) -> float:
-    """The posted number; 0, which is out of bounds, for anything else."""
+    """Return the posted number; 0, which is out of range, for other text."""
     return float(parse_natural_number(text, digits=9) or 0)
