@@ -1,4 +1,4 @@
-// What every page needs: clocks that stay true, menus that close, shortcuts, the connection's state, no click lost.
+// Behaviour of every page: relative times, menus, shortcuts, connection state, and the press guard.
 import { startBell } from "./bell.js";
 import { startClock } from "./clock.js";
 import { startDrafts } from "./drafts.js";
@@ -17,7 +17,7 @@ function closeMenus(event) {
 document.addEventListener("click", closeMenus);
 document.addEventListener("keydown", (event) => event.key === "Escape" && closeMenus(event));
 
-// A server that answers with an error keeps the page as it was; say so instead of staying silent.
+// htmx leaves the page unchanged after an error response, so show a message.
 document.addEventListener("htmx:responseError", (event) => {
   import("./toast.js").then(({ toast }) =>
     toast(fill(gettext("The server answered with an error (%(status)s). Nothing was changed."), { status: event.detail.xhr.status })),
@@ -33,8 +33,8 @@ startKeys();
 startBell();
 startDrafts();
 startRequests();
-// Once every module of the page listens, also one that was slow to come: earlier news would reach nobody.
-// A page without news of its own listens for the bell's.
+// Connect after all modules have loaded: events that arrive earlier would have no listener.
+// A page without its own socket connects for the bell.
 document.addEventListener("DOMContentLoaded", () =>
   startSocket(document.querySelector("[data-socket]") ?? document.querySelector("[data-bell]")),
 );

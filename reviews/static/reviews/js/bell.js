@@ -1,4 +1,4 @@
-// The bell: how many notices are unread, kept true by the page's socket, and the newest of them when it is opened.
+// The bell: the number of unread notices, updated over the page's socket, and the newest notices when it is opened.
 import { send } from "./request.js";
 import { announce } from "./toast.js";
 import { fill, ngettext } from "./words.js";
@@ -17,7 +17,7 @@ function show(unread) {
   badge.hidden = unread === 0;
 }
 
-/** More than before is worth a word to those who only hear the page. */
+/** Announce a higher number to screen readers. */
 function ring(unread) {
   const before = badge.hidden ? 0 : Number.parseInt(badge.textContent, 10);
   show(unread);
@@ -34,7 +34,7 @@ function load() {
   window.htmx.ajax("GET", bell.dataset.bellUrl, { target: items, swap: "innerHTML" }).then(done, done);
 }
 
-/** Without a socket the number is asked for; the answer is the list itself. */
+/** Without a socket, poll: the response is the list itself. */
 async function look() {
   const response = await send(bell.dataset.bellUrl);
   if (!response.ok) return;
@@ -47,11 +47,11 @@ function swapped(event) {
   const list = event.target === items && items.querySelector("[data-bell-unread]");
   if (!list) return;
   show(Number(list.dataset.bellUnread));
-  // Its button is gone with what it did: whoever pressed it stays in the list.
+  // The pressed button was removed, so keep the focus in the list.
   if (bell.open && document.activeElement === document.body) items.querySelector("a, button")?.focus();
 }
 
-/** Escape closes the list from within and gives the focus back to the bell. */
+/** Escape closes the list and returns the focus to the bell. */
 function escape(event) {
   if (event.key !== "Escape" || !bell.open) return;
   const inside = items.contains(document.activeElement);

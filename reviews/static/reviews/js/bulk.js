@@ -1,4 +1,4 @@
-// Several reviews at once: chosen with a box or X, answered together, each with its own result.
+// Bulk decisions: select reviews with a checkbox or X, decide them together, show one result each.
 import { onKey } from "./keys.js";
 import { send } from "./request.js";
 import { announce, toast } from "./toast.js";
@@ -7,7 +7,7 @@ import { fill, gettext, ngettext } from "./words.js";
 
 const bar = document.querySelector("[data-bulk]");
 const dialog = document.getElementById("bulk-dialog");
-// What the button says about so many reviews; a question mark makes it the heading.
+// The button's label for a number of reviews; with a question mark it is the dialog's heading.
 const WORDS = {
   approve: (n) => fill(ngettext("Approve %(n)s review", "Approve %(n)s reviews", n), { n }),
   reject: (n) => fill(ngettext("Reject %(n)s review", "Reject %(n)s reviews", n), { n }),
@@ -15,8 +15,8 @@ const WORDS = {
 const leftOut = (n) =>
   fill(
     ngettext(
-      "%(n)s review with high risk left out: open each and read it.",
-      "%(n)s reviews with high risk left out: open each and read it.",
+      "Not included: %(n)s review with high risk. Open it to decide.",
+      "Not included: %(n)s reviews with high risk. Open each to decide.",
       n,
     ),
     { n },
@@ -37,7 +37,7 @@ function chooseAll(on) {
   show();
 }
 
-/** Turn the box of the row that is open or has the focus. */
+/** Toggle the checkbox of the row that is open or has the focus. */
 function toggle() {
   const row =
     document.activeElement?.closest?.("#queue-list [data-hold]") ??
@@ -76,7 +76,7 @@ async function sendAtOnce(action) {
   news();
 }
 
-// --- the dialog, where a decision is confirmed ----------------------------------------------------
+// --- the confirmation dialog ----------------------------------------------------------------------
 
 const part = (name) => dialog.querySelector(`[data-bulk-${name}]`);
 let pending = null;
@@ -139,14 +139,14 @@ async function confirm() {
   }
 }
 
-// --- taking them back -----------------------------------------------------------------------------
+// --- undo -----------------------------------------------------------------------------------------
 
 let offer = null;
 
-// Its field `action` stands in the way of the property.
+// The form has a field named `action`, which hides the property.
 const addressOf = (form) => form.getAttribute("action");
 
-/** Show what the server says; what can be taken back is offered for as long as it can. */
+/** Show the results, and offer to undo them until the undo time is over. */
 function showResult(page) {
   part("result").replaceChildren(...page.body.childNodes);
   const form = part("result").querySelector("[data-undo]");
@@ -176,7 +176,7 @@ async function takeBack(event) {
   }
 }
 
-/** The dialog closes sooner than the time to undo ends: it is offered below for the rest of it. */
+/** The dialog closes before the undo time ends: a toast offers the undo for the rest of it. */
 function closed() {
   part("result").replaceChildren();
   const seconds = offer ? (offer.ends - performance.now()) / 1000 : 0;

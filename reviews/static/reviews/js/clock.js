@@ -1,4 +1,4 @@
-// Keeps relative times true while a page stays open.  Same words as duration_words() on the server.
+// Updates relative times while a page is open, with the wording of duration_words() on the server.
 import { fill, gettext, ngettext } from "./words.js";
 
 const DAY = 86400;
@@ -27,7 +27,7 @@ export function remainingWords(seconds) {
   return durationWords(Math.round(seconds / unit) * unit);
 }
 
-/** Seconds as a running clock says them: `12 s`, `1 min 20 s`, `2 h 5 min`. */
+/** Seconds as a running clock: `12 s`, `1 min 20 s`, `2 h 5 min`. */
 export function elapsedWords(seconds) {
   const whole = Math.max(0, Math.floor(seconds));
   if (whole < 60) return `${whole} s`;

@@ -1,4 +1,4 @@
-// A button with data-copy puts the text of the field it names on the clipboard.
+// A button with data-copy copies the text of the field it names to the clipboard.
 import { toast } from "./toast.js";
 import { gettext } from "./words.js";
 
@@ -10,7 +10,7 @@ document.addEventListener("click", async (event) => {
     await navigator.clipboard.writeText(field.value);
     toast(gettext("Copied."));
   } catch {
-    // Without leave to write the text is selected, so that a keystroke copies it.
+    // Without permission to write, select the text, so that a keystroke copies it.
     field.select();
     toast(gettext("Press Ctrl+C to copy."));
   }

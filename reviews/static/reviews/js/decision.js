@@ -1,4 +1,4 @@
-// A decision on the page: its form, its keys, and the news that may overtake it.
+// The decision page: its form, its keys, and live updates.
 import "./copy.js";
 import { DecisionForm } from "./form.js";
 import { saveDraft } from "./drafts.js";
@@ -17,7 +17,7 @@ let timer = null;
 
 const article = () => document.getElementById("decision");
 
-/** Take over the decision that now stands on the page, if it is a new one. */
+/** Initialize the decision on the page if it is a new one. */
 function adopt() {
   const here = article();
   if (!here || current?.article === here) return;
@@ -29,7 +29,7 @@ function adopt() {
   if (here.dataset.settled === "yes") saveDraft(here.dataset.hold, null);
 }
 
-/** The next review opens under a pointer that has just clicked: nothing is sent for a moment.  Keys move the focus at once. */
+/** The next review opens under a pointer that has just clicked, so ignore submits for a moment.  Keys move the focus at once. */
 function guard(here) {
   if (!("advancing" in document.body.dataset)) return;
   delete document.body.dataset.advancing;
@@ -50,22 +50,22 @@ function hold(event) {
 }
 
 function afterSwap(event) {
-  // The deadline and the banner move while their reader stays where they are.
+  // Update deadline and banner without scrolling.
   if (event.target.id === "deadline" || event.target.id === "decision-status") return;
   if (event.target.closest(".decision-aside")) return;
   adopt();
   const here = article();
   if (!here || !(here === event.target || event.target.contains(here) || here.contains(event.target))) return;
-  // Of a long payload the next part came: its reader goes on where the last one ended.
+  // The next part of a long payload was loaded: scroll to its start.
   const long = here.querySelector("[data-on-from]");
   if (long) long.scrollTop = long.scrollHeight * Number(long.dataset.onFrom);
   const focus = here.querySelector("[data-focus]") ?? here.querySelector("#decision-title");
   focus.focus({ preventScroll: false });
 }
 
-// --- news -----------------------------------------------------------------------------------------
+// --- updates --------------------------------------------------------------------------------------
 
-/** Ask for the decision's state; the version follows silently while the same payload stays open. */
+/** Fetch the decision's state; update the version silently while the payload is the same. */
 async function refresh() {
   const here = article();
   if (!here?.dataset.statusUrl) return;
@@ -154,7 +154,7 @@ function go(selector) {
   return true;
 }
 
-/** Fold the panel that is open; gives its button, or null when none was. */
+/** Close the open panel; returns its button, or null if none was open. */
 function closePanel() {
   for (const name of ["reject", "changes"]) {
     if (!within(`[data-${name}-panel].open`)) continue;

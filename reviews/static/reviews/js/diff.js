@@ -181,7 +181,7 @@ function table(before, after, label) {
   return made;
 }
 
-/** A masked value's replacement is masked as well: what one confirms shows neither side. */
+/** Mask the replacement of a masked value too: the confirmation shows neither side. */
 const MASK = /^\[•{8} \d+\]$/;
 const unseen = (before, after) => typeof before === "string" && MASK.test(before) && after !== undefined && !MASK.test(after);
 

@@ -1,4 +1,4 @@
-// Text that is not sent yet, kept in this tab for the person who wrote it.
+// Unsent text, stored in this tab for the user who wrote it.
 //
 // The draft of a decision is saved while it is written, and removed once the decision is made.  The fields of other
 // forms are saved when the session has ended, and filled in again after the same person has signed in.
@@ -22,7 +22,7 @@ function store(key, value) {
     if (value) sessionStorage.setItem(key, JSON.stringify(value));
     else sessionStorage.removeItem(key);
   } catch {
-    // Storage is full or off: the text still stands in the form.
+    // Storage is full or disabled: the text is still in the form.
   }
 }
 
@@ -36,7 +36,7 @@ function load(key) {
 
 // --- fields of other forms --------------------------------------------------------------------------
 
-/** The text fields that a person may have written in; the form of a decision keeps its own draft. */
+/** Editable text fields, without those of a decision form, which saves its own draft. */
 function writtenFields() {
   const fields = document.querySelectorAll("form[method=post] :is(textarea, input:not([type]), input[type=text])[name]");
   return [...fields].filter((field) => !field.closest("[data-decision-form]"));
@@ -46,7 +46,7 @@ function fieldName(field) {
   return `${field.form.getAttribute("action")} ${field.form.elements.kind?.value ?? ""} ${field.name}`;
 }
 
-/** Save what is written in the fields of this page; `isSent` says that a form is being sent. */
+/** Save the text fields of this page; `isSent` is true while a form is being submitted. */
 export function keepFields(isSent = false) {
   const written = writtenFields().filter((field) => field.value !== field.defaultValue);
   const values = Object.fromEntries(written.map((field) => [fieldName(field), field.value]));
@@ -77,9 +77,9 @@ function keys(prefix) {
   }
 }
 
-/** Fill in again what was kept, and remove what another person wrote in this tab.
+/** Restore the saved text, and remove text that another user wrote in this tab.
  *
- *  A form that was sent has led here, unless it has led to the sign-in page: then its text was not taken.
+ *  Text of a submitted form is restored only if the submit led to the sign-in page.
  */
 export function startDrafts() {
   if (!person()) {

@@ -1,4 +1,4 @@
-// The payload form as a tree: what each control shows, what it showed first, and the value all of it stands for.
+// The payload form as a tree: each control's current and original value, and the value of the whole form.
 import { at, isObject, parse, pointerParts, stringify } from "./json.js";
 import { fill, ngettext } from "./words.js";
 
@@ -39,7 +39,7 @@ export class Field {
     if (this.state) this.state.value = this.state.dataset.stateOf;
   }
 
-  /** The JSON value, undefined when it is left out; `original` is the whole payload as it was shown. */
+  /** The JSON value, undefined when it is absent; `original` is the whole payload as it was shown. */
   value(original) {
     if (!this.changed) return at(original, this.path);
     if (this.stateChanged && this.state.value === "absent") return undefined;
@@ -79,7 +79,7 @@ export class Field {
 
 const fieldsOf = new WeakMap();
 
-/** The Field of a box, always the same one. */
+/** The Field of an element; one element has one Field. */
 export function fieldOf(box) {
   if (!fieldsOf.has(box)) fieldsOf.set(box, new Field(box));
   return fieldsOf.get(box);
@@ -136,7 +136,7 @@ function valueOf(node, original) {
   return node.dataset.group === "array" ? arrayValue(node, original) : objectValue(node, original);
 }
 
-/** The whole payload as the form now says it. */
+/** The whole payload as the form has it now. */
 export function formValue(root, original) {
   const nodes = inside(root);
   if (nodes.length === 1 && nodes[0].dataset.path === "") return valueOf(nodes[0], original);
@@ -145,14 +145,14 @@ export function formValue(root, original) {
   return whole;
 }
 
-/** Unfold every list that holds an edit or an error. */
+/** Open every list that contains an edit or an error. */
 export function unfoldChanged(root) {
   for (const fold of root.querySelectorAll("details:not([open])")) {
     if (fold.querySelector(".field.changed, [aria-invalid=true]")) fold.open = true;
   }
 }
 
-/** Show `value` in the form; what it cannot hold is left out. */
+/** Show `value` in the form; parts without a control are ignored. */
 export function showValue(root, value) {
   const nodes = inside(root);
   if (nodes.length === 1 && nodes[0].dataset.path === "") return show(nodes[0], value);
@@ -177,7 +177,7 @@ function show(node, value) {
 
 // --- items of a list ------------------------------------------------------------------------------
 
-/** Numbers once given are never given again: the server reads them as places in the original. */
+/** Never reuse an index: the server reads it as a position in the original. */
 function nextNumber(group) {
   group.dataset.next ??= String(itemsOf(group).length);
   return Number(group.dataset.next);
@@ -194,7 +194,7 @@ function numbered(name, value, number) {
   return value.replaceAll("-NEW", `-${number}`);
 }
 
-/** Put a new, empty item at the end of the list that `group` is; returns it. */
+/** Append an empty item to the list `group`; returns it. */
 export function addItem(group) {
   const number = nextNumber(group);
   group.dataset.next = String(number + 1);

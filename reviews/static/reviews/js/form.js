@@ -1,4 +1,4 @@
-// The decision form: two views of one payload, the live diff of an edit, and the button that says what it does.
+// The decision form: form view and JSON view of the payload, the diff of an edit, and the submit button's label.
 import { changesView } from "./diff.js";
 import { loadDraft, saveDraft } from "./drafts.js";
 import { addItem, allFields, fieldOf, formValue, removeItem, showValue, unfoldChanged } from "./fields.js";
@@ -18,7 +18,7 @@ export class DecisionForm {
     this.edits = form.querySelector("[data-edits]");
     this.comment = form.querySelector("[data-comment]");
     this.originalText = form.querySelector("[data-original]").textContent;
-    // A payload too long for the page is cut off: it is read here, and cannot be edited.
+    // A payload too long for the page is truncated: it can be read here and not edited.
     this.partial = "partial" in form.dataset;
     this.original = this.partial ? null : parse(this.originalText);
     this.approveLabel = form.querySelector("[data-approve]")?.dataset.label || gettext("Approve");
@@ -67,12 +67,12 @@ export class DecisionForm {
 
   // --- the payload in its two views -----------------------------------------------------------
 
-  /** The payload as the form now says it. */
+  /** The payload as the form has it now. */
   formValue() {
     return formValue(this.root, this.original);
   }
 
-  /** Go to the other view, taking the edits along; stays when the text cannot be shown as a form. */
+  /** Switch to the other view with the edits; stay if the text cannot be shown as a form. */
   switchTo(mode) {
     if (mode === this.mode) return;
     if (mode === "json") this.edits.value = stringify(this.formValue());
@@ -102,7 +102,7 @@ export class DecisionForm {
     }
   }
 
-  /** The JSON view's value, undefined while the text is no JSON; says where it breaks. */
+  /** The JSON view's value, undefined while the text is invalid, with an error message at its place. */
   parsed() {
     try {
       const value = parse(this.edits.value);
@@ -152,7 +152,7 @@ export class DecisionForm {
     approve.disabled = this.blocked || changes === null;
     this.form.querySelector("[data-change-count]").textContent = count ? counted(count) : "";
     this.form.querySelector("[data-reset-all]").hidden = count === 0;
-    // The diff stands above the button: sending from here is the confirmation.
+    // The diff is shown above the button, so submitting confirms it.
     this.form.elements.confirmed.value = "yes";
     this.keep(count > 0 || changes === null);
   }
@@ -181,7 +181,7 @@ export class DecisionForm {
     this.update();
   }
 
-  // --- answers --------------------------------------------------------------------------------
+  // --- decisions -----------------------------------------------------------------------------
 
   toggleReject() {
     if (this.#isOpen("changes")) this.toggleChanges();
@@ -197,7 +197,7 @@ export class DecisionForm {
     return Boolean(this.form.querySelector(`[data-${name}-panel].open`));
   }
 
-  /** Fold or unfold one of the two panels below the comment. */
+  /** Open or close one of the two panels below the comment. */
   #toggle(name, words) {
     const opener = this.form.querySelector(`[data-${name}-open]`);
     const panel = this.form.querySelector(`[data-${name}-panel]`);
@@ -209,7 +209,7 @@ export class DecisionForm {
     if (open) this.comment.focus();
   }
 
-  /** A request for changes says what to change: without words it is not sent. */
+  /** A request for changes needs a comment. */
   needsWords(event) {
     const empty = !this.comment.value.trim();
     this.comment.setCustomValidity(empty ? gettext("Say what should be changed.") : "");
@@ -230,7 +230,7 @@ export class DecisionForm {
     return this.canEdit && (this.changes()?.length ?? 0) > 0;
   }
 
-  /** Somebody else decided: have the server show both edits side by side.  Unconfirmed, so nothing is sent. */
+  /** Somebody else decided: the server shows both edits side by side.  The submit is unconfirmed, so it decides nothing. */
   compare() {
     window.htmx.ajax("POST", this.form.action, {
       source: this.form,
@@ -240,14 +240,14 @@ export class DecisionForm {
     });
   }
 
-  /** Take a whole payload as the edit; the form shows it, or the JSON view where the form cannot. */
+  /** Use a whole payload as the edit; show it in the form, or in the JSON view if the form cannot. */
   use(text) {
     this.edits.value = stringify(parse(text));
     this.showMode(this.fillForm() ? "form" : "json");
     this.update();
   }
 
-  /** Stop editing: the review is settled.  What was written stays readable. */
+  /** Stop editing because the review is closed.  The text stays readable. */
   freeze() {
     const verdict = this.form.querySelector("#verdict");
     if (!verdict) return;
@@ -296,7 +296,7 @@ export class DecisionForm {
     const draft = loadDraft(this.hold);
     if (!draft) return;
     this.comment.value = draft.comment ?? "";
-    // An edit of another payload would say something its author never meant.
+    // A draft for another payload could change its meaning.
     if (draft.digest !== this.digest) return;
     this.edits.value = draft.json;
     if (draft.mode === "json" || !this.fillForm()) this.form.elements.mode.value = "json";

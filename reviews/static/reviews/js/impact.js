@@ -1,10 +1,10 @@
-// What an edit reaches: asked of the server while one types, shown beside the fields and above the buttons.
+// The impact of an edit: fetched while the user types, shown beside the fields and above the buttons.
 import { visible } from "./diff.js";
 import { send } from "./request.js";
 import { gettext } from "./words.js";
 
 const PAUSE_MS = 250;
-// What is longer does not fit into an address: then it is asked about the whole value.
+// Longer lists do not fit into a URL: ask about the whole value instead.
 const MOST_PATHS = 100;
 const LONGEST = 6000;
 const NOTHING = { fields: [], ahead: "" };
@@ -29,14 +29,14 @@ export class Impact {
     else this.timer = setTimeout(() => this.ask(query), PAUSE_MS);
   }
 
-  /** Nothing is better than what was true of another edit: so it is when the server does not answer. */
+  /** Show nothing rather than the impact of an earlier edit, also when the request fails. */
   async ask(query) {
     let told = NOTHING;
     try {
       const response = await send(`${this.list.dataset.impactUrl}?${query}`);
       if (response.ok) told = await response.json();
     } catch {
-      // No connection: asked again at the next change.
+      // No connection: the next change fetches again.
     }
     if (query !== this.asked) return;
     if (told === NOTHING) this.asked = null;

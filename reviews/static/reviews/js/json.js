@@ -45,7 +45,7 @@ export function at(value, pointer) {
   return here;
 }
 
-/** A pointer as people read it: `options.sizes[0]`, as the server's path_text. */
+/** A pointer as readable text, `options.sizes[0]`, like the server's path_text. */
 export function dotted(pointer) {
   return pointerParts(pointer).reduce(
     (text, part) => (/^\d+$/.test(part) ? `${text}[${part}]` : text ? `${text}.${part}` : part),

@@ -1,4 +1,4 @@
-// Single-key shortcuts.  Never inside a text field, never with a modifier, and a person may turn them off.
+// Single-key shortcuts.  They are ignored in text fields and with modifiers, and users can turn them off.
 import { gettext } from "./words.js";
 
 const STORE = "holdpoint.keys";
@@ -20,7 +20,7 @@ const SHEET = [
   ["Esc", gettext("leave a field, close a panel")],
 ];
 
-/** Call `handler` when `key` is pressed; it returns false to pass the key on.  The newest is asked first. */
+/** Call `handler` when `key` is pressed; it returns false to pass the key on.  The newest handler is called first. */
 export function onKey(key, handler) {
   handlers.set(key, [handler, ...(handlers.get(key) ?? [])]);
 }
@@ -47,7 +47,7 @@ function pressed(event) {
   if ((handlers.get(key) ?? []).some((handler) => handler(event) !== false)) event.preventDefault();
 }
 
-/** Whether the key does something on this page: what is listed elsewhere would be a promise nobody keeps. */
+/** Whether the key has a handler on this page; the help lists only such keys. */
 function isHere(key) {
   return key === "Esc" || handlers.has(key.toLowerCase());
 }

@@ -1,4 +1,4 @@
-// Says that a review is open on this screen, keeps one's own claim alive, and says when it closes.
+// Reports that a review is open on this screen, renews the user's claim, and reports when the review closes.
 import { send } from "./request.js";
 
 const LOOK_MS = 20000;
@@ -33,7 +33,7 @@ function look(here) {
   }
 }
 
-/** Keep telling for as long as `article()` gives a review that is open and seen. */
+/** Report for as long as `article()` returns an open, visible review. */
 export function startPresence(article) {
   const now = () => look(article());
   setInterval(now, LOOK_MS);

@@ -1,21 +1,21 @@
-// What somebody presses stays in its place until they let go, and what has the focus keeps it.
+// Delays updates of the page while the user presses a button or key, and keeps the focus through updates.
 //
-// A click belongs to the element on which the button went down and came up again; of a list that is fetched
-// anew in between, the browser makes no click at all, however equal the rows.  So whatever news would put in
-// place waits for as long as something is pressed: every answer to htmx by itself, others by `whenReleased`.
+// A browser fires a click only if the pointer went down and up on the same element.  If a list is replaced in
+// between, there is no click, even if the rows are equal.  So updates wait until nothing is pressed: htmx
+// swaps automatically, other updates through `whenReleased`.
 
 let pressedBy = null;
 let waiting = [];
 let timer = null;
 let focused = null;
 
-/** Do it now, or as soon as nothing is pressed any more; in the order of the calls. */
+/** Run the function now, or when nothing is pressed any more, in the order of the calls. */
 export function whenReleased(action) {
   if (pressedBy) waiting.push(action);
   else action();
 }
 
-/** The same to await. */
+/** A promise that resolves when nothing is pressed. */
 export const released = () => new Promise(whenReleased);
 
 function press(by) {
@@ -23,7 +23,7 @@ function press(by) {
   pressedBy = by;
 }
 
-/** The click comes in the same task as the release: what waits comes in the next one. */
+/** The click fires in the same task as the release, so run waiting updates in the next task. */
 function release() {
   clearTimeout(timer);
   timer = setTimeout(letGo, 0);
@@ -40,12 +40,12 @@ function pointerDown(event) {
   if (event.isPrimary && event.button === 0) press("pointer");
 }
 
-/** A release over a scrollbar or outside the window is told by nothing but the next move. */
+/** A release over a scrollbar or outside the window is noticed only at the next move. */
 function pointerMove(event) {
   if (pressedBy === "pointer" && event.buttons === 0) release();
 }
 
-/** The space bar clicks when it comes up, Enter when it goes down. */
+/** The space bar clicks on keyup, Enter on keydown. */
 function keyDown(event) {
   if (event.key === " ") press("key");
 }
@@ -57,7 +57,7 @@ function holdAnswer({ detail: { xhr } }) {
 
 // --- focus ----------------------------------------------------------------------------------------
 
-/** What an element is to the person: where it leads, what it unfolds, or what it is called. */
+/** A key that identifies an element after an update: its link, its control, or its name. */
 function meaning(element) {
   const leads = element.getAttribute("href");
   if (leads) return `to ${leads}`;
@@ -66,7 +66,7 @@ function meaning(element) {
   return `${element.closest("[id]")?.id} ${element.name ?? ""} ${element.value ?? ""} ${element.textContent.trim()}`;
 }
 
-/** htmx finds again what has an id. */
+/** htmx restores the focus of elements with an id. */
 function noteFocus(event) {
   const here = document.activeElement;
   focused = event.target.contains(here) && !here.id ? { tag: here.tagName, meaning: meaning(here) } : null;
@@ -84,7 +84,7 @@ export function startPressGuard() {
   window.addEventListener("pointermove", pointerMove, early);
   window.addEventListener("keydown", keyDown, early);
   for (const name of ["pointerup", "pointercancel", "keyup", "contextmenu"]) window.addEventListener(name, release, early);
-  // The whole window's alone: those of elements, which a press moves the focus from, do not bubble.
+  // Only blur of the window: blur events of elements do not bubble.
   window.addEventListener("blur", release);
   document.addEventListener("htmx:beforeSend", holdAnswer);
   document.addEventListener("htmx:beforeSwap", noteFocus);

@@ -1,4 +1,4 @@
-// The queue: rows that never jump, new ones behind a line, the next review opening by itself.
+// The queue: rows keep their places, new rows wait behind a line, and the next review opens by itself.
 import { onKey } from "./keys.js";
 import { released } from "./press-guard.js";
 import { send } from "./request.js";
@@ -7,32 +7,32 @@ import { undoOf, undoToast } from "./undo.js";
 import { fill, gettext, ngettext } from "./words.js";
 
 const LEAST_COST_MS = 50;
-/** How far looks may run ahead of what they cost: a few at once, before they keep their distance. */
+/** How far refreshes may exceed their share of time: a few at once, before they are spaced. */
 const AHEAD_MS = 400;
 const MOST_LOOKS = 2;
 const RETRY_MS = 5000;
 const COUNT_AFTER_MS = 200;
-/** News of more runs than this at once, and the whole list is asked for. */
+/** Above this number of changed runs, the whole list is fetched. */
 const MOST_RUNS = 25;
 const wide = window.matchMedia("(min-width: 1100px)");
 const queue = document.getElementById("queue");
 let fresh = new Map();
-/** How many new rows have been announced. */
+/** The number of new rows that were announced. */
 let announced = 0;
-/** Runs that news came of since the last look; `everything` when the news names none. */
+/** Runs that changed since the last refresh; `everything` when an event names none. */
 let changed = new Set();
 let everything = false;
-/** Looks under way: the runs that each asks for, or null for the whole list. */
+/** Active refreshes: the runs that each fetches, or null for the whole list. */
 const looks = new Set();
 let missed = false;
-/** Until when the looks made so far are paid for; and no look before `notBefore`. */
+/** When the refreshes so far have used up their share of time; no refresh before `notBefore`. */
 let paid = 0;
 let notBefore = 0;
 let timer = null;
-/** Questions for the numbers on the tabs: how many were asked, and which one's answer is shown. */
+/** Requests for the counts on the tabs: the number sent, and the one whose response is shown. */
 let tabsAsked = 0;
 let tabsOf = 0;
-/** A question is due or under way; there was news since it was asked. */
+/** A request is due or active; there was an event since it was sent. */
 let counting = false;
 let uncounted = false;
 
@@ -87,7 +87,7 @@ function move(by) {
   return true;
 }
 
-/** Open the review behind the open one, and the first one after the last. */
+/** Open the review after the open one, and the first one after the last. */
 function skip() {
   const reachable = live();
   const place = reachable.indexOf(openRow());
@@ -97,9 +97,9 @@ function skip() {
   return move(-reachable.length);
 }
 
-// --- news -----------------------------------------------------------------------------------------
+// --- updates --------------------------------------------------------------------------------------
 
-/** Ask for the rows of these runs, or for the whole list and its tabs when `runs` is null. */
+/** Fetch the rows of these runs, or the whole list and its tabs when `runs` is null. */
 async function refresh(runs) {
   const number = runs ? 0 : ++tabsAsked;
   const page = await part("queue-list", runs && { changed: [...runs].join(","), until: list().dataset.pageEnd });
@@ -109,7 +109,7 @@ async function refresh(runs) {
   else takeTabs(page, number);
 }
 
-/** A part of this page as it is now, in a document of its own. */
+/** Fetch a part of this page as a separate document. */
 async function part(id, query) {
   const address = new URL(location.href);
   for (const [name, value] of Object.entries(query ?? {})) address.searchParams.set(name, value);
@@ -124,7 +124,7 @@ function take(told, runs) {
   const asked = (row) => !runs || runs.has(row.dataset.execution);
   const arrived = new Map([...told.querySelectorAll("[data-hold]")].map((row) => [row.dataset.hold, row]));
   const shown = rows();
-  // Of rows that new ones have pushed off the page that was told, nothing was said.
+  // Rows that new ones moved to the next page were not part of the response.
   const last = told.dataset.pageEnd ? shown.findLastIndex((row) => arrived.has(row.dataset.hold)) : shown.length;
   for (const row of shown.slice(0, last + 1).filter(asked)) {
     const now = arrived.get(row.dataset.hold);
@@ -140,7 +140,7 @@ function take(told, runs) {
   document.dispatchEvent(new CustomEvent("holdpoint:rows"));
 }
 
-/** Change a row's words in place; its link keeps focus and mark. */
+/** Update a row in place; its link keeps focus and selection. */
 function update(row, now) {
   const link = linkOf(row);
   const inner = linkOf(now).innerHTML;
@@ -149,8 +149,8 @@ function update(row, now) {
   row.dataset.version = now.dataset.version;
 }
 
-// The numbers on the tabs cost the server more than a row, for which somebody waits: they are asked for a moment
-// after the row is there, for all that came meanwhile together, and half of the time at most.
+// The counts on the tabs cost the server more than a row, and users wait for rows: the counts are fetched a
+// moment after the row, once for all events in between, and for at most half of the time.
 function countSoon() {
   uncounted = true;
   if (!counting) countAfter(COUNT_AFTER_MS);
@@ -173,7 +173,7 @@ async function count() {
   if (uncounted) countAfter(Math.max(COUNT_AFTER_MS, performance.now() - begun));
 }
 
-/** `number` says which question this answers: of a later one the tabs may show the answer already. */
+/** `number` is that of the request: the tabs may already show the response to a later one. */
 function takeTabs(page, number) {
   if (number < tabsOf) return;
   tabsOf = number;
@@ -186,7 +186,7 @@ function takeTabs(page, number) {
   showCount(tabs.dataset.waiting);
 }
 
-/** `count` is in the words of the server: "12", or "1,000+". */
+/** `count` is the server's text: "12", or "1,000+". */
 function showCount(count) {
   const badge = document.getElementById("rail-count");
   badge.textContent = count;
@@ -202,7 +202,7 @@ function showLine() {
   announced = fresh.size;
 }
 
-/** Bring in what waited behind the line, and clear away what is settled; gives the first new row. */
+/** Show the rows behind the line and remove closed ones; returns the first new row. */
 function showNew() {
   const holder = list().querySelector("[data-rows]");
   for (const row of rows()) if (row.classList.contains("gone") && row !== openRow()) row.remove();
@@ -215,10 +215,9 @@ function showNew() {
   return added[0];
 }
 
-// News is looked at at once, also while a look at other runs is under way.  Looks take half of the time at
-// most: when they have run ahead of what they cost, the next one waits and takes all that came meanwhile, so that
-// a burst costs each browser few requests, and a server that is busy is asked less.  After a look that failed the
-// whole list is asked for.
+// An event refreshes its rows at once, also while other runs are being refreshed.  Refreshes take at most half of
+// the time: above that, the next one waits and includes all events in between, so that a burst costs each browser
+// few requests and a busy server gets fewer.  After a failed refresh the whole list is fetched.
 function onNews(event) {
   if (event?.detail?.type === "workflow_start") return;
   const run = event?.detail?.executionId;
@@ -232,7 +231,7 @@ function ask() {
   timer = setTimeout(look, Math.max(0, Math.max(notBefore, paid - AHEAD_MS) - performance.now()));
 }
 
-/** What the next look asks for: runs, null for the whole list, or undefined for nothing now. */
+/** What the next refresh fetches: runs, null for the whole list, or undefined for nothing now. */
 function wanted() {
   if (everything || missed || changed.size > MOST_RUNS) return looks.size ? undefined : null;
   const free = [...changed].filter((run) => ![...looks].some((runs) => runs.has(run)));
@@ -256,7 +255,7 @@ async function look() {
   else if (missed || everything || changed.size) ask();
 }
 
-/** What was asked for did not come: after a while everything is asked for. */
+/** A request failed: fetch everything after a while. */
 function lookAgain() {
   [missed, notBefore] = [true, performance.now() + RETRY_MS];
   ask();
@@ -287,7 +286,7 @@ function decided(event) {
   onNews();
 }
 
-/** A decision was taken back: its row is where it was on top, and its review is open beside. */
+/** A decision was undone: put its row back on top, and open its review. */
 function bringBack(row) {
   const there = rowOf(row.dataset.hold);
   if (!there) list().querySelector("[data-rows]").prepend(row);

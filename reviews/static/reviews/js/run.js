@@ -1,4 +1,4 @@
-// A run that is watched: on news its fragments are fetched again, and what was unfolded stays unfolded.
+// The run page: events refresh its fragments, and open details stay open.
 import { tick } from "./clock.js";
 
 const SETTLE_MS = 200;
@@ -6,7 +6,7 @@ const RESULTS = ["task_complete", "task_error", "task_escalated"];
 let timer = null;
 let unfolded = new Set();
 let scrolled = null;
-// Task id → when it started, in ms, as the worker told it: more exact than what the journal knows.
+// Task id → start time in ms as reported by the worker, which is more exact than the journal.
 const started = new Map();
 
 const picture = () => document.querySelector(".dag-scroll");
@@ -22,7 +22,7 @@ function remember(event) {
   scrolled = picture()?.scrollLeft ?? null;
 }
 
-/** A plan wider than its frame opens at the layer that is being worked on. */
+/** Scroll a plan that is wider than its frame to the active layer. */
 function showCurrentLayer() {
   const frame = picture();
   const head = frame?.querySelector(".layer-head.current");
@@ -44,7 +44,7 @@ function restore() {
   if (version && live.dataset.version) version.value = live.dataset.version;
 }
 
-// --- tasks that run -----------------------------------------------------------------------------
+// --- running tasks ----------------------------------------------------------------------------
 
 function onNews(event) {
   const { type, nodeId, timestamp } = event.detail ?? {};
@@ -55,7 +55,7 @@ function onNews(event) {
   refreshSoon();
 }
 
-/** Set the clocks of running tasks; false when `wanted` is not shown as running yet. */
+/** Set the clocks of running tasks; returns false if `wanted` is not shown as running yet. */
 function showStarted(wanted = null) {
   let found = wanted === null;
   for (const task of document.querySelectorAll("[data-running]")) {
@@ -73,7 +73,7 @@ function showStarted(wanted = null) {
 const ENTRY = /^#(e|task-)[\w.-]+$/;
 const linked = () => (ENTRY.test(location.hash) ? document.getElementById(location.hash.slice(1)) : null);
 
-/** The entry that the address names stays marked, also after it was fetched again. */
+/** Mark the entry named in the URL, also after a refresh. */
 function mark() {
   const entry = linked();
   for (const other of document.querySelectorAll("li.marked")) other.classList.toggle("marked", other === entry);
@@ -83,12 +83,12 @@ function mark() {
 function follow() {
   const entry = linked();
   mark();
-  // A task opens; the JSON of an event does not.
+  // Open a task, but not the JSON of an event.
   if (entry?.tagName === "DETAILS") entry.open = true;
   entry?.scrollIntoView({ block: "center" });
 }
 
-/** A click on a box in the plan unfolds that task below. */
+/** A click on a task in the plan opens its details below. */
 function openTask(event) {
   const link = event.target.closest("[data-task-link]");
   const target = link && document.getElementById(link.getAttribute("href").slice(1));

@@ -1,4 +1,4 @@
-// News over a websocket.  The socket carries ids and sequence numbers; pages fetch the truth themselves.
+// Events over a WebSocket.  The socket carries ids and sequence numbers; pages fetch the data.
 //
 // Events reach the page as `holdpoint:news` on <body>, with the event as detail; while the socket is down
 // `holdpoint:poll` fires every 20 seconds instead.  Both can serve as htmx triggers.
@@ -43,7 +43,7 @@ function showState(state) {
 export class Sequence {
   #seen = new Map();
 
-  /** "new", "old" (already told) or "gap" (something in between was missed). */
+  /** Returns "new", "old" (already received) or "gap" (an event in between was missed). */
   take(executionId, seq) {
     if (!Number.isInteger(seq)) return "new";
     const last = this.#seen.get(executionId);
@@ -96,7 +96,7 @@ export class NewsSocket {
     this.#tries = 0;
     this.#stopPolling();
     showState("live");
-    // What happened while the line was down is not replayed on the queue's socket: look once.
+    // The queue's socket does not replay events from before the connection: refresh once.
     if (cameBack) tell("holdpoint:poll");
   }
 
@@ -108,7 +108,7 @@ export class NewsSocket {
       return;
     }
     if (event.type === "notices") return tell("holdpoint:bell", event);
-    // Repeated right behind by workflow_paused, which has the sequence number.
+    // workflow_paused follows at once and has the sequence number.
     if (event.type === "decision_required" && event.seq === undefined) return;
     const place = this.#execution ? this.#sequence.take(event.executionId, event.seq) : "new";
     if (place === "gap") this.#socket.close(4000, "gap");
@@ -117,7 +117,7 @@ export class NewsSocket {
 
   #closed(code) {
     this.#tries += 1;
-    // 4401, 4403, 4404: the server said no; asking again will not change its mind, polling says it in words.
+    // 4401, 4403, 4404: the server refused, so do not reconnect; polling shows the reason.
     const refused = code >= 4401 && code <= 4404;
     const polling = refused || this.#tries >= POLLS_AFTER_TRIES;
     showState(navigator.onLine === false ? "offline" : polling ? "polling" : "reconnecting");

@@ -1,9 +1,9 @@
-// Short messages: one seen at the foot of the page, one only heard.
+// Short messages: a toast at the foot of the page, and announcements to screen readers.
 import { whenReleased } from "./press-guard.js";
 
 const LASTS_MS = 6000;
 
-/** Show `text` for a few seconds; `link` is {href, label}.  Gives the box back. */
+/** Show `text` for a few seconds; `link` is {href, label}.  Returns the element. */
 export function toast(text, link = null, lasts = LASTS_MS) {
   const box = document.createElement("div");
   box.className = "toast";
@@ -19,7 +19,7 @@ export function toast(text, link = null, lasts = LASTS_MS) {
   return box;
 }
 
-/** Tell `text` to those who listen to the page. */
+/** Announce `text` to screen readers. */
 export function announce(text) {
   const region = document.getElementById("announce");
   if (region) region.textContent = text;

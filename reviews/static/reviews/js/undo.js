@@ -1,4 +1,4 @@
-// Undo: a decision rests for a few seconds, and its page or its toast offers to take it back.
+// Undo: a decision is carried out after a few seconds; until then its page or a toast offers to undo it.
 import { onKey } from "./keys.js";
 import { send } from "./request.js";
 import { announce, toast } from "./toast.js";
@@ -8,7 +8,7 @@ const SHOWN_MS = 6000;
 const TICK_MS = 250;
 let offered = null;
 
-/** Count the seconds down that `element` says are left, by this browser's own clock. */
+/** Count down the seconds given in `element`, by this browser's clock. */
 function countDown(element, seconds) {
   const end = performance.now() + seconds * 1000;
   const timer = setInterval(() => {
@@ -18,7 +18,7 @@ function countDown(element, seconds) {
   }, TICK_MS);
 }
 
-/** Let the page's own Undo count down. */
+/** Start the countdown of the page's Undo button. */
 export function startForms() {
   for (const form of document.querySelectorAll("[data-undo]:not([data-counting])")) {
     form.dataset.counting = "";
@@ -27,7 +27,7 @@ export function startForms() {
   }
 }
 
-/** Take back what the page `article` has just been decided as; null when there is nothing to undo. */
+/** Undo the decision shown in `article`; null if there is none to undo. */
 export function undoOf(article) {
   const form = article.querySelector("[data-undo=decision]");
   if (!form) return null;
@@ -40,7 +40,7 @@ export function undoOf(article) {
   };
 }
 
-/** A toast that says what was decided and takes it back; `reopen` is called with the answer once it is open again.
+/** A toast that names the decision and can undo it; calls `reopen` with the response afterwards.
  *  `undo` is {url, label, seconds, waits} with a `token`, or with the whole `body` to send. */
 export function undoToast(text, undo, reopen) {
   dismiss();
