@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reviews.components.diffs import MISSING, Change, apply, diff, folded, same, text_segments
+from tests.support.repetitions import often
 
 KEYS = st.sampled_from(["a", "b", "c", "a/b", "", "0"])
 SCALARS = st.none() | st.booleans() | st.integers(-2, 2) | st.floats(-2, 2) | st.text(max_size=3)
@@ -21,7 +22,7 @@ VALUES = st.recursive(
 LINES = st.lists(st.sampled_from(["a", "b", "c d", "c e", "", "x y z"]), max_size=12)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=often(120, 2000), deadline=None)
 @given(VALUES, VALUES)
 def test_applying_a_diff_gives_the_new_value(before: Any, after: Any) -> None:
     changes = diff(before, after)
@@ -66,7 +67,7 @@ def test_paths_for_people_and_for_machines() -> None:
     assert (change.dotted, change.pointer) == ('["a/b"][0].c', "/a~1b/0/c")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=often(100, 2000), deadline=None)
 @given(LINES, LINES)
 def test_side_by_side_rows_hold_both_texts(before: list[str], after: list[str]) -> None:
     old, new = "\n".join(before), "\n".join(after)

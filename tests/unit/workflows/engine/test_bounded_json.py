@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.repetitions import often
 from workflows.engine.bounded_json import (
     BoundedJSONError,
     Limits,
@@ -61,7 +62,7 @@ def test_any_bytes_parse_or_are_refused(data: bytes) -> None:
     assert json.dumps(found) == json.dumps(json.loads(data))
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=often(400, 20_000), deadline=None)
 @given(st.lists(PIECES, max_size=30).map("".join))
 def test_accepts_exactly_the_documents_within_the_limits(text: str) -> None:
     expected = by_the_rules(text, SMALL)

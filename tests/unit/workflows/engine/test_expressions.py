@@ -16,6 +16,7 @@ from jmespath.visitor import TreeInterpreter
 
 from tests.stateful.scripted import ScriptedRunner
 from tests.support.memory_journal import MemoryJournal
+from tests.support.repetitions import often
 from workflows.agents.rules import RuleAgent
 from workflows.engine import events as ev
 from workflows.engine.dag import ToolTask
@@ -354,7 +355,7 @@ def _plain(expression: str, value: Any) -> tuple[bool, Any]:
         return False, None
 
 
-@settings(max_examples=400)
+@settings(max_examples=often(120, 2000))
 @given(expression=EXPRESSIONS, value=VALUES, steps=st.sampled_from([30, 300, MAX_STEPS]))
 def test_within_its_budget_an_expression_equals_plain_jmespath(
     expression: str, value: Any, steps: int
@@ -385,7 +386,7 @@ def test_any_text_is_an_expression_or_has_a_reason(text: str) -> None:
             evaluate(text, {"a": [1, {"b": "x"}]}, Budget(steps=2000))
 
 
-@settings(max_examples=200)
+@settings(max_examples=often(60, 2000))
 @given(
     parts=st.lists(
         st.sampled_from(

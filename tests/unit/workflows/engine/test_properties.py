@@ -194,7 +194,7 @@ def decide_somehow(world: World, data: st.DataObject) -> None:
             world.decide(hold, approved=True, edits=edits, actor=actor)
 
 
-@settings(max_examples=often(300, 20_000), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=often(120, 20_000), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     plan=plans(server="unit", kinds=KINDS, max_size=8),
     policy=policies(),
@@ -257,7 +257,7 @@ def give(world: World, command: Any) -> None:
         pass
 
 
-@settings(max_examples=often(200, 20_000), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=often(80, 20_000), deadline=None, suppress_health_check=list(HealthCheck))
 @given(plan=plans(server="unit", kinds=KINDS, max_size=6), policy=policies(), data=st.data())
 def test_commands_at_any_moment_leave_a_correct_run(
     plan: dict[str, Any], policy: dict[str, Any], data: st.DataObject

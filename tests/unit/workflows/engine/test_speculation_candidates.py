@@ -6,12 +6,13 @@ from collections.abc import Collection
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.stateful.plans import plans, policies
 from tests.stateful.scripted import ScriptedRunner
 from tests.support.memory_journal import MemoryJournal
+from tests.support.repetitions import often
 from tests.unit.workflows.engine.test_plan_review import AGENT, REVIEW, Asks, Ideas
 from tests.unit.workflows.engine.test_properties import World
 from workflows.engine.commands import Continue
@@ -80,6 +81,7 @@ def answer(world: World, hold: Hold) -> None:
             world.decide(hold, approved=True, actor=actor)
 
 
+@settings(max_examples=often(40, 5000))
 @given(plan=plans(kinds=("value",), max_size=6), policy=policies())
 def test_every_reader_is_a_candidate_with_its_final_inputs(
     plan: dict[str, Any], policy: dict[str, Any]
@@ -92,6 +94,7 @@ def test_every_reader_is_a_candidate_with_its_final_inputs(
     assert found == called
 
 
+@settings(max_examples=often(40, 5000))
 @given(
     plan=plans(kinds=("value", "value", "flaky", "fail", "ask"), max_size=6),
     policy=policies(),

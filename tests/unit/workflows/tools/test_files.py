@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pytest_django.fixtures import Settings
 
+from tests.support.repetitions import often
 from workflows.engine.ports import TaskFailed
 from workflows.tools.root_directory import Root
 
@@ -172,7 +173,7 @@ def test_a_new_file_never_has_a_second_name(root: Path) -> None:
     looking = threading.Thread(target=look)
     looking.start()
     try:
-        for number in range(300):
+        for number in range(often(100, 1000)):
             use("write_file", path=f"{number}", content="x", overwrite=False)
             (root / f"{number}").unlink()
     finally:
@@ -246,7 +247,9 @@ _PIECES = st.sampled_from(
 
 
 @settings(
-    deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=often(100, 2000),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(pieces=st.lists(_PIECES, min_size=1, max_size=7), absolute=st.booleans())
 def test_any_path_stays_below_the_root(

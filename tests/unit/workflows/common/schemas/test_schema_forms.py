@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.repetitions import often
 from workflows.common.schemas import FieldError, FormField, form_fields, value_from_form
 
 TEXT = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=12)
@@ -77,7 +78,7 @@ def exactly(value: Any) -> str:
     return json.dumps(value)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=often(100, 2000), deadline=None)
 @given(VALUES)
 def test_an_untouched_form_gives_back_the_same_value(value: Any) -> None:
     schema = schema_for(value)
@@ -86,7 +87,7 @@ def test_an_untouched_form_gives_back_the_same_value(value: Any) -> None:
     assert result.errors == ()
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=often(100, 2000), deadline=None)
 @given(SCHEMAS, VALUES)
 def test_an_untouched_form_gives_back_a_value_of_another_schema(schema: Any, value: Any) -> None:
     result = value_from_form(schema, value, browser(form_fields(schema, value)))
@@ -94,7 +95,7 @@ def test_an_untouched_form_gives_back_a_value_of_another_schema(schema: Any, val
     assert result.errors == ()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=often(100, 2000), deadline=None)
 @given(SCHEMAS, VALUES, st.data())
 def test_any_entries_are_read_or_refused_with_a_path(
     schema: Any, value: Any, data: st.DataObject
