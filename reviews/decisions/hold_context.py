@@ -14,6 +14,7 @@ from django.utils.translation import ngettext
 from reviews.audit.reveals import task_place, task_rules
 from reviews.components import labels as components_labels
 from reviews.components.number_formatting import counted
+from reviews.components.reasons import render_stored
 from reviews.decisions.hold_text import approved, one_line, rejected
 from reviews.decisions.masking import Rules, masked
 from reviews.models import HumanReviewRecord, SecretReveal
@@ -118,14 +119,17 @@ class HoldContext:
                     text = _("%(task)s (edited): %(value)s")
                 yield self._item(source, "output", text)
             elif source is not None:
-                error = mask_secrets(source.error)
+                error = mask_secrets(render_stored(source, "error"))
                 yield _item(f"{name}: {look_of(source.status).word} {error}".strip())
 
     def _tries(self) -> Iterator[dict[str, Any]]:
         task = self.by_id.get(self.hold.task_id)
         for row in task.attempts if task else ():
             if row.error:
-                params = {"number": row.attempt, "error": one_line(mask_secrets(row.error))}
+                params = {
+                    "number": row.attempt,
+                    "error": one_line(mask_secrets(render_stored(row, "error"))),
+                }
                 yield _item(_("attempt %(number)s: %(error)s") % params)
 
     def history(self, records: list[HumanReviewRecord]) -> tuple[dict[str, Any], ...]:

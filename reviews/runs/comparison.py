@@ -15,6 +15,7 @@ from django.utils.translation import ngettext
 from reviews.audit.reveals import task_rules
 from reviews.components import labels as components_labels
 from reviews.components.diffs import Change, diff, same
+from reviews.components.reasons import render_stored
 from reviews.decisions.edits import inputs_schema, secret_rules
 from reviews.decisions.masking import Rules, masked
 from reviews.templatetags.desk import seconds_text
@@ -230,7 +231,7 @@ def _run(execution: Execution) -> dict[str, Any]:
         "title": components_labels.run_title(execution.title, execution.pk),
         "url": reverse("reviews:run", args=(execution.pk,)),
         "status": execution.status,
-        "error": mask_secrets(execution.error),
+        "error": mask_secrets(render_stored(execution, "error")),
         "layers": components_labels.progress_text(execution),
         "started_by": execution.created_by.get_username()
         if execution.created_by
@@ -310,7 +311,7 @@ def _side(task: TaskView | None, run: Execution, other: Execution) -> dict[str, 
     return {
         "status": "HELD" if task.held else task.status,
         "note": took,
-        "error": mask_secrets(task.error),
+        "error": mask_secrets(render_stored(task, "error")),
     }
 
 

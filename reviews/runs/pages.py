@@ -146,7 +146,7 @@ def _summary(run: Execution, holds: list[Hold]) -> str:
         text = ngettext("%(waits)s and %(n)s more", "%(waits)s and %(n)s more", more)
         return text % {"waits": waits, "n": more}
     if run.error:
-        return one_line(mask_secrets(run.error), 120)
+        return one_line(mask_secrets(render_stored(run, "error")), 120)
     return look_of(run.status).word
 
 
@@ -268,7 +268,9 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
 
 
 def _error(execution: Execution) -> str:
-    return mask_secrets(execution.error) if execution.status == ExecutionStatus.FAILED else ""
+    if execution.status != ExecutionStatus.FAILED:
+        return ""
+    return mask_secrets(render_stored(execution, "error"))
 
 
 def _holds(execution: Execution) -> tuple[dict[str, Any], ...]:
@@ -339,7 +341,7 @@ def _task(
         "what": task.target,
         "since": since,
         "time_text": _took(task),
-        "error": mask_secrets(task.error),
+        "error": mask_secrets(render_stored(task, "error")),
         "attempts": tuple(_attempts(task)),
     }
 
@@ -361,7 +363,7 @@ def _data(
 def _attempts(task: TaskView) -> list[str]:
     lines = []
     for row in task.attempts:
-        error = mask_secrets(row.error)
+        error = mask_secrets(render_stored(row, "error"))
         params = {"number": row.attempt, "outcome": look_of(row.status).word, "error": error}
         params["time"] = seconds_text(row.duration_ms / 1000)
         text = _("attempt %(number)s: %(outcome)s")

@@ -211,7 +211,7 @@ def _hit(payload: Payload, actor: str) -> _Line:
 def _missed(payload: Payload, actor: str) -> _Line:
     name = payload["task_id"]
     text = _("the precomputed result of %(task)s was discarded: %(reason)s")
-    return _Line(text % {"task": name, "reason": payload["reason"]}, name)
+    return _Line(text % {"task": name, "reason": render_stored(payload, "reason")}, name)
 
 
 def _opened(payload: Payload, actor: str) -> _Line:

@@ -112,6 +112,8 @@ class SpeculationMiss(_Event):
     task_id: str
     seconds: float
     reason: str
+    reason_code: str = ""
+    reason_params: dict[str, Any] = {}
 
 
 class HoldOpened(_Event):

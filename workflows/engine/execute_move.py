@@ -39,7 +39,7 @@ from .ports import (
     TaskCall,
     TaskResult,
 )
-from .reasons import reason_fields
+from .reasons import Reason, reason_fields
 from .review_rules import skipped_reviews
 from .state import HoldReason, SkipReason
 from .status import TaskStatus
@@ -234,8 +234,8 @@ def _result_event(run: Run, result: TaskResult) -> ev.Event:
     match outcome:
         case PermissionEscalationNeeded():
             never = _unattainable_reason(run, outcome)
-            if never:
-                failure = Failure(never, logs=outcome.logs)
+            if never is not None:
+                failure = Failure(never.text, logs=outcome.logs, reason=never)
                 return _failed(run, call.task.id, failure, call=call)
             return ev.TaskEscalated(
                 task_id=call.task.id,
@@ -267,19 +267,20 @@ def _speculation_events(result: TaskResult) -> tuple[ev.Event, ...]:
         case SpeculationOutcome(hit=True, seconds=seconds):
             return (ev.SpeculationHit(task_id=task_id, seconds=seconds),)
         case SpeculationOutcome(reason=reason, seconds=seconds):
-            return (ev.SpeculationMiss(task_id=task_id, seconds=seconds, reason=reason),)
+            fields = reason_fields("reason", reason)
+            return (ev.SpeculationMiss(task_id=task_id, seconds=seconds, **fields),)
 
 
-def _unattainable_reason(run: Run, need: PermissionEscalationNeeded) -> str:
-    """Return why no grant can help (already granted, or above the ceiling), or ""."""
-    asked = f"it needs permission to {attempt_reason(need.operation, need.resource).text}"
+def _unattainable_reason(run: Run, need: PermissionEscalationNeeded) -> Reason | None:
+    """Return why no grant can help (already granted, or above the ceiling), or None."""
+    attempt = attempt_reason(need.operation, need.resource)
     missing = need.requested.difference(need.current)
     if missing.is_empty:
-        return f"{asked}, which it has; granting it again would not help"
+        return Reason("permission_is_granted", {"attempt": attempt})
     ceiling = run.policy.permission_ceiling
     if not admits(NAMED.get(ceiling, NAMED["minimal"]), missing):
-        return f"{asked}, which is above the ceiling of this run ({ceiling}); nobody can grant it"
-    return ""
+        return Reason("permission_above_ceiling", {"attempt": attempt, "ceiling": ceiling})
+    return None
 
 
 def _failed(run: Run, task_id: str, failure: Failure, *, call: TaskCall | None) -> ev.TaskErrored:
@@ -292,7 +293,7 @@ def _failed(run: Run, task_id: str, failure: Failure, *, call: TaskCall | None) 
     return ev.TaskErrored(
         task_id=task_id,
         attempt=attempt,
-        error=failure.message,
+        **reason_fields("error", failure.reason or failure.message),
         duration_ms=round(failure.duration_ms, 3),
         retry_at=run.now() + task.retry.delay(tries) if again else None,
         is_leaf=task_id in run.revision.plan.leaves,

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 from .dag import CapabilityTask, CodeTask, Plan, Revision, ToolTask
 from .events import Event
 from .policy import Policy
+from .reasons import Reason
 from .state import ExecutionState, SkipReason
 from .status import TaskStatus
 from .task_errors import PermissionEscalationNeeded, TaskFailed
@@ -100,10 +101,13 @@ class Success:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
+    """How a task failed; `reason` is the message as a code, where Holdpoint wrote it."""
+
     message: str
     duration_ms: float = 0
     retryable: bool = False
     logs: str = ""
+    reason: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,7 @@ class SpeculationOutcome:
 
     hit: bool
     seconds: float
-    reason: str = ""
+    reason: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,6 +239,19 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "done_released": gettext_noop("Released."),
     "was_not_claimed": gettext_noop("You had not claimed it."),
     "done_assigned": gettext_noop("Assigned to %(name)s."),
+    # Why a task failed, and why a speculative result was dropped.
+    "permission_refused": gettext_noop("%(actor)s refused the permission"),
+    "permission_refused_because": gettext_noop("%(actor)s refused the permission: %(comment)s"),
+    "permission_is_granted": gettext_noop(
+        "it needs permission to %(attempt)s, which it has; granting it again would not help"
+    ),
+    "permission_above_ceiling": gettext_noop(
+        "it needs permission to %(attempt)s, which is above the ceiling of this run (%(ceiling)s);"
+        " nobody can grant it"
+    ),
+    "speculation_changed": gettext_noop("its inputs or permissions changed"),
+    "speculation_too_old": gettext_noop("it was too old"),
+    "speculation_not_read_only": gettext_noop("its tool is not read-only any more"),
     # Changes of the plan that commands ask for.
     "adds_task": gettext_noop("add the task %(task)s"),
     "changes_inputs": gettext_noop("change the inputs of %(task)s"),

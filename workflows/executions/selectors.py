@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -62,6 +62,8 @@ class TaskView:
     original_output: Any = None
     is_edited: bool = False
     error: str = ""
+    error_code: str = ""
+    error_params: Mapping[str, Any] = field(default_factory=dict)
     logs: str = ""
     duration_ms: float = 0
     held: str = ""
@@ -152,6 +154,8 @@ def _with_result(view: TaskView, last: TaskAttempt) -> TaskView:
         is_rejected=_is_rejected(last),
         is_edited=last.is_edited,
         error=last.error,
+        error_code=last.error_code,
+        error_params=last.error_params,
         logs=last.logs,
         duration_ms=last.duration_ms,
     )

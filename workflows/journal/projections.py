@@ -8,6 +8,7 @@ from typing import Any
 
 from workflows.engine import events as ev
 from workflows.engine.policy import TriggerPhase
+from workflows.engine.reasons import Reason, reason_fields
 from workflows.engine.state import ExecutionState, HoldReason, SkipReason, dump_state
 from workflows.engine.status import TaskStatus
 
@@ -38,6 +39,8 @@ class Rows:
     receipts: list[Row] = field(default_factory=list)
     context: dict[str, Any] | None = None
     error: str | None = None
+    error_code: str | None = None
+    error_params: dict[str, Any] | None = None
 
 
 def rows_of(recorded: list[Recorded], context: dict[str, Any]) -> Rows:
@@ -73,7 +76,7 @@ def _attempt(item: Recorded, task_id: str, attempt: int, status: TaskStatus, **m
         "settled": True,
         "inputs": None,
         "output": None,
-        "error": "",
+        **reason_fields("error", None),
         "logs": "",
         "duration_ms": 0,
     }
@@ -136,6 +139,8 @@ def _(event: ev.TaskErrored, item: Recorded, rows: Rows, context: dict[str, Any]
             settled=event.retry_at is None,
             inputs=event.inputs,
             error=event.error,
+            error_code=event.error_code,
+            error_params=event.error_params,
             logs=event.logs,
             duration_ms=event.duration_ms,
         )
@@ -245,15 +250,25 @@ def _settle_unrun(event: ev.HoldDecided, item: Recorded, rows: Rows) -> None:
     task = item.state.tasks.get(task_id)
     attempt = (task.attempt if task else 0) + 1
     if event.reason is HoldReason.ESCALATION:
-        error = f"{item.actor} refused the permission"
+        error = Reason("permission_refused", {"actor": item.actor})
         if event.comment:
-            error += f": {event.comment}"
-        row = _attempt(item, task_id, attempt, TaskStatus.FAILED, error=error)
+            params = {"actor": item.actor, "comment": event.comment}
+            error = Reason("permission_refused_because", params)
+        fields = reason_fields("error", error)
+        row = _attempt(item, task_id, attempt, TaskStatus.FAILED, **fields)
     elif event.on_reject == "skip":
         reason = SkipReason.REVIEWER.value
         row = _attempt(item, task_id, attempt, TaskStatus.SKIPPED, skip_reason=reason)
     else:
-        row = _attempt(item, task_id, attempt, TaskStatus.REJECTED, error=event.comment)
+        row = _attempt(
+            item,
+            task_id,
+            attempt,
+            TaskStatus.REJECTED,
+            error=event.comment,
+            error_code=event.comment_code,
+            error_params=event.comment_params,
+        )
     rows.attempts.append(row)
 
 
@@ -300,8 +315,10 @@ def _(event: ev.ContextUpdated, item: Recorded, rows: Rows, context: dict[str, A
 @_project.register
 def _(event: ev.ExecutionFailed, item: Recorded, rows: Rows, context: dict[str, Any]) -> None:
     rows.error = event.error
+    rows.error_code, rows.error_params = event.error_code, event.error_params
 
 
 @_project.register
 def _(event: ev.ExecutionAborted, item: Recorded, rows: Rows, context: dict[str, Any]) -> None:
     rows.error = event.reason
+    rows.error_code, rows.error_params = event.reason_code, event.reason_params

@@ -84,6 +84,8 @@ WITH moved AS (
            context = coalesce(%(context)s::jsonb, context),
            lost_claims = 0,
            error = coalesce(%(error)s, error),
+           error_code = coalesce(%(error_code)s, error_code),
+           error_params = coalesce(%(error_params)s::jsonb, error_params),
            updated_at = statement_timestamp(),
            finished_at = CASE WHEN %(final)s THEN coalesce(finished_at, statement_timestamp()) END,
            queued_commands = queued_commands - %(taken)s,
@@ -124,13 +126,13 @@ EVENTS = """, events AS (
 
 ATTEMPTS = """, attempts AS (
     INSERT INTO workflows_taskattempt (execution_id, task_id, attempt, layer, revision, status,
-        skip_reason, settled, inputs, output, error, logs, duration_ms)
+        skip_reason, settled, inputs, output, error, error_code, error_params, logs, duration_ms)
     SELECT moved.id, a.task_id, a.attempt, a.layer, a.revision, a.status, a.skip_reason, a.settled,
-           a.inputs, a.output, a.error, a.logs, a.duration_ms
+           a.inputs, a.output, a.error, a.error_code, a.error_params, a.logs, a.duration_ms
       FROM moved, jsonb_to_recordset(%(attempts)s::jsonb)
         AS a(task_id text, attempt int, layer int, revision int, status text, skip_reason text,
-             settled boolean, inputs jsonb, output jsonb, error text, logs text,
-             duration_ms float8)
+             settled boolean, inputs jsonb, output jsonb, error text, error_code text,
+             error_params jsonb, logs text, duration_ms float8)
 )"""
 
 ATTEMPT_UPDATES = """, attempt_updates AS (
@@ -305,10 +307,10 @@ SELECT id, version, LOST, CASE WHEN lease_until IS NULL THEN error ELSE '' END
 
 COPY_ATTEMPTS = """
 INSERT INTO workflows_taskattempt (execution_id, task_id, attempt, layer, revision, status,
-    skip_reason, settled, inputs, output, edited_output, is_edited, error, logs, duration_ms,
-    created_at)
+    skip_reason, settled, inputs, output, edited_output, is_edited, error, error_code,
+    error_params, logs, duration_ms, created_at)
 SELECT %(child)s, task_id, attempt, layer, 1, status, skip_reason, settled, inputs, output,
-       edited_output, is_edited, error, logs, duration_ms, created_at
+       edited_output, is_edited, error, error_code, error_params, logs, duration_ms, created_at
   FROM workflows_taskattempt
  WHERE execution_id = %(parent)s AND layer <= %(layer)s
 """

@@ -204,6 +204,8 @@ class JournalRun:
             "state": dump_state(state),
             "context": None if rows.context is None else json.dumps(rows.context),
             "error": rows.error,
+            "error_code": rows.error_code,
+            "error_params": None if rows.error_params is None else json.dumps(rows.error_params),
             "final": state.status.is_final,
             "taken": len(self._taken_commands),
         }

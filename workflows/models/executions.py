@@ -55,7 +55,10 @@ class Execution(models.Model):
     policy = models.JSONField(default=dict)
     # Differences from the workflow's policy: field, from, to, loosens, by.
     policy_overrides = models.JSONField(default=list, db_default=[])
+    # A text of Holdpoint has a code and parameters, see `workflows.engine.reasons`.
     error = models.TextField(default="", blank=True)
+    error_code = models.CharField(max_length=40, default="", db_default="", blank=True)
+    error_params = models.JSONField(default=dict, db_default={}, blank=True)
     parent = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="forks")
     forked_at_layer = models.IntegerField(null=True)
     created_by = models.ForeignKey(
@@ -179,7 +182,10 @@ class TaskAttempt(models.Model):
     # The output as a reviewer edited it; later tasks read it instead if `is_edited`.
     edited_output = models.JSONField(null=True)
     is_edited = models.BooleanField(default=False, db_default=False)
+    # A text of Holdpoint has a code and parameters, see `workflows.engine.reasons`.
     error = models.TextField(default="", blank=True)
+    error_code = models.CharField(max_length=40, default="", db_default="", blank=True)
+    error_params = models.JSONField(default=dict, db_default={}, blank=True)
     logs = models.TextField(default="", blank=True)
     duration_ms = models.FloatField(default=0)
     created_at = models.DateTimeField(db_default=Now())

@@ -36,6 +36,7 @@ from workflows.engine.ports import (
     TaskResult,
     TaskRunner,
 )
+from workflows.engine.reasons import Reason
 from workflows.engine.status import ExecutionStatus, TaskStatus
 from workflows.executions import dispatch
 from workflows.executions.layer_runner import LayerRunner, time_limit
@@ -318,17 +319,17 @@ def _result(call: TaskCall, row: Speculation) -> TaskResult:
     return TaskResult(call, Success(output, row.duration_ms, row.logs), hit)
 
 
-def _drop_reason(match: Speculation | None, allowed: frozenset[str]) -> str:
+def _drop_reason(match: Speculation | None, allowed: frozenset[str]) -> Reason:
     if match is None:
-        return "its inputs or permissions changed"
-    return "it was too old" if match.tool in allowed else "its tool is not read-only any more"
+        return Reason("speculation_changed")
+    return Reason("speculation_too_old" if match.tool in allowed else "speculation_not_read_only")
 
 
-def _drop(rows: Sequence[Speculation], reason: str) -> SpeculationOutcome | None:
+def _drop(rows: Sequence[Speculation], reason: Reason) -> SpeculationOutcome | None:
     """Drop unused results; returns None if none of them was ready."""
     if not rows:
         return None
-    store.drop(rows, reason)
+    store.drop(rows, reason.text)
     ready = [row for row in rows if row.state == Speculation.State.READY]
     seconds = sum(row.duration_ms for row in ready) / 1000
     return (

@@ -30,6 +30,7 @@ GERMAN = {
     "picked by %(rule)s (hash %(share)s < %(sample)s)": "Stichprobe: %(rule)s (%(share)s)",
     "sampled out by %(rule)s (hash %(share)s ≥ %(sample)s)": "nicht in der Stichprobe: %(rule)s",
     "the task's own rule": "eigene Regel der Aufgabe",
+    "%(task)s was rejected": "%(task)s abgelehnt",
     "You started this run, so somebody else has to approve it.": "Eigener Lauf.",
     "Layer %(layer)s has begun or does not exist.": "Ebene %(layer)s hat begonnen.",
 }
@@ -124,6 +125,29 @@ def test_a_refused_command_stores_code_and_parameters_and_the_timeline_translate
     assert load_event("command_refused", stored) == refused
     assert load_event("command_refused", {"command": "abort", "error": "old"}).error == "old"
     event = ExecutionEvent(execution=run, seq=1, kind="command_refused", payload=stored)
-    assert entry(event)["sentence"] == "skip_layer was refused: Ebene 0 hat begonnen."
+    assert entry(event)["sentence"].endswith("was refused: Ebene 0 hat begonnen.")
     old = ExecutionEvent(kind="command_refused", payload={"command": "abort", "error": "old"})
-    assert entry(old)["sentence"] == "abort was refused: old"
+    assert entry(old)["sentence"].endswith("was refused: old")
+
+
+def test_a_refused_permission_and_an_ended_run_store_code_and_parameters(
+    start: Start, reviewer: User, in_german: None
+) -> None:
+    hold = only_hold(start(echo("a", 1, phase=BEFORE)))
+    request = DecisionRequest(
+        hold_id=hold.pk,
+        user=reviewer,
+        decision="REJECT",
+        version=hold.execution.version,
+        source="rest",
+    )
+    decide(request)
+    run = hold.execution
+    run.refresh_from_db()
+    assert (run.status, run.error, run.error_code) == ("ABORTED", "a was rejected", "task_rejected")
+    assert run.error_params == {"task": "a"}
+    aborted = ExecutionEvent.objects.get(execution=run, kind="execution_aborted")
+    assert entry(aborted)["sentence"].endswith("a abgelehnt")
+    page = Client()
+    page.force_login(reviewer)
+    assert "a abgelehnt" in page.get(f"/runs/{run.pk}/").content.decode()
