@@ -8,6 +8,7 @@ from .decisions import views as decisions_views
 from .insights import views as insights_views
 from .integrations import capabilities, grants, tokens, webhooks
 from .notifications import views as notifications_views
+from .planner import editor_views
 from .planner import views as planner_views
 from .queue import views as queue_views
 from .runs import views as runs_views
@@ -63,6 +64,8 @@ urlpatterns = [
     path("runs/<int:left_id>/compare/<int:right_id>/", runs_views.compare, name="compare"),
     path("plan/", planner_views.PlannerView.as_view(), name="planner"),
     path("workflows/", planner_views.workflows, name="workflows"),
+    path("workflows/edit/", editor_views.EditorView.as_view(), name="editor"),
+    path("workflows/edit/tools/", editor_views.editor_tools, name="editor_tools"),
     path("workflows/<int:workflow_id>/", planner_views.workflow, name="workflow"),
     path("workflows/<int:workflow_id>/rules/", backtests_views.rules, name="workflow_rules"),
     path("workflows/<int:workflow_id>/start/", runs_views.start, name="start"),

@@ -29,7 +29,7 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 #: Limit for paths that are not listed below: sign-in, health checks, static files.
 SMALL: Final = 64 * 1024
 #: Pages with forms that submit plans, edits and JSON.
-_FORMS: Final = ("/review/", "/admin/")
+_FORMS: Final = ("/review/", "/admin/", "/plan/", "/workflows/edit/")
 _SIGN_IN: Final = ("/admin/login/", "/admin/logout/")
 _MCP: Final = ("/mcp", "/mcp/")
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from graphrag.catalogue.selectors import tools_by_name
-from graphrag.planning.plans import fresh_id
+from graphrag.catalogue.tool_record import ToolRecord
 from workflows.engine.bounded_json import BoundedJSONError, parse
 from workflows.engine.plan_validation import Problem
 from workflows.permissions import capabilities
 from workflows.planning.planner import suggest
 
-from .fields import asked_inputs, posted_plan, read_value, without_task
+from .fields import asked_inputs, posted_plan, read_value
+from .plan_edits import EditRefused, add_task, remove_task
 
 if TYPE_CHECKING:
     from django.http import QueryDict
@@ -157,6 +158,11 @@ def _policy(data: QueryDict, problems: list[Problem]) -> dict[str, Any]:
     typed = _typed(data, "policy_text")
     if typed and typed != pretty(base):
         return _object(typed, "policy", problems, base)
+    return switched_policy(base, data)
+
+
+def switched_policy(base: dict[str, Any], data: QueryDict) -> dict[str, Any]:
+    """Return the policy with the posted switches; without them it does not change."""
     if "hil" not in data:
         return base
     wanted = data.get("hil", "")
@@ -230,9 +236,12 @@ def suggested(draft: Draft) -> Draft:
 
 def removed(draft: Draft, at: int) -> Draft:
     """Return the draft without one task, with a warning per lost argument source."""
-    plan, lost = without_task(draft.plan, at)
-    warnings = tuple(f"{each} has lost its source; enter a value." for each in lost)
-    return replace(draft, plan=plan, plan_text="", warnings=(*draft.warnings, *warnings))
+    try:
+        edited = remove_task(draft.plan, at)
+    except EditRefused:
+        return draft
+    warnings = (*draft.warnings, *edited.warnings)
+    return replace(draft, plan=edited.plan, plan_text="", warnings=warnings)
 
 
 def added(draft: Draft, name: str) -> Draft:
@@ -241,11 +250,13 @@ def added(draft: Draft, name: str) -> Draft:
     if tool is None or not tool.enabled:
         problem = Problem("add_tool", "unknown_tool", f"there is no tool {name!r} to be added")
         return replace(draft, problems=(*draft.problems, problem))
-    own = name.rpartition(".")[2]
-    task: dict[str, Any] = {"id": fresh_id(own, [str(each.get("id")) for each in draft.tasks])}
-    if tool.kind == "capability":
-        task |= {"type": "capability", "capability": own, "inputs": {}}
-    else:
-        task |= {"type": "tool", "tool": name, "arguments": {}}
-    plan = {**draft.plan, "tasks": [*draft.plan.get("tasks", ()), task]}
+    plan = add_task(draft.plan, new_task(tool), name.rpartition(".")[2]).plan
     return replace(draft, plan=plan, plan_text="")
+
+
+def new_task(tool: ToolRecord) -> dict[str, Any]:
+    """Return a task without an id and without arguments that runs this tool or capability."""
+    if tool.kind == "capability":
+        own = tool.name.rpartition(".")[2]
+        return {"type": "capability", "capability": own, "inputs": {}}
+    return {"type": "tool", "tool": tool.name, "arguments": {}}

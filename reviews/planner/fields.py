@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +13,14 @@ from django.utils.translation import gettext as _
 
 from workflows.common.schemas import FieldError
 from workflows.engine.bounded_json import BoundedJSONError, parse
-from workflows.engine.dag import is_reference, references
+from workflows.engine.dag import is_reference
 
 if TYPE_CHECKING:
     from django.http import QueryDict
 
 _LONG = 60
+#: A longer enumeration is a text field.
+_MAX_OPTIONS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class Argument:
     text: str
     #: The placeholder of an empty field: the tool's default.
     without: str
+    #: The only texts that the schema allows; empty if it allows any.
+    options: tuple[str, ...] = ()
 
     @property
     def is_long(self) -> bool:
@@ -86,7 +90,15 @@ def _argument(
         without=_("%(value)s if left empty") % {"value": _text(part["default"])[:60]}
         if part.get("default") not in (None, "")
         else "",
+        options=_options(part),
     )
+
+
+def _options(part: Mapping[str, Any]) -> tuple[str, ...]:
+    allowed = part.get("enum")
+    if isinstance(allowed, list) and len(allowed) <= _MAX_OPTIONS:
+        return tuple(_text(each) for each in allowed)
+    return ("true", "false") if _types(part) == ("boolean",) else ()
 
 
 def _types(part: Mapping[str, Any]) -> tuple[str, ...]:
@@ -144,9 +156,53 @@ def _posted_task(
     changed = {**task, values_name(task): values}
     _set(changed, "depends_on", posted.getlist(f"{key}.needs"))
     phase = posted.get(f"{key}.review", "")
-    if phase != review_phase(task):
+    if f"{key}.review" in posted and phase != review_phase(task):
         _set(changed, "human_review", {"trigger_phase": phase} if phase else None)
-    return changed, errors
+    return changed, [*errors, *_apply_settings(changed, key, posted)]
+
+
+def _apply_settings(task: dict[str, Any], key: str, posted: QueryDict) -> Iterator[FieldError]:
+    """Apply title, code, condition, timeout and retry of a task; yield invalid numbers."""
+    for name in ("title", "when", "language", "code"):
+        if f"{key}.{name}" in posted:
+            text = posted.get(f"{key}.{name}", "").replace("\r\n", "\n").replace("\0", "")
+            _set(task, name, text if name == "code" else text.strip())
+    retry = dict(task["retry"]) if isinstance(task.get("retry"), dict) else {}
+    for holder, name, field in (
+        (task, "timeout_seconds", "timeout"),
+        (retry, "max_attempts", "attempts"),
+        (retry, "backoff_seconds", "backoff"),
+    ):
+        number_field = posted.get(f"{key}.{field}")
+        if number_field is None or number_field.strip() == number_text(holder.get(name)):
+            continue
+        try:
+            number = _number(number_field)
+        except ValueError:
+            yield FieldError(f"{key}.{field}", _("enter a number"))
+            continue
+        holder.pop(name, None)
+        if number is not None:
+            holder[name] = number
+    if retry != (task.get("retry") or {}):
+        _set(task, "retry", retry)
+
+
+def number_text(value: Any) -> str:
+    """Return a number as a field shows it: 30 for 30.0, "" for None."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return "" if value is None else str(value)
+
+
+def _number(text: str) -> int | float | None:
+    text = text.strip()
+    if not text:
+        return None
+    value = parse(text)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(text)
+    return value
 
 
 def review_phase(task: Mapping[str, Any]) -> str:
@@ -193,27 +249,6 @@ def read_value(text: str, types: Iterable[str]) -> Any:
         if "string" in wanted or not wanted:
             return text
         raise ValueError(f"must be JSON ({' or '.join(sorted(wanted))}): {error}") from None
-
-
-# --- edits ----------------------------------------------------------------------------------------
-
-
-def without_task(plan: Mapping[str, Any], at: int) -> tuple[dict[str, Any], list[str]]:
-    """Return the plan without a task and references to it, and the arguments that read it."""
-    tasks = list(plan.get("tasks", ()))
-    if not 0 <= at < len(tasks):
-        return dict(plan), []
-    removed = tasks.pop(at).get("id")
-    lost = []
-    for place, task in enumerate(tasks):
-        kept = {k: v for k, v in values_of(task).items() if removed not in references({"v": v})}
-        lost += [f"{task.get('id')}.{name}" for name in values_of(task) if name not in kept]
-        changed = {**task, values_name(task): kept}
-        needs = task.get("depends_on")
-        if isinstance(needs, list):
-            _set(changed, "depends_on", [name for name in needs if name != removed])
-        tasks[place] = changed
-    return {**plan, "tasks": tasks}, lost
 
 
 def asked_inputs(plan: Mapping[str, Any], schemas: Mapping[int, Any]) -> dict[str, dict[str, Any]]:

@@ -95,12 +95,7 @@ def planner_context(user: User, draft: Draft, checked: tuple[Problem, ...]) -> d
         "faults": tuple(each for each in checked if not each.path.startswith("plan.tasks[")),
         "fault_count": len(checked),
         "tool_names": tuple(_names()),
-        "signed": tuple(
-            {"value": value, "label": _(label), "chosen": value == layers_signed(draft.policy)}
-            for value, label in _SIGNED
-        ),
-        "replan_review": is_switched_on(draft.policy, "replan_review"),
-        "per_layer_validation": is_switched_on(draft.policy, "per_layer_validation"),
+        **policy_switches(draft.policy),
         "plan_json": pretty(draft.plan),
         "policy_json": pretty(draft.policy),
         "why_json": pretty(draft.why),
@@ -110,6 +105,18 @@ def planner_context(user: User, draft: Draft, checked: tuple[Problem, ...]) -> d
         "workflow": workflow,
         "floor_json": floor_json(),
         "url": reverse("reviews:planner"),
+    }
+
+
+def policy_switches(policy: dict[str, Any]) -> dict[str, Any]:
+    """Return the switches of a policy: layer approval, replan review, pause after each layer."""
+    return {
+        "signed": tuple(
+            {"value": value, "label": _(label), "chosen": value == layers_signed(policy)}
+            for value, label in _SIGNED
+        ),
+        "replan_review": is_switched_on(policy, "replan_review"),
+        "per_layer_validation": is_switched_on(policy, "per_layer_validation"),
     }
 
 
@@ -191,37 +198,12 @@ def _task(
     about: dict[str, Any],
     checked: tuple[Problem, ...],
 ) -> dict[str, Any]:
-    key, name = f"t{at}", ids[at]
-    target = str(
-        task.get("tool")
-        or task.get("capability")
-        or _("%(language)s code") % {"language": task.get("language")}
-    )
-    reason = draft.why.get(name)
     prefix = f"plan.tasks[{at}]"
-    faults = [each for each in (*draft.problems, *checked) if _is_about(each.path, prefix, key)]
-    known = about.get(target)
+    faults = [each for each in (*draft.problems, *checked) if is_about(each.path, prefix, f"t{at}")]
+    found = task_context(at, task, ids, schema, about)
     return {
-        "place": at,
-        "key": key,
-        "id": name,
-        "target": target,
-        "description": known.description.split("\n")[0][:200] if known else "",
-        "permission": known.permission_set if known else str(task.get("permission_set") or ""),
-        "why": _why(reason, target),
-        "arguments": arguments_of(task, schema, key),
-        "sources": [each for each in ids if each != name],
-        "needs": [
-            {"id": each, "chosen": each in (task.get("depends_on") or ())}
-            for each in ids
-            if each != name
-        ],
-        "reads": ", ".join(sorted({*references(values_of(task))} - {"inputs", "context"})),
-        "reviews": [
-            {"value": value, "label": _(label), "chosen": value == review_phase(task)}
-            for value, label in _REVIEWS
-        ],
-        "code": task.get("code", ""),
+        **found,
+        "why": _why(draft.why.get(ids[at]), found["target"]),
         "faults": [
             {
                 "path": each.path.removeprefix(prefix).lstrip("."),
@@ -230,6 +212,44 @@ def _task(
             for each in faults
         ],
     }
+
+
+def task_context(
+    at: int, task: dict[str, Any], ids: list[str], schema: Any, about: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the fields of one task; `ids` are those of all tasks, `about` has tools by name."""
+    target = target_of(task)
+    known = about.get(target)
+    return {
+        "place": at,
+        "key": f"t{at}",
+        "id": ids[at],
+        "target": target,
+        "description": known.description.split("\n")[0][:200] if known else "",
+        "permission": known.permission_set if known else str(task.get("permission_set") or ""),
+        "arguments": arguments_of(task, schema, f"t{at}"),
+        "sources": [each for each in ids if each != ids[at]],
+        "needs": [
+            {"id": each, "chosen": each in (task.get("depends_on") or ())}
+            for each in ids
+            if each != ids[at]
+        ],
+        "reads": ", ".join(sorted({*references(values_of(task))} - {"inputs", "context"})),
+        "reviews": [
+            {"value": value, "label": _(label), "chosen": value == review_phase(task)}
+            for value, label in _REVIEWS
+        ],
+        "code": task.get("code", ""),
+    }
+
+
+def target_of(task: dict[str, Any]) -> str:
+    """Return the name of what a task runs."""
+    return str(
+        task.get("tool")
+        or task.get("capability")
+        or _("%(language)s code") % {"language": task.get("language")}
+    )
 
 
 def _why(reason: Any, target: str) -> dict[str, Any] | None:
@@ -243,7 +263,8 @@ def _why(reason: Any, target: str) -> dict[str, Any] | None:
     }
 
 
-def _is_about(path: str, prefix: str, key: str) -> bool:
+def is_about(path: str, prefix: str, key: str) -> bool:
+    """Return whether the path of a problem is that of a task or of one of its fields."""
     return path == prefix or path.startswith((f"{prefix}.", f"{prefix}[", f"{key}."))
 
 
@@ -261,6 +282,7 @@ def workflows_context(user: User) -> dict[str, Any]:
         "rows": tuple(_row(each) for each in rows.order_by("title")[:_LIMIT]),
         "admin_url": reverse("admin:workflows_workflow_changelist") if _may_edit(user) else "",
         "planner_url": reverse("reviews:planner") if may_start(user) else "",
+        "editor_url": reverse("reviews:editor") if may_start(user) else "",
         "floor_json": floor_json(),
     }
 
@@ -312,9 +334,8 @@ def workflow_context(user: User, workflow: Workflow) -> dict[str, Any]:
         "name": workflow.title,
         "description": workflow.description,
         "admin_url": admin_url,
-        "edit_url": f"{reverse('reviews:planner')}?workflow={workflow.pk}"
-        if ADMIN in roles_of(user)
-        else "",
+        "edit_url": f"{reverse('reviews:editor')}?workflow={workflow.pk}" if may_save(user) else "",
+        "copy_url": f"{reverse('reviews:editor')}?copy={workflow.pk}" if may_start(user) else "",
         "picture": plan_picture(plan) if plan else layout([]),
         "holds": tuple(_holds(plan, workflow)) if plan else (),
         "tasks": tuple(_workflow_task(each) for each in plan.tasks) if plan else (),

@@ -33,6 +33,8 @@ from reviews.components.views import (
 )
 from reviews.planner import drafts as drafts
 from reviews.planner.drafts import Draft
+from reviews.planner.editor_draft import of_planner
+from reviews.planner.editor_views import show_editor
 from reviews.planner.pages import (
     learned_context,
     may_save,
@@ -77,6 +79,8 @@ class PlannerView(LoginRequiredMixin, View):
             return self._start(request, draft)
         if action == "save":
             return self._save(request, draft)
+        if action == "edit":
+            return show_editor(request, of_planner(draft))
         if action == "suggest":
             draft = drafts.suggested(draft)
         elif action == "remove" and about.isascii() and about.isdigit():

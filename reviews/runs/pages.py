@@ -257,6 +257,9 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
         ),
         "groups": _groups(events, tasks, forks, plan_links(execution, events), hidden),
         "queued": queued(execution) if live else (),
+        "workflow_from_url": f"{reverse('reviews:editor')}?run={execution.pk}"
+        if may_start(user)
+        else "",
         "fork_url": "" if live else forks.get(max(forks, default=-1), ""),
         "learned_url": reverse("reviews:learned", args=(execution.pk,))
         if execution.status == ExecutionStatus.COMPLETED

@@ -79,6 +79,12 @@ def plan(page: Page) -> None:
     page.evaluate("scrollTo(0, 0)")
 
 
+def open_node(page: Page) -> None:
+    page.locator("[data-node]").last.click()
+    expect(page.locator("#task-title")).to_be_focused()
+    page.evaluate("scrollTo(0, 0)")
+
+
 def draft(page: Page) -> None:
     page.get_by_label("Rule name").fill("medium digests")
     page.get_by_label("Skip the review when").fill(RULE)
@@ -116,6 +122,7 @@ PICTURES = (
     Picture("fork", "operator", "/runs/{written}/fork/1/"),
     Picture("compare", "operator", "/runs/{written}/compare/{forked}/"),
     Picture("plan", "operator", "/plan/", plan),
+    Picture("plan-editor", "operator", "/workflows/edit/?copy={release}", open_node),
     Picture("workflows", "operator", "/workflows/"),
     Picture("workflow", "operator", "/workflows/{release}/"),
     Picture("rules", "operator", "/workflows/{workflow}/rules/"),

@@ -42,6 +42,7 @@ NOT_PAGES = {
     "audit_key": "a file",
     "backtest_progress": "a part of the backtest's page",
     "decision_status": "a part of the decision page",
+    "editor_tools": "a part of the plan editor",
     "extend": "a part of the decision page",
     "export_history": "a file",
     "impact": "a part of the decision page",
@@ -121,6 +122,12 @@ def as_operator(walk: Walk, scene: Scene) -> None:
     walk.press("Suggest a plan")
     expect(walk.page.locator("svg.dag .node")).to_have_count(1)
     walk.measure("a plan from words")
+    walk.press("Open in the plan editor")
+    expect(walk.page.locator("#editor")).to_be_visible()
+    walk.page.get_by_role("button", name="list_directory", exact=True).click()
+    expect(walk.page.locator("#task-title")).to_be_focused()
+    walk.measure("the plan editor with an open task")
+    walk.go("/workflows/edit/")
 
 
 def a_webhook(walk: Walk) -> None:

@@ -25,6 +25,7 @@ PAGES = ("/login/", "/admin/login/", "/logout/", "/language/", "/livez", "/nowhe
 @pytest.mark.parametrize(
     ("path", "limit"),
     [(path, SMALL) for path in PAGES]
+    + [("/plan/", LARGE), ("/workflows/edit/", LARGE), ("/workflows/1/", SMALL)]
     + [("/review/", LARGE), ("/admin/workflows/workflow/1/change/", LARGE), (API, LARGE)]
     + [("/mcp", 1024 * 1024), ("//api/v1/", SMALL), ("http://host/api/v1/", SMALL)],
 )

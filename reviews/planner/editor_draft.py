@@ -1,0 +1,255 @@
+"""The draft of a workflow in the plan editor.  The page sends the whole draft with each request."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from django.utils.translation import gettext as _
+
+from graphrag.catalogue.selectors import tools_by_name
+from reviews.components import labels
+from workflows.common.number_parsing import parse_natural_number
+from workflows.engine.bounded_json import BoundedJSONError, parse
+from workflows.engine.plan_validation import Problem
+from workflows.models import Workflow
+
+from . import plan_edits
+from .drafts import CAREFUL, Draft, new_task, schemas_of, switched_policy
+from .fields import posted_plan
+from .plan_edits import Edited, EditRefused
+
+if TYPE_CHECKING:
+    from django.http import QueryDict
+
+    from workflows.models import Execution
+
+_OBJECTS = ("plan", "policy", "inputs_schema", "default_inputs")
+_TEXTS = {"title": 200, "name": 100, "description": 4000, "workflow": 20, "seen": 40}
+_CODE = {"python": "output = {}\n", "typescript": "export default {};\n"}
+
+
+@dataclass(frozen=True, slots=True)
+class EditorDraft:
+    """A workflow that is not saved yet.
+
+    `workflow` is the id of the workflow to save over, `seen` its time of change when the editor
+    was opened; both are empty for a new one.  `selected` is the position of the task whose form is
+    open, or -1.  `typed` holds texts that could not be read, by the key of their field.
+    """
+
+    title: str = ""
+    name: str = ""
+    description: str = ""
+    workflow: str = ""
+    seen: str = ""
+    plan: dict[str, Any] = field(default_factory=lambda: {"tasks": []})
+    policy: dict[str, Any] = field(default_factory=lambda: dict(CAREFUL))
+    inputs_schema: dict[str, Any] = field(default_factory=dict)
+    default_inputs: dict[str, Any] = field(default_factory=dict)
+    selected: int = -1
+    warnings: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    typed: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def tasks(self) -> list[dict[str, Any]]:
+        return [task for task in self.plan.get("tasks", ()) if isinstance(task, dict)]
+
+    def as_json(self) -> str:
+        """Return what the page keeps and sends again."""
+        names = (*_TEXTS, *_OBJECTS)
+        return json.dumps({name: getattr(self, name) for name in names}, ensure_ascii=False)
+
+    def with_problem(self, problem: Problem) -> EditorDraft:
+        return replace(self, problems=(*self.problems, problem))
+
+
+def of_workflow(workflow: Workflow) -> EditorDraft:
+    """Return the draft that changes a workflow."""
+    return EditorDraft(
+        title=workflow.title,
+        name=workflow.name,
+        description=workflow.description,
+        workflow=str(workflow.pk),
+        seen=workflow.updated_at.isoformat(),
+        plan=_plan(workflow.plan),
+        policy=dict(workflow.policy or {}),
+        inputs_schema=dict(workflow.inputs_schema or {}),
+        default_inputs=dict(workflow.default_inputs or {}),
+    )
+
+
+def copy_of(workflow: Workflow) -> EditorDraft:
+    """Return the draft of a new workflow with the definition of another one."""
+    title = _("Copy of %(title)s") % {"title": workflow.title}
+    return replace(of_workflow(workflow), title=title[:200], name="", workflow="", seen="")
+
+
+def of_planner(draft: Draft) -> EditorDraft:
+    """Return the draft of a plan that was made from words; it saves over the same workflow."""
+    workflow = Workflow.objects.filter(pk=parse_natural_number(draft.workflow) or 0).first()
+    opened = EditorDraft() if workflow is None else of_workflow(workflow)
+    return replace(
+        opened,
+        title=draft.title or opened.title or draft.intent[:200],
+        description=opened.description or draft.intent,
+        plan=draft.plan,
+        policy=draft.policy,
+        default_inputs=draft.inputs,
+        warnings=draft.warnings,
+        problems=draft.problems,
+    )
+
+
+def of_run(execution: Execution, plan: dict[str, Any], policy: dict[str, Any]) -> EditorDraft:
+    """Return the draft of a new workflow with the plan and policy of a run, without its inputs."""
+    workflow = execution.workflow
+    return EditorDraft(
+        title=labels.run_title(execution.title, execution.pk)[:200],
+        plan=plan,
+        policy=policy,
+        inputs_schema=dict(workflow.inputs_schema or {}) if workflow else {},
+        default_inputs=dict(workflow.default_inputs or {}) if workflow else {},
+    )
+
+
+def _plan(value: Any) -> dict[str, Any]:
+    return value if _has_tasks(value) else {"tasks": []}
+
+
+def _has_tasks(plan: Any) -> bool:
+    tasks = plan.get("tasks") if isinstance(plan, dict) else None
+    return isinstance(tasks, list) and all(isinstance(task, dict) for task in tasks)
+
+
+# --- the posted form ------------------------------------------------------------------------------
+
+
+def posted(data: QueryDict) -> EditorDraft:
+    """Return the draft that the page sent, with its fields applied."""
+    draft = _kept(data.get("draft", ""))
+    number = parse_natural_number(data.get("selected", ""))
+    selected = -1 if number is None or number >= len(draft.tasks) else number
+    draft = replace(draft, selected=selected, **_texts(data))
+    draft = _with_task_fields(draft, data)
+    draft = replace(draft, policy=switched_policy(draft.policy, data))
+    return _with_json_fields(draft, data)
+
+
+def _kept(text: str) -> EditorDraft:
+    try:
+        value = parse(text)
+    except BoundedJSONError:
+        value = {}
+    value = value if isinstance(value, dict) else {}
+    texts = {
+        name: value[name][:longest] for name, longest in _TEXTS.items() if _is_text(value, name)
+    }
+    objects = {name: value[name] for name in _OBJECTS if isinstance(value.get(name), dict)}
+    return EditorDraft(**texts, **{**objects, "plan": _plan(objects.get("plan"))})
+
+
+def _is_text(value: dict[str, Any], name: str) -> bool:
+    return isinstance(value.get(name), str)
+
+
+def _texts(data: QueryDict) -> dict[str, Any]:
+    names = [name for name in ("title", "name", "description") if name in data]
+    return {
+        name: data.get(name, "").replace("\0", "").replace("\r\n", "\n").strip()[: _TEXTS[name]]
+        for name in names
+    }
+
+
+def _with_task_fields(draft: EditorDraft, data: QueryDict) -> EditorDraft:
+    plan, errors = posted_plan(draft.plan, schemas_of(draft.plan), data)
+    problems = tuple(Problem(each.path, "unreadable", each.message) for each in errors)
+    typed = {each.path: data.get(each.path, "") for each in errors}
+    draft = replace(draft, plan=plan, problems=(*draft.problems, *problems), typed=typed)
+    name = data.get(f"t{draft.selected}.name")
+    if name is None or draft.selected < 0:
+        return draft
+    return _edited(draft, lambda: plan_edits.rename(draft.plan, draft.selected, name.strip()))
+
+
+def _with_json_fields(draft: EditorDraft, data: QueryDict) -> EditorDraft:
+    for name in ("inputs_schema", "default_inputs"):
+        text = data.get(f"{name}_text")
+        if text is None:
+            continue
+        try:
+            value = parse(text) if text.strip() else {}
+        except BoundedJSONError as error:
+            draft = _unread(draft, name, text, _("invalid JSON: %(error)s") % {"error": error})
+            continue
+        if not isinstance(value, dict):
+            draft = _unread(draft, name, text, _("must be a JSON object, as in {}"))
+            continue
+        changes: dict[str, Any] = {name: value}
+        draft = replace(draft, **changes)
+    return draft
+
+
+def _unread(draft: EditorDraft, name: str, text: str, message: str) -> EditorDraft:
+    typed = {**draft.typed, f"{name}_text": text}
+    return replace(draft, typed=typed).with_problem(Problem(name, "malformed", message))
+
+
+# --- operations -----------------------------------------------------------------------------------
+
+
+def operated(draft: EditorDraft, action: str) -> EditorDraft:
+    """Return the draft after an operation such as `remove:2`, `connect:0>1` or `add:server.tool`.
+
+    An unknown operation changes nothing.
+    """
+    kind, _colon, about = action.partition(":")
+    at = _number(about)
+    source, _arrow, target = about.partition(">")
+    plan = draft.plan
+    if kind == "select":
+        return replace(draft, selected=at if 0 <= at < len(draft.tasks) else -1)
+    if kind == "remove":
+        return _edited(draft, lambda: plan_edits.remove_task(plan, at))
+    if kind in ("earlier", "later"):
+        by = -1 if kind == "earlier" else 1
+        return _edited(draft, lambda: plan_edits.move(plan, at, by))
+    if kind == "connect":
+        return _edited(draft, lambda: plan_edits.connect(plan, _number(source), _number(target)))
+    if kind == "disconnect":
+        return _edited(draft, lambda: plan_edits.disconnect(plan, _number(source), _number(target)))
+    if kind == "code" and about in _CODE:
+        task = {"type": "code_execution", "language": about, "code": _CODE[about], "inputs": {}}
+        return _edited(draft, lambda: plan_edits.add_task(plan, task, "code"))
+    if kind in ("add", "use"):
+        return _with_tool(draft, kind, about.strip())
+    return draft
+
+
+def _number(text: str) -> int:
+    found = parse_natural_number(text)
+    return -1 if found is None else found
+
+
+def _edited(draft: EditorDraft, edit: Any) -> EditorDraft:
+    try:
+        edited: Edited = edit()
+    except EditRefused as refused:
+        return draft.with_problem(refused.problem)
+    warnings = (*draft.warnings, *edited.warnings)
+    return replace(draft, plan=edited.plan, selected=edited.selected, warnings=warnings)
+
+
+def _with_tool(draft: EditorDraft, kind: str, name: str) -> EditorDraft:
+    tool = tools_by_name([name]).get(name)
+    if tool is None or not tool.enabled:
+        message = _("there is no tool %(name)r that can be added") % {"name": name}
+        return draft.with_problem(Problem("plan.tasks", "unknown_tool", message))
+    task = new_task(tool)
+    if kind == "add":
+        wanted = name.rpartition(".")[2]
+        return _edited(draft, lambda: plan_edits.add_task(draft.plan, task, wanted))
+    schema = dict(tool.input_schema)
+    return _edited(draft, lambda: plan_edits.set_target(draft.plan, draft.selected, task, schema))

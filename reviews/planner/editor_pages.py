@@ -1,0 +1,326 @@
+"""Contexts of the plan editor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from graphrag.catalogue.selectors import tools as all_tools
+from graphrag.catalogue.selectors import tools_by_name
+from graphrag.catalogue.tool_record import ToolRecord
+from graphrag.models import Tool
+from graphrag.planning.plans import InvalidPlan, dependencies, layers
+from graphrag.retrieval.search import search
+from reviews.components.dag_svg import DagTask, Picture, layout
+from reviews.components.plan_diff import short
+from workflows.common.number_parsing import parse_natural_number
+from workflows.engine.permissions import NAMED
+from workflows.engine.plan_validation import Problem
+from workflows.models import Workflow
+
+from .drafts import pretty, schemas_of
+from .editor_draft import EditorDraft
+from .fields import asked_inputs, number_text
+from .pages import is_about, may_save, policy_switches, target_of, task_context, tool_url
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+_LONGEST_NOTE = 18
+#: The maximum number of boxes of one layer; the list below the picture has every task.
+_MAX_ROWS = 40
+_OFFERED = 8
+#: Field of the task form → the part of a problem's path that belongs to it.
+_SLOTS = {
+    "name": "id",
+    "title": "title",
+    "code": "code",
+    "when": "when",
+    "timeout": "timeout_seconds",
+    "attempts": "retry.max_attempts",
+    "backoff": "retry.backoff_seconds",
+    "needs": "depends_on",
+}
+
+
+def editor_context(user: User, draft: EditorDraft, checked: tuple[Problem, ...]) -> dict[str, Any]:
+    """Return `e` of the template; `checked` are the problems found by validation."""
+    problems = (*draft.problems, *(each for each in checked if each not in draft.problems))
+    schemas = schemas_of(draft.plan)
+    faulty = [_faults_of(at, problems) for at in range(len(draft.tasks))]
+    open_faults = faulty[draft.selected] if 0 <= draft.selected < len(faulty) else []
+    return {
+        "draft": draft,
+        "draft_json": draft.as_json(),
+        "url": reverse("reviews:editor"),
+        "workflow": _workflow(draft),
+        "may_save": may_save(user),
+        "picture": _picture(draft, faulty),
+        "tasks": tuple(_row(draft, at, faulty[at]) for at in range(len(draft.tasks))),
+        "task": _task_form(draft, schemas, open_faults),
+        "problems": tuple(_listed(problems, draft)),
+        "missing": tuple(_missing(draft, schemas)),
+        "inputs_schema_text": _json_text(draft, "inputs_schema"),
+        "default_inputs_text": _json_text(draft, "default_inputs"),
+        "tools": offered_tools(""),
+        "focus": _focus(draft),
+        **policy_switches(draft.policy),
+    }
+
+
+def _faults_of(at: int, problems: Iterable[Problem]) -> list[Problem]:
+    return [each for each in problems if is_about(each.path, f"plan.tasks[{at}]", f"t{at}")]
+
+
+def _focus(draft: EditorDraft) -> str:
+    return "task-title" if 0 <= draft.selected < len(draft.tasks) else "editor-title"
+
+
+def _workflow(draft: EditorDraft) -> dict[str, str] | None:
+    found = Workflow.objects.filter(pk=parse_natural_number(draft.workflow) or 0).first()
+    if found is None:
+        return None
+    return {"title": found.title, "url": reverse("reviews:workflow", args=(found.pk,))}
+
+
+def _listed(problems: Iterable[Problem], draft: EditorDraft) -> Iterable[dict[str, Any]]:
+    """Yield every problem with the name of its task instead of its position."""
+    for each in problems:
+        at = next((at for at in range(len(draft.tasks)) if each in _faults_of(at, [each])), None)
+        if at is None:
+            yield {"path": each.path, "message": each.message, "at": None}
+            continue
+        name = str(draft.tasks[at].get("id", ""))
+        rest = each.path.removeprefix(f"plan.tasks[{at}]").lstrip(".")
+        rest = "" if rest.startswith(f"t{at}.") else rest
+        yield {"path": f"{name}.{rest}" if rest else name, "message": each.message, "at": at}
+
+
+def _missing(draft: EditorDraft, schemas: dict[int, Any]) -> Iterable[dict[str, Any]]:
+    """Yield the inputs that the plan reads and that neither schema nor example values name."""
+    parts = draft.inputs_schema.get("properties")
+    known = {*draft.default_inputs, *(parts if isinstance(parts, dict) else ())}
+    for name, about in asked_inputs(draft.plan, schemas).items():
+        if name not in known:
+            yield {"name": name, "task": about["task"]}
+
+
+def _json_text(draft: EditorDraft, name: str) -> str:
+    typed = draft.typed.get(f"{name}_text")
+    if typed is not None:
+        return typed
+    value = getattr(draft, name)
+    return pretty(value) if value else ""
+
+
+# --- the picture and the list ---------------------------------------------------------------------
+
+
+def _picture(draft: EditorDraft, faulty: list[list[Problem]]) -> dict[str, Any] | None:
+    """Return the diagram with what a node needs to be edited; None if it cannot be drawn."""
+    tasks = draft.tasks
+    try:
+        columns = layers(draft.plan)
+    except InvalidPlan:
+        return None
+    places = {str(task["id"]): at for at, task in enumerate(tasks)}
+    picture = layout(
+        [[_dag_task(tasks[places[name]]) for name in column] for column in columns],
+        max_rows=_MAX_ROWS,
+    )
+    layer_of = {name: number for number, column in enumerate(columns, 1) for name in column}
+    return {"picture": picture, "nodes": tuple(_nodes(draft, picture, places, layer_of, faulty))}
+
+
+def _dag_task(task: dict[str, Any]) -> DagTask:
+    needs = tuple(sorted(dependencies(task)))
+    return DagTask(str(task["id"]), "", needs, short(target_of(task), _LONGEST_NOTE))
+
+
+def _nodes(
+    draft: EditorDraft,
+    picture: Picture,
+    places: dict[str, int],
+    layer_of: dict[str, int],
+    faulty: list[list[Problem]],
+) -> Iterable[dict[str, Any]]:
+    """Yield the nodes in the order of the layers; exactly one is in the tab order."""
+    stop = draft.selected if draft.selected in places.values() else None
+    for number, node in enumerate(picture.nodes):
+        at = places.get(node.id)
+        if at is None:
+            yield {"node": node, "at": None}
+            continue
+        yield {
+            "node": node,
+            "at": at,
+            "selected": at == draft.selected,
+            "in_tab_order": at == stop if stop is not None else number == 0,
+            "faulty": bool(faulty[at]),
+            "label": _label(draft.tasks[at], layer_of[node.id], len(faulty[at])),
+        }
+
+
+def _label(task: dict[str, Any], layer: int, faults: int) -> str:
+    parts = [
+        _("%(task)s, runs %(target)s, layer %(layer)s")
+        % {"task": task["id"], "target": target_of(task), "layer": layer}
+    ]
+    needs = sorted(dependencies(task))
+    if needs:
+        parts.append(_("after %(names)s") % {"names": ", ".join(needs)})
+    if faults:
+        parts.append(ngettext("%(n)s error", "%(n)s errors", faults) % {"n": faults})
+    return ", ".join(parts)
+
+
+def _row(draft: EditorDraft, at: int, faults: list[Problem]) -> dict[str, Any]:
+    task = draft.tasks[at]
+    return {
+        "at": at,
+        "id": str(task.get("id", "")),
+        "target": target_of(task),
+        "selected": at == draft.selected,
+        "faults": len(faults),
+        "is_first": at == 0,
+        "is_last": at == len(draft.tasks) - 1,
+    }
+
+
+# --- the form of one task -------------------------------------------------------------------------
+
+
+def _task_form(
+    draft: EditorDraft, schemas: dict[int, Any], faults: list[Problem]
+) -> dict[str, Any] | None:
+    at = draft.selected
+    if not 0 <= at < len(draft.tasks):
+        return None
+    task = draft.tasks[at]
+    ids = [str(each.get("id", "")) for each in draft.tasks]
+    about = tools_by_name([str(task.get("tool") or f"capability.{task.get('capability')}")])
+    form = task_context(at, task, ids, schemas.get(at), about)
+    key = form["key"]
+    slots, rest = _slots(form, faults, f"plan.tasks[{at}]")
+    written = task.get("retry")
+    retry = written if isinstance(written, dict) else {}
+    settings = {
+        "timeout": number_text(task.get("timeout_seconds")),
+        "attempts": number_text(retry.get("max_attempts")),
+        "backoff": number_text(retry.get("backoff_seconds")),
+    }
+    behind = _descendants(draft.tasks, ids[at])
+    return {
+        **form,
+        "sources": [each for each in form["sources"] if each not in behind],
+        "needs": [each for each in form["needs"] if each["chosen"] or each["id"] not in behind],
+        "tool_url": tool_url(form["target"]) if task.get("type") == "tool" else "",
+        "type": task.get("type"),
+        "title": task.get("title", ""),
+        "language": task.get("language", ""),
+        "languages": tuple(
+            {"value": each, "chosen": each == task.get("language")}
+            for each in ("python", "typescript", "javascript")
+        ),
+        "when": task.get("when") or "",
+        **{name: draft.typed.get(f"{key}.{name}", text) for name, text in settings.items()},
+        "arguments": tuple(
+            replace(each, text=draft.typed.get(f"{each.key}.text", each.text))
+            for each in form["arguments"]
+        ),
+        "targets": _targets(draft, at, ids),
+        "faults": tuple(rest),
+        "slots": slots,
+    }
+
+
+def _targets(draft: EditorDraft, at: int, ids: list[str]) -> list[dict[str, Any]]:
+    """Return the tasks that can still be connected to run after the selected one."""
+    name = ids[at]
+    return [
+        {"id": each, "at": place}
+        for place, each in enumerate(ids)
+        if place != at
+        and name not in dependencies(draft.tasks[place])
+        and name not in _descendants(draft.tasks, each)
+    ]
+
+
+def _descendants(tasks: Iterable[dict[str, Any]], name: str) -> set[str]:
+    """Return the ids of the tasks that wait for a task, directly or not."""
+    listed = [(str(task.get("id", "")), dependencies(task)) for task in tasks]
+    found = {name}
+    while more := {each for each, needs in listed if needs & found} - found:
+        found |= more
+    return found - {name}
+
+
+def _slots(
+    form: dict[str, Any], faults: list[Problem], prefix: str
+) -> tuple[dict[str, list[str]], list[Problem]]:
+    """Sort the problems of a task by the key of their field; the rest stays at the task."""
+    key = form["key"]
+    slots: dict[str, list[str]] = {f"{key}.{name}": [] for name in _SLOTS}
+    slots |= {each.key: [] for each in form["arguments"]}
+    rest = []
+    for fault in faults:
+        place = _slot_of(form, fault.path, prefix)
+        if place in slots:
+            slots[place].append(fault.message)
+        else:
+            rest.append(fault)
+    return slots, rest
+
+
+def _slot_of(form: dict[str, Any], path: str, prefix: str) -> str:
+    key = form["key"]
+    if path.startswith(f"{key}."):
+        return path.removesuffix(".text")
+    inside = path.removeprefix(prefix).lstrip(".")
+    for name, part in _SLOTS.items():
+        if inside == part or inside.startswith((f"{part}.", f"{part}[")):
+            return f"{key}.{name}"
+    values = inside.partition(".")[2]
+    for each in form["arguments"]:
+        if values == each.name or values.startswith((f"{each.name}.", f"{each.name}[")):
+            return str(each.key)
+    return ""
+
+
+# --- tools ----------------------------------------------------------------------------------------
+
+
+def offered_tools(query: str) -> tuple[dict[str, str], ...]:
+    """Return the enabled tools that fit the query; without one the most used tools."""
+    rows: Iterable[Tool | ToolRecord]
+    if query:
+        rows = [found.tool for found in search(query, limit=_OFFERED).found]
+    else:
+        rows = all_tools().filter(enabled=True).order_by("-pagerank", "name")[:_OFFERED]
+    return tuple(_offer(tool) for tool in rows)
+
+
+def _offer(tool: Tool | ToolRecord) -> dict[str, str]:
+    if tool.destructive:
+        risk, look = _("can destroy data"), "bad"
+    elif _goes_beyond_reading(tool.permission_set):
+        risk, look = _("can modify data"), "waiting"
+    else:
+        risk, look = _("reads only"), "good"
+    return {
+        "name": tool.name,
+        "description": tool.description.split("\n")[0][:160],
+        "permission_set": tool.permission_set,
+        "risk": risk,
+        "look": look,
+    }
+
+
+def _goes_beyond_reading(permission_set: str) -> bool:
+    known = NAMED.get(permission_set)
+    return known is None or known.is_beyond_reading

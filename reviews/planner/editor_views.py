@@ -1,0 +1,206 @@
+"""The plan editor: a workflow drawn as a DAG beside the form of the selected task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.mixins import LoginRequiredMixin
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils.text import slugify
+from django.utils.translation import gettext as _
+from django.views import View
+from django.views.decorators.http import require_safe
+
+from reviews.components.views import (
+    SeeOther,
+    current_user,
+    fragment,
+    is_htmx,
+    page,
+    search_text,
+    visible_execution,
+    warn,
+)
+from workflows.common.number_parsing import parse_natural_number
+from workflows.engine.plan_validation import Problem
+from workflows.executions.access import may_start, workflows_for
+from workflows.executions.definitions import (
+    definition_problems,
+    save_workflow,
+    workflow_warnings,
+)
+from workflows.executions.services import run_warnings, start_execution
+from workflows.executions.validation import InvalidRequest
+from workflows.models import Workflow
+
+from . import editor_draft
+from .editor_draft import EditorDraft
+from .editor_pages import editor_context, offered_tools
+from .pages import may_save
+from .run_plans import draft_of_run
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+class EditorView(LoginRequiredMixin, View):
+    """Edit a workflow, then save it or start its plan."""
+
+    http_method_names = ["get", "head", "post"]
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        """Open an empty plan, or that of `?workflow=`, `?copy=` or `?run=`."""
+        _check(request)
+        return show_editor(request, _opened(request))
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        _check(request)
+        draft = editor_draft.posted(request.POST)
+        action = request.POST.get("action", "")
+        if action == "connect_to":
+            action = f"connect:{draft.selected}>{request.POST.get('connect_to', '')}"
+        if action == "start":
+            return self._start(request, draft)
+        if action == "save":
+            return self._save(request, draft)
+        if action == "check" and is_htmx(request):
+            context = {"e": _context(request, draft)}
+            return fragment(request, "reviews/planner/_editor_checked.html", context)
+        return show_editor(request, editor_draft.operated(draft, action))
+
+    def _start(self, request: HttpRequest, draft: EditorDraft) -> HttpResponse:
+        problems = draft.problems
+        if not problems:
+            try:
+                execution = start_execution(
+                    actor=current_user(request),
+                    plan=draft.plan,
+                    inputs=draft.default_inputs,
+                    policy=draft.policy,
+                    title=draft.title,
+                )
+            except InvalidRequest as invalid:
+                problems = invalid.problems
+            else:
+                warn(request, run_warnings(execution))
+                return _go(request, reverse("reviews:run", args=(execution.pk,)))
+        return show_editor(request, replace(draft, problems=problems), status=422)
+
+    def _save(self, request: HttpRequest, draft: EditorDraft) -> HttpResponse:
+        if not may_save(current_user(request)):
+            raise PermissionDenied(
+                _("Only admins can save workflows. You can start the plan as a run.")
+            )
+        if not draft.problems:
+            try:
+                workflow = _saved(current_user(request), draft)
+            except InvalidRequest as invalid:
+                draft = replace(draft, problems=invalid.problems)
+            else:
+                warn(request, workflow_warnings(workflow))
+                return _go(request, reverse("reviews:workflow", args=(workflow.pk,)))
+        return show_editor(request, draft, status=422)
+
+
+def show_editor(request: HttpRequest, draft: EditorDraft, status: int = 200) -> HttpResponse:
+    """Render the editor, or only its form for htmx."""
+    context = {"e": _context(request, draft)}
+    if is_htmx(request):
+        return fragment(request, "reviews/planner/_editor.html", context, status=status)
+    return page(request, "reviews/planner/editor.html", context, section="workflows", status=status)
+
+
+def _check(request: HttpRequest) -> None:
+    if not may_start(current_user(request)):
+        raise PermissionDenied(_("Your roles cannot start runs. Ask an operator."))
+
+
+def _go(request: HttpRequest, url: str) -> HttpResponse:
+    """Redirect; htmx would put the answer to a 303 into the page."""
+    if is_htmx(request):
+        return HttpResponse(status=204, headers={"HX-Redirect": url})
+    return SeeOther(url)
+
+
+def _opened(request: HttpRequest) -> EditorDraft:
+    user = current_user(request)
+    if number := request.GET.get("workflow", ""):
+        if not may_save(user):
+            raise Http404
+        return editor_draft.of_workflow(_workflow(user, number))
+    if number := request.GET.get("copy", ""):
+        return editor_draft.copy_of(_workflow(user, number))
+    if number := request.GET.get("run", ""):
+        return draft_of_run(visible_execution(request, parse_natural_number(number) or 0))
+    return EditorDraft()
+
+
+def _workflow(user: User, number: str) -> Workflow:
+    rows = workflows_for(user)
+    rows = rows if may_save(user) else rows.filter(enabled=True)
+    return get_object_or_404(rows, pk=parse_natural_number(number) or 0)
+
+
+def _context(request: HttpRequest, draft: EditorDraft) -> dict[str, Any]:
+    user = current_user(request)
+    return editor_context(user, draft, _problems(user, draft) if draft.tasks else ())
+
+
+def _problems(user: User, draft: EditorDraft) -> tuple[Problem, ...]:
+    fields = {
+        "plan": draft.plan,
+        "policy": draft.policy,
+        "inputs_schema": draft.inputs_schema,
+        "default_inputs": draft.default_inputs,
+    }
+    # An invalid task makes pydantic count it out and call the whole plan too short.
+    return tuple(
+        each for each in definition_problems(fields, actor=user) if each.code != "too_short"
+    )
+
+
+def _saved(user: User, draft: EditorDraft) -> Workflow:
+    if not draft.title:
+        raise InvalidRequest((Problem("title", "required", _("enter a name for the workflow")),))
+    fields = {
+        "title": draft.title,
+        "description": draft.description,
+        "plan": draft.plan,
+        "policy": draft.policy,
+        "inputs_schema": draft.inputs_schema,
+        "default_inputs": draft.default_inputs,
+    }
+    if not draft.workflow:
+        name = slugify(draft.name or draft.title)[:100]
+        if not name:
+            message = _("use at least one letter or digit")
+            raise InvalidRequest((Problem("title", "required", message),))
+        return save_workflow(actor=user, fields={"name": name, **fields})
+    with transaction.atomic():
+        # Compare under the lock, so that only one of two concurrent changes succeeds.
+        rows = Workflow.objects.select_for_update()
+        workflow = get_object_or_404(rows, pk=parse_natural_number(draft.workflow) or 0)
+        if workflow.updated_at.isoformat() != draft.seen:
+            message = _(
+                "another user has changed this workflow since you opened it; reload the page"
+            )
+            raise InvalidRequest((Problem("workflow", "conflict", message),))
+        return save_workflow(actor=user, fields=fields, workflow=workflow)
+
+
+@login_required
+@require_safe
+def editor_tools(request: HttpRequest) -> HttpResponse:
+    """List the tools that fit `?tool_query=`, for the tool picker."""
+    _check(request)
+    context = {
+        "tools": offered_tools(search_text(request, "tool_query")),
+        "selected_name": request.GET.get("selected_name", "")[:100],
+    }
+    return fragment(request, "reviews/planner/_tool_offers.html", context)

@@ -1,0 +1,187 @@
+"""A workflow is made in the plan editor by keyboard alone, started, and changed with the mouse."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from axe_playwright_python.base import AXE_SCRIPT
+from playwright.sync_api import Browser, Page, expect
+
+from tests.e2e.desk import until
+from tests.e2e.product import Product
+from tests.e2e.test_review import Api, sign_in
+from tests.e2e.walk import EVERYTHING, MEASURE, NARROW, SIDEWAYS, WIDE
+
+NODES = "[data-node]"
+#: Stops of the Tab key that no page needs in a row.
+MANY = 120
+
+
+@pytest.fixture
+def violations(page: Page) -> list[str]:
+    found: list[str] = []
+    page.on("console", lambda m: found.append(m.text) if "Security Policy" in m.text else None)
+    page.on("pageerror", lambda error: found.append(str(error)))
+    return found
+
+
+def tab_to(page: Page, name: str) -> None:
+    """Press Tab until the control of this name has the focus."""
+    wanted = (
+        "() => (document.activeElement.getAttribute('aria-label') ?? document.activeElement"
+        ".labels?.[0]?.textContent ?? document.activeElement.textContent)"
+        ".replace(/\\s+/g, ' ').trim()"
+    )
+    for _ in range(MANY):
+        page.keyboard.press("Tab")
+        if re.match(name, page.evaluate(wanted)):
+            return
+    raise AssertionError(f"Tab never came to {name}")
+
+
+def add_by_keys(page: Page, words: str, tool: str, nodes: int) -> None:
+    """Search for a tool, add it, and wait until its form has the focus."""
+    tab_to(page, "Search tools")
+    page.keyboard.press("Control+A")
+    with page.expect_response(lambda answer: words[-4:] in answer.url):
+        page.keyboard.type(words)
+    expect(page.locator("#tool-offers.htmx-request, .htmx-settling")).to_have_count(0)
+    tab_to(page, rf"\+ {re.escape(tool)}")
+    page.keyboard.press("Enter")
+    expect(page.locator(NODES)).to_have_count(nodes)
+    expect(page.locator("#task-title")).to_be_focused()
+
+
+def fill_by_keys(page: Page, label: str, text: str) -> None:
+    tab_to(page, label)
+    page.keyboard.press("Control+A")
+    page.keyboard.type(text)
+
+
+def test_a_workflow_is_made_by_keyboard_and_started(
+    page: Page, product: Product, violations: list[str]
+) -> None:
+    sign_in(page, product, "admin")
+    page.set_viewport_size(WIDE)  # type: ignore[arg-type]
+    page.goto(f"{product.address}/workflows/")
+    page.get_by_role("link", name="New workflow").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/workflows/edit/")
+    fill_by_keys(page, "Name", "Three echoes")
+    add_by_keys(page, "return the value unchanged", "builtin.echo", 1)
+    fill_by_keys(page, "value", "one")
+    page.locator("h1").evaluate("element => element.focus()")
+    add_by_keys(page, "echo", "builtin.echo", 2)
+    fill_by_keys(page, "value", "two")
+    page.locator("h1").evaluate("element => element.focus()")
+    add_by_keys(page, "echo", "builtin.echo", 3)
+    fill_by_keys(page, "value", "three")
+
+    # Escape leads back to the diagram, arrows move in it, Enter opens a task.
+    page.keyboard.press("Escape")
+    expect(page.locator(NODES).nth(2)).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    expect(page.locator(NODES).nth(1)).to_be_focused()
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    expect(page.locator("#task-title")).to_have_text("Task echo")
+    expect(page.locator("#task-title")).to_be_focused()
+    tab_to(page, "Connect to")
+    tab_to(page, "Connect$")
+    page.keyboard.press("Enter")
+    expect(page.locator("svg.dag .edge")).to_have_count(1)
+    expect(page.locator("#task-title")).to_have_text("Task echo_2")
+    expect(page.locator("#task-title")).to_be_focused()
+    tab_to(page, "Connect$")
+    page.keyboard.press("Enter")
+    expect(page.locator("svg.dag .edge")).to_have_count(2)
+    expect(page.locator("#task-title")).to_have_text("Task echo_3")
+    expect(page.locator("#task-title")).to_be_focused()
+
+    # Delete, undo, redo, undo.
+    page.keyboard.press("Escape")
+    expect(page.locator(NODES).nth(2)).to_be_focused()
+    page.keyboard.press("Delete")
+    expect(page.locator(NODES)).to_have_count(2)
+    page.keyboard.press("Control+z")
+    expect(page.locator(NODES)).to_have_count(3)
+    expect(page.locator("svg.dag .edge")).to_have_count(2)
+    page.keyboard.press("Control+Shift+z")
+    expect(page.locator(NODES)).to_have_count(2)
+    page.keyboard.press("Control+z")
+    expect(page.locator(NODES)).to_have_count(3)
+
+    page.locator("h1").evaluate("element => element.focus()")
+    page.keyboard.press("Shift+Tab")
+    tab_to(page, "Save the workflow")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/workflows/\d+/$"))
+    expect(page.get_by_role("heading", name="Three echoes")).to_be_visible()
+    tab_to(page, "Start Three echoes")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/runs/*/")
+    run = page.url.rstrip("/").rpartition("/")[2]
+    api = Api(product, "operator", "read,run")
+    found = until(api, run, "COMPLETED")
+    layers = {task["id"]: task["layer"] for task in found["tasks"]}
+    assert layers == {"echo": 0, "echo_2": 1, "echo_3": 2}
+    assert violations == []
+
+
+def test_tasks_are_connected_with_the_mouse(
+    page: Page, product: Product, violations: list[str]
+) -> None:
+    sign_in(page, product, "operator")
+    page.set_viewport_size(WIDE)  # type: ignore[arg-type]
+    page.goto(f"{product.address}/workflows/edit/")
+    for number in (1, 2):
+        page.get_by_role("button", name="+ builtin.echo").click()
+        expect(page.locator(NODES)).to_have_count(number)
+    expect(page.get_by_text("Fix 2 errors")).to_be_visible()
+    expect(page.get_by_role("button", name="Save the workflow")).to_have_count(0)
+    handle = page.locator(f"{NODES} [data-handle]").first
+    handle.drag_to(page.locator(NODES).nth(1), target_position={"x": 40, "y": 20})
+    expect(page.locator("svg.dag .edge")).to_have_count(1)
+    page.locator(NODES).first.click()
+    expect(page.locator("#task-title")).to_have_text("Task echo")
+
+    # A value is checked when it is left; what is typed next stays.
+    page.get_by_label("Id", exact=True).fill("not good")
+    page.get_by_label("Title", exact=True).fill("typed meanwhile")
+    expect(page.get_by_text("an id starts with a letter").first).to_be_visible()
+    expect(page.get_by_label("Id", exact=True)).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_label("Title", exact=True)).to_have_value("typed meanwhile")
+    page.get_by_label("Id", exact=True).fill("first")
+    page.get_by_label("Title", exact=True).focus()
+    expect(page.locator(f"{NODES} .name").first).to_have_text("first")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(f"{NODES} .name").first).to_have_text("echo")
+    assert violations == []
+
+
+def test_the_editor_breaks_no_rule(browser: Browser, product: Product) -> None:
+    context = browser.new_context(viewport=WIDE, reduced_motion="reduce")  # type: ignore[arg-type]
+    context.add_init_script(AXE_SCRIPT)
+    page = context.new_page()
+    sign_in(page, product, "admin")
+    page.goto(f"{product.address}/workflows/edit/?copy={release_notes(product)}")
+    page.locator(NODES).nth(2).click()
+    expect(page.locator("#task-title")).to_be_focused()
+    faults: list[Any] = []
+    for width in (WIDE["width"], NARROW):
+        for scheme in ("light", "dark"):
+            # As tall as the page: what the sticky bar covers just now is no small target.
+            page.set_viewport_size({"width": width, "height": 5_000})
+            page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+            faults += page.evaluate(MEASURE, EVERYTHING)["faults"]
+            if page.evaluate(SIDEWAYS) > 0:
+                faults.append(f"scrolls sideways at {width}")
+    context.close()
+    assert faults == []
+
+
+def release_notes(product: Product) -> int:
+    _, found = Api(product, "operator", "read")("workflows/release-notes/")
+    return int(found["id"])

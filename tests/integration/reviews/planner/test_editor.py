@@ -1,0 +1,256 @@
+"""The plan editor: what the page sends and gets back, who may open it, and what is saved."""
+
+from __future__ import annotations
+
+import html as html_module
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.test import Client
+
+from tests.integration.reviews.conftest import MakeUser, Start
+from tests.support.catalogue import stock_catalogue
+from workflows.executions.definitions import save_workflow
+from workflows.executions.jobs import run_to_rest
+from workflows.models import Execution, Workflow
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+HTMX = {"HX-Request": "true"}
+URL = "/workflows/edit/"
+
+
+@pytest.fixture
+def admin(make_user: MakeUser, tmp_path: Path, settings: Any) -> User:
+    (tmp_path / "data.json").write_text('{"n": 1}')
+    settings.HOLDPOINT = {**settings.HOLDPOINT, "file_root": tmp_path}
+    stock_catalogue()
+    return make_user("boss", "admin")
+
+
+def signed_in(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+class Editor:
+    """The editor's form as a browser keeps it: the draft, the selected task, the fields."""
+
+    def __init__(self, user: User, query: str = "") -> None:
+        self.client = signed_in(user)
+        self._take(self.client.get(f"{URL}{query}"))
+
+    def _take(self, answer: Any) -> None:
+        self.status = answer.status_code
+        self.location = answer.headers.get("HX-Redirect", "")
+        self.html = html_module.unescape(answer.content.decode())
+        raw = answer.content.decode()
+        for name in ("draft", "selected"):
+            if found := re.search(rf'name="{name}"\s+value="([^"]*)"', raw):
+                setattr(self, name, html_module.unescape(found[1]))
+
+    def press(self, action: str, **fields: Any) -> Editor:
+        body = {"draft": self.draft, "selected": self.selected, "action": action, **fields}
+        self._take(self.client.post(URL, body, headers=HTMX))
+        return self
+
+    @property
+    def tasks(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.draft)["plan"]["tasks"]
+        return found
+
+    def task_fields(self, **fields: Any) -> dict[str, Any]:
+        """The fields of the selected task, as posted: `a0=...` becomes `t1.a0.text`."""
+        key = f"t{self.selected}"
+        return {f"{key}.id": "x", **{f"{key}.{name}": value for name, value in fields.items()}}
+
+
+def wired(user: User) -> Editor:
+    """A plan of two tasks: read_file, and parse_json of its content."""
+    editor = Editor(user).press("add:builtin.read_file")
+    editor.press("add:builtin.parse_json", **editor.task_fields(**{"a0.text": "data.json"}))
+    fields = {"a0.source": "read_file", "a0.select": "content", "a0.text": ""}
+    return editor.press("show", **editor.task_fields(**fields))
+
+
+def test_a_new_workflow_is_drawn_saved_and_started(admin: User) -> None:
+    editor = Editor(admin)
+    assert editor.status == 200
+    assert "Add the first task" in editor.html
+    editor = wired(admin)
+    assert [task["id"] for task in editor.tasks] == ["read_file", "parse_json"]
+    assert editor.tasks[0]["arguments"] == {"path": "data.json"}
+    assert editor.tasks[1]["arguments"] == {"text": {"$from": "read_file", "select": "content"}}
+    assert 'class="edge"' in editor.html
+    assert "parse_json, runs builtin.parse_json, layer 2, after read_file" in editor.html
+    editor.press("save", title="Read it")
+    assert (editor.status, Workflow.objects.get().name) == (204, "read-it")
+    assert editor.location == f"/workflows/{Workflow.objects.get().pk}/"
+    free = {"hil": ""}
+    editor.press("start", title="Just once", **free)
+    execution = Execution.objects.get()
+    assert editor.location == f"/runs/{execution.pk}/"
+    assert run_to_rest(execution.pk).status == "COMPLETED"
+
+
+def test_tasks_are_connected_moved_renamed_and_removed(admin: User) -> None:
+    editor = Editor(admin)
+    for _number in range(3):
+        editor.press("add:builtin.echo")
+    assert editor.selected == "2"
+    editor.press("connect:0>1").press("connect_to", connect_to="2")
+    assert [task.get("depends_on") for task in editor.tasks] == [None, ["echo"], ["echo_2"]]
+    assert editor.press("connect:2>0").html.count("wait for each other") == 1
+    assert "depends_on" not in editor.tasks[0]
+    editor.press("select:0").press("show", **editor.task_fields(name="first"))
+    assert editor.tasks[1]["depends_on"] == ["first"]
+    editor.press("later:0")
+    assert [task["id"] for task in editor.tasks] == ["echo_2", "first", "echo_3"]
+    editor.press("disconnect:1>0").press("remove:2")
+    assert [task.get("depends_on") for task in editor.tasks] == [None, None]
+    assert editor.press("nonsense:9").status == 200
+
+
+def test_settings_of_a_task_are_fields(admin: User) -> None:
+    editor = Editor(admin).press("add:builtin.echo")
+    fields = {"title": "Say it", "when": "inputs.loud", "timeout": "30", "attempts": "3"}
+    editor.press("check", **editor.task_fields(**fields, backoff="0", review="AFTER_EXECUTION"))
+    task = editor.tasks[0]
+    assert (task["title"], task["when"], task["timeout_seconds"]) == ("Say it", "inputs.loud", 30)
+    assert task["retry"] == {"max_attempts": 3, "backoff_seconds": 0}
+    assert task["human_review"] == {"trigger_phase": "AFTER_EXECUTION"}
+    editor.press(
+        "check", **editor.task_fields(timeout="", attempts="", backoff="", when="", review="")
+    )
+    assert set(editor.tasks[0]) == {"id", "type", "tool", "arguments", "title"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"name": "no space"}, "an id starts with a letter"),
+        ({"when": "inputs.["}, "expression"),
+        ({"timeout": "soon"}, "enter a number"),
+        ({"attempts": "99"}, "less than or equal to 20"),
+    ],
+)
+def test_an_error_stands_at_its_field(admin: User, fields: dict[str, str], told: str) -> None:
+    editor = Editor(admin).press("add:builtin.echo")
+    fields = {"a0.text": "1", **fields}
+    editor.press("check", **editor.task_fields(**fields))
+    errors = re.findall(r'<p class="field-error"\s+id="([^"]+)"[^>]*>([^<]+)</p>', editor.html)
+    slots = [slot for slot, message in errors if message.strip()]
+    assert len(slots) == 1, errors
+    assert "Fix 1 error" in editor.html, editor.html[editor.html.index("editor-problems") :][:1500]
+    assert told in editor.html
+    editor.press("show", **editor.task_fields(**fields))
+    assert slots[0] in editor.html
+
+
+def test_another_tool_takes_over_what_it_can(admin: User) -> None:
+    editor = wired(admin)
+    editor.press("select:0").press("use:builtin.list_directory")
+    assert editor.tasks[0]["tool"] == "builtin.list_directory"
+    assert editor.tasks[0]["arguments"] == {"path": "data.json"}
+    assert "there is no tool" in editor.press("use:no.such").html
+
+
+def test_code_is_a_task_too(admin: User) -> None:
+    editor = Editor(admin).press("code:python")
+    editor.press("show", **editor.task_fields(code="output = {'n': 1}\n", language="python"))
+    assert editor.tasks[0]["code"] == "output = {'n': 1}\n"
+
+
+def test_tools_are_found_by_words_with_their_risk(admin: User) -> None:
+    client = signed_in(admin)
+    found = client.get(f"{URL}tools/?tool_query=write a file").content.decode()
+    assert 'value="add:builtin.write_file"' in found
+    assert "can modify data" in found
+    assert "Use for" not in found
+    named = client.get(f"{URL}tools/?tool_query=write&selected_name=t1").content.decode()
+    assert "Use for t1" in named
+
+
+def test_a_workflow_is_changed_unless_another_change_came_first(admin: User) -> None:
+    plan = {
+        "tasks": [{"id": "a", "type": "tool", "tool": "builtin.echo", "arguments": {"value": 1}}]
+    }
+    schema = {"type": "object", "properties": {"x": {"type": "string"}}}
+    fields = {"name": "w", "title": "W", "plan": plan, "inputs_schema": schema}
+    workflow = save_workflow(actor=admin, fields=fields)
+    first = Editor(admin, f"?workflow={workflow.pk}")
+    second = Editor(admin, f"?workflow={workflow.pk}")
+    first.press("add:builtin.list_directory").press("save")
+    assert first.status == 204
+    workflow.refresh_from_db()
+    assert [task["id"] for task in workflow.plan["tasks"]] == ["a", "list_directory"]
+    assert workflow.inputs_schema == schema
+    assert second.press("save", title="Mine").status == 422
+    assert "another user has changed this workflow" in second.html
+    assert Workflow.objects.get().title == "W"
+
+
+def test_a_copy_is_another_workflow(admin: User, operator: User) -> None:
+    plan = {
+        "tasks": [{"id": "a", "type": "tool", "tool": "builtin.echo", "arguments": {"value": 1}}]
+    }
+    workflow = save_workflow(actor=admin, fields={"name": "w", "title": "W", "plan": plan})
+    copy = Editor(admin, f"?copy={workflow.pk}").press("save")
+    assert copy.status == 204
+    assert set(Workflow.objects.values_list("name", flat=True)) == {"w", "copy-of-w"}
+    assert Editor(operator, f"?copy={workflow.pk}").press("save").status == 403
+    assert signed_in(operator).get(f"{URL}?workflow={workflow.pk}").status_code == 404
+
+
+def test_a_run_becomes_a_workflow_without_its_secrets(
+    admin: User, start: Start, make_user: MakeUser
+) -> None:
+    arguments = {"value": {"password": "hunter2"}}
+    plan = [
+        {"id": "a", "type": "tool", "tool": "builtin.echo", "arguments": arguments},
+        {"id": "b", "type": "tool", "tool": "builtin.echo", "arguments": {"value": 1}},
+    ]
+    execution = start(*plan)
+    editor = Editor(admin, f"?run={execution.pk}")
+    assert "hunter2" not in editor.html
+    assert [task["arguments"] for task in editor.tasks] == [{}, {"value": 1}]
+    assert "a.value holds a masked value" in editor.html
+    assert (
+        signed_in(make_user("ann", "reviewer")).get(f"{URL}?run={execution.pk}").status_code == 404
+    )
+
+
+def test_words_lead_to_the_editor(operator: User) -> None:
+    stock_catalogue()
+    plan = {
+        "tasks": [{"id": "a", "type": "tool", "tool": "builtin.echo", "arguments": {"value": 1}}]
+    }
+    body = {"plan": json.dumps(plan), "intent": "Say one", "action": "edit"}
+    answer = signed_in(operator).post("/plan/", body)
+    assert 'id="editor"' in answer.content.decode()
+    assert 'value="Say one"' in answer.content.decode()
+
+
+def test_who_may_not_start_runs_does_not_edit(auditor: User, operator: User) -> None:
+    assert signed_in(auditor).get(URL).status_code == 403
+    assert signed_in(auditor).get(f"{URL}tools/").status_code == 403
+    assert Client().get(URL).status_code == 302
+    page = signed_in(operator).get("/workflows/").content.decode()
+    assert f'href="{URL}"' in page
+    assert "Save the workflow" not in signed_in(operator).get(URL).content.decode()
+
+
+@pytest.mark.parametrize(
+    "draft", ["", "[]", "{", '{"plan": 1, "workflow": 3}', '{"plan": {"tasks": [1]}}']
+)
+def test_a_broken_draft_is_an_empty_one(admin: User, draft: str) -> None:
+    answer = signed_in(admin).post(URL, {"draft": draft, "selected": "x"}, headers=HTMX)
+    assert answer.status_code == 200
+    assert "Add the first task" in answer.content.decode()
