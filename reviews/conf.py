@@ -13,17 +13,17 @@ def _value(key: str, default: Any) -> Any:
 
 
 def claim_seconds() -> float:
-    """How long a claim lasts without a heartbeat."""
+    """Duration of a claim without a heartbeat."""
     return float(_value("claim_seconds", 300))
 
 
 def undo_seconds() -> float:
-    """For how long a decision on a page can be undone, where the run's policy does not say."""
+    """Undo period of decisions on pages, unless the run's policy sets one."""
     return float(_value("undo_seconds", 5))
 
 
 def backstop_seconds() -> float:
-    """How often a socket looks into the journal although no news came."""
+    """Interval in seconds at which a socket polls the journal without a notification."""
     return float(_value("socket_backstop_seconds", 20))
 
 
@@ -33,66 +33,66 @@ def page_size() -> int:
 
 
 def notice_poll_seconds() -> float:
-    """How often the journal and the outbox are looked at when nothing happens."""
+    """Interval for polling the journal and the outbox while nothing happens."""
     return float(_value("notice_poll_seconds", 0.5))
 
 
 def notice_gather_seconds() -> float:
-    """What comes within this time goes out as one message."""
+    """Notices within this time are sent as one message."""
     return float(_value("notice_gather_seconds", 10))
 
 
 def notice_pause_seconds() -> float:
-    """The least time between two messages to one person or chat."""
+    """Minimum time between two messages to one user or chat."""
     return float(_value("notice_pause_seconds", 60))
 
 
 def notice_lease_seconds() -> float:
-    """How long one try to send may take before somebody else takes the message."""
+    """Duration of a sender's claim on a message; afterwards another sender may claim it."""
     return float(_value("notice_lease_seconds", 120))
 
 
 def notice_backoff_seconds() -> float:
-    """The wait after the first failure; it doubles with each one, up to an hour."""
+    """Delay after the first failure; doubled with each further one, up to an hour."""
     return float(_value("notice_backoff_seconds", 5))
 
 
 def notice_max_attempts() -> int:
-    """Tries after which a message is given up."""
+    """Number of attempts after which a message fails."""
     return int(_value("notice_max_attempts", 12))
 
 
 def notice_keep_days() -> int:
-    """How long notices and messages are kept."""
+    """Retention of notices and messages."""
     return int(_value("notice_keep_days", 90))
 
 
 def heads_file() -> Path | None:
-    """The file that signed heads of the audit log are added to; None for none."""
+    """File to which signed heads of the audit log are appended, or None."""
     path = _value("audit_heads_file", None)
     return Path(path) if path else None
 
 
 def heads_seconds() -> float:
-    """The time between two of them."""
+    """Interval between two heads."""
     return float(_value("audit_heads_seconds", 55))
 
 
 def heads_to_log() -> bool:
-    """Whether heads are written to the log, too."""
+    """Whether heads are also written to the log."""
     return bool(_value("audit_heads_log", default=False))
 
 
 def heads_url() -> str:
-    """The address that heads are posted to; "" for none."""
+    """URL to which heads are posted, or ""."""
     return str(_value("audit_heads_url", ""))
 
 
 def audit_key() -> str:
-    """The secret that the key of the audit log is derived from; "" where nothing is signed."""
+    """Secret from which the key of the audit log is derived; "" disables signing."""
     return str(_value("audit_key", ""))
 
 
 def audit_retired_keys() -> tuple[str, ...]:
-    """Public keys that were in use before."""
+    """Earlier public keys of the audit log."""
     return tuple(_value("audit_retired_keys", ()))

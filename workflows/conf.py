@@ -13,17 +13,17 @@ def _value(key: str) -> Any:
 
 
 def lease_seconds() -> float:
-    """How long a worker's claim lasts without a heartbeat."""
+    """Duration of a worker's lease without renewal."""
     return float(_value("lease_seconds"))
 
 
 def lost_claims_limit() -> int:
-    """How many workers in a row a run may lose without a recorded step (0 in the settings: any)."""
+    """Maximum number of workers that a run may lose in a row (0 in the settings: no limit)."""
     return int(_value("lost_claims_limit")) or 2**31 - 1
 
 
 def slice_seconds() -> float:
-    """How long a worker stays with one execution before others get a turn."""
+    """Time slice of a worker for one execution, before other executions get a turn."""
     return float(_value("slice_seconds"))
 
 
@@ -41,7 +41,7 @@ def max_replans() -> int:
 
 
 def max_failed_replans() -> int:
-    """How often a planner may find nothing for one execution before nobody may ask it again."""
+    """Maximum number of failed replans of one execution."""
     return int(_value("max_failed_replans"))
 
 
@@ -51,12 +51,12 @@ def abandoned_ttl_seconds() -> float:
 
 
 def policy_floor() -> dict[str, Any]:
-    """The policy that plans without a workflow start from; its fields may not be loosened."""
+    """The policy of plans without a workflow; starting a run cannot loosen it."""
     return dict(_value("policy_floor"))
 
 
 def undo_seconds() -> float:
-    """For how long a decision on a page can be undone where the policy does not say."""
+    """Undo period of decisions on pages, unless the policy sets one."""
     return float(_value("undo_seconds"))
 
 
@@ -65,63 +65,63 @@ def sweep_seconds() -> float:
 
 
 def catalogue_seconds() -> float:
-    """How often the lists of all MCP servers are read, besides when one tells of a change."""
+    """Interval for reading the tool lists of all MCP servers; changes they report come sooner."""
     return float(_value("catalogue_seconds"))
 
 
 def task_timeout_seconds() -> float:
-    """Time limit of a task that names none."""
+    """Time limit of a task without a limit of its own."""
     return float(_value("task_timeout_seconds"))
 
 
 def speculation_window() -> int:
-    """How many of a workflow's last results are weighed."""
+    """Number of a workflow's latest speculative results that decide whether to pause."""
     return int(_value("speculation_window"))
 
 
 def speculation_min_hits() -> float:
-    """The share of them that has to have been used, 0 to 1."""
+    """Minimum share of those results that must have been used, 0 to 1."""
     return float(_value("speculation_min_hits"))
 
 
 def speculation_memory_seconds() -> float:
-    """For how long a hit or a miss is weighed."""
+    """Maximum age of those hits and misses."""
     return float(_value("speculation_memory_seconds"))
 
 
 def speculation_max_age_seconds() -> float:
-    """How old a result may be that was worked out ahead."""
+    """Maximum age of a speculative result."""
     return float(_value("speculation_max_age_seconds"))
 
 
 def grant_ceilings() -> dict[str, str]:
-    """Group → the named set up to which its members grant; "*" stands for every other group."""
+    """Group → the largest permission set that its members may grant; "*": all other groups."""
     return dict(_value("grant_ceilings"))
 
 
 def start_ceilings() -> dict[str, str]:
-    """Group → the named set up to which its members choose sets in plans; "*" for every other."""
+    """Group → the largest permission set that its members may use in plans; "*": all others."""
     return dict(_value("start_ceilings"))
 
 
 def sandbox_memory_mb() -> int:
-    """Memory of one run of code, besides what its runtime needs for itself."""
+    """Memory limit of one run of code, without the memory of its runtime."""
     return int(_value("sandbox_memory_mb"))
 
 
 def sandbox_landlock() -> Literal["auto", "on", "off"]:
-    """When code is refused for want of Landlock: see `sandbox.SandboxConfig`."""
+    """When code is refused without Landlock; see `sandbox.SandboxConfig`."""
     mode: Literal["auto", "on", "off"] = _value("sandbox_landlock")
     return mode
 
 
 def sandbox_allow_root() -> bool:
-    """Whether code may run in a process of root."""
+    """Whether code may run as root."""
     return bool(_value("sandbox_allow_root"))
 
 
 def sandbox_root() -> Path:
-    """Where runs of code have their folders."""
+    """Folder for the temporary folders of runs of code."""
     return Path(_value("sandbox_root"))
 
 
@@ -134,17 +134,17 @@ def site_url() -> str:
 
 
 def step_up() -> str:
-    """Which approvals a person confirms with a code: "off", "high_risk" or "all"."""
+    """Approvals that need a second-factor code: "off", "high_risk" or "all"."""
     return str(_value("step_up"))
 
 
 def step_up_seconds() -> int:
-    """How long a confirmation with a code counts."""
+    """How long a confirmation with a code is valid."""
     return int(_value("step_up_seconds"))
 
 
 def behind_proxy() -> bool:
-    """Whether a proxy of ours sets X-Forwarded-Proto and X-Forwarded-For on every request."""
+    """Whether a trusted proxy sets X-Forwarded-Proto and X-Forwarded-For on every request."""
     return bool(_value("behind_proxy"))
 
 
@@ -185,47 +185,47 @@ def connections_each() -> int:
 
 
 def mcp_wait_seconds() -> float:
-    """How long a call of the MCP gateway waits for the next stop unless it says otherwise."""
+    """Default time that a call of the MCP gateway waits for the run's next stop."""
     return float(_value("mcp_wait_seconds"))
 
 
 def webhook_allow_loopback() -> bool:
-    """Whether receivers on this machine may be named, over plain http too."""
+    """Whether webhook endpoints may be on this machine, also with plain http."""
     return bool(_value("webhook_allow_loopback"))
 
 
 def webhook_allow_hosts() -> frozenset[str]:
-    """Receivers on private networks, as host:port."""
+    """Allowed webhook endpoints in private networks, as host:port."""
     return frozenset(_value("webhook_allow_hosts"))
 
 
 def webhook_timeout_seconds() -> float:
-    """How long one try may take, from the name's resolution to the end of the answer."""
+    """Time limit of one attempt, from name resolution to the end of the response."""
     return float(_value("webhook_timeout_seconds"))
 
 
 def webhook_poll_seconds() -> float:
-    """How often the sender looks for news when nothing happens."""
+    """Interval in seconds at which the webhook sender polls without a notification."""
     return float(_value("webhook_poll_seconds"))
 
 
 def webhook_lease_seconds() -> float:
-    """How long a sender's claim on an endpoint lasts; never less than three tries."""
+    """Duration of a sender's claim on an endpoint; at least three attempts."""
     return max(float(_value("webhook_lease_seconds")), 3 * webhook_timeout_seconds())
 
 
 def webhook_concurrency() -> int:
-    """Tries at the same time of one sender; 0 for no sender."""
+    """Maximum number of parallel attempts of one sender; 0 disables the sender."""
     return int(_value("webhook_concurrency"))
 
 
 def webhook_per_endpoint() -> int:
-    """Tries at the same time to one endpoint, each of another execution."""
+    """Maximum number of parallel attempts to one endpoint, each for another execution."""
     return int(_value("webhook_per_endpoint"))
 
 
 def webhook_backoff_seconds() -> float:
-    """The wait after the first failure; it doubles with each one."""
+    """Delay after the first failure; doubled with each further one."""
     return float(_value("webhook_backoff_seconds"))
 
 
@@ -239,20 +239,20 @@ def webhook_park_after() -> int:
 
 
 def webhook_max_attempts() -> int:
-    """Tries after which one delivery is given up, while others get through."""
+    """Number of attempts after which a delivery fails, while other deliveries succeed."""
     return int(_value("webhook_max_attempts"))
 
 
 def webhook_rotation_seconds() -> float:
-    """How long the secret before a rotation goes on signing."""
+    """How long the old secret signs too after a rotation."""
     return float(_value("webhook_rotation_seconds"))
 
 
 def webhook_keep_days() -> int:
-    """How long finished deliveries are shown."""
+    """Retention of finished deliveries."""
     return int(_value("webhook_keep_days"))
 
 
 def webhook_max_endpoints() -> int:
-    """Endpoints of one person."""
+    """Maximum number of endpoints of one user."""
     return int(_value("webhook_max_endpoints"))

@@ -125,8 +125,8 @@ DATABASES = {"default": _DATABASE}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = env_secret("REDIS_URL")
-# Ids only travel through Redis, as JSON: a pickle in Redis would be code execution in the workers.
-# Results are not kept, PostgreSQL has them. One queue each, so that a job is moved, not popped.
+# Jobs contain only ids, as JSON: a pickle in Redis would allow code execution in the workers.
+# Results are stored in PostgreSQL. One queue each, so that a job is moved, not popped.
 _QUEUE = {
     "URL": REDIS_URL,
     "SERIALIZER": "rq.serializers.JSONSerializer",
@@ -139,10 +139,10 @@ RQ = {"COMMIT_MODE": "auto", "DEFAULT_RESULT_TTL": 0}
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        # A listener blocks until there is news; redis-py would give up after a few seconds.
+        # A listener blocks until a message arrives; redis-py would time out after a few seconds.
         "CONFIG": {
             "hosts": [{"address": REDIS_URL, "socket_timeout": None}],
-            # Redis tells what is published to listeners of every database number.
+            # Redis delivers published messages to listeners of every database number.
             "prefix": f"holdpoint{parse_url(REDIS_URL).get('db', 0)}",  # type: ignore[no-untyped-call]
         },
     }

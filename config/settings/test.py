@@ -1,4 +1,4 @@
-"""Settings of the tests: servers of this run alone, in a folder named after the process.
+"""Settings of the tests: servers only for this run, in a folder named after the process.
 
 Only the addresses are worked out here; `tests/conftest.py` starts the servers when a test first
 needs one. With DATABASE_URL and REDIS_URL set, those servers are used and none is started.

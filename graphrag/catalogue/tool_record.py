@@ -13,7 +13,7 @@ MAX_DESCRIPTION = 20_000
 MAX_SCHEMA_BYTES = 256 * 1024
 _MAX_BODY = 3_000
 _SHORTEST_SENTENCE = 12
-_LONGEST_SENTENCE = 300
+_MAX_SENTENCE_LENGTH = 300
 _SENTENCE_END = re.compile(r"[.!?:;](?=\s|$)")
 
 
@@ -177,7 +177,7 @@ def tool_text(record: ToolRecord) -> ToolText:
     """Split a tool into name and title, first sentence, rest of the description, arguments."""
     description = " ".join(record.description.split())
     end = _SENTENCE_END.search(description, _SHORTEST_SENTENCE)
-    cut = min(end.end() if end else _LONGEST_SENTENCE, _LONGEST_SENTENCE)
+    cut = min(end.end() if end else _MAX_SENTENCE_LENGTH, _MAX_SENTENCE_LENGTH)
     arguments = (
         f"{tokenizer.spaced(name)} {_description_of(schema)}".strip()
         for name, schema in sorted(record.parameters.items())

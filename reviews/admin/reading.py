@@ -8,7 +8,7 @@ from django.http import HttpRequest
 
 
 class ReadOnly:
-    """No adding, no changing, no deleting, whoever asks."""
+    """Nobody can add, change or delete rows."""
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False

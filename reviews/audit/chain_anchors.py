@@ -32,7 +32,7 @@ anchor_logger = logging.getLogger("holdpoint.audit.heads")
 
 #: Key of the advisory lock that the database trigger takes for a receipt (migration 0013).
 RECEIPTS_LOCK = 0x486F6C65
-_LONGEST_LINE: Final = 4096
+_MAX_LINE_LENGTH: Final = 4096
 
 # A writer keeps the lock until its commit, so no earlier record can still be uncommitted.
 _LOCK = "SELECT pg_advisory_xact_lock(%s), pg_advisory_xact_lock(%s)"
@@ -116,7 +116,7 @@ def _to_file(line: str) -> None:
 def _drop_torn_line(file: BinaryIO) -> None:
     """Truncate an incomplete last line that a crash left behind."""
     size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - _LONGEST_LINE))
+    file.seek(max(0, size - _MAX_LINE_LENGTH))
     tail = file.read()
     if tail and not tail.endswith(b"\n"):
         file.truncate(size - len(tail) + tail.rfind(b"\n") + 1)

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 #: Past reviews shown as examples of a draft, and the number of reviews searched for them.
 EXAMPLES: Final = 5
 _LOOKED_THROUGH: Final = 100
-_LONGEST: Final = 1200
-_MOST_LISTED: Final = 20
+_MAX_LENGTH: Final = 1200
+_MAX_LISTED: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ _FIELDS: Final = ("name", "task", "tool", "phase", "skip_when", "sample", "from"
 
 def _reports(user: User, workflow: Workflow | None) -> list[Backtest]:
     rows = services.visible(user)
-    return list((rows.filter(workflow=workflow) if workflow else rows)[:_MOST_LISTED])
+    return list((rows.filter(workflow=workflow) if workflow else rows)[:_MAX_LISTED])
 
 
 def _choices(workflow: Workflow) -> dict[str, list[str]]:
@@ -228,7 +228,7 @@ def _examples(workflow: Workflow, rules: ReviewRules) -> list[dict[str, Any]]:
                 "outcome": past.outcome,
                 "spared": verdict.skips_review,
                 "why": render_reason(verdict.reason) if verdict.reason else "",
-                "document": text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …",
+                "document": text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]} …",
             }
         )
     return found
@@ -509,12 +509,12 @@ def _publish_context(
 # --- versions of the rules ------------------------------------------------------------------------
 
 
-_MOST = 200
+_MAX_ITEMS = 200
 
 
 def rules_context(user: User, workflow: Workflow) -> dict[str, Any]:
     """Return the versions of the rules, newest first, each with its changes."""
-    found = list(active_rules.versions(workflow)[: _MOST + 1])
+    found = list(active_rules.versions(workflow)[: _MAX_ITEMS + 1])
     older = [*found[1:], None][: len(found)]
     reads_reports = may_backtest(user)
     draft = f"{reverse('reviews:backtest')}?workflow={workflow.pk}"
@@ -543,7 +543,7 @@ def rules_context(user: User, workflow: Workflow) -> dict[str, Any]:
                 "changes": difference(before.rules if before else [], each.rules),
             }
             for index, (each, before) in enumerate(zip(found, older, strict=True))
-        ][:_MOST],
+        ][:_MAX_ITEMS],
     }
 
 

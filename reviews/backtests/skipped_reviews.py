@@ -30,14 +30,14 @@ def skipped_reviews(user: User) -> QuerySet[ExecutionEvent]:
 # --- page -----------------------------------------------------------------------------------------
 
 
-_LONGEST = 200
+_MAX_LENGTH = 200
 
 
 def skipped_reviews_context(user: User, *, cursor: str, workflow: str, rule: str) -> dict[str, Any]:
     """Return the context of the list of skipped reviews; raises keyset.BadCursor."""
     rows = skipped_reviews(user)
     filters = {
-        name: value.replace("\0", "")[:_LONGEST]
+        name: value.replace("\0", "")[:_MAX_LENGTH]
         for name, value in (("workflow", workflow), ("rule", rule))
         if value
     }

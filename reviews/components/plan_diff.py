@@ -20,7 +20,7 @@ from workflows.engine.plan_diff import Change, Spec, task_json, with_dependents
 
 from . import labels
 
-_LONGEST_NOTE = 11
+_MAX_NOTE_LENGTH = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def _marks(shown: PlanDiff) -> dict[str, str]:
 
 def _node(task: Spec, marks: Mapping[str, str], shown: PlanDiff, links: str) -> DagTask:
     mark = marks.get(task.id, "KEPT")
-    note = _("done") if task.id in shown.done else short(task.target, _LONGEST_NOTE)
+    note = _("done") if task.id in shown.done else short(task.target, _MAX_NOTE_LENGTH)
     href = f"{links}{task.id}" if mark != "KEPT" else ""
     return DagTask(task.id, mark, tuple(sorted(task.needs)), note, href=href)
 

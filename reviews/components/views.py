@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 #: The maximum length of a search text.
-_LONGEST_QUERY = 200
+_MAX_QUERY_LENGTH = 200
 
 
 class SeeOther(HttpResponseRedirect):
@@ -98,7 +98,7 @@ def _vary(response: HttpResponse) -> HttpResponse:
 
 def search_text(request: HttpRequest, name: str) -> str:
     """Return a query parameter as a search text without NUL, limited in length."""
-    return request.GET.get(name, "").replace("\0", "").strip()[:_LONGEST_QUERY]
+    return request.GET.get(name, "").replace("\0", "").strip()[:_MAX_QUERY_LENGTH]
 
 
 @contextmanager

@@ -194,7 +194,7 @@ def _use(node: Mapping[str, Any], at: _Read | None, reads: set[_Read]) -> None:
 
 
 #: Maximum number of names in a list; further ones are counted.
-_MOST_NAMES = 4
+_MAX_NAMES = 4
 
 
 def takes_edits(hold: Hold) -> bool:
@@ -252,8 +252,8 @@ def _readers_words(names: tuple[str, ...], *, output: bool) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_MOST_NAMES])
-    more = len(names) - _MOST_NAMES
+    shown = ", ".join(names[:_MAX_NAMES])
+    more = len(names) - _MAX_NAMES
     if more <= 0:
         return shown
     return _("%(tasks)s and %(more)d more") % {"tasks": shown, "more": more}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 #: Maximum number of reveal buttons for one place.
-_MOST = 50
+_MAX_ITEMS = 50
 
 
 def masks_context(view: Masked, place: str, *, may: bool) -> dict[str, Any] | None:
@@ -38,8 +38,8 @@ def masks_context(view: Masked, place: str, *, may: bool) -> dict[str, Any] | No
         "url": reverse("reviews:reveal"),
         "may": may,
         "refused": render_reason(REVEAL_DENIED),
-        "items_shown": tuple(_item(each) for each in view.secrets[:_MOST]),
-        "more": max(0, count - _MOST),
+        "items_shown": tuple(_item(each) for each in view.secrets[:_MAX_ITEMS]),
+        "more": max(0, count - _MAX_ITEMS),
     }
 
 

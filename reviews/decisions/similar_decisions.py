@@ -86,7 +86,7 @@ def _reuse(record: HumanReviewRecord, hold: Hold, view: Masked) -> list[Any]:
 
 _WORD: Final = re.compile(r"\w+")
 #: Features of one payload; what is beyond them does not count.
-_MOST: Final = 2000
+_MAX_ITEMS: Final = 2000
 
 
 def features(value: Any) -> Counter[str]:
@@ -94,8 +94,8 @@ def features(value: Any) -> Counter[str]:
     counts: Counter[str] = Counter()
     for place, text in _leaves(value, ""):
         counts[place] += 1
-        counts.update(f"{place}={word}" for word in _WORD.findall(text.lower())[:_MOST])
-        if len(counts) > _MOST:
+        counts.update(f"{place}={word}" for word in _WORD.findall(text.lower())[:_MAX_ITEMS])
+        if len(counts) > _MAX_ITEMS:
             break
     return counts
 

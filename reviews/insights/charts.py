@@ -22,7 +22,7 @@ BOTTOM: Final = 28
 #: Tick steps, times a power of ten.
 _STEPS: Final = (1, 2, 5, 10)
 _TIMES: Final = (1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800, 86400, 172800)
-_MOST_LABELS: Final = 7
+_MAX_LABELS: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def line_chart(
     ticks = _ticks(highest, is_time=is_time)
     top = ticks[-1] or 1
     xs = [_x(index, len(labels)) for index in range(len(labels))]
-    every = -(-len(labels) // _MOST_LABELS) or 1
+    every = -(-len(labels) // _MAX_LABELS) or 1
     return LineChart(
         lines=tuple(_line(each, xs, labels, top, words) for each in series),
         across=tuple(

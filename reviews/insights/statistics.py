@@ -29,7 +29,7 @@ GROUPS: Final = {
     "reason": "reason",
     "reviewer": "actor",
 }
-_MOST_ROWS: Final = 20
+_MAX_ROWS: Final = 20
 
 
 class Percentile(Aggregate):
@@ -146,7 +146,7 @@ def tally_by(scope: Scope, group: str) -> list[tuple[str, Tally]]:
         # The target of a record without a task is a layer or a plan revision.
         rows = rows.exclude(node_id="")
     rows = rows.values(column)
-    found = rows.annotate(**_TALLY, **_times()).order_by("-total", column)[:_MOST_ROWS]
+    found = rows.annotate(**_TALLY, **_times()).order_by("-total", column)[:_MAX_ROWS]
     return [(row.pop(column), Tally(**row)) for row in found]
 
 

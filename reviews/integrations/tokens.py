@@ -41,7 +41,7 @@ _SCOPE_DESCRIPTIONS = {
 }
 #: Labels by lifetime in days; "" is unlimited.
 _LIFETIMES = {"30": N_("30 days"), "90": N_("90 days"), "365": N_("1 year"), "": N_("No expiry")}
-_MOST_WORKFLOWS = 200
+_MAX_WORKFLOWS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def _form(user: User, submitted: Mapping[str, Any]) -> dict[str, Any]:
         ),
         "workflows": tuple(
             {"value": each.name, "words": each.title, "checked": each.name in only}
-            for each in workflows[:_MOST_WORKFLOWS]
+            for each in workflows[:_MAX_WORKFLOWS]
         ),
     }
 

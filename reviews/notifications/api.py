@@ -20,7 +20,7 @@ from workflows.api.parsers import object_body, query_params, reject_query_params
 from workflows.api.permissions import HasScope, caller
 from workflows.api.serializers import RequestIdField, StrictSerializer
 
-_MOST = 200
+_MAX_ITEMS = 200
 
 
 class NoticeQuery(serializers.Serializer[Any]):
@@ -57,7 +57,7 @@ class ReadSerializer(StrictSerializer):
         child=RequestIdField(),
         required=False,
         default=list,
-        max_length=_MOST,
+        max_length=_MAX_ITEMS,
     )
     everything = serializers.BooleanField(required=False, default=False)
 

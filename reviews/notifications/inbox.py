@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from workflows.models import Hold
 
 #: Unread notices are counted up to this number: pages show “99+”.
-MOST_COUNTED = 100
+MAX_COUNTED = 100
 
 
 def notices_of(user: User, *, unread: bool = False) -> QuerySet[Notice]:
@@ -34,14 +34,14 @@ def notices_of(user: User, *, unread: bool = False) -> QuerySet[Notice]:
 
 
 def unread_count(user: User) -> int:
-    """Return the number of unread notices, at most MOST_COUNTED; one query when there are none."""
+    """Return the number of unread notices, at most MAX_COUNTED; one query when there are none."""
     return unread_state(user)[0]
 
 
 def unread_state(user: User) -> tuple[int, int]:
     """Return the number of unread notices and the newest id; if both are equal, nothing changed."""
     rows = Notice.objects.filter(user=user.pk, read_at=None).order_by("-id")
-    unread = list(rows.values_list("pk", "execution_id")[:MOST_COUNTED])
+    unread = list(rows.values_list("pk", "execution_id")[:MAX_COUNTED])
     if not unread:
         return 0, 0
     runs = {execution_id for _, execution_id in unread}

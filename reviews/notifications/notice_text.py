@@ -14,7 +14,7 @@ from reviews.models import NoticeKind
 from workflows import conf
 from workflows.models import Hold
 
-_LONGEST = 200
+_MAX_LENGTH = 200
 
 #: Labels of the kinds in the notification settings.
 LABELS = {
@@ -54,7 +54,7 @@ def sentence(kind: str, hold: Hold, actor: str, detail: Mapping[str, Any]) -> st
         NoticeKind.CLAIM_ENDED: _("Your claim expired: %(what)s"),
     }[NoticeKind(kind)]
     return one_line(
-        template % {"what": what, "actor": actor, "other": detail.get("to", "")}, _LONGEST
+        template % {"what": what, "actor": actor, "other": detail.get("to", "")}, _MAX_LENGTH
     )
 
 
@@ -79,7 +79,7 @@ def _decided(hold: Hold, actor: str, detail: Mapping[str, Any]) -> str:
     else:
         text = _("%(actor)s rejected %(what)s in “%(run)s”")
     what = hold.task_id or hold.reason.replace("_", " ")
-    return one_line(text % {"actor": actor, "what": what, "run": hold.execution.title}, _LONGEST)
+    return one_line(text % {"actor": actor, "what": what, "run": hold.execution.title}, _MAX_LENGTH)
 
 
 def review_path(hold: Hold) -> str:

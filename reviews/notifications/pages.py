@@ -21,7 +21,7 @@ IN_BELL = 8
 
 def bell_label(unread: int) -> str:
     """The number on the bell: at most two digits and a plus."""
-    return f"{inbox.MOST_COUNTED - 1}+" if unread >= inbox.MOST_COUNTED else str(unread)
+    return f"{inbox.MAX_COUNTED - 1}+" if unread >= inbox.MAX_COUNTED else str(unread)
 
 
 def bell_context(user: User) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from reviews.notifications.pages import bell_context, notices_context, preferenc
 from reviews.notifications.preferences import save_preferences
 from workflows.common.number_parsing import parse_natural_number
 
-_MOST_MARKED = 200
+_MAX_MARKED = 200
 
 
 @login_required
@@ -42,7 +42,7 @@ def bell(request: HttpRequest) -> HttpResponse:
 def read_notices(request: HttpRequest) -> HttpResponse:
     """Mark the notices in `notice`, or all of them with `everything`, as read."""
     user = current_user(request)
-    numbers = map(parse_natural_number, request.POST.getlist("notice")[:_MOST_MARKED])
+    numbers = map(parse_natural_number, request.POST.getlist("notice")[:_MAX_MARKED])
     ids = [number for number in numbers if number is not None]
     inbox.mark_read(user, ids=ids, everything="everything" in request.POST)
     if is_htmx(request):

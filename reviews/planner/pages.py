@@ -272,7 +272,7 @@ def is_about(path: str, prefix: str, key: str) -> bool:
 
 
 _LIMIT = 200
-_LONGEST_NOTE = 18
+_MAX_NOTE_LENGTH = 18
 
 
 def workflows_context(user: User) -> dict[str, Any]:
@@ -350,7 +350,7 @@ def plan_picture(plan: Plan) -> Picture:
 
 
 def _node(task: ToolTask | CodeTask | CapabilityTask) -> DagTask:
-    return DagTask(task.id, "", tuple(sorted(task.needs)), short(task.target, _LONGEST_NOTE))
+    return DagTask(task.id, "", tuple(sorted(task.needs)), short(task.target, _MAX_NOTE_LENGTH))
 
 
 def _review(task: ToolTask | CodeTask | CapabilityTask) -> ReviewPolicy | None:

@@ -26,7 +26,7 @@ from workflows.executions.selectors import TaskView, revision_of, tasks_of
 from workflows.models import Execution
 
 #: Longer values (in characters) are only checked for equality.
-LONGEST = 200_000
+MAX_LENGTH = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def difference(left: Any, right: Any) -> Difference:
     """Return the difference of two JSON values."""
     if left == right and _text(left) == _text(right):
         return Difference()
-    if len(_text(left)) > LONGEST or len(_text(right)) > LONGEST:
+    if len(_text(left)) > MAX_LENGTH or len(_text(right)) > MAX_LENGTH:
         return Difference(is_long=True)
     return Difference(diff(left, right))
 

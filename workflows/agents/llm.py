@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
 INSTRUCTIONS = (
-    "You decide between the layers of a workflow. You are told the results of the layer that has "
+    "You decide between the layers of a workflow. You receive the results of the layer that has "
     "just ended and what would run next. Answer `continue` to go on as planned, `replan` with a "
     "requirement in plain words when the results call for work that is not planned, or `abort` "
     "with a reason when going on would do harm. Give a short reason in every case."
@@ -34,7 +34,7 @@ INSTRUCTIONS = (
 
 
 #: Maximum length of a report on a layer, in characters.
-LONGEST_REPORT = 400_000
+MAX_REPORT_LENGTH = 400_000
 #: The key that marks cut values in a report.
 CUT = "cut_for_length"
 
@@ -82,7 +82,7 @@ async def _ask(question: AgentQuestion) -> AgentAnswer:
 
 
 def _report(question: AgentQuestion) -> str:
-    """Return the layer's results as JSON text of at most `LONGEST_REPORT` characters.
+    """Return the layer's results as JSON text of at most `MAX_REPORT_LENGTH` characters.
 
     Long values are cut to their beginning and marked with `CUT` if the report would be longer.
     """
@@ -99,17 +99,17 @@ def _report(question: AgentQuestion) -> str:
         "decisions": [dict(each) for each in question.decisions],
     }
     report = json.dumps(facts, ensure_ascii=False)
-    if len(report) <= LONGEST_REPORT:
+    if len(report) <= MAX_REPORT_LENGTH:
         return report
     results = facts.pop("results")
     # The beginning is JSON inside a JSON string, whose escaped quotes at worst double its length.
-    share = LONGEST_REPORT // (3 * (len(facts) + max(1, len(results))))
+    share = MAX_REPORT_LENGTH // (3 * (len(facts) + max(1, len(results))))
     shown = {name: _beginning(value, share) for name, value in facts.items()}
     shown["results"] = {
         name: {"status": each["status"], "output": _beginning(each["output"], share)}
         for name, each in results.items()
     }
-    return shortened(json.dumps({CUT: True, **shown}, ensure_ascii=False), LONGEST_REPORT)
+    return shortened(json.dumps({CUT: True, **shown}, ensure_ascii=False), MAX_REPORT_LENGTH)
 
 
 def _beginning(value: Any, longest: int) -> Any:

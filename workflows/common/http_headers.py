@@ -8,13 +8,13 @@ from typing import Final
 
 #: A field name is a token (RFC 9110, section 5.6.2): no space, tab, colon or control character.
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_LONGEST_NAME: Final = 256
+_MAX_NAME_LENGTH: Final = 256
 
 
 def header_problem(name: str, value: str) -> str:
     """Return why `name: value` is no valid header; "" if it is valid."""
-    if len(name) > _LONGEST_NAME or not _TOKEN.fullmatch(name):
-        return f"header {name[:_LONGEST_NAME]!r} is not a name that HTTP allows"
+    if len(name) > _MAX_NAME_LENGTH or not _TOKEN.fullmatch(name):
+        return f"header {name[:_MAX_NAME_LENGTH]!r} is not a name that HTTP allows"
     if not (value.isascii() and value.isprintable()):
         # This rejects line breaks, NUL and tabs.
         return f"the value of header {name!r} holds a character that HTTP does not allow"

@@ -33,7 +33,7 @@ _EXCLUSION_REASONS = {
     "sent_back": Reason("never_skipped_sent_back"),
 }
 #: Characters of an error in a reason.
-_LONGEST_ERROR = 400
+_MAX_ERROR_LENGTH = 400
 #: Number of equidistant floats from 0 to 1.
 _STEPS = 2**53
 
@@ -62,7 +62,7 @@ class Verdict:
 
 
 def sample_position(run: str, task_id: str) -> float:
-    """Where a task of a run falls, at least 0 and below 1; the same for ever.
+    """Return a constant position of a task of a run, at least 0 and below 1.
 
     Without the rule: raising a sample adds reviews and takes none away.
     """
@@ -169,7 +169,7 @@ def _by_rule(
 
 
 def _shortened(error: Exception) -> str:
-    return str(error)[:_LONGEST_ERROR]
+    return str(error)[:_MAX_ERROR_LENGTH]
 
 
 def _condition(expression: str, document: Mapping[str, Any], budget: Budget) -> bool:

@@ -15,7 +15,7 @@ from workflows.engine.ports import Run
 #: 900 tokens of four characters, below the limit of 1,000 tokens for a summary.
 _SUMMARY_LENGTH: Final = 3_600
 _MAX_LINES: Final = 12
-_LONGEST_NAME: Final = 40
+_MAX_NAME_LENGTH: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def _rest(number: int) -> list[str]:
     return [f"- and {number} more"] if number > 0 else []
 
 
-def _name(text: str, longest: int = _LONGEST_NAME) -> str:
+def _name(text: str, longest: int = _MAX_NAME_LENGTH) -> str:
     return one_line(redact_text(text[: 4 * longest]), longest)
 
 

@@ -1,7 +1,7 @@
 """The embedded Redis: start, repair, stop.
 
-Nothing is written to disk: Redis carries wake-ups and news only, and PostgreSQL can tell all of it
-again.
+Nothing is written to disk: Redis carries only jobs and notifications, which can be recreated from
+PostgreSQL.
 """
 
 import contextlib

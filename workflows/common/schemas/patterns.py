@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-_LONGEST_PATTERN = 2_000
+_MAX_PATTERN_LENGTH = 2_000
 
 
 def matches(pattern: str, text: str) -> bool | None:
@@ -24,7 +24,7 @@ def matches(pattern: str, text: str) -> bool | None:
 # Keyed by the pattern; bounded by 512; never stale, because the result depends only on the key.
 @lru_cache(maxsize=512)
 def _compiled(pattern: str) -> Callable[[str], bool] | None:
-    if len(pattern) > _LONGEST_PATTERN:
+    if len(pattern) > _MAX_PATTERN_LENGTH:
         return None
     rule = core_schema.str_schema(pattern=pattern, regex_engine="rust-regex")
     try:

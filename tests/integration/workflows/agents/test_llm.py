@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.integration.workflows.conftest import Engine, engine, ledger, source, value
-from workflows.agents.llm import LONGEST_REPORT
+from workflows.agents.llm import MAX_REPORT_LENGTH
 from workflows.engine.commands import AddMessage
 from workflows.executions.services import submit_command
 from workflows.models import Execution
@@ -158,7 +158,7 @@ def test_a_large_layer_is_truncated_and_still_decided(engine: Engine, model: End
     assert (execution.status, execution.error) == ("ABORTED", "too much")
     (message, *_) = execution.events.filter(kind="message_added").order_by("seq")
     report = json.loads(message.payload["content"])
-    assert len(message.payload["content"]) <= LONGEST_REPORT
+    assert len(message.payload["content"]) <= MAX_REPORT_LENGTH
     assert report["cut_for_length"]
     assert report["results"]["small"] == {"status": "SUCCEEDED", "output": "seen"}
     shown = report["results"]["a0"]["output"]
