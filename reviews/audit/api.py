@@ -26,9 +26,9 @@ from workflows.api.openapi import BODY, problems
 from workflows.api.parsers import (
     PAGINATION_PARAMETERS,
     DecisionJSONParser,
-    object_body,
     query_params,
     reject_query_params,
+    validated_body,
 )
 from workflows.api.permissions import HasScope, caller, token_of
 from workflows.api.problems import register
@@ -171,12 +171,11 @@ class RevealView(APIView):
     )
     def post(self, request: Request) -> Response:
         """Return the value behind one mark; the reveal is recorded first, with user and time."""
-        body = RevealSerializer(data=object_body(request.data))
-        body.is_valid(raise_exception=True)
-        place = body.validated_data["place"]
+        fields = validated_body(RevealSerializer, request)
+        place = fields["place"]
         secret = reveals.reveal(
             place=place,
-            number=body.validated_data["number"],
+            number=fields["number"],
             user=caller(request),
             source="rest",
             token=token_of(request),

@@ -20,7 +20,7 @@ from reviews.models import Backtest
 from workflows.api.executions import parse_id
 from workflows.api.idempotency_header import idempotent
 from workflows.api.openapi import BODY, IDEMPOTENCY_KEY, problems
-from workflows.api.parsers import object_body, query_params, reject_query_params
+from workflows.api.parsers import query_params, reject_query_params, validated_body
 from workflows.api.permissions import HasRole, HasScope, caller, require
 from workflows.api.problems import register
 from workflows.api.serializers import PlainSerializer, StrictSerializer
@@ -168,9 +168,7 @@ class BacktestsView(ListAPIView[Backtest]):
         return idempotent(request, lambda: self._create(request))
 
     def _create(self, request: Request) -> StoredResponse:
-        serializer = DraftSerializer(data=object_body(request.data))
-        serializer.is_valid(raise_exception=True)
-        data = dict(serializer.validated_data)
+        data = validated_body(DraftSerializer, request)
         name = data.pop("workflow")
         workflow = access.workflows_for(request.user).filter(name=name).first()
         if workflow is None:
@@ -236,9 +234,8 @@ class RulesView(ListAPIView[RuleVersion]):
         return idempotent(request, lambda: self._publish(request, workflow))
 
     def _publish(self, request: Request, workflow: Workflow) -> StoredResponse:
-        serializer = PublishSerializer(data=object_body(request.data))
-        serializer.is_valid(raise_exception=True)
-        created = _published(request, workflow, serializer.validated_data)
+        fields = validated_body(PublishSerializer, request)
+        created = _published(request, workflow, fields)
         created.refresh_from_db()
         return StoredResponse(status=201, text=json_text(RulesSerializer(created).data))
 

@@ -22,7 +22,12 @@ from workflows.api.etags import if_match_version
 from workflows.api.examples import RESUME
 from workflows.api.idempotency_header import idempotent
 from workflows.api.openapi import BODY, EXECUTION_ID, IDEMPOTENCY_KEY, IF_MATCH, problems
-from workflows.api.parsers import DecisionJSONParser, object_body, reject_query_params
+from workflows.api.parsers import (
+    DecisionJSONParser,
+    object_body,
+    reject_query_params,
+    validated_body,
+)
 from workflows.api.permissions import HasScope, caller, session_confirmed_at, token_of
 from workflows.api.problems import register
 from workflows.api.serializers import (
@@ -415,12 +420,11 @@ class WithdrawView(APIView):
         return idempotent(request, lambda: self._withdraw(request, hold_id))
 
     def _withdraw(self, request: Request, hold_id: str) -> StoredResponse:
-        serializer = WithdrawSerializer(data=object_body(request.data))
-        serializer.is_valid(raise_exception=True)
+        fields = validated_body(WithdrawSerializer, request)
         result = withdrawal.withdraw(
             hold_id=hold_id,
             user=caller(request),
-            comment=serializer.validated_data["comment"],
+            comment=fields["comment"],
             source="rest",
             token=token_of(request),
         )

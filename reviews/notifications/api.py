@@ -16,7 +16,7 @@ from reviews.models import Notice, NoticeKind
 from reviews.notifications import inbox, notice_text
 from reviews.notifications.preferences import preferences_of, save_preferences
 from workflows.api.openapi import BODY, problems
-from workflows.api.parsers import object_body, query_params, reject_query_params
+from workflows.api.parsers import query_params, reject_query_params, validated_body
 from workflows.api.permissions import HasScope, caller
 from workflows.api.serializers import RequestIdField, StrictSerializer
 
@@ -109,10 +109,9 @@ class NotificationsReadView(APIView):
     )
     def post(self, request: Request) -> Response:
         """Mark some of my notices, or all, as read; ids of others count for nothing."""
-        serializer = ReadSerializer(data=object_body(request.data))
-        serializer.is_valid(raise_exception=True)
+        fields = validated_body(ReadSerializer, request)
         user = caller(request)
-        marked = inbox.mark_read(user, **serializer.validated_data)
+        marked = inbox.mark_read(user, **fields)
         return Response({"marked": marked, "unread": inbox.unread_count(user)})
 
 
@@ -137,9 +136,8 @@ class NotificationPreferencesView(APIView):
     )
     def put(self, request: Request) -> Response:
         """Replace both lists."""
-        serializer = WishesSerializer(data=object_body(request.data))
-        serializer.is_valid(raise_exception=True)
-        save_preferences(user=caller(request), **serializer.validated_data)
+        fields = validated_body(WishesSerializer, request)
+        save_preferences(user=caller(request), **fields)
         return Response(self._preferences(request))
 
     def _preferences(self, request: Request) -> dict[str, list[str]]:

@@ -24,8 +24,8 @@ from workflows.api.openapi import BODY, IDEMPOTENCY_KEY, problems
 from workflows.api.parsers import (
     PAGINATION_PARAMETERS,
     DecisionJSONParser,
-    object_body,
     query_params,
+    validated_body,
 )
 from workflows.api.permissions import HasScope, caller, session_confirmed_at, token_of
 from workflows.api.serializers import StrictSerializer
@@ -275,12 +275,11 @@ class AssignView(APIView):
         return idempotent(request, lambda: self._assign(request, hold_id))
 
     def _assign(self, request: Request, hold_id: str) -> StoredResponse:
-        serializer = AssignSerializer(data=object_body(request.data))
-        serializer.is_valid(raise_exception=True)
+        fields = validated_body(AssignSerializer, request)
         claim = claims.assign(
             hold_id=hold_id,
             user=caller(request),
-            to=serializer.validated_data["to"],
+            to=fields["to"],
             token=token_of(request),
         )
         return StoredResponse(200, json_text(ClaimSerializer(claim).data))
@@ -307,12 +306,11 @@ class ExtendView(APIView):
         return idempotent(request, lambda: self._extend(request, hold_id))
 
     def _extend(self, request: Request, hold_id: str) -> StoredResponse:
-        serializer = ExtendSerializer(data=object_body(request.data))
-        serializer.is_valid(raise_exception=True)
+        fields = validated_body(ExtendSerializer, request)
         result = extensions.extend(
             hold_id=hold_id,
             user=caller(request),
-            seconds=serializer.validated_data["seconds"],
+            seconds=fields["seconds"],
             source="rest",
             token=token_of(request),
         )
@@ -339,9 +337,7 @@ class BulkView(APIView):
         With an `Idempotency-Key`, each outcome is stored with its effect, so that a repeated call
         processes only the remaining holds.
         """
-        serializer = BulkSerializer(data=object_body(request.data))
-        serializer.is_valid(raise_exception=True)
-        fields = serializer.validated_data
+        fields = validated_body(BulkSerializer, request)
         chosen = [bulk.SelectedHold(**each) for each in fields["holds"]]
         task = bulk.Request(**{key: fields[key] for key in fields if key != "holds"})
         bulk.check(chosen, task)

@@ -24,7 +24,7 @@ from workflows.tools import catalogue_sync
 from .executions import visible_execution
 from .idempotency_header import idempotent
 from .openapi import BODY, IDEMPOTENCY_KEY, problems
-from .parsers import object_body, query_params, reject_query_params
+from .parsers import query_params, reject_query_params, validated_body
 from .permissions import HasRole, HasScope, caller, require
 from .problems import register
 from .serializers import StrictSerializer
@@ -151,9 +151,7 @@ class CapabilitiesView(ListAPIView[Capability]):
         return idempotent(request, lambda: self._make(request))
 
     def _make(self, request: Request) -> StoredResponse:
-        serializer = MakeSerializer(data=object_body(request.data))
-        serializer.is_valid(raise_exception=True)
-        fields = dict(serializer.validated_data)
+        fields = validated_body(MakeSerializer, request)
         execution = visible_execution(request, fields.pop("execution_id"))
         allowed = access.may_operate(request.user, execution)
         require(

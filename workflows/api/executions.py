@@ -30,7 +30,7 @@ from .etags import execution_etag, not_modified_response
 from .idempotency_header import idempotent
 from .openapi import BODY, ETAG, EXECUTION_ID, IDEMPOTENCY_KEY, IF_NONE_MATCH, problems
 from .pagination import MergedQuerysets
-from .parsers import object_body, query_params
+from .parsers import query_params, validated_body
 from .permissions import HasRole, HasScope, caller, require, token_of
 from .serializers import (
     CheckpointSerializer,
@@ -192,9 +192,7 @@ class ExecutionsView(ListAPIView[Execution]):
         return idempotent(request, lambda: self._start(request))
 
     def _start(self, request: Request) -> StoredResponse:
-        serializer = StartSerializer(data=object_body(request.data))
-        serializer.is_valid(raise_exception=True)
-        fields = serializer.validated_data
+        fields = validated_body(StartSerializer, request)
         name, plan, title = fields.get("workflow"), fields.get("plan"), fields.get("title", "")
         if "intent" in fields:
             intent = fields["intent"]
@@ -337,9 +335,7 @@ class MessagesView(ListAPIView[ExecutionEvent]):
         return idempotent(request, lambda: self._say(request, execution))
 
     def _say(self, request: Request, execution: Execution) -> StoredResponse:
-        serializer = MessageSerializer(data=object_body(request.data))
-        serializer.is_valid(raise_exception=True)
-        message = serializer.validated_data
+        message = validated_body(MessageSerializer, request)
         # A language model trusts messages under its own role, so that role needs more rights.
         if message.get("ask_agent") or message["role"] != "user":
             allowed = access.may_operate(request.user, execution)
@@ -350,7 +346,7 @@ class MessagesView(ListAPIView[ExecutionEvent]):
             )
         result = services.submit_command(
             execution_id=execution.pk,
-            command=AddMessage(**serializer.validated_data, author=request.user.get_username()),
+            command=AddMessage(**message, author=request.user.get_username()),
             actor=request.user.get_username(),
             source="rest",
         )
@@ -378,9 +374,7 @@ class ForkView(APIView):
         return idempotent(request, lambda: self._fork(request, execution))
 
     def _fork(self, request: Request, execution: Execution) -> StoredResponse:
-        serializer = ForkSerializer(data=object_body(request.data))
-        serializer.is_valid(raise_exception=True)
-        fields = serializer.validated_data
+        fields = validated_body(ForkSerializer, request)
         edits = fields.get("edits") or {}
         fork = services.fork_execution(
             execution=execution,

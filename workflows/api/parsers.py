@@ -55,6 +55,15 @@ def object_body(data: Any) -> dict[str, Any]:
     raise BoundedJSONError("", f"the body must be an object, not {_kind(data)}")
 
 
+def validated_body(
+    shape: type[serializers.Serializer[Any]], request: Request, *, partial: bool = False
+) -> dict[str, Any]:
+    """Validate the body with `shape` and return its fields; raise ValidationError otherwise."""
+    serializer = shape(data=object_body(request.data), partial=partial)
+    serializer.is_valid(raise_exception=True)
+    return dict(serializer.validated_data)
+
+
 def _kind(value: Any) -> str:
     names = {list: "an array", str: "text", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")

@@ -23,7 +23,7 @@ from . import examples
 from .executions import parse_id
 from .idempotency_header import idempotent
 from .openapi import BODY, IDEMPOTENCY_KEY, problems
-from .parsers import object_body, query_params, reject_query_params
+from .parsers import query_params, reject_query_params, validated_body
 from .permissions import HasRole, HasScope, caller, has_scope, require, session_confirmed_at
 from .serializers import StrictSerializer
 
@@ -115,9 +115,7 @@ class TokensView(ListAPIView[ApiToken]):
         return idempotent(request, lambda: self._make(request))
 
     def _make(self, request: Request) -> StoredResponse:
-        serializer = TokenRequestSerializer(data=object_body(request.data))
-        serializer.is_valid(raise_exception=True)
-        fields = serializer.validated_data
+        fields = validated_body(TokenRequestSerializer, request)
         missing = [each for each in fields["scopes"] if not has_scope(request, each)]
         require(not missing, "A token can create tokens only with its own scopes.")
         is_unlimited = (

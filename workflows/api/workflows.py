@@ -23,7 +23,7 @@ from . import examples
 from .etags import check_if_match, not_modified_response, workflow_etag
 from .idempotency_header import idempotent
 from .openapi import BODY, ETAG, IDEMPOTENCY_KEY, IF_MATCH, IF_NONE_MATCH, problems
-from .parsers import object_body, query_params, reject_query_params
+from .parsers import query_params, reject_query_params, validated_body
 from .permissions import AdminWrites, HasRole, HasScope, caller, require
 from .serializers import PlainSerializer, StrictSerializer
 
@@ -95,12 +95,6 @@ class EnabledSerializer(PlainSerializer):
     enabled = serializers.BooleanField(required=False, allow_null=True, default=None)
 
 
-def _fields(request: Request, *, partial: bool = False) -> dict[str, Any]:
-    serializer = DefinitionSerializer(data=object_body(request.data), partial=partial)
-    serializer.is_valid(raise_exception=True)
-    return dict(serializer.validated_data)
-
-
 def _workflow(request: Request, name: str, *, lock: bool = False) -> Workflow:
     """Return a workflow, with `lock` locked until the transaction ends; raise Http404."""
     rows = access.workflows_for(request.user).select_related("created_by")
@@ -164,7 +158,8 @@ class WorkflowsView(ListAPIView[Workflow]):
     def _create(self, request: Request) -> StoredResponse:
         unlimited = access.allowed_workflow_ids(caller(request)) is None
         require(unlimited, "This token is limited to certain workflows.")
-        workflow = definitions.save_workflow(actor=caller(request), fields=_fields(request))
+        fields = validated_body(DefinitionSerializer, request)
+        workflow = definitions.save_workflow(actor=caller(request), fields=fields)
         text = json_text(_saved_body(workflow))
         location = reverse("workflow", kwargs={"name": workflow.name})
         return StoredResponse(status=201, text=text, location=location)
@@ -209,7 +204,7 @@ class WorkflowView(APIView):
 
     def _update(self, request: Request, name: str, *, partial: bool) -> Response:
         _workflow(request, name)
-        fields = _fields(request, partial=partial)
+        fields = validated_body(DefinitionSerializer, request, partial=partial)
         with transaction.atomic():
             # Compare under the lock, so that only one of two concurrent changes succeeds.
             workflow = _workflow(request, name, lock=True)

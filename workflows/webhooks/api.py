@@ -22,7 +22,7 @@ from workflows.api.executions import parse_id
 from workflows.api.idempotency_header import idempotent
 from workflows.api.openapi import BODY, IDEMPOTENCY_KEY, problems
 from workflows.api.pagination import CursorPages
-from workflows.api.parsers import object_body, query_params, reject_query_params
+from workflows.api.parsers import query_params, reject_query_params, validated_body
 from workflows.api.permissions import HasRole, HasScope, MaySubscribe, caller, require_scope
 from workflows.api.serializers import PlainSerializer, StrictSerializer
 from workflows.executions.access import visible_to
@@ -154,11 +154,8 @@ class WebhooksView(WebhookBase, ListAPIView[WebhookEndpoint]):
     def _create(self, request: Request) -> StoredResponse:
         # The endpoint gets data that the scope `read` protects.
         require_scope(request, "read")
-        serializer = WebhookRequestSerializer(data=object_body(request.data))
-        serializer.is_valid(raise_exception=True)
-        endpoint, secret = services.create_endpoint(
-            owner=caller(request), fields=serializer.validated_data
-        )
+        fields = validated_body(WebhookRequestSerializer, request)
+        endpoint, secret = services.create_endpoint(owner=caller(request), fields=fields)
         location = reverse("webhook", kwargs={"webhook_id": endpoint.pk})
         return StoredResponse(201, _endpoint_json(endpoint), location, secrets={"secret": secret})
 
@@ -185,13 +182,10 @@ class WebhookView(WebhookBase):
     )
     def patch(self, request: Request, webhook_id: str) -> Response:
         endpoint = self.endpoint(request, webhook_id)
-        serializer = WebhookChangeSerializer(data=object_body(request.data))
-        serializer.is_valid(raise_exception=True)
-        if {"url", "events", "include_data"}.intersection(serializer.validated_data):
+        fields = validated_body(WebhookChangeSerializer, request)
+        if {"url", "events", "include_data"}.intersection(fields):
             require_scope(request, "read")
-        changed = services.update_endpoint(
-            endpoint=endpoint, fields=serializer.validated_data, actor=caller(request)
-        )
+        changed = services.update_endpoint(endpoint=endpoint, fields=fields, actor=caller(request))
         return Response(WebhookSerializer(changed).data)
 
     @extend_schema(
@@ -240,11 +234,8 @@ class ResumeView(WebhookBase):
         return idempotent(request, lambda: self._resume(request, endpoint))
 
     def _resume(self, request: Request, endpoint: WebhookEndpoint) -> StoredResponse:
-        serializer = WebhookResumeSerializer(data=object_body(request.data))
-        serializer.is_valid(raise_exception=True)
-        resumed = services.resume_endpoint(
-            endpoint=endpoint, skip=serializer.validated_data["skip"]
-        )
+        fields = validated_body(WebhookResumeSerializer, request)
+        resumed = services.resume_endpoint(endpoint=endpoint, skip=fields["skip"])
         return StoredResponse(200, _endpoint_json(resumed))
 
 
