@@ -167,8 +167,9 @@ def _skips_of_layer(run: Run, layer: int) -> tuple[dict[str, SkipReason], list[e
             reason = skip_reason(task, finished, run)
         except TaskFailed as failure:
             is_leaf = task.id in leaves
+            reason = Reason("condition_failed", {"error": failure.message})
             error = ev.TaskErrored(
-                task_id=task.id, attempt=1, error=f"when: {failure.message}", is_leaf=is_leaf
+                task_id=task.id, attempt=1, **reason_fields("error", reason), is_leaf=is_leaf
             )
             errors.append(error)
             continue

@@ -240,6 +240,7 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "was_not_claimed": gettext_noop("You had not claimed it."),
     "done_assigned": gettext_noop("Assigned to %(name)s."),
     # Why a task failed, and why a speculative result was dropped.
+    "condition_failed": gettext_noop("when: %(error)s"),
     "permission_refused": gettext_noop("%(actor)s refused the permission"),
     "permission_refused_because": gettext_noop("%(actor)s refused the permission: %(comment)s"),
     "permission_is_granted": gettext_noop(

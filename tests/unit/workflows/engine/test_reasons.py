@@ -138,3 +138,39 @@ def test_what_this_version_cannot_render_is_no_reason(code: object, params: obje
 def test_a_text_of_a_person_has_no_code() -> None:
     assert reason_fields("error", "no") == {"error": "no", "error_code": "", "error_params": {}}
     assert reason_fields("error", None)["error"] == ""
+
+
+#: What takes a reason: the name of a call and the position of the reason in it.
+TAKES_REASON = {"Refused": 1, "NotAllowed": 0, "conflict": 2, "Conflict": 1}
+#: Events with a sentence, and the fields of sentences.
+EVENTS_WITH_SENTENCES = {
+    "AgentFailed", "CommandRefused", "ExecutionAborted", "ExecutionFailed", "HoldDecided",
+    "HoldOpened", "ReplanFailed", "ReviewSpared", "SpeculationMiss", "TaskErrored",
+}  # fmt: skip
+SENTENCES = {"why", "error", "comment", "reason", "summary"}
+
+
+def is_english(node: ast.expr) -> bool:
+    """Whether an expression spells out a sentence."""
+    if isinstance(node, ast.JoinedStr):
+        return True
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(node.value)
+
+
+def test_no_module_stores_a_finished_sentence_where_a_reason_belongs() -> None:
+    found = []
+    for path, tree in modules():
+        if path.is_relative_to(ROOT / "config"):
+            continue
+        for node in calls(tree):
+            name, values = called(node), []
+            position = TAKES_REASON.get(name)
+            if position is not None and len(node.args) > position:
+                values = [node.args[position]]
+            if name in EVENTS_WITH_SENTENCES:
+                values = [each.value for each in node.keywords if each.arg in SENTENCES]
+            if name == "reason_fields":
+                values = node.args[1:]
+            if any(map(is_english, values)):
+                found.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
+    assert found == []
