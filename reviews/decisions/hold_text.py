@@ -88,10 +88,10 @@ def rejected(on_reject: str, skipped: int = 0) -> str:
     if on_reject == "fail":
         return _fails(skipped)
     if not skipped:
-        return _("Skips this task; the rest goes on.")
+        return _("Skips this task; the rest continues.")
     text = ngettext(
-        "Skips this task and %(n)s task that needs it; the rest goes on.",
-        "Skips this task and %(n)s tasks that need it; the rest goes on.",
+        "Skips this task and %(n)s task that needs it; the rest continues.",
+        "Skips this task and %(n)s tasks that need it; the rest continues.",
         skipped,
     )
     return text % {"n": skipped}
@@ -99,10 +99,10 @@ def rejected(on_reject: str, skipped: int = 0) -> str:
 
 def _fails(skipped: int) -> str:
     if not skipped:
-        return _("Fails this task; independent work goes on.")
+        return _("Fails this task; independent tasks continue.")
     text = ngettext(
-        "Fails this task and skips %(n)s task that needs it; independent work goes on.",
-        "Fails this task and skips %(n)s tasks that need it; independent work goes on.",
+        "Fails this task and skips %(n)s task that needs it; independent tasks continue.",
+        "Fails this task and skips %(n)s tasks that need it; independent tasks continue.",
         skipped,
     )
     return text % {"n": skipped}

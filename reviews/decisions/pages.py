@@ -395,7 +395,7 @@ def _closed_words(hold: Hold) -> str:
         kind__in=("execution_aborted", "execution_failed", "execution_completed"),
     ).last()
     if ended is None:
-        return _("The run has gone on without it.")
+        return _("The run has continued without it.")
     at = timezone.localtime(ended.created_at).strftime("%H:%M")
     if ended.kind == "execution_aborted":
         return _("%(name)s aborted the run at %(time)s.") % {"name": ended.actor, "time": at}

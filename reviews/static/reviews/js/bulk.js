@@ -128,14 +128,14 @@ async function confirm() {
     part("send").disabled = ok;
     if (!ok) return;
     part("body").hidden = true;
-    dialog.querySelector("h2").textContent = gettext("What became of them");
+    dialog.querySelector("h2").textContent = gettext("Results");
     part("send").hidden = true;
     part("close").textContent = gettext("Done");
     part("close").focus();
     news();
   } catch {
     part("send").disabled = false;
-    toast(gettext("The answer did not arrive. What was decided shows in the list; look before you send again."));
+    toast(gettext("The response did not arrive. The list shows which reviews are decided; check it before you submit again."));
   }
 }
 

@@ -58,10 +58,10 @@ def test_headline(phase: str, tool: str, task: str, title: str, sentence: str) -
 
 
 def test_effects_are_described() -> None:
-    assert rejected("skip", 3) == "Skips this task and 3 tasks that need it; the rest goes on."
-    assert rejected("skip") == "Skips this task; the rest goes on."
+    assert rejected("skip", 3) == "Skips this task and 3 tasks that need it; the rest continues."
+    assert rejected("skip") == "Skips this task; the rest continues."
     assert rejected("fail", 1) == (
-        "Fails this task and skips 1 task that needs it; independent work goes on."
+        "Fails this task and skips 1 task that needs it; independent tasks continue."
     )
     assert rejected("abort", 3).startswith("Aborts the run")
     assert approved("BEFORE_EXECUTION", "a.b", "t") == "Runs b as shown."
