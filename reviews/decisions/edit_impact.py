@@ -198,8 +198,8 @@ _MAX_NAMES = 4
 
 
 def takes_edits(hold: Hold) -> bool:
-    """Return whether later tasks read the hold's payload, so that an edit affects them."""
-    return hold.reason == HoldReason.NODE_REVIEW
+    """Whether a reviewer may edit what the hold shows; with a quorum nobody may."""
+    return hold.reason == HoldReason.NODE_REVIEW and hold.quorum == 1
 
 
 def impact_context(hold: Hold, paths: Iterable[Path]) -> dict[str, Any]:

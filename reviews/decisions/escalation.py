@@ -36,12 +36,12 @@ _KINDS = (
 
 _LANGUAGES = {"python": "Python", "typescript": "TypeScript", "javascript": "JavaScript"}
 
-#: How long a timed grant may last: seconds and the words for it.
+#: How long a timed grant may last: seconds, the words for it, and the button that gives it.
 TIMES = (
-    (3600, N_("for 1 hour")),
-    (86_400, N_("for 1 day")),
-    (604_800, N_("for 7 days")),
-    (2_592_000, N_("for 30 days")),
+    (3600, N_("for 1 hour"), N_("Allow in every run for 1 hour")),
+    (86_400, N_("for 1 day"), N_("Allow in every run for 1 day")),
+    (604_800, N_("for 7 days"), N_("Allow in every run for 7 days")),
+    (2_592_000, N_("for 30 days"), N_("Allow in every run for 30 days")),
 )
 
 REJECT_PRESETS = (N_("Not needed"), N_("Asks for too much"), N_("Do it another way"))
@@ -62,7 +62,7 @@ NARROWEST = GrantChoice()
 def parse_grant_choice(scope: str, seconds: str) -> GrantChoice:
     """Parse the posted scope; the default is the narrowest."""
     known = next((each for each in get_args(GrantScope) if each == scope), NARROWEST.scope)
-    length = next((float(each) for each, _words in TIMES if str(each) == seconds), None)
+    length = next((float(each) for each, _words, _button in TIMES if str(each) == seconds), None)
     return GrantChoice(known, length if known == "until" else None)
 
 
@@ -87,8 +87,13 @@ def escalation_context(hold: Hold, choice: GrantChoice) -> dict[str, Any] | None
         "language": _LANGUAGES.get(payload.get("language") or "", ""),
         "scopes": _scopes(hold, payload.get("capability") or "", choice),
         "times": tuple(
-            {"seconds": each, "words": _(text), "chosen": each == (choice.seconds or TIMES[0][0])}
-            for each, text in TIMES
+            {
+                "seconds": each,
+                "words": _(text),
+                "approve": _(button),
+                "chosen": each == (choice.seconds or TIMES[0][0]),
+            }
+            for each, text, button in TIMES
         ),
         "grant": _grant(hold),
         "grants_url": reverse("reviews:grants"),
@@ -129,18 +134,26 @@ def _scopes(hold: Hold, capability: str, choice: GrantChoice) -> tuple[dict[str,
     """Return the possible scopes of an approval, narrowest first."""
     workflow = hold.execution.workflow
     here = _("%(task)s, in this run") % {"task": hold.task_id}
-    scopes = [("task", _("This task only"), here)]
-    scopes.append(("execution", _("Every task of this run"), _("until the run ends")))
+    scopes = [("task", _("This task only"), here, _("Allow for this task"))]
+    run = _("Every task of this run")
+    scopes.append(("execution", run, _("until the run ends"), _("Allow for this run")))
     if workflow is not None:
         same = _("of %(workflow)s, while it stays the same") % {"workflow": workflow.title}
-        scopes.append(("until", _("This task in every run"), same))
+        scopes.append(("until", _("This task in every run"), same, _("Allow in every run")))
     if capability:
         named = _("The capability %(name)s") % {"name": capability}
-        scopes.append(("capability", named, _("in every run that uses it")))
+        button = _("Allow for every use of %(name)s") % {"name": capability}
+        scopes.append(("capability", named, _("in every run that uses it"), button))
     chosen = choice.scope if choice.scope in {each[0] for each in scopes} else "task"
     return tuple(
-        {"value": value, "label": label, "detail": detail, "chosen": value == chosen}
-        for value, label, detail in scopes
+        {
+            "value": value,
+            "label": label,
+            "detail": detail,
+            "approve": approve,
+            "chosen": value == chosen,
+        }
+        for value, label, detail, approve in scopes
     )
 
 

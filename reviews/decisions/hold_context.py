@@ -221,7 +221,7 @@ def effects(hold_context: HoldContext) -> dict[str, Any]:
     approve = approved(components_labels.hold_kind(hold), hold.target, hold.task_id)
     reject = rejected(_on_reject(hold), skipped)
     outcomes = [
-        {"when": _("If you approve"), "then": approve},
+        {"when": _("If you approve"), "then": f"{approve} {_then(hold_context)}".strip()},
         {"when": _("If you reject"), "then": reject},
     ]
     if hold.changes_left:
@@ -231,8 +231,7 @@ def effects(hold_context: HoldContext) -> dict[str, Any]:
         outcomes.append({"when": _("If nobody decides"), "then": _("The review stays open.")})
     return {
         "outcomes": tuple(outcomes),
-        "approve_label": _("Approve"),
-        "approve_effect": _then(hold_context),
+        "approve_label": _("Allow") if hold.reason == HoldReason.ESCALATION else _("Approve"),
         "reject_label": _reject_label(hold, skipped),
         "reject_effect": reject,
     }
@@ -256,7 +255,7 @@ def _then(hold_context: HoldContext) -> str:
         return _("The run goes on when the other reviews are decided.")
     following = hold_context.dependents()[:_MAX_NAMES]
     if not following:
-        return _("The run goes on.")
+        return ""
     if len(following) == 1:
         return _("The run goes on to %(task)s.") % {"task": following[0]}
     params = {"one": following[0], "other": following[1]}

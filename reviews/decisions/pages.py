@@ -23,6 +23,7 @@ from reviews.decisions.hold_text import headline
 from reviews.decisions.masking import Masked, edited_as_shown, masked
 from reviews.decisions.payload_forms import payload_fields
 from reviews.decisions.rights import Right, right_now
+from reviews.decisions.services import reason_required
 from reviews.models import Decision, HumanReviewRecord
 from reviews.queue import selectors
 from reviews.queue.pages import claim_context, deadline_addresses
@@ -37,6 +38,8 @@ from .conflicts import conflict_context
 from .edit_impact import impact_context, takes_edits
 from .escalation import NARROWEST, REJECT_PRESETS, GrantChoice, escalation_context
 from .hold_context import HoldContext, effects
+from .layer_review import REJECT_PRESETS as LAYER_PRESETS
+from .layer_review import layer_review_context
 from .masked_values import masks_context
 from .plan_review import ALL_KEPT, KeptTasks, plan_review_context
 from .plan_review import REJECT_PRESETS as PLAN_PRESETS
@@ -86,6 +89,11 @@ class FormState:
     kept: KeptTasks = ALL_KEPT
     read: int = 0
     asks_for_more: bool = False
+    decision: str = ""
+
+
+#: Decision of a form that is shown again → the panel that is open in it.
+_PANELS = {"REJECT": "reject", "REQUEST_CHANGES": "changes"}
 
 
 def decision_context(user: User, hold: Hold, form: FormState | None = None) -> dict[str, Any]:
@@ -113,6 +121,7 @@ def decision_context(user: User, hold: Hold, form: FormState | None = None) -> d
         "overrides": overrides_context(hold.execution),
         "escalation": escalation_context(shown, form.grant_choice if form else NARROWEST),
         "plan_review": _plan_review(hold, view, hold_records, form),
+        "layer_review": layer_review_context(shown, hold_context.by_id),
         **effects(hold_context),
         "ahead": behind(hold),
         **closed_hold_context(hold, state, hold_records, hold_context, view),
@@ -132,6 +141,8 @@ def _presets(hold: Hold) -> tuple[str, ...]:
         return REJECT_PRESETS
     if hold.reason == HoldReason.REPLAN_REVIEW:
         return PLAN_PRESETS
+    if hold.reason == HoldReason.LAYER_APPROVAL:
+        return LAYER_PRESETS
     return _PRESETS.get(hold.phase, ("Not now", "Needs another look"))
 
 
@@ -185,9 +196,7 @@ def _payload_title(hold: Hold) -> str:
         return _("Inputs")
     if hold.phase == TriggerPhase.AFTER_EXECUTION:
         return _("Output")
-    return (
-        _("Requested permission") if hold.reason == HoldReason.ESCALATION else _("What comes next")
-    )
+    return _("Requested permission") if hold.reason == HoldReason.ESCALATION else _("Next tasks")
 
 
 def _standing(
@@ -200,12 +209,22 @@ def _standing(
         "state": state,
         "can_decide": state == "open" and right.approve,
         "can_reject": state == "open" and right.reject,
+        "can_edit": state == "open" and right.approve and takes_edits(hold),
+        "no_edits": _no_edits(hold) if state == "open" and right.approve else "",
+        "reason_required": reason_required(hold, "web"),
         "blocked_reason": render_reason(right.refusal) if right.refusal else "",
         "settled_for_me": _is_settled(hold, state, user),
         "quorum_needed": hold.quorum,
         "approvals": tuple({"by": each.actor, "at": each.reviewed_at} for each in approvals),
         "claim": claim_context(user, hold, right),
     }
+
+
+def _no_edits(hold: Hold) -> str:
+    """Why a payload with a form cannot be edited; "" where it can, and where it has no form."""
+    if hold.reason == HoldReason.NODE_REVIEW and hold.quorum > 1:
+        return _("Several people approve this, so nobody can edit it.")
+    return ""
 
 
 def _is_settled(hold: Hold, state: str, user: User) -> bool:
@@ -254,7 +273,15 @@ def _payload(hold: Hold, form: FormState | None, schema: Any) -> dict[str, Any]:
         "mode": "json" if raw_only else "form",
         "original_json": text[: part["read"]] if part else text,
         "errors": components_labels.faults(form.errors) if form else (),
+        "comment_error": _comment_error(form),
+        "open_panel": _PANELS.get(form.decision, "") if form and form.errors else "",
+        "why_off": _("Part of the payload is not shown yet.") if part and part["more"] else "",
     }
+
+
+def _comment_error(form: FormState | None) -> str:
+    errors = form.errors if form else ()
+    return next((each.message for each in errors if each.path == "comment"), "")
 
 
 def _part(size: int, form: FormState | None) -> dict[str, Any]:

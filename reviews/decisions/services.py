@@ -238,6 +238,7 @@ def _decide(request: DecisionRequest) -> DecisionResult:
     _check_right(person, hold, request.decision)
     _check_confirmed(hold, request)
     _check_present(hold, request.version)
+    _check_reason(hold, request)
     change, edit = request.change, None
     if not change.is_empty:
         edit = checked_edit(hold, change, payload_schema(hold))
@@ -274,6 +275,26 @@ def undo_seconds_for(hold: Hold) -> float:
     """Seconds for which a decision made on a page can be undone; `hold.execution` is loaded."""
     own = hold.execution.policy.get("undo_seconds")
     return conf.undo_seconds() if own is None else float(own)
+
+
+#: Sources of decisions that people make on pages.
+_PAGES = ("web", "admin")
+
+
+def reason_required(hold: Hold, source: str) -> bool:
+    """Whether a rejection needs a comment: the policy decides, by default only pages require one.
+
+    Clients of the API from before the setting reject without a comment.
+    """
+    own = hold.execution.policy.get("require_rejection_reason")
+    return source in _PAGES if own is None else bool(own)
+
+
+def _check_reason(hold: Hold, request: DecisionRequest) -> None:
+    if request.decision != Decision.REJECT or request.comment.strip():
+        return
+    if reason_required(hold, request.source):
+        raise ReviewInvalid([FieldError("comment", "must give the reason for the rejection")])
 
 
 def _check_right(person: User, hold: Hold, decision: str) -> None:

@@ -300,6 +300,7 @@ class _Posted:
             unnamed=self.unnamed,
             grant_choice=self.grant_choice,
             kept=self.kept,
+            decision=self.decision,
             read=self._shown + (LONGEST if self.wants_more else 0),
             asks_for_more=self.wants_more,
         )

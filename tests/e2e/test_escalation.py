@@ -64,7 +64,11 @@ def test_an_escalation_is_granted_and_its_code_becomes_a_capability(
     expect(page.get_by_label("This task only")).to_be_checked()
     expect(page.get_by_role("radio")).to_have_count(2)
     page.get_by_label("Comment").fill("our own server")
-    page.get_by_role("button", name="Approve").click()
+    # The button says how far it reaches.
+    page.get_by_label("Every task of this run").check()
+    expect(page.get_by_role("button", name="Allow for this run")).to_be_visible()
+    page.get_by_label("This task only").check()
+    page.get_by_role("button", name="Allow for this task").click()
     expect(page.get_by_text("reviewer approved this")).to_be_visible(timeout=LATER)
 
     page = operator.new_page()
@@ -98,7 +102,7 @@ def test_a_capability_grant_is_given_and_revoked(page: Page, product: Product, a
     review(page, product, api, run, "use")
     expect(page.locator(".code-line.marked")).to_contain_text("await fetch(page)")
     page.get_by_label("The capability status").check()
-    page.get_by_role("button", name="Approve").click()
+    page.get_by_role("button", name="Allow for every use of status").click()
     expect(page.get_by_text("reviewer approved this")).to_be_visible(timeout=LATER)
     _until(page, lambda: api(f"executions/{run}/")[1]["status"] == "COMPLETED")
     kinds = [each["type"] for each in api(f"executions/{run}/events/")[1]["results"]]

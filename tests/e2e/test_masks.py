@@ -114,5 +114,6 @@ def test_a_partly_read_payload_can_be_rejected(page: Page, product: Product) -> 
     expect(page.get_by_text("live", exact=True)).to_be_visible(timeout=LATER)
     expect(page.locator("[data-approve]")).to_be_disabled()
     page.get_by_role("button", name="Reject…").click()
+    page.get_by_label("Comment").fill("too long")
     page.locator("[data-reject]").click()
     expect(page.get_by_text("reviewer rejected this")).to_be_visible(timeout=LATER)

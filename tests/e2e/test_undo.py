@@ -132,6 +132,7 @@ def test_the_page_undoes_until_the_run_continues_and_then_says_why_not(
     wait_for(page, api, run, 1)
     page.goto(f"{product.address}/review/{run}/{run}-1/")
     page.get_by_role("button", name="Reject…").click()
+    page.get_by_label("Comment").fill("not this one")
     page.get_by_role("button", name="Reject and abort the run").click()
     form = page.locator("[data-undo=decision]")
     expect(form).to_be_visible()

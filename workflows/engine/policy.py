@@ -226,6 +226,8 @@ class Policy(_Frozen):
     escalation: Escalation = ()
     # Seconds for which a decision on a page can be undone; None: the setting of the installation.
     undo_seconds: float | None = Field(default=None, ge=0, le=600)
+    # Whether a rejection needs a comment; None: on pages, and not over REST and MCP.
+    require_rejection_reason: bool | None = None
     permission_ceiling: str = "trusted"
     #: Copied from the published rules when an execution starts; requests cannot set it.
     review_rules: ReviewRules = ReviewRules()

@@ -164,6 +164,7 @@ def _speculates(policy: Policy) -> bool:
 # --- the table ------------------------------------------------------------------------------------
 
 _REQUIRED: Final = ("never", "critical_only", "always")
+_REASON: Final = (False, None, True)
 _POINTS: Final = ("manual", "on_error", "per_layer")
 
 _HIL: Final[dict[str, Rule]] = {
@@ -260,6 +261,11 @@ RULES: Final[Mapping[str, Rule]] = {
     "escalation": lambda floor, wanted: _keeps_escalation(floor.escalation, wanted.escalation),
     # A decision can be taken back for at least as long.
     "undo_seconds": lambda floor, wanted: (wanted.undo_seconds or 0) >= (floor.undo_seconds or 0),
+    # false < null (on pages) < true
+    "require_rejection_reason": lambda floor, wanted: (
+        _REASON.index(wanted.require_rejection_reason)
+        >= _REASON.index(floor.require_rejection_reason)
+    ),
     "permission_ceiling": lambda floor, wanted: _narrower(
         floor.permission_ceiling, wanted.permission_ceiling
     ),

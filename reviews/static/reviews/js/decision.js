@@ -85,7 +85,7 @@ function take(here, told) {
   if (state !== "open" && here.dataset.state === "open") {
     if (state === "decided" && form?.hasEdits) return form.compare();
     form?.freeze();
-    here.querySelector(".outcomes")?.remove();
+    for (const each of here.querySelectorAll(".outcomes, .decision-main > .instructions")) each.remove();
     announce(gettext("This review was settled. Your text is kept."));
   }
   here.dataset.state = state;
@@ -128,6 +128,7 @@ function overtaken(here) {
   holder.prepend(notice);
   if (current?.form) {
     current.form.blocked = true;
+    current.form.overtaken = true;
     current.form.update();
   }
 }
@@ -208,7 +209,7 @@ function reuse(event) {
   if (!button || !current?.form?.canEdit) return;
   current.form.use(button.parentElement.querySelector("[data-reuse-value]").textContent);
   announce(gettext("The edit is in the form; look at it before you approve."));
-  go("[data-changes]");
+  go("[data-diff]:not([hidden]), [data-changes]:not([hidden])");
 }
 
 document.addEventListener("click", reuse);

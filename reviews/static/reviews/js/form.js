@@ -10,6 +10,19 @@ const counted = (n) => fill(ngettext("%(n)s change", "%(n)s changes", n), { n })
 const withChanges = (label, n) =>
   fill(ngettext("%(label)s with %(n)s change", "%(label)s with %(n)s changes", n), { label, n });
 
+/** The innermost of these fields that holds the place. */
+function nearest(boxes, path) {
+  for (let place = path; ; place = place.slice(0, place.lastIndexOf("/"))) {
+    if (boxes.has(place)) return boxes.get(place);
+    if (!place) return undefined;
+  }
+}
+
+function fillDiff(view, changes) {
+  view.replaceChildren(...changesView(changes));
+  view.hidden = changes.length === 0;
+}
+
 export class DecisionForm {
   constructor(form, hold) {
     this.form = form;
@@ -21,7 +34,6 @@ export class DecisionForm {
     // A payload too long for the page is truncated: it can be read here and not edited.
     this.partial = "partial" in form.dataset;
     this.original = this.partial ? null : parse(this.originalText);
-    this.approveLabel = form.querySelector("[data-approve]")?.dataset.label || gettext("Approve");
     this.blocked = form.querySelector("[data-approve]")?.disabled ?? true;
     this.digest = form.elements.shown.value;
     this.impact = new Impact(form);
@@ -36,7 +48,15 @@ export class DecisionForm {
   }
 
   get canEdit() {
-    return this.canDecide && !this.partial;
+    return this.canDecide && !this.partial && this.form.dataset.canEdit === "yes";
+  }
+
+  /** What the button does; for a permission it says how far the approval reaches. */
+  get approveLabel() {
+    const scope = this.form.querySelector("[name=grant_scope]:checked");
+    const length = scope?.value === "until" && this.form.elements.grant_seconds?.selectedOptions[0];
+    const given = (length || scope)?.dataset.approveLabel;
+    return given || this.form.querySelector("[data-approve]").dataset.label || gettext("Approve");
   }
 
   start() {
@@ -45,6 +65,9 @@ export class DecisionForm {
     this.form.addEventListener("input", () => this.update());
     this.form.addEventListener("change", () => this.update());
     this.form.addEventListener("click", (event) => this.clicked(event));
+    for (const name of ["reject", "changes"]) {
+      if (this.#isOpen(name)) this.form.querySelector(`[data-${name}-open]`).setAttribute("aria-expanded", "true");
+    }
     this.update();
     unfoldChanged(this.root);
   }
@@ -59,7 +82,9 @@ export class DecisionForm {
     if (target.closest("[data-add-item], [data-remove-item]")) return this.changeItems(target);
     if (target.closest("[data-reject-open]")) return this.toggleReject();
     if (target.closest("[data-changes-open]")) return this.toggleChanges();
-    if (target.closest("[data-return]")) return this.needsWords(event);
+    if (target.closest("[data-panel-cancel]")) return this.cancelPanel();
+    if (target.closest("[data-return]")) return this.needsWords(event, gettext("Say what should be changed."));
+    if (target.closest("[data-needs-reason=yes]")) return this.needsWords(event, gettext("Give a reason for the rejection."));
     const preset = target.closest("[data-preset]");
     if (preset) this.usePreset(preset.dataset.preset);
     return undefined;
@@ -137,24 +162,49 @@ export class DecisionForm {
   update() {
     for (const field of allFields(this.root)) field.mark();
     if (!this.canDecide) return;
-    if (this.partial) {
+    const changes = this.canEdit ? this.changes() : [];
+    const count = changes?.length ?? 0;
+    this.showApprove(changes);
+    if (!this.canEdit) {
       saveDraft(this.hold, this.comment.value ? { comment: this.comment.value } : null);
       return;
     }
-    const changes = this.changes();
-    const count = changes?.length ?? 0;
-    const view = this.form.querySelector("[data-changes]");
-    view.replaceChildren(...changesView(changes ?? []));
-    view.hidden = count === 0;
+    this.showChanges(changes ?? []);
     this.impact.show((changes ?? []).map(({ path }) => path));
-    const approve = this.form.querySelector("[data-approve]");
-    approve.textContent = count ? withChanges(this.approveLabel, count) : this.approveLabel;
-    approve.disabled = this.blocked || changes === null;
     this.form.querySelector("[data-change-count]").textContent = count ? counted(count) : "";
     this.form.querySelector("[data-reset-all]").hidden = count === 0;
-    // The diff is shown above the button, so submitting confirms it.
+    // The diff stands in the payload: sending from here is the confirmation.
     this.form.elements.confirmed.value = "yes";
     this.keep(count > 0 || changes === null);
+  }
+
+  /** The button, and beside it why it is off. */
+  showApprove(changes) {
+    const approve = this.form.querySelector("[data-approve]");
+    const why = this.form.querySelector("[data-why-off]");
+    const count = changes?.length ?? 0;
+    const label = count ? withChanges(this.approveLabel, count) : this.approveLabel;
+    if (approve.textContent !== label) approve.textContent = label;
+    approve.disabled = this.blocked || changes === null;
+    const reason = this.overtaken
+      ? gettext("The payload has changed: open it again.")
+      : changes === null
+        ? gettext("The JSON is not valid.")
+        : why.dataset.server;
+    if (why.textContent !== reason) why.textContent = reason;
+  }
+
+  /** Each change below its field; the others, and those of the JSON view, at the end of the payload. */
+  showChanges(changes) {
+    const boxes = new Map();
+    for (const box of this.root.querySelectorAll("[data-field]")) boxes.set(box.dataset.path, { box, changes: [] });
+    const rest = [];
+    for (const change of changes) {
+      const place = this.mode === "form" ? nearest(boxes, change.path) : undefined;
+      (place?.changes ?? rest).push(change);
+    }
+    for (const { box, changes: mine } of boxes.values()) fillDiff(box.querySelector("[data-diff]"), mine);
+    fillDiff(this.form.querySelector("[data-changes]"), rest);
   }
 
   resetField(box) {
@@ -185,12 +235,20 @@ export class DecisionForm {
 
   toggleReject() {
     if (this.#isOpen("changes")) this.toggleChanges();
-    this.#toggle("reject", gettext("Do not reject"));
+    this.#toggle("reject", gettext("Reason, stored in the record"));
   }
 
   toggleChanges() {
     if (this.#isOpen("reject")) this.toggleReject();
-    this.#toggle("changes", gettext("Do not request changes"));
+    this.#toggle("changes", gettext("What should be changed?"));
+  }
+
+  /** Fold the open panel; its opener gets the focus back. */
+  cancelPanel() {
+    const name = this.#isOpen("reject") ? "reject" : "changes";
+    if (name === "reject") this.toggleReject();
+    else this.toggleChanges();
+    this.form.querySelector(`[data-${name}-open]`).focus();
   }
 
   #isOpen(name) {
@@ -204,15 +262,15 @@ export class DecisionForm {
     const open = !panel.classList.contains("open");
     panel.classList.toggle("open", open);
     opener.setAttribute("aria-expanded", String(open));
-    opener.dataset.words ??= opener.textContent;
-    opener.textContent = open ? words : opener.dataset.words;
+    this.comment.dataset.words ??= this.comment.placeholder;
+    this.comment.placeholder = open ? words : this.comment.dataset.words;
     if (open) this.comment.focus();
   }
 
-  /** A request for changes needs a comment. */
-  needsWords(event) {
+  /** Without the words that the decision needs nothing is sent. */
+  needsWords(event, words) {
     const empty = !this.comment.value.trim();
-    this.comment.setCustomValidity(empty ? gettext("Say what should be changed.") : "");
+    this.comment.setCustomValidity(empty ? words : "");
     if (!empty) return;
     event.preventDefault();
     this.comment.reportValidity();
@@ -254,7 +312,7 @@ export class DecisionForm {
     const mine = this.partial ? [] : this.changes() ?? [{ label: "JSON", before: this.originalText, after: this.edits.value }];
     this.form.dataset.canDecide = "no";
     verdict.remove();
-    for (const element of this.form.querySelectorAll("[data-change-count], [data-reset-all]")) element.remove();
+    for (const element of this.form.querySelectorAll("[data-change-count], [data-reset-all], [data-diff], [data-changes], [data-impact-list]")) element.remove();
     for (const fieldset of this.form.querySelectorAll("fieldset")) fieldset.disabled = true;
     const comment = this.comment.value.trim();
     if (mine.length || comment) this.form.append(this.keptText(mine, comment));
