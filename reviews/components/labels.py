@@ -117,6 +117,24 @@ def phase_text(phase: str, *, past: bool = False) -> str:
     return _("after it ran") if phase == _AFTER else ""
 
 
+def kind_text(hold: Hold, *, past: bool = False) -> str:
+    """`write_file will run`, `output of draft`, `layer approval`."""
+    if hold.phase == _BEFORE:
+        tool = hold.target.rpartition(".")[2] or hold.task_id
+        return (_("%(tool)s before it ran") if past else _("%(tool)s will run")) % {"tool": tool}
+    if hold.phase == _AFTER:
+        return _("output of %(task)s") % {"task": hold.task_id}
+    if hold.reason == HoldReason.ESCALATION:
+        return _("asks for permission")
+    return reason_text(hold.reason)
+
+
+def layer_text(hold: Hold) -> str:
+    """`layer 3/4`."""
+    params = {"layer": hold.layer + 1, "layers": hold.execution.total_layers}
+    return _("layer %(layer)s/%(layers)s") % params
+
+
 def step_text(hold: Hold) -> str:
     """`layer 3 of 4`."""
     params = {"layer": hold.layer + 1, "layers": hold.execution.total_layers}

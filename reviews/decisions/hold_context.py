@@ -22,6 +22,7 @@ from reviews.templatetags.desk import look_of
 from workflows.common.redaction import mask_secrets
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
+from workflows.engine.status import ExecutionStatus
 from workflows.executions.selectors import TaskView, messages_of, revision_of, tasks_of
 from workflows.models import Hold
 
@@ -68,9 +69,10 @@ class HoldContext:
 
     def _layer_step(self, index: int, names: list[str]) -> dict[str, str]:
         here = self.hold.layer
+        waits = self.hold.status == Hold.Status.OPEN
         label = ", ".join(names) if len(names) <= _MAX_NAMES else counted(len(names), "task")
         failed = any(self.by_id[name].status in _BAD for name in names)
-        if index == here:
+        if index == here and waits:
             return {
                 "label": components_labels.step_text(self.hold),
                 "state": "current",
@@ -78,7 +80,15 @@ class HoldContext:
             }
         if failed:
             return {"label": label, "state": "failed", "words": _("failed in part")}
-        if index < max(here, self.execution.layer):
+        if ExecutionStatus(self.execution.status).is_final:
+            ran = any(self.by_id[name].status == "SUCCEEDED" for name in names)
+            state = "done" if ran else "todo"
+            return {"label": label, "state": state, "words": _("done") if ran else _("did not run")}
+        if index == self.execution.layer and not waits:
+            resting = ExecutionStatus(self.execution.status).is_resting
+            words = _("waits for another decision") if resting else _("runs now")
+            return {"label": label, "state": "current" if resting else "running", "words": words}
+        if index < max(here if waits else 0, self.execution.layer):
             return {"label": label, "state": "done", "words": _("done")}
         return {"label": label, "state": "todo", "words": _("not yet")}
 

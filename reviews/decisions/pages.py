@@ -275,8 +275,15 @@ def _payload(hold: Hold, form: FormState | None, schema: Any) -> dict[str, Any]:
         "errors": components_labels.faults(form.errors) if form else (),
         "comment_error": _comment_error(form),
         "open_panel": _PANELS.get(form.decision, "") if form and form.errors else "",
-        "why_off": _("Part of the payload is not shown yet.") if part and part["more"] else "",
+        "why_off": _approve_off(part),
     }
+
+
+def _approve_off(part: dict[str, Any]) -> str:
+    """Why the payload cannot be approved yet."""
+    if not part or not part["more"]:
+        return ""
+    return _("You cannot approve yet: part of the payload is not shown.")
 
 
 def _comment_error(form: FormState | None) -> str:

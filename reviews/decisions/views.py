@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 from django.views.generic import View
 
+from reviews.components.number_formatting import at_least
 from reviews.components.reasons import render_reason
 from reviews.components.views import SeeOther, current_user, fragment, hold_or_404, is_htmx, page
 from reviews.decisions import services, withdrawal
@@ -41,6 +42,7 @@ from reviews.decisions.rights import NotAllowed
 from reviews.decisions.similar_decisions import similar_decisions_context
 from reviews.models import ANSWERS, Decision
 from reviews.notifications import inbox
+from reviews.queue.selectors import waiting_count
 from workflows.common.number_parsing import parse_natural_number
 from workflows.common.schemas import FieldError, FormValue, undeclared_keys
 from workflows.engine.bounded_json import digest
@@ -54,9 +56,11 @@ _MOST_PATHS = 200
 @login_required
 @require_safe
 def decision_status(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
-    """Return the status banner; the page requests it after a notification."""
-    d = status_context(current_user(request), hold_or_404(request, execution_id, hold_id))
-    return fragment(request, "reviews/decisions/_status.html", {"d": d})
+    """The banner, the layers and the count of the rail: requested when the run moves on."""
+    user = current_user(request)
+    d = status_context(user, hold_or_404(request, execution_id, hold_id))
+    count = at_least(waiting_count(user))
+    return fragment(request, "reviews/decisions/_news.html", {"d": d, "waiting_count": count})
 
 
 @login_required

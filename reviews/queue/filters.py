@@ -21,7 +21,7 @@ _BEFORE = TriggerPhase.BEFORE_EXECUTION.value
 _AFTER = TriggerPhase.AFTER_EXECUTION.value
 
 #: Orders of the queue: the column, and whether the largest comes first.
-SORTS: Final = {"newest": ("opened_at", True), "oldest": ("opened_at", False)}
+SORTS: Final = {"oldest": ("opened_at", False), "newest": ("opened_at", True)}
 RISKS: Final = ("high", "medium", "low")
 REASONS: Final = tuple(reason.value for reason in HoldReason)
 PHASES: Final = tuple(phase.value for phase in TriggerPhase)
@@ -58,7 +58,7 @@ class QueueFilters:
     reason: str = ""
     risk: str = ""
     group: str = ""
-    sort: str = "newest"
+    sort: str = "oldest"
     errors: tuple[FieldError, ...] = field(default=())
 
     @property
@@ -69,7 +69,7 @@ class QueueFilters:
     def query(self) -> dict[str, str]:
         """The parameters that differ from their defaults."""
         params = {name: str(getattr(self, name)) for name in KEYS}
-        return {name: text for name, text in params.items() if text and text != "newest"}
+        return {name: text for name, text in params.items() if text and text != "oldest"}
 
 
 def parse_queue_filters(query: Mapping[str, str]) -> QueueFilters:
@@ -81,7 +81,7 @@ def parse_queue_filters(query: Mapping[str, str]) -> QueueFilters:
         if texts[name] and texts[name] not in known:
             errors.append(FieldError(name, f"must be one of {', '.join(known)}"))
             texts[name] = ""
-    texts["sort"] = texts["sort"] or "newest"
+    texts["sort"] = texts["sort"] or "oldest"
     return QueueFilters(**texts, errors=tuple(errors))
 
 

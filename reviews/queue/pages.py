@@ -18,14 +18,18 @@ from reviews import conf
 from reviews.components import labels as components_labels
 from reviews.components.reasons import render_stored
 from reviews.decisions.rights import Right, right_now
+from reviews.decisions.summaries import one_line
 from reviews.queue import selectors
 from reviews.queue.bulk import Outcome
 from reviews.queue.claims import candidates
 from reviews.queue.extensions import may_extend
 from reviews.queue.filters import PHASES, RISKS, SORTS, QueueFilters
+from reviews.queue.key_arguments import key_arguments, payload_schemas_by_target
 from reviews.queue.presence import viewers_of
 from reviews.queue.saved_views import canonical_query, views_for
 from workflows.common import keyset
+from workflows.common.redaction import mask_secrets
+from workflows.engine.state import HoldReason
 from workflows.executions.access import may_operate, may_start, visible_to
 from workflows.models import Hold, Workflow
 
@@ -53,7 +57,7 @@ _REASON_LABELS = {
     "escalation": N_("it needs more permission"),
     "replan_review": N_("the plan changes"),
 }
-_SORT_LABELS = {"newest": N_("newest first"), "oldest": N_("oldest first")}
+_SORT_LABELS = {"oldest": N_("oldest first"), "newest": N_("newest first")}
 _RISK_LABELS = {"high": N_("high"), "medium": N_("medium"), "low": N_("low")}
 
 
@@ -93,12 +97,14 @@ def rows_context(
     """
     tab = _known(tab)
     page = _page(viewer, tab, filters, cursor, changed)
+    schemas = payload_schemas_by_target(page.rows)
     looking = viewers_of((hold.id for hold in page.rows), but=viewer.user.pk) if page.rows else {}
     query = filters.query()
     return {
         "tab": tab,
         "tab_label": _(_LABELS[tab]),
-        "rows": tuple(_row(hold, looking.get(hold.id, [])) for hold in page.rows),
+        "rows": tuple(_row(hold, looking.get(hold.id, []), schemas) for hold in page.rows),
+        "oldest_first": tab != "decided" and filters.sort == "oldest",
         "q": filters.q,
         "narrowed": filters.narrows,
         "filter_errors": filters.errors,
@@ -227,7 +233,7 @@ def demo_url(viewer: selectors.Viewer) -> str:
 DEMO = "release-notes"
 
 
-def _row(hold: Hold, looking: list[str]) -> dict[str, Any]:
+def _row(hold: Hold, looking: list[str], schemas: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
     is_open = hold.status == Hold.Status.OPEN
     level, reason = components_labels.risk(hold)
     needs = hold.quorum > 1 and is_open
@@ -237,20 +243,46 @@ def _row(hold: Hold, looking: list[str]) -> dict[str, Any]:
         "version": hold.execution.version,
         "url": reverse("reviews:decision", args=(hold.execution_id, hold.id)),
         "sentence": components_labels.row_sentence(hold),
-        "subject": components_labels.subject(hold),
-        "phase_text": components_labels.phase_text(hold.phase, past=not is_open),
-        "step_text": components_labels.step_text(hold),
+        "title": _row_title(hold),
+        "arguments": key_arguments(hold, schemas.get((hold.target, hold.phase))),
+        "kind_text": components_labels.kind_text(hold, past=not is_open),
+        "run_title": components_labels.run_title(hold.execution.title, hold.execution_id),
+        "requester": _requester(hold),
+        "layer_text": components_labels.layer_text(hold),
         "since": hold.opened_at if is_open else hold.decided_at,
         "deadline": hold.expires_at if is_open else None,
         "urgent": is_open and components_labels.is_urgent(hold),
         "why": render_stored(hold, "why"),
         "risk": level if is_open else "low",
-        "risk_words": reason,
+        "risk_word": _(_RISK_WORDS[level]) if is_open and level in _RISK_WORDS else "",
+        "risk_reason": reason,
         "claimed": components_labels.claimed_by(hold) if is_open else "",
         "looking": components_labels.viewers_text(looking) if is_open else "",
         "outcome": "" if is_open else _outcome(hold),
         "quorum_words": _quorum_words(hold) if needs else "",
     }
+
+
+_RISK_WORDS = {"high": N_("High risk"), "medium": N_("Medium risk")}
+
+
+def _row_title(hold: Hold) -> str:
+    """The title of the task; for a layer the names of its tasks, for a plan change what it adds."""
+    if hold.task_id:
+        return hold.task_title or hold.task_id
+    payload = hold.payload if isinstance(hold.payload, dict) else {}
+    if hold.reason == HoldReason.LAYER_APPROVAL:
+        names = [str(each.get("id", "")) for each in payload.get("next_layer") or ()]
+        return _("Next tasks: %(names)s") % {"names": one_line(", ".join(names))}
+    if hold.reason == HoldReason.REPLAN_REVIEW:
+        wish = mask_secrets(str(payload.get("requirement", "")))
+        return _("Plan change: %(wish)s") % {"wish": one_line(wish)}
+    return components_labels.reason_text(hold.reason).capitalize()
+
+
+def _requester(hold: Hold) -> str:
+    creator = hold.execution.created_by
+    return creator.get_username() if creator else _("the system")
 
 
 def _quorum_words(hold: Hold) -> str:

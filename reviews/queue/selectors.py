@@ -146,7 +146,7 @@ def _open_for_groups(user: User) -> QuerySet[Hold]:
 def _open() -> QuerySet[Hold]:
     return (
         Hold.objects.filter(status=Hold.Status.OPEN, decider="human")
-        .select_related("execution__workflow", "claim__user")
+        .select_related("execution__workflow", "execution__created_by", "claim__user")
         .order_by("-opened_at", "-id")
     )
 
@@ -155,7 +155,8 @@ def decided(user: User) -> QuerySet[Hold]:
     """Decided holds of executions the user may see, newest first."""
     settled = (Hold.Status.APPROVED, Hold.Status.REJECTED, Hold.Status.RETURNED)
     rows = Hold.objects.filter(status__in=settled, decider="human")
-    rows = rows.select_related("execution__workflow").order_by("-decided_at", "-id")
+    rows = rows.select_related("execution__workflow", "execution__created_by")
+    rows = rows.order_by("-decided_at", "-id")
     return access.filter_visible(rows, user)
 
 
@@ -216,7 +217,8 @@ def pending_of(user: User, execution_id: int) -> list[Hold]:
 
 
 def next_review(user: User, hold: Hold) -> Hold | None:
-    """The next hold the user can decide after `hold`: the next older one, else the newest."""
+    """The next hold the user can decide: of the same run, else the next newer, else the oldest."""
     rest = queue(Viewer(user), "me").exclude(pk=hold.pk)
-    older = Q(opened_at__lt=hold.opened_at) | Q(opened_at=hold.opened_at, pk__lt=hold.pk)
-    return rest.filter(older).first() or rest.first()
+    newer = Q(opened_at__gt=hold.opened_at) | Q(opened_at=hold.opened_at, pk__gt=hold.pk)
+    same_run = rest.filter(execution_id=hold.execution_id)
+    return same_run.first() or rest.filter(newer).first() or rest.first()

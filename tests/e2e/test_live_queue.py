@@ -68,7 +68,8 @@ def test_a_new_row_does_not_disturb_the_user(page: Page, product: Product) -> No
 
     line.click()
     expect(rows).to_have_count(13)
-    expect(rows.first).to_have_attribute("data-hold", f"{run}-1")
+    # Oldest first: the new one is the last.
+    expect(rows.last).to_have_attribute("data-hold", f"{run}-1")
     expect(rows.first.locator("[data-open]")).to_be_focused()
     after = doing(page)
     assert (after["open"], after["chosen"]) == (before["open"], before["chosen"])

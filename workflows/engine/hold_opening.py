@@ -61,6 +61,7 @@ def _node_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
             "instructions": review.instructions,
             **reason_fields("why", _review_reason(run, gate)),
             "target": task.target,
+            "task_title": task.title,
             "layer": run.state.layer,
             "critical": is_critical(task),
             **_timers(run, review, review.seconds_to_deadline),
@@ -133,6 +134,7 @@ def _escalation(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened:
                 "why", Reason("permission_missing", {"task": task_id, "attempt": attempt})
             ),
             "target": task.target,
+            "task_title": task.title,
             "layer": run.state.layer,
             "critical": True,
             **_timers(run, review, None),

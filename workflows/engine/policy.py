@@ -25,7 +25,7 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-SecretPath = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^.]+(\.[^.]+)*$")]
+DottedPath = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^.]+(\.[^.]+)*$")]
 
 
 class _HoldTimers(_Frozen):
@@ -231,8 +231,10 @@ class Policy(_Frozen):
     permission_ceiling: str = "trusted"
     #: Copied from the published rules when an execution starts; requests cannot set it.
     review_rules: ReviewRules = ReviewRules()
+    # Keys joined by dots: the arguments that tell reviews of this workflow apart in the queue.
+    key_arguments: Annotated[tuple[DottedPath, ...], Field(max_length=4)] = ()
     # Keys joined by dots; values whose path ends with one of them are masked for people.
-    secrets: Annotated[tuple[SecretPath, ...], Field(max_length=100)] = ()
+    secrets: Annotated[tuple[DottedPath, ...], Field(max_length=100)] = ()
 
     @model_validator(mode="after")
     def _check_timers(self) -> Policy:

@@ -276,6 +276,8 @@ RULES: Final[Mapping[str, Rule]] = {
     "review_rules.rules": lambda floor, wanted: (
         wanted.review_rules.rules == floor.review_rules.rules
     ),
+    # Which arguments a list shows decides nothing.
+    "key_arguments": _either,
     # Each listed value stays masked; more may be.
     "secrets": lambda floor, wanted: set(floor.secrets) <= set(wanted.secrets),
 }

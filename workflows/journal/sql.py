@@ -149,11 +149,13 @@ ATTEMPT_UPDATES = """, attempt_updates AS (
 )"""
 
 HOLDS = """, holds AS (
-    INSERT INTO workflows_hold (id, execution_id, task_id, reason, decider, phase, status, layer,
-        payload, groups, target, why, why_code, why_params, instructions, critical, quorum,
-        approvals, on_reject, on_timeout, opened_seq, round, previous_id, changes_left, expires_at,
-        decided_by, decision, reminders, reminded, reminds_at, escalation, escalated, escalates_at)
-    SELECT h.id, moved.id, h.task_id, h.reason, h.decider, h.phase, 'OPEN', h.layer, h.payload,
+    INSERT INTO workflows_hold (id, execution_id, task_id, task_title, reason, decider, phase,
+        status, layer, payload, groups, target, why, why_code, why_params, instructions, critical,
+        quorum, approvals, on_reject, on_timeout, opened_seq, round, previous_id, changes_left,
+        expires_at, decided_by, decision, reminders, reminded, reminds_at, escalation, escalated,
+        escalates_at)
+    SELECT h.id, moved.id, h.task_id, coalesce(h.task_title, ''), h.reason, h.decider, h.phase,
+           'OPEN', h.layer, h.payload,
            ARRAY(SELECT jsonb_array_elements_text(h.groups)), h.target, h.why,
            coalesce(h.why_code, ''), coalesce(h.why_params, '{}'), h.instructions, h.critical,
            h.quorum, '{}', h.on_reject, h.on_timeout, h.opened_seq,
@@ -164,7 +166,8 @@ HOLDS = """, holds AS (
            coalesce(h.escalation, '[]'), 0,
            now() + make_interval(secs => (h.escalation->0->>'after_seconds')::float8)
       FROM moved, jsonb_to_recordset(%(holds)s::jsonb)
-        AS h(id text, task_id text, reason text, decider text, phase text, layer int,
+        AS h(id text, task_id text, task_title text, reason text, decider text, phase text,
+             layer int,
              payload jsonb, groups jsonb, target text, why text, why_code text, why_params jsonb,
              instructions text, critical boolean, quorum int, on_reject text, on_timeout text,
              opened_seq bigint, timeout_seconds float8, reminders jsonb, escalation jsonb,

@@ -29,6 +29,7 @@ class Hold(models.Model):
     task_id = models.CharField(max_length=64, default="", blank=True)
     reason = models.CharField(max_length=20, choices=choices_of(HoldReason))
     decider = models.CharField(max_length=10, choices=[("human", "human"), ("agent", "agent")])
+    task_title = models.CharField(max_length=200, default="", db_default="", blank=True)
     phase = models.CharField(
         max_length=20, default="", blank=True, choices=choices_of(TriggerPhase)
     )

@@ -29,7 +29,7 @@ const chosen = () => rows().filter((row) => boxOf(row)?.checked);
 function show() {
   const count = chosen().length;
   bar.hidden = count === 0;
-  bar.querySelector("[data-bulk-count]").textContent = fill(ngettext("%(n)s chosen", "%(n)s chosen", count), { n: count });
+  bar.querySelector("[data-bulk-count]").textContent = fill(ngettext("%(n)s selected", "%(n)s selected", count), { n: count });
 }
 
 function chooseAll(on) {
@@ -45,7 +45,7 @@ function toggle() {
   const box = row && boxOf(row);
   if (!box) return false;
   box.checked = !box.checked;
-  announce(box.checked ? gettext("Chosen.") : gettext("Not chosen any more."));
+  announce(box.checked ? gettext("Selected.") : gettext("Not selected any more."));
   show();
   return true;
 }

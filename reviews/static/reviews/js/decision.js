@@ -74,7 +74,19 @@ async function refresh() {
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   const told = page.querySelector("[data-fragment-state]");
   await released();
-  if (told && article() === here) take(here, told);
+  if (!told || article() !== here) return;
+  take(here, told);
+  const [before, now] = [here.querySelector(".beads"), page.querySelector(".beads")];
+  if (before && now) before.replaceWith(document.importNode(now, true));
+  if (!document.getElementById("queue")) showWaiting(page.querySelector("[data-waiting]").dataset.waiting);
+}
+
+/** The count in the rail; the queue keeps it by itself. */
+function showWaiting(count) {
+  const badge = document.getElementById("rail-count");
+  if (!badge) return;
+  badge.textContent = count;
+  badge.hidden = count === "0";
 }
 
 function take(here, told) {
@@ -85,7 +97,7 @@ function take(here, told) {
   if (state !== "open" && here.dataset.state === "open") {
     if (state === "decided" && form?.hasEdits) return form.compare();
     form?.freeze();
-    for (const each of here.querySelectorAll(".outcomes, .decision-main > .instructions")) each.remove();
+    for (const each of here.querySelectorAll(".outcomes, .decision-main > .instructions, #deadline, #extend-form")) each.remove();
     announce(gettext("This review was settled. Your text is kept."));
   }
   here.dataset.state = state;

@@ -17,7 +17,9 @@ const MOST_RUNS = 25;
 const wide = window.matchMedia("(min-width: 1100px)");
 const queue = document.getElementById("queue");
 let fresh = new Map();
-/** The number of new rows that were announced. */
+/** Rows of decided reviews → the row that followed, for an undo. */
+const removed = new Map();
+/** How many new rows have been announced. */
 let announced = 0;
 /** Runs that changed since the last refresh; `everything` when an event names none. */
 let changed = new Set();
@@ -207,12 +209,18 @@ function showNew() {
   const holder = list().querySelector("[data-rows]");
   for (const row of rows()) if (row.classList.contains("gone") && row !== openRow()) row.remove();
   const added = [...fresh.values()].map((row) => document.importNode(row, true));
-  holder.prepend(...added);
+  place(holder, added);
   holder.hidden = rows().length === 0;
   list().querySelector("[data-empty]")?.remove();
   fresh = new Map();
   showLine();
   return added[0];
+}
+
+/** New rows stand where the order of the list has them. */
+function place(holder, added) {
+  if (list().dataset.order === "oldest") holder.append(...added);
+  else holder.prepend(...added);
 }
 
 // An event refreshes its rows at once, also while other runs are being refreshed.  Refreshes take at most half of
@@ -271,7 +279,11 @@ function decided(event) {
   const row = rowOf(article.dataset.hold);
   const reachable = live();
   const place = reachable.indexOf(row);
-  const next = reachable[place + 1] ?? reachable[place - 1];
+  if (row) removed.set(row.dataset.hold, row.nextElementSibling);
+  // The next review of the same run comes first, then the next in the list.
+  const rest = reachable.filter((each) => each !== row);
+  const sameRun = rest.find((each) => each.dataset.execution === article.dataset.execution);
+  const next = sameRun ?? reachable[place + 1] ?? reachable[place - 1];
   const said = article.querySelector("#decision-status .notice strong .status")?.lastChild;
   const what = said?.textContent.trim();
   const undo = undoOf(article);
@@ -282,14 +294,34 @@ function decided(event) {
   if (next && next !== row) {
     document.body.dataset.advancing = "";
     open(next);
+    if (!sameRun) sayRun(next);
   }
   onNews();
 }
 
-/** A decision was undone: put its row back on top, and open its review. */
+/** The next review is of another run: nobody should take it for the run they know. */
+function sayRun(row) {
+  const run = row.querySelector(".in-run")?.textContent.trim();
+  const words = fill(gettext("Now in another run: %(run)s."), { run });
+  announce(words);
+  const box = document.getElementById("toasts").lastElementChild;
+  const line = document.createElement("p");
+  line.dataset.anotherRun = "";
+  line.textContent = words;
+  box?.append(line);
+}
+
+/** Put a row back before the one that followed it, or first. */
+function before(row) {
+  const next = removed.get(row.dataset.hold);
+  const holder = list().querySelector("[data-rows]");
+  holder.insertBefore(row, next?.parentElement === holder ? next : holder.firstElementChild);
+}
+
+/** A decision was taken back: its row is where it was, and its review is open beside. */
 function bringBack(row) {
   const there = rowOf(row.dataset.hold);
-  if (!there) list().querySelector("[data-rows]").prepend(row);
+  if (!there) before(row);
   const back = there ?? row;
   back.classList.remove("gone");
   list().querySelector("[data-rows]").hidden = false;

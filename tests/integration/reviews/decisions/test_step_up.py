@@ -91,7 +91,12 @@ def test_a_rejection_needs_no_code(start: Start, reviewer: User, mode: Any) -> N
     version = hold.execution.version
     decide(
         DecisionRequest(
-            hold_id=hold.id, user=reviewer, decision="REJECT", version=version, source="web"
+            hold_id=hold.id,
+            user=reviewer,
+            decision="REJECT",
+            version=version,
+            source="web",
+            comment="no",
         )
     )
 

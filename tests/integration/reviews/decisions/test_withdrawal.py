@@ -253,7 +253,7 @@ def test_a_decision_can_be_withdrawn_while_another_review_is_open(
 def test_a_rejection_that_ends_the_run_waits_for_no_other(start: Start, reviewer: User) -> None:
     execution = start(echo("a", phase=BEFORE), echo("b", phase=BEFORE))
     first, _ = execution.holds.order_by("opened_seq")
-    decide(first, reviewer, "REJECT")
+    decide(first, reviewer, "REJECT", comment="no")
     time_is_over(first)
     assert withdrawal.settle_due() == 1
     execution.refresh_from_db()

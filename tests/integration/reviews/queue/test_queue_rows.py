@@ -52,9 +52,9 @@ def page_end(user: User) -> str:
 
 def test_only_the_rows_of_the_named_runs_are_returned(waiting: list[Execution], rows: Rows) -> None:
     first, second, third = (str(run.pk) for run in waiting)
-    assert rows() == [third, second, first]
+    assert rows() == [first, second, third]
     assert rows(changed=second) == [second]
-    assert rows(changed=f"{first},{third}") == [third, first]
+    assert rows(changed=f"{first},{third}") == [first, third]
     assert rows(changed=first, q="nothinglikethis") == []
     assert rows(changed=first, tab="claimed") == []
 
@@ -65,9 +65,9 @@ def test_a_run_on_a_later_page_is_omitted(
     settings.HOLDPOINT = {**settings.HOLDPOINT, "page_size": 2}
     first, second, third = (str(run.pk) for run in waiting)
     until = page_end(reviewer)
-    assert rows() == [third, second]
-    assert rows(changed=f"{first},{second}", until=until) == [second]
-    assert rows(changed=f"{first},{second}") == [second, first]
+    assert rows() == [first, second]
+    assert rows(changed=f"{second},{third}", until=until) == [second]
+    assert rows(changed=f"{second},{third}") == [second, third]
 
 
 def test_refreshing_one_run_costs_few_statements(
@@ -99,7 +99,7 @@ def test_the_size_of_a_groups_queue_is_cached(
     waiting: list[Execution], rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Remembered or not, few or many: the rows are the same."""
-    every = [str(run.pk) for run in reversed(waiting)]
+    every = [str(run.pk) for run in waiting]
 
     def counts() -> int:
         with CaptureQueriesContext(connection) as seen:

@@ -91,6 +91,8 @@ overrides = some(
     reminders=reminders,
     escalation=steps,
     undo_seconds=st.none() | st.sampled_from([0, 5, 60]),
+    require_rejection_reason=st.none() | st.booleans(),
+    key_arguments=st.lists(st.sampled_from(["a", "b.c"]), unique=True),
     permission_ceiling=st.sampled_from(sorted(NAMED)),
     secrets=st.lists(st.sampled_from(["a", "b.c"]), unique=True),
 )
@@ -275,6 +277,13 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({}, {"undo_seconds": 0}, ["undo_seconds"]),
     ({}, {"undo_seconds": 60}, []),
     ({"undo_seconds": 60}, {"undo_seconds": None}, ["undo_seconds"]),
+    ({}, {"require_rejection_reason": False}, ["require_rejection_reason"]),
+    ({}, {"require_rejection_reason": True}, []),
+    (
+        {"require_rejection_reason": True},
+        {"require_rejection_reason": None},
+        ["require_rejection_reason"],
+    ),
     ({"permission_ceiling": "readonly"}, {"permission_ceiling": "trusted"}, ["permission_ceiling"]),
     ({}, {"permission_ceiling": "readonly"}, []),
     (
@@ -303,7 +312,7 @@ def test_looser_values_are_refused(
 def test_each_rule_has_a_test_case() -> None:
     """Every rule that can refuse anything refuses something above."""
     refused = {path for _, _, paths in CASES for path in paths}
-    assert set(RULES) - refused == {"validation_timeout_seconds"}
+    assert set(RULES) - refused == {"validation_timeout_seconds", "key_arguments"}
 
 
 def test_a_partial_floor_binds_its_fields_and_their_children() -> None:
