@@ -87,13 +87,13 @@ def test_filters_of_the_address_narrow_and_order_the_rows(start: Start, reviewer
         rows = selectors.queue(viewer, "me", parse_queue_filters(query))
         return [hold.id for hold in rows]
 
-    assert shown() == [newer.id, older.id]
-    assert shown(sort="oldest") == [older.id, newer.id]
+    assert shown() == [older.id, newer.id]
+    assert shown(sort="newest") == [newer.id, older.id]
     assert shown(q="OLDER") == [older.id]
     assert shown(q=str(newer.execution_id)) == [newer.id]
     assert shown(phase="AFTER_EXECUTION") == shown(workflow="no-such") == []
     assert shown(group="legal") == []
-    assert shown(reason="node_review", phase=BEFORE, group="reviewer") == [newer.id, older.id]
+    assert shown(reason="node_review", phase=BEFORE, group="reviewer") == [older.id, newer.id]
 
 
 def test_pages_follow_the_order_in_both_directions(
@@ -258,9 +258,9 @@ def test_a_view_keeps_tab_and_filters(reviewer: User, reviewer2: User) -> None:
     client = browser(reviewer)
     answer = client.post(
         "/review/views/",
-        {"name": "Risky", "query": "sort=oldest&risk=high&tab=open&x=1", "shared": "yes"},
+        {"name": "Risky", "query": "sort=newest&risk=high&tab=open&x=1", "shared": "yes"},
     )
-    assert answer["Location"] == "/review/?tab=open&risk=high&sort=oldest"
+    assert answer["Location"] == "/review/?tab=open&risk=high&sort=newest"
     view = SavedView.objects.get()
     assert client.get(answer["Location"]).context["saved_here"] == "Risky"
     listed = browser(reviewer2).get("/review/").context["saved_views"]

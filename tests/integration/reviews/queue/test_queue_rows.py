@@ -76,8 +76,9 @@ def test_refreshing_one_run_costs_few_statements(
     client = Client()
     client.force_login(reviewer)
     query = {"changed": str(waiting[1].pk)}
-    # The session, the person, their groups, the rows, who looks at them.
-    with django_assert_num_queries(5):
+    # The session, the person, their groups, the rows, who looks at them, the
+    # schemas of their tools.
+    with django_assert_num_queries(6):
         assert client.get("/review/", query, headers=ASKED).status_code == 200
 
 
