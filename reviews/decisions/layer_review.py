@@ -11,9 +11,9 @@ from django.utils.translation import gettext_noop as N_
 
 from reviews.audit.reveals import task_rules
 from reviews.components.highlighting import lines_of
+from reviews.components.reasons import render_reason
 from reviews.components.value_view import value_view
 from reviews.decisions.masking import Rules, masked
-from reviews.decisions.summaries import short_name
 from workflows.engine.dag import CapabilityTask, CodeTask, ToolTask
 from workflows.engine.permissions import NAMED, cap
 from workflows.engine.ports import FinishedTask
@@ -21,6 +21,7 @@ from workflows.engine.state import ExecutionState, HoldReason, SkipReason, load_
 from workflows.engine.status import TaskStatus
 from workflows.engine.task_errors import TaskFailed
 from workflows.engine.task_inputs import Spec, inputs_from, skip_reason
+from workflows.executions.layer_summaries import short_name
 from workflows.executions.selectors import TaskView, revision_of
 from workflows.models import Hold
 
@@ -134,4 +135,4 @@ def _touches(spec: Spec, ceiling: str) -> tuple[str, ...]:
     limit = NAMED.get(ceiling)
     if own is None or limit is None:
         return (_("Unknown permissions: “%(name)s” is no permission set.") % {"name": name},)
-    return cap(own, limit).sentences()
+    return tuple(render_reason(each) for each in cap(own, limit).descriptions())

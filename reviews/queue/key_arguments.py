@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from reviews.decisions.edits import secret_rules
+from reviews.decisions.hold_text import one_line
 from reviews.decisions.masking import Rules, is_marked, masked
-from reviews.decisions.summaries import one_line
 from workflows.engine.policy import TriggerPhase
 from workflows.engine.state import HoldReason
 from workflows.models import Hold

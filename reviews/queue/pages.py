@@ -17,8 +17,8 @@ from django.utils.translation import ngettext
 from reviews import conf
 from reviews.components import labels as components_labels
 from reviews.components.reasons import render_stored
+from reviews.decisions.hold_text import one_line
 from reviews.decisions.rights import Right, right_now
-from reviews.decisions.summaries import one_line
 from reviews.queue import selectors
 from reviews.queue.bulk import Outcome
 from reviews.queue.claims import candidates

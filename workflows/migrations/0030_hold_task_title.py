@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('workflows', '0028_names_for_people'),
+        ('workflows', '0029_error_codes'),
     ]
 
     operations = [
