@@ -6,7 +6,7 @@ import contextvars
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from mcp.shared.message import SessionMessage
 
@@ -29,20 +29,16 @@ def mark_sent() -> None:
         attempt.sent = True
 
 
-class SendStreamWrapper:
-    """A write stream that marks the current attempt as sent after each message."""
+class _StreamWrapper:
+    """A stream that closes the stream it wraps."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
-    async def send(self, item: SessionMessage, /) -> None:
-        await self._inner.send(item)
-        mark_sent()
-
     async def aclose(self) -> None:
         await self._inner.aclose()
 
-    async def __aenter__(self) -> SendStreamWrapper:
+    async def __aenter__(self) -> Self:
         await self._inner.__aenter__()
         return self
 
@@ -56,11 +52,19 @@ class SendStreamWrapper:
         return closed
 
 
-class ReceiveStreamWrapper:
+class SendStreamWrapper(_StreamWrapper):
+    """A write stream that marks the current attempt as sent after each message."""
+
+    async def send(self, item: SessionMessage, /) -> None:
+        await self._inner.send(item)
+        mark_sent()
+
+
+class ReceiveStreamWrapper(_StreamWrapper):
     """A read stream that calls `on_end` when the server has closed the connection."""
 
     def __init__(self, inner: Any, on_end: Callable[[], None]) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._on_end = on_end
 
     @property
@@ -83,19 +87,3 @@ class ReceiveStreamWrapper:
             self._on_end()
             raise
         return received
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> ReceiveStreamWrapper:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        closed: bool | None = await self._inner.__aexit__(kind, error, trace)
-        return closed
