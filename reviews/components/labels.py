@@ -207,7 +207,7 @@ _REASONS = {
     "node_review": N_("task review"),
     "layer_approval": N_("layer approval"),
     "layer_validation": N_("layer validation"),
-    "escalation": N_("escalation"),
+    "escalation": N_("permission request"),
     "agent_decision": N_("agent decision"),
 }
 

@@ -316,12 +316,12 @@ def _capability(payload: Payload, actor: str) -> _Line:
 
 
 def _expired(payload: Payload, actor: str) -> _Line:
-    name = payload.get("task_id") or _("a decision")
+    name = payload.get("task_id") or _("a review")
     return _Line(_("%(name)s timed out") % {"name": name})
 
 
 def _extended(payload: Payload, actor: str) -> _Line:
-    name = payload.get("task_id") or _("a decision")
+    name = payload.get("task_id") or _("a review")
     params = {"name": name, "time": seconds_text(payload["seconds"])}
     return _Line(_("%(name)s was extended by %(time)s") % params, name)
 

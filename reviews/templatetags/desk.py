@@ -63,7 +63,7 @@ STATUS_LOOKS: Final[Mapping[str, StatusLook]] = {
     "REQUEST_CHANGES": StatusLook("running", "↻", N_("sent back for changes")),
     "RETURNED": StatusLook("running", "↻", N_("sent back for changes")),
     "WITHDRAW": StatusLook("quiet", "↶", N_("withdrawn")),
-    "EXPIRED": StatusLook("quiet", "◷", N_("expired")),
+    "EXPIRED": StatusLook("quiet", "◷", N_("timed out")),
     "WITHDRAWN": StatusLook("quiet", "\N{EN DASH}", N_("withdrawn")),
 }
 
