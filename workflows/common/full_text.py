@@ -32,12 +32,17 @@ _NEWEST: Final = 1000
 _COMMON: Final = 50
 
 
+def words_of(text: str) -> list[str]:
+    """Return the words that a search for `text` looks for."""
+    return re.findall(r"\w+", text.replace("_", " "))
+
+
 def prefix_query(text: str) -> SearchQuery | None:
     """Return a query for rows that have, for each word of `text`, a word with that prefix.
 
     None if `text` has no word.
     """
-    words = re.findall(r"\w+", text.replace("_", " "))
+    words = words_of(text)
     if not words:
         return None
     expression = " & ".join(f"'{word}':*" for word in words)

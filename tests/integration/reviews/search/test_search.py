@@ -83,6 +83,15 @@ def test_masked_values_neither_match_nor_show(hold: Hold, reviewer: User, audito
             assert SECRET not in shown.content.decode()
 
 
+def test_a_masked_part_of_a_comment_does_not_match(
+    hold: Hold, reviewer: User, auditor: User
+) -> None:
+    decide(hold, reviewer, "use password=zanzibar2zanzibar2 instead")
+    for q in ("zanzibar", "zanzibar2zanzibar2", "use zanzibar2"):
+        assert "records" not in found(auditor, q)
+    assert len(found(auditor, "use instead")["records"]) == 1
+
+
 def test_people_are_found_by_those_who_see_their_decisions(
     reviewer: User, auditor: User, make_user: MakeUser
 ) -> None:
