@@ -35,6 +35,7 @@ from reviews.queue import selectors
 from reviews.queue.pages import demo_url
 from reviews.runs.live_status import queued, with_live_status
 from reviews.runs.panels import SpeculationStatus, overrides_context, speculation_panel
+from reviews.runs.results import result_panel
 from reviews.runs.timeline import Group, HiddenRules, timeline
 from reviews.templatetags.desk import look_of, seconds_text
 from workflows.common import keyset
@@ -255,6 +256,7 @@ def run_context(user: User, execution: Execution) -> dict[str, Any]:
             }
             for task in shown
         ),
+        "result": result_panel(execution, shown, views),
         "groups": _groups(events, tasks, forks, plan_links(execution, events), hidden),
         "queued": queued(execution) if live else (),
         "workflow_from_url": f"{reverse('reviews:editor')}?run={execution.pk}"
