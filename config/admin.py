@@ -1,20 +1,47 @@
-"""Sign-in alerts: which limits were reached, and ending a lock."""
+"""People, and sign-in alerts: which limits were reached, and ending a lock."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.models import User
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
 
 from config.auth.sign_in_limits import unlock
 from workflows.models import SignInAlert
 
 if TYPE_CHECKING:
     Base = admin.ModelAdmin[SignInAlert]
+    PersonBase = UserAdmin[User]
 else:
     Base = admin.ModelAdmin
+    PersonBase = UserAdmin
+
+
+admin.site.unregister(User)
+
+
+@admin.register(User)
+class PersonAdmin(PersonBase):
+    """People, with a link to what they decided."""
+
+    list_display = ("username", "email", "group_names", "is_staff", "is_active", "last_login")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
+        return super().get_queryset(request).prefetch_related("groups")
+
+    @admin.display(description="groups")
+    def group_names(self, person: User) -> str:
+        return ", ".join(group.name for group in person.groups.all()) or "-"
+
+    def view_on_site(self, obj: User) -> str:
+        """The decisions of this person on the desk."""
+        return f"{reverse('reviews:history')}?{urlencode({'reviewer': obj.get_username()})}"
 
 
 @admin.register(SignInAlert)

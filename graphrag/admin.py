@@ -10,7 +10,7 @@ from django.urls import reverse
 from graphrag import conf
 from graphrag.catalogue import ingest
 from graphrag.graph import neighbours
-from graphrag.models import LearnedExecution, Tool, ToolDependency
+from graphrag.models import LearnedExecution, Tool, ToolDependency, ToolKind
 
 if TYPE_CHECKING:
     ToolBase = admin.ModelAdmin[Tool]
@@ -22,10 +22,26 @@ else:
     ToolFormBase = forms.ModelForm
 
 
+#: Marks that a person may set against what an MCP server declares.
+_MARKS = ("read_only", "destructive")
+_MARK_FIELDS = frozenset(f"set_{mark}" for mark in _MARKS)
+
+
 class ToolForm(ToolFormBase):
-    """The two fields of a tool that a person decides."""
+    """The fields of a tool that a person decides."""
 
     permission_set = forms.ChoiceField()
+    set_read_only = forms.ChoiceField(
+        label="Set read-only",
+        required=False,
+        choices=(("", "As the server declares"), ("yes", "Read-only"), ("no", "Can modify data")),
+        help_text="Speculation may run read-only tools before a decision.",
+    )
+    set_destructive = forms.ChoiceField(
+        label="Set destructive",
+        required=False,
+        choices=(("", "As the server declares"), ("yes", "Destructive"), ("no", "Not destructive")),
+    )
 
     class Meta:
         model = Tool
@@ -37,6 +53,25 @@ class ToolForm(ToolFormBase):
         field = self.fields.get("permission_set")
         if isinstance(field, forms.ChoiceField):
             field.choices = [(name, name) for name in names]
+        for mark in _MARKS:
+            value = self.instance.marks_by_hand.get(mark)
+            if value is not None and f"set_{mark}" in self.fields:
+                self.initial[f"set_{mark}"] = "yes" if value else "no"
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        marks = self.marks(cleaned)
+        if marks and self.instance.kind != ToolKind.MCP:
+            raise forms.ValidationError("Only the marks of MCP tools can be set by hand.")
+        if marks.get("read_only") and marks.get("destructive"):
+            raise forms.ValidationError("A tool that destroys data is not read-only.")
+        return cleaned
+
+    @staticmethod
+    def marks(cleaned: dict[str, Any]) -> dict[str, bool]:
+        """Return the marks that the person set."""
+        chosen = {mark: cleaned.get(f"set_{mark}") for mark in _MARKS}
+        return {mark: value == "yes" for mark, value in chosen.items() if value}
 
 
 class NotAddedByHand:
@@ -72,7 +107,8 @@ class ToolAdmin(NotAddedByHand, ToolBase):
         "vanished", "embedder", "rank", "created_at", "updated_at",
     )  # fmt: skip
     fieldsets = (
-        (None, {"fields": ("name", "title", "description", "enabled", "permission_set")}),
+        (None, {"fields": ("name", "title", "description", "enabled", "permission_set",
+                           "set_read_only", "set_destructive")}),
         ("Properties", {"fields": ("kind", "server", "read_only", "idempotent", "destructive",
                                    "open_world", "input_schema", "output_schema")}),
         ("Statistics", {"fields": ("rank", "embedder", "permission_set_by_hand", "vanished",
@@ -88,6 +124,10 @@ class ToolAdmin(NotAddedByHand, ToolBase):
             context["around"] = neighbours.neighbourhood(tool, _change_page)
         return super().render_change_form(request, context, *args, **kwargs)
 
+    def view_on_site(self, obj: Tool) -> str:
+        """The tool's page on the desk."""
+        return reverse("reviews:tool", args=(obj.name,))
+
     @admin.display(description="PageRank", ordering="pagerank")
     def rank(self, tool: Tool) -> str:
         """PageRank in multiples of the average tool's."""
@@ -100,6 +140,7 @@ class ToolAdmin(NotAddedByHand, ToolBase):
             name=obj.name,
             enabled=obj.enabled if "enabled" in changed else None,
             permission_set=obj.permission_set if "permission_set" in changed else None,
+            marks=form.marks(form.cleaned_data) if _MARK_FIELDS.intersection(changed) else None,
         )
 
     @admin.action(description="Enable the selected tools", permissions=["change"])

@@ -35,6 +35,12 @@ class Tool(models.Model):
     permission_set_by_hand = models.BooleanField(
         default=False, help_text="A person chose the permission set; a sync leaves it alone."
     )
+    marks_by_hand = models.JSONField(
+        default=dict,
+        blank=True,
+        db_default={},
+        help_text="`read_only` and `destructive` as a person set them; a sync leaves them alone.",
+    )
     read_only = models.BooleanField(default=False)
     idempotent = models.BooleanField(default=False)
     destructive = models.BooleanField(null=True, blank=True)

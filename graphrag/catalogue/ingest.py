@@ -172,6 +172,7 @@ def _apply(row: Tool, record: ToolRecord, embedded: _Embeddings) -> bool:
     new.update(_search_fields(written))
     if not row.permission_set_by_hand:
         new["permission_set"] = record.permission_set
+    new.update(row.marks_by_hand)
     new.update(_embedding_fields(row, written.digest, embedded))
     # The digest stands for the vector: comparing arrays is slow and gives an array.
     changed = any(getattr(row, name) != value for name, value in new.items() if name != "embedding")
@@ -220,9 +221,16 @@ def disable_server(server: str) -> tuple[str, ...]:
 
 
 def set_tool_policy(
-    *, name: str, enabled: bool | None = None, permission_set: str | None = None
+    *,
+    name: str,
+    enabled: bool | None = None,
+    permission_set: str | None = None,
+    marks: Mapping[str, bool] | None = None,
 ) -> None:
     """Store a person's choice for one tool; later syncs keep it.
+
+    `marks` replaces the marks set by hand (`read_only`, `destructive`); a mark that it leaves out
+    is the server's again from the next sync on.
 
     :raises Tool.DoesNotExist: when there is no such tool.
     """
@@ -233,12 +241,19 @@ def set_tool_policy(
             row.enabled, row.vanished = enabled, False
         if permission_set is not None:
             row.permission_set, row.permission_set_by_hand = permission_set, True
+        if marks is not None:
+            row.marks_by_hand = dict(marks)
+            for mark, value in marks.items():
+                setattr(row, mark, value)
         row.save(
             update_fields=[
                 "enabled",
                 "vanished",
                 "permission_set",
                 "permission_set_by_hand",
+                "marks_by_hand",
+                "read_only",
+                "destructive",
                 "updated_at",
             ]
         )

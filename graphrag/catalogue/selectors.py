@@ -88,6 +88,12 @@ def servers() -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
+def tool_names_of(server: str) -> list[str]:
+    """Return the names of a server's tools that it still lists, sorted."""
+    rows = Tool.objects.filter(server=server, vanished=False).order_by("name")
+    return list(rows.values_list("name", flat=True))
+
+
 def servers_of(kind: str) -> set[str]:
     """Return the servers that have enabled tools of this kind."""
     rows = Tool.objects.filter(enabled=True, kind=kind).order_by()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.contrib import admin, messages
 from django.http import HttpRequest
+from django.urls import reverse
 
 from workflows.executions.definitions import definition_problems, save_workflow, workflow_warnings
 from workflows.models import Workflow
@@ -93,6 +94,10 @@ class WorkflowAdmin(Base):
         form: Any = super().get_form(request, *args, **kwargs)
         form.actor = request.user
         return form
+
+    def view_on_site(self, obj: Workflow) -> str:
+        """The workflow's page on the desk."""
+        return reverse("reviews:workflow", args=(obj.pk,))
 
     def save_model(self, request: HttpRequest, obj: Workflow, form: Any, change: Any) -> None:
         """Save through the use case of the REST API."""

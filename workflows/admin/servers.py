@@ -6,13 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseNotAllowed,
+    HttpResponseRedirect,
+)
+from django.template.response import TemplateResponse
+from django.urls import path, reverse
 
-from workflows.common.http_headers import headers_problem
-from workflows.executions.layer_runner import spec_of
+from workflows.engine.bounded_json import BoundedJSONError, parse
+from workflows.executions.validation import InvalidRequest
 from workflows.models import McpServer
-from workflows.tools import catalogue_sync
+from workflows.permissions import step_up
+from workflows.planning.planner import tools_of_server
+from workflows.tools import catalogue_sync, mcp_servers
 
 from .json_fields import BoundedJSONField
 
@@ -28,7 +39,6 @@ else:
 STORED = "(stored)"
 _KEEPS = f'Values are encrypted and never shown again; "{STORED}" keeps the one that is stored.'
 _SECRETS = ("env", "headers")
-_FIELDS = ("name", "enabled", "transport", "command", "args", "env", "url", "headers")
 
 
 class McpServerForm(FormBase):
@@ -42,9 +52,12 @@ class McpServerForm(FormBase):
         required=False, help_text=f"Sent with every request over HTTP. {_KEEPS}"
     )
 
+    confirmed: bool = False
+    """Whether the user entered a second factor recently; set for each request."""
+
     class Meta:
         model = McpServer
-        fields = _FIELDS
+        fields = mcp_servers.FIELDS
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -53,12 +66,6 @@ class McpServerForm(FormBase):
             for name in _SECRETS:
                 self._stored[name] = dict(getattr(self.instance, name))
                 self.initial[name] = dict.fromkeys(self._stored[name], STORED)
-
-    def clean_args(self) -> Any:
-        args = self.cleaned_data["args"]
-        if not isinstance(args, list) or not all(isinstance(each, str) for each in args):
-            raise forms.ValidationError("must be a list of texts")
-        return args
 
     def clean_env(self) -> Any:
         return self._with_stored("env")
@@ -73,20 +80,17 @@ class McpServerForm(FormBase):
         return {name: stored[name] if text == STORED else text for name, text in entered.items()}
 
     def clean_headers(self) -> Any:
-        headers = self._with_stored("headers")
-        problem = headers_problem(headers)
-        if problem:
-            raise forms.ValidationError(problem)
-        return headers
+        return self._with_stored("headers")
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
-        if not self.errors:
-            try:
-                spec_of(McpServer(**{name: cleaned[name] for name in _FIELDS}))
-            except ValueError as error:
-                stdio = cleaned["transport"] == McpServer.Transport.STDIO
-                self.add_error("command" if stdio else "url", str(error))
+        if self.errors:
+            return cleaned
+        for problem in mcp_servers.server_problems(cleaned):
+            self.add_error(problem.path, problem.message)
+        stored = McpServer.objects.get(pk=self.instance.pk) if self.instance.pk else None
+        if not self.confirmed and mcp_servers.needs_confirmation(cleaned, stored):
+            self.add_error(None, str(mcp_servers.ConfirmationNeeded()))
         return cleaned
 
 
@@ -115,18 +119,121 @@ class McpServerAdmin(Base):
         known = ["name", "enabled", "transport", "command", "args", env, "url", headers]
         return [*known, "synced_at", "sync_error"] if obj is not None else known
 
+    def get_form(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """Pass the confirmation to the form: a stdio server runs a command."""
+        form: Any = super().get_form(request, *args, **kwargs)
+        form.confirmed = step_up.is_recent(step_up.confirmed_at(request))
+        return form
+
     def save_model(self, request: HttpRequest, obj: McpServer, form: Any, change: Any) -> None:
-        """Retire the tools of a disabled server; the sweeper synchronizes a new one."""
-        super().save_model(request, obj, form, change)
-        catalogue_sync.retire_servers()
+        """Save through the use case of the REST API; the sweeper synchronizes a new server."""
+        user: Any = request.user
+        saved = mcp_servers.save_server(
+            actor=user,
+            fields={name: form.cleaned_data[name] for name in mcp_servers.FIELDS},
+            confirmed=form.confirmed,
+            server=McpServer.objects.get(pk=obj.pk) if change else None,
+        )
+        obj.pk = saved.pk
+        obj.refresh_from_db()
 
     def delete_model(self, request: HttpRequest, obj: McpServer) -> None:
-        super().delete_model(request, obj)
-        catalogue_sync.retire_servers()
+        user: Any = request.user
+        mcp_servers.delete_server(actor=user, server=obj)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[McpServer]) -> None:
-        super().delete_queryset(request, queryset)
-        catalogue_sync.retire_servers()
+        for server in queryset:
+            self.delete_model(request, server)
+
+    # The use cases have logged the change.
+
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        return None
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        return None
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
+        return None
+
+    # --- import, test, tools ----------------------------------------------------------------------
+
+    def get_urls(self) -> list[Any]:
+        """Add the pages that import servers and test one."""
+        view = self.admin_site.admin_view
+        return [
+            path("import/", view(self.import_view), name="workflows_mcpserver_import"),
+            path("<int:pk>/test/", view(self.test_view), name="workflows_mcpserver_test"),
+            *super().get_urls(),
+        ]
+
+    def import_view(self, request: HttpRequest) -> HttpResponse:
+        """Create the servers of a `mcpServers` object."""
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        text = request.POST.get("json", "")
+        errors: tuple[str, ...] = ()
+        if request.method == "POST":
+            user: Any = request.user
+            try:
+                made = mcp_servers.import_servers(
+                    actor=user,
+                    data=parse(text),
+                    confirmed=step_up.is_recent(step_up.confirmed_at(request)),
+                )
+            except BoundedJSONError as error:
+                errors = (str(error),)
+            except InvalidRequest as invalid:
+                errors = tuple(f"{each.path}: {each.message}" for each in invalid.problems)
+            except mcp_servers.ConfirmationNeeded as needed:
+                errors = (str(needed),)
+            else:
+                names = ", ".join(server.name for server in made)
+                self.message_user(request, f"Imported: {names}.", messages.SUCCESS)
+                return HttpResponseRedirect(reverse("admin:workflows_mcpserver_changelist"))
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Import MCP servers",
+            "opts": McpServer._meta,
+            "json": text,
+            "errors": errors,
+        }
+        status = 422 if errors else 200
+        return TemplateResponse(
+            request, "admin/workflows/mcpserver/import.html", context, status=status
+        )
+
+    def test_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Connect to a server, read its tools, and report the result on its page."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        server = self.get_object(request, str(pk))
+        if not self.has_change_permission(request, server):
+            raise PermissionDenied
+        if server is None:
+            raise Http404
+        self._report(request, catalogue_sync.sync_server(server))
+        return HttpResponseRedirect(reverse("admin:workflows_mcpserver_change", args=(pk,)))
+
+    def _report(self, request: HttpRequest, synced: catalogue_sync.SyncResult) -> None:
+        if synced.error:
+            text = f"Could not read {synced.server}: {synced.error}"
+            self.message_user(request, text, messages.ERROR)
+        else:
+            text = f"Read {synced.tools} tools of {synced.server}."
+            self.message_user(request, text, messages.SUCCESS)
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Add the server's tools, each with a link to its marks."""
+        server = kwargs.get("obj")
+        if server is not None:
+            context["tools"] = tools_of_server(server.name)
+            context["tools_url"] = (
+                reverse("admin:graphrag_tool_changelist") + f"?server__exact={server.name}"
+            )
+        return super().render_change_form(request, context, *args, **kwargs)
 
     @admin.display(description="env")
     def env_names(self, server: McpServer) -> str:
@@ -140,10 +247,4 @@ class McpServerAdmin(Base):
     def sync_tools(self, request: HttpRequest, queryset: QuerySet[McpServer]) -> None:
         """Synchronize the tools of the selected servers into the catalogue."""
         for server in queryset:
-            synced = catalogue_sync.sync_server(server)
-            if synced.error:
-                text = f"Could not read {synced.server}: {synced.error}"
-                self.message_user(request, text, messages.ERROR)
-            else:
-                text = f"Read {synced.tools} tools of {synced.server}."
-                self.message_user(request, text, messages.SUCCESS)
+            self._report(request, catalogue_sync.sync_server(server))

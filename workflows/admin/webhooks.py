@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
 
 from workflows.executions import access
 from workflows.models import WebhookDelivery, WebhookEndpoint
@@ -27,6 +28,10 @@ class WebhookEndpointAdmin(ReadOnly):
     list_select_related = ("owner",)
     search_fields = ("name", "url", "owner__username")
     exclude = ("secret", "previous_secret")
+
+    def view_on_site(self, obj: Any) -> str:
+        """The endpoint's page on the desk."""
+        return reverse("reviews:webhook", args=(obj.pk,))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return visible_endpoints(request.user)  # type: ignore[arg-type]

@@ -89,6 +89,15 @@ class AdminWrites(BasePermission):
         return access.ADMIN in access.roles_of(request.user)
 
 
+class AdminOnly(BasePermission):
+    """Only admins may read or change."""
+
+    message = "Only an admin may do this."
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        return access.ADMIN in access.roles_of(request.user)
+
+
 class MaySubscribe(BasePermission):
     """The user's roles allow webhook endpoints."""
 

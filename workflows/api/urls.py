@@ -1,4 +1,4 @@
-"""Routes below `/api/v1/`: executions, workflows, tokens."""
+"""Routes below `/api/v1/`: executions, workflows, MCP servers, tokens."""
 
 from django.urls import path
 
@@ -25,10 +25,12 @@ from .executions import (
     MessagesView,
 )
 from .grants import GrantsView, RevokeView
+from .mcp_servers import McpServersView, McpServerSyncView, McpServerView
 from .tokens import TokensView, TokenView
 from .workflows import WorkflowsView, WorkflowView
 
 _ONE = "executions/<str:execution_id>/"
+_SERVER = "mcp-servers/<str:server_id>/"
 _HOOK = "webhooks/<str:webhook_id>/"
 _DELIVERY = f"{_HOOK}deliveries/<str:delivery_id>/"
 
@@ -47,6 +49,9 @@ urlpatterns = [
     path("capabilities/<str:name>/", CapabilityView.as_view(), name="capability"),
     path("grants/", GrantsView.as_view(), name="grants"),
     path("grants/<str:grant_id>/revoke/", RevokeView.as_view(), name="grant-revoke"),
+    path("mcp-servers/", McpServersView.as_view(), name="mcp-servers"),
+    path(_SERVER, McpServerView.as_view(), name="mcp-server"),
+    path(f"{_SERVER}sync/", McpServerSyncView.as_view(), name="mcp-server-sync"),
     path("tokens/", TokensView.as_view(), name="tokens"),
     path("tokens/<str:token_id>/", TokenView.as_view(), name="token"),
     path("webhooks/", WebhooksView.as_view(), name="webhooks"),

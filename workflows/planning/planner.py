@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphrag.catalogue.ingest import IngestResult, disable_server, upsert_tools
-from graphrag.catalogue.selectors import servers_of, tools_by_name
+from graphrag.catalogue.selectors import servers_of, tool_names_of, tools_by_name
 from graphrag.catalogue.tool_record import ToolRecord
 from graphrag.planning import replanning
 from graphrag.planning import services as graph_planning
@@ -43,6 +43,7 @@ __all__ = [
     "sync_mcp_tools",
     "sync_python_tools",
     "tool_schemas",
+    "tools_of_server",
 ]
 
 
@@ -50,6 +51,11 @@ def tool_schemas(names: Iterable[str]) -> dict[str, ToolRecord]:
     """Return the enabled tools with these names."""
     records = tools_by_name(sorted(set(names)))
     return {name: record for name, record in records.items() if record.enabled}
+
+
+def tools_of_server(server: str) -> list[str]:
+    """Return the names of the tools that a server offers now, sorted."""
+    return tool_names_of(server)
 
 
 def read_only_tools(names: Iterable[str]) -> frozenset[str]:

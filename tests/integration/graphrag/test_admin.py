@@ -50,6 +50,50 @@ def test_a_change_in_the_admin_survives_a_sync(
     assert tool("files.read_file").permission_set_by_hand
 
 
+def mcp_tool() -> ToolRecord:
+    return ToolRecord(
+        name="files.read_file",
+        kind="mcp",
+        server="files",
+        title="",
+        description="Reads a file.",
+        input_schema={"type": "object"},
+        output_schema=None,
+        permission_set="minimal",
+        read_only=False,
+        idempotent=False,
+        destructive=True,
+        open_world=None,
+    )
+
+
+def test_marks_set_by_hand_survive_a_sync_and_can_be_returned(admin: Client) -> None:
+    ingest.upsert_tools([mcp_tool()], server="files", prune=True)
+    url = page("tool_change", tool("files.read_file").pk)
+    sent = {"permission_set": "minimal", "enabled": "on"}
+    marks = {"set_read_only": "yes", "set_destructive": "no"}
+    assert admin.post(url, {**sent, **marks}).status_code == 302
+    for _ in range(2):
+        found = tool("files.read_file")
+        assert (found.read_only, found.destructive) == (True, False)
+        ingest.upsert_tools([mcp_tool()], server="files", prune=True)
+    assert admin.post(url, {**sent, "enabled": "on"}).status_code == 302
+    ingest.upsert_tools([mcp_tool()], server="files", prune=True)
+    found = tool("files.read_file")
+    assert (found.read_only, found.destructive, found.marks_by_hand) == (False, True, {})
+    both = {"set_read_only": "yes", "set_destructive": "yes"}
+    assert admin.post(url, {**sent, **both}).status_code == 200
+    assert tool("files.read_file").marks_by_hand == {}
+
+
+def test_only_marks_of_mcp_tools_are_set(admin: Client, files_catalogue: list[ToolRecord]) -> None:
+    Tool.objects.filter(name="files.read_file").update(kind="python")
+    url = page("tool_change", tool("files.read_file").pk)
+    sent = {"permission_set": "minimal", "enabled": "on", "set_read_only": "no"}
+    assert admin.post(url, sent).status_code == 200
+    assert tool("files.read_file").marks_by_hand == {}
+
+
 def test_saving_without_a_change_overrides_nothing(
     admin: Client, files_catalogue: list[ToolRecord]
 ) -> None:

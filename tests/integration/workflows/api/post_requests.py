@@ -23,6 +23,7 @@ from workflows.models import (
     Execution,
     Grant,
     Hold,
+    McpServer,
     RuleVersion,
     WebhookDelivery,
     WebhookEndpoint,
@@ -217,6 +218,11 @@ def rules(world: World) -> Doing:
     return Doing(path, body, {**body, "comment": "none"}, RuleVersion.objects.count)
 
 
+def server(world: World) -> Doing:
+    body = {"name": "kit", "command": "/nowhere/at/all"}
+    return Doing({}, body, {**body, "args": ["-v"]}, McpServer.objects.count)
+
+
 DOINGS: dict[str, Callable[[World], Doing]] = {
     "executions/": start,
     "executions/{execution_id}/messages/": say,
@@ -224,6 +230,7 @@ DOINGS: dict[str, Callable[[World], Doing]] = {
     "executions/{execution_id}/fork/": fork,
     "workflows/": workflow,
     "capabilities/": capability,
+    "mcp-servers/": server,
     "grants/{grant_id}/revoke/": revoke,
     "tokens/": token,
     "webhooks/": hook,
@@ -244,6 +251,7 @@ DOINGS: dict[str, Callable[[World], Doing]] = {
 #: POST routes that know no key, and why none is needed.
 ASKING = {
     "notifications/read/": "what is marked as read twice is as read as before",
+    "mcp-servers/{server_id}/sync/": "a list that is read twice is the same list",
     "reviews/reveal/": "each showing of a masked value is kept, a repeated one too",
     "tools/search/": "a question in a body: nothing is made and nothing decided",
     "tools/suggest/": "a question in a body: the plan is answered, not kept",

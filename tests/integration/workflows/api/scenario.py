@@ -67,7 +67,8 @@ class Story:
         for part in (
             self.a_decision, self.in_the_queue, self.one_execution, self.its_layers, self.at_once,
             self.two_approvals, self.a_secret, self.notices, self.workflows, self.rules,
-            self.code, self.grants, self.tokens, self.tools, self.webhooks, self.deliveries,
+            self.code, self.grants, self.servers, self.tokens, self.tools, self.webhooks,
+            self.deliveries,
         ):  # fmt: skip
             part()
         return self.told
@@ -227,6 +228,22 @@ class Story:
         self.decided(self.started(asks), comment="For this once.")
         found = self.told.tell(self.reviewer, "grants_list")["results"][0]
         self.told.tell(self.reviewer, "grants_revoke", grant_id=found["id"])
+
+    def servers(self) -> None:
+        tell = self.told.tell
+        body = {
+            "name": "tickets",
+            "transport": "stdio",
+            "command": "mcp-server-of-nobody",
+            "args": ["--read-only"],
+            "env": {"TICKETS_KEY": "7d1c"},
+        }
+        number = tell(self.admin, "mcp_servers_create", body)["id"]
+        tell(self.admin, "mcp_servers_list")
+        tell(self.admin, "mcp_servers_get", server_id=number)
+        tell(self.admin, "mcp_servers_change", {"args": []}, server_id=number)
+        tell(self.admin, "mcp_servers_sync", server_id=number)
+        tell(self.admin, "mcp_servers_delete", server_id=number)
 
     def tokens(self) -> None:
         body = {"name": "nightly", "scopes": ["read", "run"], "workflows": ["refund"]}

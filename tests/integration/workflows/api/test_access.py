@@ -10,7 +10,15 @@ from tests.integration.workflows.api.conftest import plain_plan
 from tests.integration.workflows.api.roles import ROLES
 from tests.integration.workflows.api.routes import api_routes
 from workflows.common.secret_encryption import encrypt
-from workflows.models import Capability, Execution, Grant, Hold, WebhookDelivery, WebhookEndpoint
+from workflows.models import (
+    Capability,
+    Execution,
+    Grant,
+    Hold,
+    McpServer,
+    WebhookDelivery,
+    WebhookEndpoint,
+)
 from workflows.permissions.tokens import create_token
 from workflows.webhooks.signing import new_secret
 
@@ -46,6 +54,12 @@ TABLE: dict[tuple[str, str], dict[str, tuple[int, ...]]] = {
     ("PUT", "workflows/{name}/"): {"any": (403, 403, 403, 403, 422)},
     ("PATCH", "workflows/{name}/"): {"any": (403, 403, 403, 403, 200)},
     ("DELETE", "workflows/{name}/"): {"any": (403, 403, 403, 403, 204)},
+    ("GET", "mcp-servers/"): {"any": (403, 403, 403, 403, 200)},
+    ("POST", "mcp-servers/"): {"any": (403, 403, 403, 403, 422)},
+    ("GET", "mcp-servers/{server_id}/"): {"any": (403, 403, 403, 403, 200)},
+    ("PATCH", "mcp-servers/{server_id}/"): {"any": (403, 403, 403, 403, 200)},
+    ("DELETE", "mcp-servers/{server_id}/"): {"any": (403, 403, 403, 403, 204)},
+    ("POST", "mcp-servers/{server_id}/sync/"): {"any": (403, 403, 403, 403, 200)},
     ("GET", "tokens/"): {"any": (200,) * 5},
     ("POST", "tokens/"): {"any": (422,) * 5},
     ("GET", "tokens/{token_id}/"): {"others": (404,) * 5, "own": (200,) * 5},
@@ -107,11 +121,13 @@ def arguments(people, start, workflow) -> Any:
         token, _ = create_token(user=user, name="t", scopes=["read"])
         capability = {"language": "python", "code": "1"}
         Capability.objects.get_or_create(name=workflow.name, defaults=capability)
+        server, _ = McpServer.objects.get_or_create(name="kit", command="/nowhere/at/all")
         return {
             "grant_id": str(granted(execution).pk),
             "execution_id": str(execution.pk),
             "name": workflow.name,
             "token_id": str(token.pk),
+            "server_id": str(server.pk),
             **delivered(user, execution),
         }
 
@@ -187,6 +203,10 @@ SCOPE = {
     "PUT workflows/{name}/": "admin",
     "PATCH workflows/{name}/": "admin",
     "DELETE workflows/{name}/": "admin",
+    "POST mcp-servers/": "admin",
+    "PATCH mcp-servers/{server_id}/": "admin",
+    "DELETE mcp-servers/{server_id}/": "admin",
+    "POST mcp-servers/{server_id}/sync/": "admin",
     "POST tokens/": "admin",
     "POST grants/{grant_id}/revoke/": "decide",
     "DELETE tokens/{token_id}/": "admin",

@@ -33,6 +33,7 @@ from workflows.models import (
     Execution,
     Grant,
     Hold,
+    McpServer,
     RuleVersion,
     WebhookDelivery,
     WebhookEndpoint,
@@ -273,6 +274,7 @@ def paths(catalogue: None, people: Any, settings: Any, tmp_path: Any) -> dict[st
     WebhookDelivery.objects.create(
         endpoint=endpoint, event=event, execution=old, message_id="other", status="FAILED"
     )
+    servers = [McpServer.objects.create(name=name, command="x") for name in ("kit", "other")]
     return {
         "execution_id": str(Execution.objects.get(title="Asks").pk),
         "old": str(old.pk),
@@ -281,6 +283,7 @@ def paths(catalogue: None, people: Any, settings: Any, tmp_path: Any) -> dict[st
         "id": str(HumanReviewRecord.objects.earliest("pk").pk),
         "token_id": str(ApiToken.objects.filter(user=admin).earliest("pk").pk),
         "workflow_name": "alpha",
+        "server_id": str(servers[0].pk),
         **hook,
     }
 

@@ -1,0 +1,197 @@
+"""Add, change, import and delete MCP servers: REST and the admin call these functions.
+
+A stdio server is a command that workers start, so whoever sets it runs code. Callers check the
+role; the confirmation by a second factor is checked here. Each change is logged by the names of
+its fields, never with values.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final
+
+from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from workflows import conf
+from workflows.common.http_headers import headers_problem
+from workflows.common.outbound_http import NetworkFailed, parse_target
+from workflows.engine.plan_validation import Problem
+from workflows.executions.layer_runner import spec_of
+from workflows.executions.validation import InvalidRequest
+from workflows.models import McpServer
+from workflows.permissions import deny_list
+
+from . import catalogue_sync
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+FIELDS: Final = ("name", "enabled", "transport", "command", "args", "env", "url", "headers")
+#: Fields that decide which program a worker starts.
+_PROGRAM: Final = frozenset({"transport", "command", "args", "env", "enabled", "name"})
+#: Keys of a server in a `mcpServers` object that are stored.
+_IMPORTED: Final = ("command", "args", "env", "url", "headers")
+_MOST_SERVERS: Final = 50
+
+
+class ConfirmationNeeded(Exception):
+    """The change sets a command, and the second factor was not entered recently."""
+
+    def __init__(self) -> None:
+        super().__init__("A stdio server runs a command. Confirm with your code first.")
+
+
+def server_problems(fields: Mapping[str, Any]) -> tuple[Problem, ...]:
+    """Return what is wrong with the connection settings of a server; all of FIELDS are given."""
+    problems = [
+        Problem(name, "invalid", "must be a text")
+        for name in ("name", "transport", "command", "url")
+        if not isinstance(fields[name], str)
+    ]
+    args = fields["args"]
+    if not isinstance(args, list) or not all(isinstance(each, str) for each in args):
+        problems.append(Problem("args", "invalid", "must be a list of texts"))
+    for name in ("env", "headers"):
+        value = fields[name]
+        if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
+            problems.append(Problem(name, "invalid", "must be an object whose values are texts"))
+    if problems:
+        return tuple(problems)
+    row = McpServer(**{name: fields[name] for name in FIELDS})
+    try:
+        row.full_clean(exclude=("env", "headers"), validate_unique=False)
+    except ValidationError as error:
+        return tuple(
+            Problem(name, "invalid", " ".join(texts)) for name, texts in error.message_dict.items()
+        )
+    if text := headers_problem(fields["headers"]):
+        return (Problem("headers", "invalid", text),)
+    is_stdio = fields["transport"] == McpServer.Transport.STDIO
+    try:
+        spec_of(row)
+    except ValueError as error:
+        return (Problem("command" if is_stdio else "url", "invalid", str(error)),)
+    text = "" if is_stdio else address_problem(fields["url"])
+    return (Problem("url", "invalid", text),) if text else ()
+
+
+def address_problem(url: str) -> str:
+    """Return why no MCP server may be reached at `url`; "" if one may.
+
+    The deny list holds for the name and for each address that it has now: metadata services,
+    databases, and services of this machine that the settings do not name.
+    """
+    try:
+        target = parse_target(url)
+    except NetworkFailed as error:
+        return str(error)
+    if text := deny_list.host_problem(target.host, target.port):
+        return text
+    try:
+        found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    except OSError:
+        return ""  # a server that cannot be resolved now says so when its tools are read
+    addresses = {ip_address(str(each[4][0]).partition("%")[0]) for each in found}
+    problems = (
+        deny_list.task_address_problem(target.host, target.port, each) for each in addresses
+    )
+    return next(filter(None, problems), "")
+
+
+def needs_confirmation(fields: Mapping[str, Any], server: McpServer | None) -> bool:
+    """Whether saving these fields sets a command, and the settings ask for a second factor."""
+    if conf.step_up() == "off" or fields["transport"] != McpServer.Transport.STDIO:
+        return False
+    if server is None:
+        return True
+    return any(getattr(server, name) != fields[name] for name in _PROGRAM if name in fields)
+
+
+def save_server(
+    *, actor: User, fields: Mapping[str, Any], confirmed: bool, server: McpServer | None = None
+) -> McpServer:
+    """Create a server, or change the given fields of `server`, and log the change.
+
+    `confirmed`: the actor entered a code recently, or acts with a token that may do without.
+    Raises InvalidRequest or ConfirmationNeeded.
+    """
+    defaults = McpServer()
+    whole = {name: getattr(server or defaults, name) for name in FIELDS} | dict(fields)
+    if problems := server_problems(whole):
+        raise InvalidRequest(problems)
+    others = McpServer.objects.exclude(pk=server.pk) if server else McpServer.objects.all()
+    if others.filter(name=whole["name"]).exists():
+        raise InvalidRequest((Problem("name", "taken", "is the name of another server"),))
+    if not confirmed and needs_confirmation(whole, server):
+        raise ConfirmationNeeded
+    changed = [name for name in FIELDS if server is None or getattr(server, name) != whole[name]]
+    with transaction.atomic():
+        row = server or McpServer()
+        for name in changed:
+            setattr(row, name, whole[name])
+        row.save()
+        if server is None:
+            _log(actor, row, ADDITION, [{"added": {}}])
+        elif changed:
+            _log(actor, row, CHANGE, [{"changed": {"fields": changed}}])
+    catalogue_sync.retire_servers()
+    return row
+
+
+def delete_server(*, actor: User, server: McpServer) -> None:
+    """Delete a server and log it; its tools become missing."""
+    with transaction.atomic():
+        _log(actor, server, DELETION, [{"deleted": {}}])
+        server.delete()
+    catalogue_sync.retire_servers()
+
+
+def parse_import(data: Any) -> Sequence[dict[str, Any]]:
+    """Return the fields of each server of a `mcpServers` object, as other clients write it.
+
+    Raises InvalidRequest.
+    """
+    servers = data.get("mcpServers") if isinstance(data, dict) else None
+    if not isinstance(servers, dict) or not servers or len(servers) > _MOST_SERVERS:
+        message = f"must be an object with 1 to {_MOST_SERVERS} servers"
+        raise InvalidRequest((Problem("mcpServers", "invalid", message),))
+    rows, problems = [], []
+    for name, entry in servers.items():
+        if not isinstance(entry, dict):
+            problems.append(Problem(f"mcpServers.{name}", "invalid", "must be an object"))
+            continue
+        fields = {
+            "name": name,
+            "enabled": not entry.get("disabled", False),
+            "transport": "http" if "url" in entry else "stdio",
+            **{
+                key: entry[key]
+                for key in ("command", "args", "env", "url", "headers")
+                if key in entry
+            },
+        }
+        whole = {each: getattr(McpServer(), each) for each in FIELDS} | fields
+        problems += [
+            Problem(f"mcpServers.{name}.{each.path}", each.code, each.message)
+            for each in server_problems(whole)
+        ]
+        rows.append(fields)
+    if problems:
+        raise InvalidRequest(tuple(problems))
+    return rows
+
+
+def import_servers(*, actor: User, data: Any, confirmed: bool) -> list[McpServer]:
+    """Create every server of a `mcpServers` object, or none; raises what `save_server` raises."""
+    rows = parse_import(data)
+    with transaction.atomic():
+        return [save_server(actor=actor, fields=each, confirmed=confirmed) for each in rows]
+
+
+def _log(actor: User, server: McpServer, flag: int, message: list[dict[str, Any]]) -> None:
+    rows = McpServer.objects.filter(pk=server.pk)
+    LogEntry.objects.log_actions(actor.pk, rows, flag, change_message=message, single_object=True)
