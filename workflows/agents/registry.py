@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from workflows.engine.ports import AgentAnswer, AgentQuestion, Heartbeat, TaskFailed
+from workflows.engine.reasons import Reason
 
 from .llm import LLMAgent
 from .rules import RuleAgent
@@ -52,7 +53,7 @@ class RegisteredAgents:
     def ask(self, question: AgentQuestion, heartbeat: Heartbeat) -> AgentAnswer:
         agent = _agents.get(question.agent)
         if agent is None:
-            raise TaskFailed(f"no agent is registered as {question.agent!r}", retryable=False)
+            raise TaskFailed(Reason("no_such_agent", {"agent": question.agent}), retryable=False)
         try:
             if agent.in_process:
                 return agent.decide(question)
@@ -75,6 +76,6 @@ def _decide_in_thread(
             if future.done():
                 raise
             if heartbeat():
-                raise TaskFailed("the run is being aborted") from None
+                raise TaskFailed(Reason("run_is_aborting")) from None
     future.cancel()
-    raise TaskFailed(f"no answer within {question.timeout_seconds:g} s")
+    raise TaskFailed(Reason("no_answer_in_time", {"seconds": f"{question.timeout_seconds:g}"}))

@@ -124,7 +124,11 @@ def _(move: OpenHolds, run: Run, ports: Ports) -> None:
             # The inputs to show to the reviewer cannot be resolved: the task fails instead.
             if gate.task_id is None:
                 raise
-            run.record(_failed(run, gate.task_id, Failure(failure.message), call=None))
+            run.record(
+                _failed(
+                    run, gate.task_id, Failure(failure.message, reason=failure.reason), call=None
+                )
+            )
         else:
             run.record(opened)
 
@@ -167,9 +171,9 @@ def _skips_of_layer(run: Run, layer: int) -> tuple[dict[str, SkipReason], list[e
             reason = skip_reason(task, finished, run)
         except TaskFailed as failure:
             is_leaf = task.id in leaves
-            reason = Reason("condition_failed", {"error": failure.message})
+            failed = Reason("condition_failed", {"error": failure.reason or failure.message})
             error = ev.TaskErrored(
-                task_id=task.id, attempt=1, **reason_fields("error", reason), is_leaf=is_leaf
+                task_id=task.id, attempt=1, **reason_fields("error", failed), is_leaf=is_leaf
             )
             errors.append(error)
             continue
@@ -190,7 +194,9 @@ def _(move: RunTasks, run: Run, ports: Ports) -> None:
         try:
             calls.append(call_for(run, task_id))
         except TaskFailed as failure:
-            run.record(_failed(run, task_id, Failure(failure.message), call=None))
+            run.record(
+                _failed(run, task_id, Failure(failure.message, reason=failure.reason), call=None)
+            )
     is_start_published = False
     for batch in ports.runner.run(calls, run.heartbeat):
         for result in batch:
@@ -315,7 +321,8 @@ def _(move: AskAgent, run: Run, ports: Ports) -> None:
         answer = ports.agents.ask(agent_question(run, move.agent), run.heartbeat)
         events, command = _events_and_command(run, answer, move.agent, actor)
     except TaskFailed as failure:
-        run.record(ev.AgentFailed(agent=move.agent, error=failure.message))
+        fields = reason_fields("error", failure.reason or failure.message)
+        run.record(ev.AgentFailed(agent=move.agent, **fields))
         return
     with run.acting_as(actor, "agent"):
         run.record(*events)

@@ -239,8 +239,26 @@ TEMPLATES: Final[Mapping[str, str]] = {
     "done_released": gettext_noop("Released."),
     "was_not_claimed": gettext_noop("You had not claimed it."),
     "done_assigned": gettext_noop("Assigned to %(name)s."),
-    # Why a task failed, and why a speculative result was dropped.
+    # Why a task failed.
     "condition_failed": gettext_noop("when: %(error)s"),
+    "permission_lost": gettext_noop("a permission that the task used was revoked or expired"),
+    "permission_set_unknown": gettext_noop("%(problem)s; the task does not run without it"),
+    "tool_above_ceiling": gettext_noop(
+        "%(tool)s runs with the permission set %(permissions)s, which is above the ceiling of this"
+        " run (%(ceiling)s)"
+    ),
+    "task_timed_out": gettext_noop("did not finish within %(seconds)s s"),
+    "tool_timed_out": gettext_noop("%(tool)s did not finish in time"),
+    "no_tool_server": gettext_noop("there is no tool server '%(server)s', or it is disabled"),
+    "no_code": gettext_noop("there is no code to run"),
+    "no_such_capability": gettext_noop(
+        "there is no capability '%(capability)s', or it is disabled"
+    ),
+    # Why an agent gave no answer.
+    "no_such_agent": gettext_noop("no agent is registered as '%(agent)s'"),
+    "no_answer_in_time": gettext_noop("no answer within %(seconds)s s"),
+    "run_is_aborting": gettext_noop("the run is being aborted"),
+    # Why a person's answer ended a task, and why a speculative result was dropped.
     "permission_refused": gettext_noop("%(actor)s refused the permission"),
     "permission_refused_because": gettext_noop("%(actor)s refused the permission: %(comment)s"),
     "permission_is_granted": gettext_noop(

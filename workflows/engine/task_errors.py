@@ -33,15 +33,17 @@ def attempt_reason(operation: str, resource: str) -> Reason:
 class TaskFailed(Exception):
     """The task failed; with `retryable` its retry policy may run it again.
 
-    `logs` is the output that it printed before, if known.
+    `reason` is the message as a code, where Holdpoint wrote it and not a tool.  `logs` is the
+    output that the task printed before, if known.
     """
 
     logs = ""
 
-    def __init__(self, message: str, *, retryable: bool = True) -> None:
-        super().__init__(message)
-        self.message = message
+    def __init__(self, reason: Reason | str, *, retryable: bool = True) -> None:
+        self.reason = reason if isinstance(reason, Reason) else None
+        self.message = reason.text if isinstance(reason, Reason) else reason
         self.retryable = retryable
+        super().__init__(self.message)
 
 
 class PermissionEscalationNeeded(Exception):

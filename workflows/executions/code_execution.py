@@ -11,6 +11,7 @@ from workflows import conf
 from workflows.common.schemas import FieldError, schema_errors
 from workflows.engine.dag import CapabilityTask, CodeTask
 from workflows.engine.ports import TaskCall, TaskFailed
+from workflows.engine.reasons import Reason
 from workflows.permissions import deny_list
 from workflows.permissions.capabilities import StoredCode
 from workflows.permissions.effective import EffectivePermissions
@@ -67,7 +68,7 @@ def code_request(call: TaskCall, effective: EffectivePermissions, seconds: float
     """Return the sandbox request for a task, with a time limit of `seconds`."""
     task = call.task if isinstance(call.task, CodeTask) else effective.code
     if task is None:
-        raise TaskFailed("there is no code to run", retryable=False)
+        raise TaskFailed(Reason("no_code"), retryable=False)
     return CodeRequest(
         language=task.language,
         code=task.code,
@@ -82,8 +83,8 @@ def code_request(call: TaskCall, effective: EffectivePermissions, seconds: float
 
 def _check_inputs(task: CapabilityTask, code: StoredCode | None, inputs: Mapping[str, Any]) -> None:
     if code is None:
-        message = f"there is no capability {task.capability!r}, or it is disabled"
-        raise TaskFailed(message, retryable=False)
+        reason = Reason("no_such_capability", {"capability": task.capability})
+        raise TaskFailed(reason, retryable=False)
     errors = schema_errors(code.input_schema, dict(inputs))
     if errors:
         message = f"the inputs do not match the capability {code.name}: {_joined(errors)}"

@@ -37,6 +37,7 @@ from workflows.engine.ports import (
     TaskFailed,
     TaskResult,
 )
+from workflows.engine.reasons import Reason
 from workflows.models import McpServer
 from workflows.permissions import deny_list
 from workflows.permissions.effective import EffectivePermissions, GrantWatch, effective_permissions
@@ -129,7 +130,8 @@ class _Running:
             return TaskResult(self.call, need)
         except TaskFailed as failure:
             message, logs = _clean(failure.message), _clean(failure.logs)
-            return TaskResult(self.call, Failure(message, duration, failure.retryable, logs))
+            outcome = Failure(message, duration, failure.retryable, logs, failure.reason)
+            return TaskResult(self.call, outcome)
         except Exception as error:
             message = _clean(f"{type(error).__name__}: {error}")
             return TaskResult(self.call, Failure(message, duration, retryable=True))
@@ -140,12 +142,13 @@ class _Running:
 
     def permission_lost(self) -> TaskResult:
         duration = (time.perf_counter() - self.started) * 1000
-        message = "a permission that the task used was revoked or expired"
-        return TaskResult(self.call, Failure(message, duration))
+        reason = Reason("permission_lost")
+        return TaskResult(self.call, Failure(reason.text, duration, reason=reason))
 
     def timed_out(self) -> TaskResult:
         limit = time_limit(self.call)
-        outcome = Failure(f"did not finish within {limit:g} s", limit * 1000, retryable=True)
+        reason = Reason("task_timed_out", {"seconds": f"{limit:g}"})
+        outcome = Failure(reason.text, limit * 1000, retryable=True, reason=reason)
         return TaskResult(self.call, outcome)
 
 
@@ -273,8 +276,7 @@ def server_spec(name: str) -> McpServerSpec:
     """Return the connection parameters of an enabled MCP server; raises TaskFailed."""
     row = McpServer.objects.filter(name=name, enabled=True).first()
     if row is None:
-        message = f"there is no tool server {name!r}, or it is disabled"
-        raise TaskFailed(message, retryable=False)
+        raise TaskFailed(Reason("no_tool_server", {"server": name}), retryable=False)
     try:
         return spec_of(row)
     except ValueError as error:

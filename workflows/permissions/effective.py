@@ -21,6 +21,7 @@ from django.db.models.functions import Now
 from workflows.engine.dag import CapabilityTask, CodeTask, ToolTask
 from workflows.engine.permissions import PermissionSet, admits, cap, named
 from workflows.engine.ports import TaskCall, TaskFailed
+from workflows.engine.reasons import Reason
 from workflows.journal.permission_rows import subject_of
 from workflows.models import Execution, Grant
 from workflows.tools import registry
@@ -47,11 +48,11 @@ class EffectivePermissions:
     permissions: PermissionSet = NOTHING
     grants: tuple[int, ...] = ()
     code: StoredCode | None = None
-    refusal: str = ""
+    refusal: Reason | None = None
 
     def check(self) -> None:
         """Raise TaskFailed if the task may not run."""
-        if self.refusal:
+        if self.refusal is not None:
             raise TaskFailed(self.refusal, retryable=False)
 
 
@@ -120,9 +121,11 @@ def _evaluate(
     try:
         own, ceiling = _own_set(call, code), _named(call.ceiling, "the ceiling of this run")
     except ValueError as error:
-        return EffectivePermissions(code=code, refusal=f"{error}; the task does not run without it")
+        return EffectivePermissions(
+            code=code, refusal=Reason("permission_set_unknown", {"problem": str(error)})
+        )
     above = _above_ceiling(call, ceiling)
-    if above:
+    if above is not None:
         return EffectivePermissions(code=code, refusal=above)
     own = deny_list.without_denied(own)
     permissions, counted = own, []
@@ -135,22 +138,24 @@ def _evaluate(
     return EffectivePermissions(permissions, tuple(counted), code)
 
 
-def _above_ceiling(call: TaskCall, ceiling: PermissionSet) -> str:
-    """Return why the tool of a task cannot run below this ceiling; "" if it can.
+def _above_ceiling(call: TaskCall, ceiling: PermissionSet) -> Reason | None:
+    """Return why the tool of a task cannot run below this ceiling; None if it can.
 
     A tool that checks its permissions runs with the capped set and requests more.  Any other tool,
     such as one of an MCP server, runs with its permissions in the catalogue or not at all.
     """
     task = call.task
     if not isinstance(task, ToolTask) or registry.confines(task.tool):
-        return ""
+        return None
     name = _set_name(task)
     if ceiling.covers(named(name)):
-        return ""
-    return (
-        f"{task.tool} runs with the permission set {name}, which is above the ceiling of this run "
-        f"({call.ceiling})"
-    )
+        return None
+    params: dict[str, str | int | Reason] = {
+        "tool": task.tool,
+        "permissions": name,
+        "ceiling": call.ceiling,
+    }
+    return Reason("tool_above_ceiling", params)
 
 
 def reaches(grant: Grant, call: TaskCall) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from workflows.common import background_loop
 from workflows.engine.ports import PermissionEscalationNeeded, TaskFailed
+from workflows.engine.reasons import Reason
 
 from .context import ToolContext
 from .registry import PythonTool
@@ -55,6 +56,6 @@ async def call(tool: PythonTool, arguments: Mapping[str, Any], ctx: ToolContext)
 def _failure(tool: PythonTool, error: Exception, ctx: ToolContext) -> TaskFailed:
     """Convert an unexpected exception of `tool` into a TaskFailed."""
     if isinstance(error, TimeoutError) and ctx.remaining() == 0.0:
-        return TaskFailed(f"{tool.name} did not finish in time")
+        return TaskFailed(Reason("tool_timed_out", {"tool": tool.name}))
     logger.error("tool %s failed", tool.name, exc_info=error)
     return TaskFailed(f"{type(error).__name__}: {error}"[:2000])
