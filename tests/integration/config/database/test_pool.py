@@ -39,7 +39,7 @@ def borrower(request: pytest.FixtureRequest) -> Iterator[Borrower]:
     made[0].close_pool()
 
 
-def asked(session: DatabaseWrapper, statement: str) -> Any:
+def first_value(session: DatabaseWrapper, statement: str) -> Any:
     """The first column of the first row."""
     with session.cursor() as cursor:
         cursor.execute(statement)
@@ -60,8 +60,8 @@ def end_all(pool: DatabaseWrapper) -> int:
 @pytest.mark.parametrize("borrower", [1], indirect=True)
 def test_a_session_is_reused_without_the_state_of_the_last_request(borrower: Borrower) -> None:
     first = borrower()
-    pid = asked(first, "SELECT pg_backend_pid()")
-    zone = asked(first, "SELECT current_setting('TimeZone')")
+    pid = first_value(first, "SELECT pg_backend_pid()")
+    zone = first_value(first, "SELECT current_setting('TimeZone')")
     with first.cursor() as cursor:
         cursor.execute("SET statement_timeout = '7s'")
         cursor.execute("SET TIME ZONE 'Asia/Tokyo'")
@@ -71,14 +71,14 @@ def test_a_session_is_reused_without_the_state_of_the_last_request(borrower: Bor
         cursor.execute("SELECT pg_advisory_lock(4711)")
     first.close()
     second = borrower()
-    assert asked(second, "SELECT pg_backend_pid()") == pid
-    assert asked(second, "SELECT current_setting('statement_timeout')") == "0"
-    assert asked(second, "SELECT current_setting('TimeZone')") == zone == "UTC"
-    assert asked(second, "SELECT current_user = session_user") is True
-    assert asked(second, "SELECT count(*) FROM pg_listening_channels()") == 0
-    assert asked(second, "SELECT to_regclass('left_behind')") is None
-    assert asked(connection, "SELECT pg_try_advisory_lock(4711)") is True  # nobody holds it
-    assert asked(connection, "SELECT pg_advisory_unlock(4711)") is True
+    assert first_value(second, "SELECT pg_backend_pid()") == pid
+    assert first_value(second, "SELECT current_setting('statement_timeout')") == "0"
+    assert first_value(second, "SELECT current_setting('TimeZone')") == zone == "UTC"
+    assert first_value(second, "SELECT current_user = session_user") is True
+    assert first_value(second, "SELECT count(*) FROM pg_listening_channels()") == 0
+    assert first_value(second, "SELECT to_regclass('left_behind')") is None
+    assert first_value(connection, "SELECT pg_try_advisory_lock(4711)") is True  # nobody holds it
+    assert first_value(connection, "SELECT pg_advisory_unlock(4711)") is True
 
 
 @pytest.mark.parametrize("borrower", [1], indirect=True)
@@ -90,7 +90,7 @@ def test_an_open_transaction_is_rolled_back(borrower: Borrower) -> None:
         cursor.execute("INSERT INTO kept_by_a_pool VALUES (1)")
     first.close()
     try:
-        assert asked(borrower(), "SELECT count(*) FROM kept_by_a_pool") == 0
+        assert first_value(borrower(), "SELECT count(*) FROM kept_by_a_pool") == 0
     finally:
         with connection.cursor() as cursor:
             cursor.execute("DROP TABLE kept_by_a_pool")
@@ -100,7 +100,7 @@ def test_an_open_transaction_is_rolled_back(borrower: Borrower) -> None:
 def test_after_a_restart_the_next_request_gets_a_live_session(borrower: Borrower) -> None:
     wrappers = [borrower() for _ in range(8)]
     for each in wrappers:
-        asked(each, "SELECT 1")
+        first_value(each, "SELECT 1")
     for each in wrappers:
         each.close()
     pool = wrappers[0].pool
@@ -112,7 +112,7 @@ def test_after_a_restart_the_next_request_gets_a_live_session(borrower: Borrower
     def ask() -> None:
         mine = borrower()
         try:
-            assert asked(mine, "SELECT 1") == 1
+            assert first_value(mine, "SELECT 1") == 1
         except Exception as error:  # a thread's own is lost
             errors.append(error)
         finally:
@@ -129,20 +129,20 @@ def test_after_a_restart_the_next_request_gets_a_live_session(borrower: Borrower
 @pytest.mark.parametrize("borrower", [1], indirect=True)
 def test_a_pool_timeout_differs_from_a_statement_error(borrower: Borrower) -> None:
     first, second = borrower(), borrower()
-    asked(first, "SELECT 1")
+    first_value(first, "SELECT 1")
     assert second.pool is not None
     second.pool.timeout = 0.2
     with pytest.raises(OperationalError) as waited:
-        asked(second, "SELECT 1")
+        first_value(second, "SELECT 1")
     second.pool.timeout = 10
     assert is_database_unavailable(waited.value)
     assert end_all(first) == 1
     with pytest.raises(OperationalError) as ended:
-        asked(first, "SELECT 1")
+        first_value(first, "SELECT 1")
     assert is_database_unavailable(ended.value)
     first.close()
     with pytest.raises(OperationalError) as late:
-        asked(second, "SET statement_timeout = '10ms'; SELECT pg_sleep(5)")
+        first_value(second, "SET statement_timeout = '10ms'; SELECT pg_sleep(5)")
     assert not is_database_unavailable(late.value)
 
 

@@ -25,7 +25,7 @@ from reviews.audit import chain_anchors, signing
 from reviews.audit.chain import GENESIS, record_hash, record_text
 from reviews.decisions import services
 from reviews.models import HumanReviewRecord
-from tests.integration.reviews.audit.test_tampering import VERIFIER, behind_the_back
+from tests.integration.reviews.audit.test_tampering import VERIFIER, as_owner
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from tests.support.processes import end, wait_for
 from tests.support.processes import start as start_process
@@ -41,7 +41,7 @@ Change = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 
 
 @pytest.fixture
-def kept(settings: Any, tmp_path: Path) -> Path:
+def heads_file(settings: Any, tmp_path: Path) -> Path:
     """The file that heads are shipped to, out of the attacker's reach."""
     path = tmp_path / "kept" / "heads.jsonl"
     settings.HOLDPOINT = {**settings.HOLDPOINT, "audit_heads_file": path}
@@ -64,7 +64,7 @@ def decided(start: Start, reviewer: User, name: str) -> Execution:
 
 
 @pytest.fixture
-def three(start: Start, reviewer: User, kept: Path) -> list[HumanReviewRecord]:
+def three(start: Start, reviewer: User, heads_file: Path) -> list[HumanReviewRecord]:
     """Three decisions and what ran after them, a head after each."""
     for name in "abc":
         decided(start, reviewer, name)
@@ -72,10 +72,10 @@ def three(start: Start, reviewer: User, kept: Path) -> list[HumanReviewRecord]:
     return list(HumanReviewRecord.objects.order_by("id"))
 
 
-def product(kept: Path | None, *more: str) -> str:
+def product(heads_file: Path | None, *more: str) -> str:
     """What verify_audit says is wrong; "" when it finds nothing."""
     errors = io.StringIO()
-    given = [f"--heads={kept}"] if kept else []
+    given = [f"--heads={heads_file}"] if heads_file else []
     try:
         call_command("verify_audit", *given, *more, stderr=errors, stdout=io.StringIO())
     except CommandError as error:
@@ -101,8 +101,8 @@ def check(
     return done.returncode, done.stderr + done.stdout
 
 
-def asked(kept: Path) -> tuple[str, ...]:
-    return ("--key", signing.public_key(), "--heads", str(kept))
+def key_and_heads(heads_file: Path) -> tuple[str, ...]:
+    return ("--key", signing.public_key(), "--heads", str(heads_file))
 
 
 def rewrite(change: Change, *, sign: bool = False) -> None:
@@ -145,10 +145,10 @@ def rewrite(change: Change, *, sign: bool = False) -> None:
 
 
 def test_an_untouched_log_verifies(
-    three: list[HumanReviewRecord], auditor: User, kept: Path, tmp_path: Path
+    three: list[HumanReviewRecord], auditor: User, heads_file: Path, tmp_path: Path
 ) -> None:
-    assert product(kept) == ""
-    code, said = check(exported(auditor), tmp_path, *asked(kept))
+    assert product(heads_file) == ""
+    code, said = check(exported(auditor), tmp_path, *key_and_heads(heads_file))
     assert (code, "NOT CHECKED" in said) == (0, False), said
     assert "3 records and the file itself are signed" in said
     assert "3 signed heads fit" in said
@@ -203,7 +203,7 @@ def test_signatures_reveal_a_rewritten_chain(
 def test_heads_reveal_a_rewritten_and_resigned_chain(
     three: list[HumanReviewRecord],
     auditor: User,
-    kept: Path,
+    heads_file: Path,
     tmp_path: Path,
     change: Change,
     said: str,
@@ -211,23 +211,23 @@ def test_heads_reveal_a_rewritten_and_resigned_chain(
     """By somebody with the product's key, which is with its processes, and not the heads."""
     rewrite(change, sign=True)
     assert product(None) == "", "nothing but heads shows it"
-    assert said in product(kept)
-    code, found = check(exported(auditor), tmp_path, *asked(kept))
+    assert said in product(heads_file)
+    code, found = check(exported(auditor), tmp_path, *key_and_heads(heads_file))
     assert (code, said in found) == (1, True), found
 
 
 def test_a_backdated_record_is_named(
-    three: list[HumanReviewRecord], auditor: User, kept: Path, tmp_path: Path
+    three: list[HumanReviewRecord], auditor: User, heads_file: Path, tmp_path: Path
 ) -> None:
     def backdated(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         moment = rows[0]["reviewed_at"] - timedelta(hours=1)
         return [*rows[:2], {**rows[2], "reviewed_at": moment}]
 
-    lines = kept.read_text().splitlines(keepends=True)
+    lines = heads_file.read_text().splitlines(keepends=True)
     rewrite(backdated, sign=True)
-    kept.write_text("".join(lines[:2]) + json.dumps(chain_anchors.sign_anchor()) + "\n")
-    assert "was backdated" in product(kept)
-    code, found = check(exported(auditor), tmp_path, *asked(kept))
+    heads_file.write_text("".join(lines[:2]) + json.dumps(chain_anchors.sign_anchor()) + "\n")
+    assert "was backdated" in product(heads_file)
+    code, found = check(exported(auditor), tmp_path, *key_and_heads(heads_file))
     assert (code, "was backdated" in found) == (1, True), found
 
 
@@ -272,7 +272,7 @@ def test_a_record_in_another_persons_name_is_named(
         assert f"record {forged.pk} {said}" in product(None)
         code, found = check(exported(auditor), tmp_path, "--key", signing.public_key())
         assert (code, f"record {forged.pk} {said}" in found) == (1, True), found
-        behind_the_back("DELETE FROM reviews_humanreviewrecord WHERE id = %s", forged.pk)
+        as_owner("DELETE FROM reviews_humanreviewrecord WHERE id = %s", forged.pk)
         forged.pk = None
 
 
@@ -321,7 +321,7 @@ def test_records_from_before_the_key_are_no_problem_in_a_part(
 
 
 @pytest.fixture
-def unsigned(start: Start, reviewer: User, kept: Path, settings: Any) -> None:
+def unsigned(start: Start, reviewer: User, heads_file: Path, settings: Any) -> None:
     """Two records from before there was a key."""
     mine = settings.HOLDPOINT
     settings.HOLDPOINT = {**mine, "audit_key": ""}
@@ -332,39 +332,39 @@ def unsigned(start: Start, reviewer: User, kept: Path, settings: Any) -> None:
 
 @pytest.mark.usefixtures("unsigned")
 def test_records_from_before_the_key_are_covered_by_the_first_signed_head(
-    auditor: User, kept: Path, tmp_path: Path
+    auditor: User, heads_file: Path, tmp_path: Path
 ) -> None:
     key = ("--key", signing.public_key())
     code, found = check(exported(auditor), tmp_path, *key)
     assert (code, "give --heads with heads that were signed since" in found) == (1, True), found
     assert "give --heads with heads that were signed since" in product(None)
     chain_anchors.ship(chain_anchors.sign_anchor())
-    assert product(kept) == ""
-    code, found = check(exported(auditor), tmp_path, *asked(kept))
+    assert product(heads_file) == ""
+    code, found = check(exported(auditor), tmp_path, *key_and_heads(heads_file))
     assert code == 0, found
     assert "2 records are from before the key" in found
     assert "as they were when the first signed head was signed" in found
     rewrite(_unsigned)
-    assert "was rewritten" in product(kept)
-    code, found = check(exported(auditor), tmp_path, *asked(kept))
+    assert "was rewritten" in product(heads_file)
+    code, found = check(exported(auditor), tmp_path, *key_and_heads(heads_file))
     assert (code, "was rewritten" in found) == (1, True), found
 
 
 @pytest.mark.usefixtures("unsigned")
 def test_a_head_that_the_history_does_not_reach_covers_nothing(
-    start: Start, reviewer: User, auditor: User, kept: Path, tmp_path: Path
+    start: Start, reviewer: User, auditor: User, heads_file: Path, tmp_path: Path
 ) -> None:
     """The export is older than the first signed head, and no head has a hash to compare."""
     lines = exported(auditor)
     decided(start, reviewer, "c")
     chain_anchors.ship(chain_anchors.sign_anchor())
-    code, found = check(lines, tmp_path, *asked(kept))
+    code, found = check(lines, tmp_path, *key_and_heads(heads_file))
     assert (code, "the signed heads do not show it" in found) == (1, True), found
 
 
 @pytest.mark.usefixtures("unsigned")
 def test_a_forged_record_after_the_first_signed_head_is_named(
-    auditor: User, kept: Path, tmp_path: Path
+    auditor: User, heads_file: Path, tmp_path: Path
 ) -> None:
     """No record is signed yet, and a forger without the key slips one in."""
     chain_anchors.ship(chain_anchors.sign_anchor())
@@ -373,8 +373,8 @@ def test_a_forged_record_after_the_first_signed_head_is_named(
     forged.save(force_insert=True)
     chain_anchors.ship(chain_anchors.sign_anchor())
     said = f"record {forged.pk} is not signed, though a head from before it is"
-    assert said in product(kept)
-    code, found = check(exported(auditor), tmp_path, *asked(kept))
+    assert said in product(heads_file)
+    code, found = check(exported(auditor), tmp_path, *key_and_heads(heads_file))
     assert (code, said in found) == (1, True), found
 
 
@@ -406,13 +406,13 @@ def test_a_part_with_only_records_from_before_the_key_cannot_be_checked(
 
 
 def test_heads_reveal_rewritten_or_truncated_receipts(
-    three: list[HumanReviewRecord], auditor: User, kept: Path, tmp_path: Path
+    three: list[HumanReviewRecord], auditor: User, heads_file: Path, tmp_path: Path
 ) -> None:
     last = ExecutionReceipt.objects.latest("sequence")
-    behind_the_back("DELETE FROM workflows_executionreceipt WHERE id = %s", last.pk)
+    as_owner("DELETE FROM workflows_executionreceipt WHERE id = %s", last.pk)
     assert product(None) == "", "nothing but heads shows it"
-    assert "the newest receipts are missing" in product(kept)
-    code, found = check(exported(auditor), tmp_path, *asked(kept))
+    assert "the newest receipts are missing" in product(heads_file)
+    code, found = check(exported(auditor), tmp_path, *key_and_heads(heads_file))
     assert (code, "the newest receipts are missing" in found) == (1, True), found
 
 
@@ -460,7 +460,7 @@ MASKED = {"masked": 1, "original_data": "anything", "comment": "something else"}
 def test_a_rewritten_export_file_is_named(
     three: list[HumanReviewRecord],
     auditor: User,
-    kept: Path,
+    heads_file: Path,
     tmp_path: Path,
     header: dict[str, Any],
     row: dict[str, Any],
@@ -468,7 +468,7 @@ def test_a_rewritten_export_file_is_named(
     forged = _forged(exported(auditor), header, row)
     code, found = check(forged, tmp_path, "--key", signing.public_key())
     assert (code, "the file was not signed by a given key" in found) == (1, True), found
-    code, found = check(forged, tmp_path, *asked(kept))
+    code, found = check(forged, tmp_path, *key_and_heads(heads_file))
     assert code == (2 if header.get("complete") is False else 1), found
     if header.get("complete") is False or row == MASKED:
         code, found = check(forged, tmp_path)
@@ -480,7 +480,7 @@ def test_masked_data_that_differs_in_the_database_is_named(
 ) -> None:
     """The owner of the tables makes other data look like a secret, so that the file masks it."""
     decided(start, reviewer, "a")
-    behind_the_back(
+    as_owner(
         "UPDATE reviews_humanreviewrecord SET original_data = %s", '{"value": {"password": "x1"}}'
     )
     code, found = check(exported(auditor), tmp_path, "--key", signing.public_key())
@@ -509,29 +509,29 @@ def test_the_verifier_states_what_a_masked_row_guarantees(
 
 
 def test_heads_of_another_key_are_no_heads(
-    three: list[HumanReviewRecord], auditor: User, kept: Path, tmp_path: Path, settings: Any
+    three: list[HumanReviewRecord], auditor: User, heads_file: Path, tmp_path: Path, settings: Any
 ) -> None:
     mine = settings.HOLDPOINT
     settings.HOLDPOINT = {**mine, "audit_key": "another-key-" + "z" * 50}
-    kept.write_text(json.dumps(chain_anchors.sign_anchor()) + "\n")
+    heads_file.write_text(json.dumps(chain_anchors.sign_anchor()) + "\n")
     settings.HOLDPOINT = mine
-    assert "was not signed by a given key" in product(kept)
-    code, found = check(exported(auditor), tmp_path, *asked(kept))
+    assert "was not signed by a given key" in product(heads_file)
+    code, found = check(exported(auditor), tmp_path, *key_and_heads(heads_file))
     assert (code, "was not signed by a given key" in found) == (1, True), found
 
 
-def test_a_changed_head_is_no_head(three: list[HumanReviewRecord], kept: Path) -> None:
-    lines = kept.read_text().splitlines()
+def test_a_changed_head_is_no_head(three: list[HumanReviewRecord], heads_file: Path) -> None:
+    lines = heads_file.read_text().splitlines()
     lines[2] = json.dumps(json.loads(lines[2]) | {"sequence": 2})
-    kept.write_text("\n".join(lines))
-    assert "line 3 of the heads was not signed" in product(kept)
+    heads_file.write_text("\n".join(lines))
+    assert "line 3 of the heads was not signed" in product(heads_file)
 
 
 def test_heads_from_before_the_key_are_counted_and_not_compared(
-    three: list[HumanReviewRecord], auditor: User, kept: Path, tmp_path: Path, settings: Any
+    three: list[HumanReviewRecord], auditor: User, heads_file: Path, tmp_path: Path, settings: Any
 ) -> None:
     """An upgraded installation goes on with the file that it has."""
-    signed = kept.read_text()
+    signed = heads_file.read_text()
     old = {"at": "2026-01-01T00:00:00+00:00", "sequence": 1, "hash": "a" * 64}
     mine = settings.HOLDPOINT
     settings.HOLDPOINT = {**mine, "audit_key": ""}
@@ -539,22 +539,22 @@ def test_heads_from_before_the_key_are_counted_and_not_compared(
     settings.HOLDPOINT = mine
     assert before_key["signature"] == ""
     unsigned = "".join(json.dumps(line) + "\n" for line in (old, before_key))
-    kept.write_text(unsigned + signed)
+    heads_file.write_text(unsigned + signed)
     told = io.StringIO()
-    call_command("verify_audit", f"--heads={kept}", stdout=told)
+    call_command("verify_audit", f"--heads={heads_file}", stdout=told)
     assert "NOT CHECKED: 2 heads without a signature" in told.getvalue()
-    code, found = check(exported(auditor), tmp_path, *asked(kept))
+    code, found = check(exported(auditor), tmp_path, *key_and_heads(heads_file))
     assert (code, "NOT CHECKED: 2 heads without a signature" in found) == (0, True), found
     assert "3 signed heads fit" in found
 
-    kept.write_text(signed + unsigned)
-    assert "line 4 of the heads is not signed, though" in product(kept)
-    code, found = check(exported(auditor), tmp_path, *asked(kept))
+    heads_file.write_text(signed + unsigned)
+    assert "line 4 of the heads is not signed, though" in product(heads_file)
+    code, found = check(exported(auditor), tmp_path, *key_and_heads(heads_file))
     assert (code, "line 5 of the heads is not signed, though" in found) == (1, True), found
 
-    kept.write_text(unsigned)
-    assert "no signed heads" in product(kept)
-    code, found = check(exported(auditor), tmp_path, *asked(kept))
+    heads_file.write_text(unsigned)
+    assert "no signed heads" in product(heads_file)
+    code, found = check(exported(auditor), tmp_path, *key_and_heads(heads_file))
     assert (code, "no signed heads" in found) == (2, True), found
 
 
@@ -563,13 +563,13 @@ def test_heads_newer_than_the_export_are_reported(
     start: Start,
     reviewer: User,
     auditor: User,
-    kept: Path,
+    heads_file: Path,
     tmp_path: Path,
 ) -> None:
     lines = exported(auditor)
     decided(start, reviewer, "d")
     chain_anchors.ship(chain_anchors.sign_anchor())
-    code, found = check(lines, tmp_path, *asked(kept))
+    code, found = check(lines, tmp_path, *key_and_heads(heads_file))
     assert code == 0, found
     assert f"exported at {json.loads(lines[0])['exported_at']}" in found
     assert "NOT CHECKED what came after the export: 1 heads are younger" in found
@@ -577,31 +577,31 @@ def test_heads_newer_than_the_export_are_reported(
 
 
 def test_an_old_heads_file_does_not_hide_a_truncation(
-    three: list[HumanReviewRecord], auditor: User, kept: Path, tmp_path: Path
+    three: list[HumanReviewRecord], auditor: User, heads_file: Path, tmp_path: Path
 ) -> None:
     """The tail is cut off, and the heads are put back as they were before it."""
-    lines = kept.read_text().splitlines(keepends=True)
-    kept.write_text("".join(lines[:2]))
+    lines = heads_file.read_text().splitlines(keepends=True)
+    heads_file.write_text("".join(lines[:2]))
     rewrite(_without(2), sign=True)
     late = ("--max-age", "0")
-    assert "newer heads are missing" in product(kept, "--max-age=0")
-    code, found = check(exported(auditor), tmp_path, *asked(kept), *late)
+    assert "newer heads are missing" in product(heads_file, "--max-age=0")
+    code, found = check(exported(auditor), tmp_path, *key_and_heads(heads_file), *late)
     assert (code, "newer heads are missing" in found) == (1, True), found
     # Where the product went on to sign, the heads say themselves that the chain went back.
-    kept.write_text("".join(lines) + json.dumps(chain_anchors.sign_anchor()) + "\n")
-    assert "some were taken away" in product(kept)
+    heads_file.write_text("".join(lines) + json.dumps(chain_anchors.sign_anchor()) + "\n")
+    assert "some were taken away" in product(heads_file)
 
 
 def test_heads_that_cannot_be_checked_are_an_error(
-    three: list[HumanReviewRecord], auditor: User, kept: Path, tmp_path: Path, settings: Any
+    three: list[HumanReviewRecord], auditor: User, heads_file: Path, tmp_path: Path, settings: Any
 ) -> None:
     whole, part = exported(auditor), exported(auditor, node="a")
-    code, said = check(whole, tmp_path, "--heads", str(kept))
+    code, said = check(whole, tmp_path, "--heads", str(heads_file))
     assert (code, "give the public key" in said) == (2, True)
-    code, said = check(part, tmp_path, *asked(kept))
+    code, said = check(part, tmp_path, *key_and_heads(heads_file))
     assert (code, "this file is a part" in said) == (2, True)
     # Without the site's packages there is no `cryptography`.
-    code, said = check(whole, tmp_path, *asked(kept), python=("-I", "-S"))
+    code, said = check(whole, tmp_path, *key_and_heads(heads_file), python=("-I", "-S"))
     assert (code, "pip install cryptography" in said) == (2, True), said
     assert check(whole, tmp_path, python=("-I", "-S"))[0] == 0
     for text in ("", "{}\n", '{"hash": "x"}\n', "no json\n"):
@@ -612,11 +612,11 @@ def test_heads_that_cannot_be_checked_are_an_error(
         assert (code, "cannot be checked" in said) == (2, True), said
         assert "cannot be checked" in product(tmp_path / "none")
     settings.HOLDPOINT = {**settings.HOLDPOINT, "audit_key": ""}
-    assert "there is no key" in product(kept)
+    assert "there is no key" in product(heads_file)
 
 
 def test_after_a_key_change_new_records_are_signed_and_old_ones_verify(
-    start: Start, reviewer: User, auditor: User, kept: Path, tmp_path: Path, settings: Any
+    start: Start, reviewer: User, auditor: User, heads_file: Path, tmp_path: Path, settings: Any
 ) -> None:
     decided(start, reviewer, "a")
     chain_anchors.ship(chain_anchors.sign_anchor())
@@ -628,37 +628,45 @@ def test_after_a_key_change_new_records_are_signed_and_old_ones_verify(
     }
     decided(start, reviewer, "b")
     chain_anchors.ship(chain_anchors.sign_anchor())
-    assert product(kept) == ""
+    assert product(heads_file) == ""
     client = Client()
     client.force_login(auditor)
     keys = tmp_path / "audit-key.txt"
     keys.write_bytes(client.get("/history/audit-key/").content)
     assert keys.read_text().splitlines() == [signing.public_key(), old]
-    assert check(exported(auditor), tmp_path, "--key", str(keys), "--heads", str(kept))[0] == 0
+    assert (
+        check(exported(auditor), tmp_path, "--key", str(keys), "--heads", str(heads_file))[0] == 0
+    )
     code, said = check(exported(auditor), tmp_path, "--key", signing.public_key())
     assert (code, "was not signed by a given key" in said) == (1, True)
     assert signing.public_key() in client.get("/history/").content.decode()
 
 
 def test_heads_are_written_atomically_to_every_place(
-    three: list[HumanReviewRecord], kept: Path, settings: Any, caplog: pytest.LogCaptureFixture
+    three: list[HumanReviewRecord],
+    heads_file: Path,
+    settings: Any,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    kept.write_text(kept.read_text() + '{"torn')
+    heads_file.write_text(heads_file.read_text() + '{"torn')
     settings.HOLDPOINT = {**settings.HOLDPOINT, "audit_heads_log": True}
     with caplog.at_level("INFO", logger="holdpoint.audit.heads"):
         chain_anchors.ship(chain_anchors.sign_anchor())
-    lines = kept.read_text().splitlines()
+    lines = heads_file.read_text().splitlines()
     assert len(lines) == 4
     assert lines[-1] in caplog.text
-    assert product(kept) == ""
+    assert product(heads_file) == ""
 
 
 def test_a_failing_place_does_not_block_the_others(
-    three: list[HumanReviewRecord], kept: Path, settings: Any, caplog: pytest.LogCaptureFixture
+    three: list[HumanReviewRecord],
+    heads_file: Path,
+    settings: Any,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     settings.HOLDPOINT = {
         **settings.HOLDPOINT,
-        "audit_heads_file": kept / "not-a-folder" / "heads.jsonl",
+        "audit_heads_file": heads_file / "not-a-folder" / "heads.jsonl",
         "audit_heads_log": True,
         "audit_heads_url": "https://heads.invalid/",
     }
@@ -670,29 +678,32 @@ def test_a_failing_place_does_not_block_the_others(
 
 
 def test_an_invalid_webhook_address_does_not_stop_the_heads(
-    three: list[HumanReviewRecord], kept: Path, settings: Any, caplog: pytest.LogCaptureFixture
+    three: list[HumanReviewRecord],
+    heads_file: Path,
+    settings: Any,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     settings.HOLDPOINT = {**settings.HOLDPOINT, "audit_heads_url": "https://[heads/"}
     chain_anchors.ship(chain_anchors.sign_anchor())
     assert "did not reach its webhook" in caplog.text
-    assert len(kept.read_text().splitlines()) == 4
+    assert len(heads_file.read_text().splitlines()) == 4
 
 
-def test_a_head_waits_for_the_decision_that_is_being_written(kept: Path, db: None) -> None:
+def test_a_head_waits_for_the_decision_that_is_being_written(heads_file: Path, db: None) -> None:
     head = chain_anchors.sign_anchor()
     assert (head["sequence"], head["hash"], head["receipts_hash"]) == (0, GENESIS, GENESIS)
     assert datetime.now(UTC) - datetime.fromisoformat(head["at"]) < timedelta(minutes=1)
 
 
 def test_the_sweepers_process_signs_when_it_starts_and_when_it_stops(
-    start: Start, reviewer: User, kept: Path, settings: Any
+    start: Start, reviewer: User, heads_file: Path, settings: Any
 ) -> None:
     decided(start, reviewer, "a")
     with receiving(Receiver()) as receiver:
         sweeper = start_process(
             "run_sweeper",
             HOLDPOINT_ROLE="sweeper",
-            HOLDPOINT_AUDIT_HEADS_FILE=str(kept),
+            HOLDPOINT_AUDIT_HEADS_FILE=str(heads_file),
             HOLDPOINT_AUDIT_HEADS_URL=receiver.url,
             HOLDPOINT_WEBHOOK_ALLOW_LOOPBACK="1",
         )
@@ -701,7 +712,7 @@ def test_the_sweepers_process_signs_when_it_starts_and_when_it_stops(
             decided(start, reviewer, "b")
         finally:
             end(sweeper)
-    lines = [json.loads(line) for line in kept.read_text().splitlines()]
+    lines = [json.loads(line) for line in heads_file.read_text().splitlines()]
     assert [line["sequence"] for line in lines] == [1, 2]
     assert [got.body for got in receiver.got] == lines
-    assert product(kept) == ""
+    assert product(heads_file) == ""

@@ -16,7 +16,7 @@ from rest_framework.test import APIClient
 from reviews.audit.chain import record_hash, record_text
 from reviews.decisions import services
 from reviews.models import HumanReviewRecord
-from tests.integration.reviews.audit.test_tampering import behind_the_back, product, standalone
+from tests.integration.reviews.audit.test_tampering import as_owner, product, standalone
 from tests.integration.reviews.conftest import Start, echo, only_hold
 from workflows.engine.bounded_json import digest
 from workflows.executions.jobs import run_to_rest
@@ -235,7 +235,7 @@ def rewritten(column: str, value: str) -> None:
     text[key] = value
     setattr(receipt, column, value)
     canonical = record_text(text)
-    behind_the_back(
+    as_owner(
         f"UPDATE workflows_executionreceipt SET {column} = %s, canonical = %s, hash = %s"
         " WHERE id = %s",
         value,
@@ -278,7 +278,7 @@ def test_a_receipt_of_another_task_is_named_even_in_a_valid_chain(
 def test_an_altered_receipt_is_named(
     ran: Execution, auditor: User, tmp_path: Path, statement: str, said: str
 ) -> None:
-    behind_the_back(statement, ExecutionReceipt.objects.earliest("sequence").pk)
+    as_owner(statement, ExecutionReceipt.objects.earliest("sequence").pk)
     assert "receipt" in product()
     assert said in standalone(auditor, tmp_path)
 

@@ -29,7 +29,7 @@ COLUMNS = ", ".join(
 )
 
 
-def behind_the_back(statement: str, *values: object) -> None:
+def as_owner(statement: str, *values: object) -> None:
     """As who owns the tables would: with the triggers at rest."""
     with connection.cursor() as cursor:
         cursor.execute("SET session_replication_role = replica")
@@ -106,9 +106,7 @@ def test_an_altered_record_is_named(
     assert product() == ""
     assert standalone(auditor, tmp_path) == ""
     middle = three[1].pk
-    behind_the_back(
-        f"UPDATE reviews_humanreviewrecord SET {column} = %s WHERE id = %s", value, middle
-    )
+    as_owner(f"UPDATE reviews_humanreviewrecord SET {column} = %s WHERE id = %s", value, middle)
     assert f"record {middle} " in product()
     if column != "canonical":  # a text that says nothing is no export that can be checked
         assert f"record {middle} " in standalone(auditor, tmp_path)
@@ -118,7 +116,7 @@ def test_an_altered_record_is_named(
 def test_a_removed_record_is_named_by_its_neighbours(
     three: list[HumanReviewRecord], auditor: User, tmp_path: Path, at: int
 ) -> None:
-    behind_the_back("DELETE FROM reviews_humanreviewrecord WHERE id = %s", three[at].pk)
+    as_owner("DELETE FROM reviews_humanreviewrecord WHERE id = %s", three[at].pk)
     following = three[at + 1].pk
     assert f"record {following} records are missing" in product()
     assert f"before record {following} records are missing" in standalone(auditor, tmp_path)
@@ -127,7 +125,7 @@ def test_a_removed_record_is_named_by_its_neighbours(
 def test_a_removed_newest_record_is_detected_by_a_noted_hash(
     three: list[HumanReviewRecord],
 ) -> None:
-    behind_the_back("DELETE FROM reviews_humanreviewrecord WHERE id = %s", three[2].pk)
+    as_owner("DELETE FROM reviews_humanreviewrecord WHERE id = %s", three[2].pk)
     assert "published hashes are no longer" in product(("--published", three[2].hash))
 
 
@@ -137,7 +135,7 @@ def test_an_inserted_record_is_named(
     """A copy of the second one, as if somebody else had decided, linked to the newest."""
     copied = COLUMNS.replace("actor", "'somebody'", 1).replace("version,", "version + 1000,")
     copied = copied.replace("previous_hash, hash", "%s, %s")
-    behind_the_back(
+    as_owner(
         f"INSERT INTO reviews_humanreviewrecord ({COLUMNS})"
         f" SELECT {copied} FROM reviews_humanreviewrecord WHERE id = %s",
         three[2].hash,

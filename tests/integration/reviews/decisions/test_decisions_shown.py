@@ -60,7 +60,7 @@ def decide(execution: Execution, user: User, decision: str = "APPROVE", **more: 
     )
 
 
-def told(row: dict[str, Any], *names: str) -> tuple[Any, ...]:
+def pick(row: dict[str, Any], *names: str) -> tuple[Any, ...]:
     return tuple(row[name] for name in names)
 
 
@@ -71,10 +71,10 @@ def test_a_hold_says_how_it_was_decided(start: Start, reviewer: User) -> None:
     execution = start(echo("a", "draft", phase=AFTER))
     (hold,) = body(reviewer, execution)["holds"]
     names = ("decision", "comment", "reviewer", "edited", "decided_by")
-    assert told(hold, *names) == ("", "", None, False, "")
+    assert pick(hold, *names) == ("", "", None, False, "")
     decide(execution, reviewer, edits="better", comment="shorter")
     (hold,) = body(reviewer, execution)["holds"]
-    assert told(hold, *names) == ("APPROVE", "shorter", "reviewer", True, "reviewer")
+    assert pick(hold, *names) == ("APPROVE", "shorter", "reviewer", True, "reviewer")
 
 
 def test_a_secret_in_a_comment_is_masked(start: Start, reviewer: User) -> None:
@@ -91,10 +91,10 @@ def test_a_withdrawn_decision_is_no_decision_of_the_hold(start: Start, reviewer:
     execution = start(echo("a", "draft", phase=AFTER))
     decide(execution, reviewer, comment="yes", undo_seconds=60)
     (hold,) = body(reviewer, execution)["holds"]
-    assert told(hold, "decision", "comment", "reviewer") == ("APPROVE", "yes", "reviewer")
+    assert pick(hold, "decision", "comment", "reviewer") == ("APPROVE", "yes", "reviewer")
     withdrawal.withdraw(hold_id=hold["id"], user=reviewer, source="test")
     (hold,) = body(reviewer, execution)["holds"]
-    assert told(hold, "decision", "comment", "reviewer", "edited") == ("", "", None, False)
+    assert pick(hold, "decision", "comment", "reviewer", "edited") == ("", "", None, False)
 
 
 def test_a_timeout_has_no_reviewer(start: Start, reviewer: User) -> None:
@@ -102,9 +102,9 @@ def test_a_timeout_has_no_reviewer(start: Start, reviewer: User) -> None:
     Hold.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
     assert services.expire_due() == 1
     (hold,) = body(reviewer, execution)["holds"]
-    assert told(hold, "decision", "reviewer", "decided_by") == ("REJECT", None, "system")
+    assert pick(hold, "decision", "reviewer", "decided_by") == ("REJECT", None, "system")
     (row,) = decisions(reviewer, execution)
-    assert told(row, "type", "decision", "actor", "reviewer") == ("HIL", "REJECT", "system", None)
+    assert pick(row, "type", "decision", "actor", "reviewer") == ("HIL", "REJECT", "system", None)
 
 
 def test_the_resume_event_names_reviewer_and_decision(start: Start, reviewer: User) -> None:
@@ -114,7 +114,7 @@ def test_the_resume_event_names_reviewer_and_decision(start: Start, reviewer: Us
         each for each in wire_events(execution.pk, after=0) if each["type"] == "workflow_resumed"
     )
     names = ("decision", "comment", "reviewer", "edited", "nodeId", "triggerPhase")
-    assert told(event, *names) == ("APPROVE", "two", "reviewer", True, "a", AFTER)
+    assert pick(event, *names) == ("APPROVE", "two", "reviewer", True, "a", AFTER)
 
 
 # --- rejected outputs -----------------------------------------------------------------------------
@@ -131,11 +131,11 @@ def test_a_rejected_output_is_marked_and_is_no_output(
     run_to_rest(execution.pk)
     task = body(reviewer, execution)["tasks"][0]
     names = ("status", "is_rejected", "output", "original_output")
-    assert told(task, *names) == (status, True, None, "bad")
+    assert pick(task, *names) == (status, True, None, "bad")
     # The operator started the run; the reviewer sees it with its secrets masked.
     for user in (operator, reviewer):
         result = layer_results(user, execution)[0]
-        assert told(result, "status", "is_rejected", "output") == (status, True, None)
+        assert pick(result, "status", "is_rejected", "output") == (status, True, None)
 
 
 def test_an_output_that_was_sent_back_is_no_output(
@@ -145,9 +145,9 @@ def test_an_output_that_was_sent_back_is_no_output(
     assert body(reviewer, execution)["tasks"][0]["output"] == "first"
     decide(execution, reviewer, "REQUEST_CHANGES", comment="again")
     task = body(reviewer, execution)["tasks"][0]
-    assert told(task, "output", "original_output", "is_rejected") == (None, "first", False)
+    assert pick(task, "output", "original_output", "is_rejected") == (None, "first", False)
     result = layer_results(operator, execution)[0]
-    assert told(result, "output", "is_rejected") == (None, False)
+    assert pick(result, "output", "is_rejected") == (None, False)
 
 
 def mcp(user: User, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -185,14 +185,14 @@ def test_votes_withdrawals_and_decisions_in_their_order(
     run_to_rest(execution.pk)
     rows = decisions(reviewer, execution)
     names = ("type", "decision", "actor", "is_vote")
-    assert [told(row, *names) for row in rows] == [
+    assert [pick(row, *names) for row in rows] == [
         ("HIL", "APPROVE", "reviewer", True),
         ("HIL", "WITHDRAW", "reviewer", True),
         ("HIL", "APPROVE", "reviewer", True),
         ("HIL", "APPROVE", "reviewer2", False),
     ]
     assert [row["seq"] for row in rows] == sorted(row["seq"] for row in rows)
-    assert told(rows[-1], "node_id", "trigger_phase", "comment") == ("a", AFTER, "second")
+    assert pick(rows[-1], "node_id", "trigger_phase", "comment") == ("a", AFTER, "second")
     assert rows[-1]["timestamp"] > 1_700_000_000_000
 
 
@@ -206,7 +206,7 @@ def test_agents_and_people_side_by_side(start: Start, reviewer: User, operator: 
     decide(execution, reviewer)
     assert run_to_rest(execution.pk).status == "ABORTED"
     names = ("type", "decision", "actor", "comment")
-    assert [told(row, *names) for row in decisions(operator, execution)] == [
+    assert [pick(row, *names) for row in decisions(operator, execution)] == [
         ("HIL", "APPROVE", "reviewer", ""),
         ("AIL", "CONTINUE", "agent:rules", "no rule holds"),
         ("AIL", "ABORT", "agent:rules", "enough"),
@@ -223,7 +223,7 @@ def test_an_agent_that_steers_by_command(
     submit_command(execution_id=execution.pk, command=command, actor="operator", source="mcp")
     (row,) = decisions(operator, execution)
     names = ("type", "decision", "actor", "reviewer", "comment")
-    assert told(row, *names) == ("AIL", decision, "operator", None, "looked")
+    assert pick(row, *names) == ("AIL", decision, "operator", None, "looked")
 
 
 def test_a_person_who_aborts_at_a_review_and_a_rejection_that_does(
@@ -234,11 +234,11 @@ def test_a_person_who_aborts_at_a_review_and_a_rejection_that_does(
     submit_command(execution_id=aborted.pk, command=command, actor="operator", source="rest")
     names = ("type", "decision", "actor", "comment")
     (row,) = decisions(operator, aborted)
-    assert told(row, *names) == ("HIL", "ABORT", "operator", "no more")
+    assert pick(row, *names) == ("HIL", "ABORT", "operator", "no more")
     rejected = start(echo("a", phase=BEFORE))
     decide(rejected, reviewer, "REJECT", comment="bad")
     (row,) = decisions(operator, rejected)
-    assert told(row, *names) == ("HIL", "REJECT", "reviewer", "bad")
+    assert pick(row, *names) == ("HIL", "REJECT", "reviewer", "bad")
 
 
 def test_the_list_is_paged_and_needs_the_right_to_see_the_run(
@@ -392,7 +392,7 @@ def test_agents_receive_decisions_and_no_rejected_output(
     assert first.results["a"].output is None
     assert [each["decision"] for each in first.decisions] == ["REJECT"]
     assert first.decisions[0]["comment"] == "x" * 1_000
-    assert [told(dict(each), "type", "comment") for each in second.decisions[1:]] == [
+    assert [pick(dict(each), "type", "comment") for each in second.decisions[1:]] == [
         ("AIL", "time 1")
     ]
 
@@ -418,6 +418,6 @@ def test_an_agent_over_mcp_receives_the_decisions(
     decide(execution, reviewer, comment="fine")
     run_to_rest(execution.pk)
     answer = mcp(operator, "get_execution", workflow_id=str(execution.pk))
-    assert [told(row, "type", "decision", "comment") for row in answer["decisions"]] == [
+    assert [pick(row, "type", "decision", "comment") for row in answer["decisions"]] == [
         ("HIL", "APPROVE", "fine")
     ]

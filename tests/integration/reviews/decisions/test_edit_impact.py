@@ -43,13 +43,13 @@ def ask(user: User, hold: Hold, *paths: str) -> dict[str, Any]:
     return told
 
 
-def words(told: dict[str, Any]) -> dict[str, str]:
+def labels(told: dict[str, Any]) -> dict[str, str]:
     return {field["path"]: field["words"] for field in told["fields"]}
 
 
 def test_each_field_names_the_tasks_that_read_it(run: Hold, reviewer: User) -> None:
     told = ask(reviewer, run, "/title", "/body", "/tags/0", "/title")
-    assert words(told) == {
+    assert labels(told) == {
         "/title": "used by head, all",
         "/body": "used by all",
         "/tags/0": "used by all",
@@ -62,11 +62,11 @@ def test_each_field_names_the_tasks_that_read_it(run: Hold, reviewer: User) -> N
 
 def test_before_execution_the_task_itself_is_the_reader(start: Start, reviewer: User) -> None:
     hold = only_hold(start(echo("draft", VALUE, phase="BEFORE_EXECUTION")))
-    assert words(ask(reviewer, hold, "/value/title")) == {"/value/title": "used by draft"}
+    assert labels(ask(reviewer, hold, "/value/title")) == {"/value/title": "used by draft"}
     later = [echo(f"t{number}", {"$from": "draft"}) for number in range(6)]
     more = only_hold(start(echo("draft", VALUE, phase="BEFORE_EXECUTION"), *later))
     told = "used by draft; its output is used by t0, t1, t2, t3 and 2 more"
-    assert words(ask(reviewer, more, "/value/title")) == {"/value/title": told}
+    assert labels(ask(reviewer, more, "/value/title")) == {"/value/title": told}
 
 
 def test_speculative_results_are_dropped_by_what_they_read(run: Hold, reviewer: User) -> None:

@@ -54,7 +54,7 @@ def listing() -> dict[str, Any]:
 
 
 @pytest.fixture
-def asked(start: Start, folder: Path) -> Execution:
+def proposed(start: Start, folder: Path) -> Execution:
     """A run that stands before the review of its agent's replan."""
     last = echo("last", {"$from": "list"})
     execution = start(listing(), last, policy={**AGENT, "replan_review": True})
@@ -81,8 +81,8 @@ def ran(execution: Execution) -> set[str]:
     return set(rows.values_list("task_id", flat=True))
 
 
-def test_the_hold_shows_the_change_with_its_reasons(asked: Execution) -> None:
-    hold = only_hold(asked)
+def test_the_hold_shows_the_change_with_its_reasons(proposed: Execution) -> None:
+    hold = only_hold(proposed)
     assert (hold.reason, hold.decider, hold.groups) == ("replan_review", "human", ["reviewer"])
     assert isinstance(hold.payload, dict)
     tools = {each["task"]["tool"] for each in hold.payload["added"].values()}
@@ -91,15 +91,15 @@ def test_the_hold_shows_the_change_with_its_reasons(asked: Execution) -> None:
     for each in hold.payload["added"].values():
         assert each["why"]["reasons"]
         assert 0 < each["why"]["confidence"] <= 1
-    assert ran(asked) == {"list"}
+    assert ran(proposed) == {"list"}
 
 
 def test_an_accepted_change_runs_and_its_record_has_the_shown_plan(
-    asked: Execution, reviewer: User
+    proposed: Execution, reviewer: User
 ) -> None:
-    hold = only_hold(asked)
+    hold = only_hold(proposed)
     decide(hold, reviewer)
-    done = run_to_rest(asked.pk)
+    done = run_to_rest(proposed.pk)
     assert done.status == "COMPLETED"
     assert ran(done) == {"list", "last", *added(hold)}
     record = HumanReviewRecord.objects.get(hold=hold)
@@ -121,13 +121,13 @@ def reader_and_parser(hold: Hold) -> tuple[str, str]:
 
 
 def test_a_dropped_task_does_not_run_and_is_one_change_of_the_record(
-    asked: Execution, reviewer: User
+    proposed: Execution, reviewer: User
 ) -> None:
-    hold = only_hold(asked)
+    hold = only_hold(proposed)
     reader, parser = reader_and_parser(hold)
     result = decide(hold, reviewer, edits={"drop": [parser]})
     assert result.edited
-    assert ran(run_to_rest(asked.pk)) == {"list", "last", reader}
+    assert ran(run_to_rest(proposed.pk)) == {"list", "last", reader}
     record = HumanReviewRecord.objects.get(hold=hold)
     assert record.change_count == 1
     assert list(record.modified_data["added"]) == [reader]
@@ -146,27 +146,27 @@ def test_a_dropped_task_does_not_run_and_is_one_change_of_the_record(
     ],
 )
 def test_a_malformed_drop_names_its_field_and_the_hold_stays(
-    asked: Execution, reviewer: User, edits: Any, path: str
+    proposed: Execution, reviewer: User, edits: Any, path: str
 ) -> None:
     with pytest.raises(ReviewInvalid) as invalid:
-        decide(only_hold(asked), reviewer, edits=edits)
+        decide(only_hold(proposed), reviewer, edits=edits)
     assert invalid.value.errors[0].path == path
     assert not HumanReviewRecord.objects.exists()
 
 
 def test_dropping_what_the_rest_needs_drops_all_of_it_and_is_refused(
-    asked: Execution, reviewer: User
+    proposed: Execution, reviewer: User
 ) -> None:
-    hold = only_hold(asked)
+    hold = only_hold(proposed)
     reader, _ = reader_and_parser(hold)
     with pytest.raises(ReviewInvalid, match="reject it instead"):
         decide(hold, reviewer, edits={"drop": [reader]})
 
 
-def test_a_rejected_change_leaves_the_plan(asked: Execution, reviewer: User) -> None:
-    hold = only_hold(asked)
+def test_a_rejected_change_leaves_the_plan(proposed: Execution, reviewer: User) -> None:
+    hold = only_hold(proposed)
     decide(hold, reviewer, "REJECT", comment="not today")
-    done = run_to_rest(asked.pk)
+    done = run_to_rest(proposed.pk)
     assert (done.status, done.revision) == ("COMPLETED", 1)
     assert ran(done) == {"list", "last"}
     assert HumanReviewRecord.objects.get(hold=hold).decision == "REJECT"
@@ -213,29 +213,29 @@ def test_the_requester_of_a_change_does_not_approve_it(
     assert (execution.status, execution.revision) == ("AWAITING_AGENT", 2)
 
 
-def test_a_fork_and_a_rescue_review_the_change_again(asked: Execution, operator: User) -> None:
+def test_a_fork_and_a_rescue_review_the_change_again(proposed: Execution, operator: User) -> None:
     """The checkpoint lies before the agent's turn, so the fork's agent asks, and a person too."""
-    checkpoint = Checkpoint.objects.get(execution=asked, layer=0)
-    fork = fork_execution(execution=asked, checkpoint=checkpoint, actor=operator)
+    checkpoint = Checkpoint.objects.get(execution=proposed, layer=0)
+    fork = fork_execution(execution=proposed, checkpoint=checkpoint, actor=operator)
     forked = run_to_rest(fork.pk)
     assert forked.status == "PAUSED_FOR_REVIEW"
     assert only_hold(forked).reason == "replan_review"
-    Execution.objects.filter(pk=asked.pk).update(lease_owner="gone")
-    assert ran(run_to_rest(asked.pk)) == {"list"}
-    assert only_hold(asked).reason == "replan_review"
+    Execution.objects.filter(pk=proposed.pk).update(lease_owner="gone")
+    assert ran(run_to_rest(proposed.pk)) == {"list"}
+    assert only_hold(proposed).reason == "replan_review"
 
 
 # --- over REST ------------------------------------------------------------------------------------
 
 
-def test_rest_lists_the_change_and_accepts_a_drop(asked: Execution, reviewer: User) -> None:
+def test_rest_lists_the_change_and_accepts_a_drop(proposed: Execution, reviewer: User) -> None:
     client = APIClient()
     client.force_authenticate(reviewer)
     (row,) = client.get("/api/v1/reviews/pending/").json()["results"]
-    assert (row["reason"], row["hold_id"]) == ("replan_review", only_hold(asked).id)
-    reader, parser = reader_and_parser(only_hold(asked))
+    assert (row["reason"], row["hold_id"]) == ("replan_review", only_hold(proposed).id)
+    reader, parser = reader_and_parser(only_hold(proposed))
     body = {
-        "execution_id": asked.pk,
+        "execution_id": proposed.pk,
         "hold_id": row["hold_id"],
         "version": row["version"],
         "decision": "APPROVE",
@@ -248,7 +248,7 @@ def test_rest_lists_the_change_and_accepts_a_drop(asked: Execution, reviewer: Us
     )
     assert good.status_code == 200, good.content
     assert good.json()["edited"] is True
-    assert ran(run_to_rest(asked.pk)) == {"list", "last", reader}
+    assert ran(run_to_rest(proposed.pk)) == {"list", "last", reader}
 
 
 # --- pages ----------------------------------------------------------------------------------------
@@ -270,9 +270,9 @@ def post(user: User, hold: Hold, **fields: Any) -> Any:
     return client.post(f"/review/{hold.execution_id}/{hold.id}/", form)
 
 
-def test_the_page_shows_the_graph_and_the_list(asked: Execution, reviewer: User) -> None:
-    hold = only_hold(asked)
-    html = page(reviewer, f"/review/{asked.pk}/{hold.id}/")
+def test_the_page_shows_the_graph_and_the_list(proposed: Execution, reviewer: User) -> None:
+    hold = only_hold(proposed)
+    html = page(reviewer, f"/review/{proposed.pk}/{hold.id}/")
     _, parser = reader_and_parser(hold)
     assert f"Dropping it also drops {parser}" in html
     assert "Continues the run with the present plan." in html
@@ -281,8 +281,8 @@ def test_the_page_shows_the_graph_and_the_list(asked: Execution, reviewer: User)
     assert "Review plan change" in html
 
 
-def test_a_drop_is_confirmed(asked: Execution, reviewer: User) -> None:
-    hold = only_hold(asked)
+def test_a_drop_is_confirmed(proposed: Execution, reviewer: User) -> None:
+    hold = only_hold(proposed)
     reader, parser = reader_and_parser(hold)
     first = post(reviewer, hold, keep=[reader])
     assert first.status_code == 200
@@ -290,12 +290,12 @@ def test_a_drop_is_confirmed(asked: Execution, reviewer: User) -> None:
     assert not HumanReviewRecord.objects.exists()
     second = post(reviewer, hold, keep=[reader], confirmed_drop=parser)
     assert second.status_code == 303
-    html = page(reviewer, f"/review/{asked.pk}/{hold.id}/")
+    html = page(reviewer, f"/review/{proposed.pk}/{hold.id}/")
     assert "dropped" in html
 
 
-def test_dropping_every_task_is_explained_and_not_sent(asked: Execution, reviewer: User) -> None:
-    answer = post(reviewer, only_hold(asked), comment="keep me")
+def test_dropping_every_task_is_explained_and_not_sent(proposed: Execution, reviewer: User) -> None:
+    answer = post(reviewer, only_hold(proposed), comment="keep me")
     assert answer.status_code == 422
     html = answer.content.decode()
     assert "Nothing of the change is left" in html
@@ -303,31 +303,31 @@ def test_dropping_every_task_is_explained_and_not_sent(asked: Execution, reviewe
 
 
 def test_the_timeline_leads_to_the_proposal_and_to_the_change(
-    asked: Execution, reviewer: User, operator: User
+    proposed: Execution, reviewer: User, operator: User
 ) -> None:
-    hold = only_hold(asked)
-    run = page(operator, f"/runs/{asked.pk}/")
+    hold = only_hold(proposed)
+    run = page(operator, f"/runs/{proposed.pk}/")
     assert "rules proposes a new plan" in run
-    assert f"/review/{asked.pk}/{hold.id}/" in run
+    assert f"/review/{proposed.pk}/{hold.id}/" in run
     decide(hold, reviewer)
-    run_to_rest(asked.pk)
-    run = page(operator, f"/runs/{asked.pk}/")
-    assert f"/runs/{asked.pk}/plan/2/" in run
-    change = page(operator, f"/runs/{asked.pk}/plan/2/")
+    run_to_rest(proposed.pk)
+    run = page(operator, f"/runs/{proposed.pk}/")
+    assert f"/runs/{proposed.pk}/plan/2/" in run
+    change = page(operator, f"/runs/{proposed.pk}/plan/2/")
     assert "parse XML files" in change
     assert "builtin.parse_xml" in change
     assert "the agent" in change
     assert "approved by reviewer" in change
-    assert f"/review/{asked.pk}/{hold.id}/" in change
+    assert f"/review/{proposed.pk}/{hold.id}/" in change
 
 
 def test_an_unknown_or_invisible_change_is_404(
-    asked: Execution, reviewer: User, make_user: MakeUser
+    proposed: Execution, reviewer: User, make_user: MakeUser
 ) -> None:
     for user, number in ((reviewer, 2), (reviewer, 1), (make_user("nobody"), 2)):
         client = Client()
         client.force_login(user)
-        assert client.get(f"/runs/{asked.pk}/plan/{number}/").status_code == 404
+        assert client.get(f"/runs/{proposed.pk}/plan/{number}/").status_code == 404
 
 
 def test_masked_secrets_of_a_plan_change_do_not_alter_it(

@@ -23,7 +23,7 @@ from reviews.decisions.edits import ReviewInvalid
 from reviews.insights import statistics as insights_statistics
 from reviews.models import HumanReviewRecord
 from tests.integration.reviews.conftest import Start, echo, only_hold
-from tests.integration.reviews.decisions.test_withdrawal import at_once, time_is_over
+from tests.integration.reviews.decisions.test_withdrawal import at_once, end_undo_time
 from workflows.executions.jobs import advance, run_to_rest
 from workflows.executions.selectors import messages_of
 from workflows.models import Execution, Hold
@@ -198,7 +198,7 @@ def test_a_request_can_be_undone(start: Start, reviewer: User) -> None:
     withdrawal.withdraw(hold_id=hold.id, user=reviewer, source="test")
     assert not messages_of(execution), "what was taken back was never said"
     say(hold, reviewer, undo_seconds=600, comment="longer")
-    time_is_over(hold)
+    end_undo_time(hold)
     assert withdrawal.settle_due() == 1
     assert next_hold(execution).payload["input"] == ["longer"]
 

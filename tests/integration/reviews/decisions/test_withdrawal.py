@@ -47,7 +47,7 @@ def take_back(hold: Hold, user: User, **more: Any) -> withdrawal.Withdrawal:
     return withdrawal.withdraw(hold_id=hold.id, user=user, **{"source": "web", **more})
 
 
-def time_is_over(*holds: Hold) -> None:
+def end_undo_time(*holds: Hold) -> None:
     """The time to undo these is over, by the database's clock."""
     rows = Hold.objects.filter(pk__in=[each.pk for each in holds])
     rows.update(undo_until=Now() - timedelta(seconds=1))
@@ -83,7 +83,7 @@ def test_a_decision_is_recorded_and_the_run_waits_for_the_undo_time(
     assert withdrawal.settle_due() == 0, "its time is not over"
     execution.refresh_from_db()
     assert (execution.status, execution.version) == ("PAUSED_FOR_REVIEW", result.version)
-    time_is_over(hold)
+    end_undo_time(hold)
     assert withdrawal.settle_due() == 1
     assert withdrawal.settle_due() == 0
     assert run_to_rest(execution.pk).status == "COMPLETED"
@@ -97,7 +97,7 @@ def test_the_sweeper_alone_carries_out_the_decision(start: Start, reviewer: User
     hold = only_hold(execution)
     decide(hold, reviewer)
     assert 0 < seconds_to_next() <= 3.0
-    time_is_over(hold)
+    end_undo_time(hold)
     sweep()
     execution.refresh_from_db()
     assert execution.status == "RUNNING"
@@ -238,11 +238,11 @@ def test_a_decision_can_be_withdrawn_while_another_review_is_open(
     execution = start(echo("a", phase=BEFORE), echo("b", phase=BEFORE))
     first, second = execution.holds.order_by("opened_seq")
     decide(first, reviewer)
-    time_is_over(first)
+    end_undo_time(first)
     assert withdrawal.settle_due() == 0, "the run has not gone on"
     take_back(first, reviewer)
     decide(first, reviewer)
-    time_is_over(first)
+    end_undo_time(first)
     decide(second, reviewer2, undo_seconds=0)
     execution.refresh_from_db()
     assert execution.status == "PAUSED_FOR_REVIEW"
@@ -254,7 +254,7 @@ def test_a_rejection_that_ends_the_run_waits_for_no_other(start: Start, reviewer
     execution = start(echo("a", phase=BEFORE), echo("b", phase=BEFORE))
     first, _ = execution.holds.order_by("opened_seq")
     decide(first, reviewer, "REJECT", comment="no")
-    time_is_over(first)
+    end_undo_time(first)
     assert withdrawal.settle_due() == 1
     execution.refresh_from_db()
     assert execution.status == "ABORTED"
@@ -284,7 +284,7 @@ def test_the_system_withdraws_a_decision_that_no_longer_applies(
     execution = start(echo("a", phase=BEFORE))
     hold = only_hold(execution)
     decide(hold, reviewer)
-    time_is_over(hold)
+    end_undo_time(hold)
     state = Execution.objects.get(pk=execution.pk).state
     state["holds"][0]["reason"] = "layer_approval"
     state["holds"][0]["answer"]["command"]["edits"] = {"no": "longer"}
@@ -310,7 +310,7 @@ def test_a_permission_is_granted_when_it_is_carried_out_and_not_before(
     assert not Grant.objects.exists()
     take_back(hold, reviewer)
     decide(hold, reviewer)
-    time_is_over(hold)
+    end_undo_time(hold)
     assert withdrawal.settle_due() == 1
     assert Grant.objects.get().granted_by == "reviewer"
 
@@ -344,7 +344,7 @@ def test_of_undo_and_continuation_one_wins(start: Start, reviewer: User) -> None
         execution = start(echo("a", phase=BEFORE))
         hold = only_hold(execution)
         decide(hold, reviewer)
-        time_is_over(hold)
+        end_undo_time(hold)
 
         def undo_it(hold: Hold = hold) -> str:
             return take_back(hold, reviewer).what

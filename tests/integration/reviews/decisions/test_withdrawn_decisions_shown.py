@@ -20,8 +20,8 @@ from tests.integration.reviews.conftest import Start, echo, only_hold
 from tests.integration.reviews.decisions.test_withdrawal import (
     BEFORE,
     decide,
+    end_undo_time,
     take_back,
-    time_is_over,
 )
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def test_the_policy_sets_the_undo_time(start: Start, reviewer: User) -> None:
     assert "data-undo-error" in late.content.decode()
     execution.refresh_from_db()
     client.post(page, {"version": execution.version, "decision": "APPROVE"})
-    time_is_over(hold)
+    end_undo_time(hold)
     withdrawal.settle_due()
     text = client.get(page).content.decode()
     assert "data-no-undo" in text

@@ -65,7 +65,7 @@ def consume_journal() -> None:
         pass
 
 
-def told(user: User, *, unread: bool = False) -> list[str]:
+def notice_kinds(user: User, *, unread: bool = False) -> list[str]:
     """Kinds of the person's notices, oldest first."""
     rows = Notice.objects.filter(user=user).order_by("pk")
     rows = rows.filter(read_at=None) if unread else rows

@@ -15,7 +15,7 @@ from reviews.notifications import inbox, journal_consumer, notice_text, sweeper_
 from reviews.notifications.preferences import KINDS, save_preferences
 from reviews.queue import claims
 from tests.integration.reviews.conftest import MakeUser, Start, echo
-from tests.integration.reviews.notifications.conftest import Wait, consume_journal, told
+from tests.integration.reviews.notifications.conftest import Wait, consume_journal, notice_kinds
 from tests.integration.workflows.executions.test_reminders import at_once, pass_time
 from workflows.engine.commands import Abort, WithdrawAnswer
 from workflows.executions.recovery import escalate_due
@@ -45,14 +45,14 @@ def test_only_deciders_are_notified(
     legal = make_user("lea", "legal")
     wait()
     consume_journal()
-    assert (told(ann), told(bob)) == (["waiting"], ["waiting"])
-    assert [told(each) for each in (auditor, gone, legal, operator)] == [[], [], [], []]
+    assert (notice_kinds(ann), notice_kinds(bob)) == (["waiting"], ["waiting"])
+    assert [notice_kinds(each) for each in (auditor, gone, legal, operator)] == [[], [], [], []]
 
 
 def test_the_starter_is_not_notified_to_approve(wait: Wait, ann: User, bob: User) -> None:
     wait(actor=ann)
     consume_journal()
-    assert (told(ann), told(bob)) == ([], ["waiting"])
+    assert (notice_kinds(ann), notice_kinds(bob)) == ([], ["waiting"])
 
 
 def test_a_decision_closes_its_notices_and_notifies_the_starter(
@@ -62,7 +62,7 @@ def test_a_decision_closes_its_notices_and_notifies_the_starter(
     consume_journal()
     decide(hold, ann)
     consume_journal()
-    assert (told(ann, unread=True), told(bob, unread=True)) == ([], [])
+    assert (notice_kinds(ann, unread=True), notice_kinds(bob, unread=True)) == ([], [])
     (notice,) = Notice.objects.filter(user=operator)
     assert (notice.kind, notice.actor, notice.detail["decision"]) == ("decided", "ann", "APPROVE")
 
@@ -72,7 +72,7 @@ def test_a_hold_decided_before_its_notices_notifies_nobody(
 ) -> None:
     decide(wait(), ann)
     consume_journal()
-    assert told(bob) == []
+    assert notice_kinds(bob) == []
 
 
 def test_a_pending_decision_closes_notices_until_it_is_withdrawn(
@@ -82,12 +82,12 @@ def test_a_pending_decision_closes_notices_until_it_is_withdrawn(
     consume_journal()
     decide(hold, ann, undo_seconds=600)
     consume_journal()
-    assert (told(ann, unread=True), told(bob, unread=True)) == ([], [])
-    assert told(operator) == [], "nothing is decided yet"
+    assert (notice_kinds(ann, unread=True), notice_kinds(bob, unread=True)) == ([], [])
+    assert notice_kinds(operator) == [], "nothing is decided yet"
     withdrawal.withdraw(hold_id=hold.pk, user=ann, source="test")
     consume_journal()
-    assert told(bob, unread=True) == ["waiting"]
-    assert told(ann, unread=True) == [], "who took it back knows"
+    assert notice_kinds(bob, unread=True) == ["waiting"]
+    assert notice_kinds(ann, unread=True) == [], "who took it back knows"
     notice = Notice.objects.filter(user=bob).latest("pk")
     says = notice_text.sentence(notice.kind, notice.hold, notice.actor, notice.detail)
     assert says.startswith("ann withdrew the decision; it waits for you again: echo will run")
@@ -95,8 +95,8 @@ def test_a_pending_decision_closes_notices_until_it_is_withdrawn(
     decide(hold, ann, undo_seconds=600)
     withdrawal.withdraw(hold_id=hold.pk, user=ann, source="test")
     consume_journal()
-    assert told(bob) == ["waiting"] * 3
-    assert told(bob, unread=True) == ["waiting"]
+    assert notice_kinds(bob) == ["waiting"] * 3
+    assert notice_kinds(bob, unread=True) == ["waiting"]
     decide(hold, bob)
     consume_journal()
     assert inbox.unread_count(bob) == 0
@@ -107,7 +107,7 @@ def test_a_quick_withdrawal_still_notifies(wait: Wait, ann: User, bob: User) -> 
     decide(hold, ann, undo_seconds=600)
     withdrawal.withdraw(hold_id=hold.pk, user=ann, source="test")
     consume_journal()
-    assert told(bob, unread=True) == ["waiting"]
+    assert notice_kinds(bob, unread=True) == ["waiting"]
 
 
 def test_a_decision_that_no_longer_applies_notifies_its_decider(
@@ -120,7 +120,10 @@ def test_a_decision_that_no_longer_applies_notifies_its_decider(
     back = WithdrawAnswer(hold=hold.pk, of="ann")
     submit_command(execution_id=hold.execution_id, command=back, actor="system", source="time")
     consume_journal()
-    assert (told(ann, unread=True), told(bob, unread=True)) == (["waiting"], ["waiting"])
+    assert (notice_kinds(ann, unread=True), notice_kinds(bob, unread=True)) == (
+        ["waiting"],
+        ["waiting"],
+    )
 
 
 def test_a_withdrawn_vote_keeps_the_notices_of_others(wait: Wait, ann: User, bob: User) -> None:
@@ -129,8 +132,8 @@ def test_a_withdrawn_vote_keeps_the_notices_of_others(wait: Wait, ann: User, bob
     decide(hold, ann)
     withdrawal.withdraw(hold_id=hold.pk, user=ann, source="test")
     consume_journal()
-    assert (told(ann), told(bob)) == (["waiting"], ["waiting"])
-    assert told(bob, unread=True) == ["waiting"]
+    assert (notice_kinds(ann), notice_kinds(bob)) == (["waiting"], ["waiting"])
+    assert notice_kinds(bob, unread=True) == ["waiting"]
 
 
 def test_an_abort_closes_the_notices(wait: Wait, ann: User) -> None:
@@ -138,7 +141,7 @@ def test_an_abort_closes_the_notices(wait: Wait, ann: User) -> None:
     consume_journal()
     submit_command(execution_id=hold.execution_id, command=Abort(), actor="operator", source="test")
     consume_journal()
-    assert told(ann) == ["waiting"]
+    assert notice_kinds(ann) == ["waiting"]
     assert inbox.unread_count(ann) == 0
 
 
@@ -153,7 +156,7 @@ def test_an_escalation_step_notifies_its_group_and_users(
     pass_time(hold, 61)
     escalate_due()
     consume_journal()
-    assert [told(each) for each in (lea, ann, operator)] == [
+    assert [notice_kinds(each) for each in (lea, ann, operator)] == [
         ["escalated"],
         ["waiting"],
         ["escalated"],
@@ -173,11 +176,11 @@ def test_a_reminder_goes_to_the_claimant_or_else_to_all_deciders(
     hold = wait(reminders=reminders)
     pass_time(hold, 3601)
     assert sweeper_hooks.remind_due() == 1
-    assert (told(ann), told(bob)) == (["reminder"], ["reminder"])
+    assert (notice_kinds(ann), notice_kinds(bob)) == (["reminder"], ["reminder"])
     claims.claim(hold_id=hold.pk, user=ann)
     pass_time(hold, 3600)
     assert (sweeper_hooks.remind_due(), sweeper_hooks.remind_due()) == (1, 0)
-    assert (told(ann), told(bob)) == (["reminder", "reminder"], ["reminder"])
+    assert (notice_kinds(ann), notice_kinds(bob)) == (["reminder", "reminder"], ["reminder"])
 
 
 def test_four_sweepers_remind_and_read_once(wait: Wait, ann: User, bob: User) -> None:
@@ -192,7 +195,7 @@ def test_four_sweepers_remind_and_read_once(wait: Wait, ann: User, bob: User) ->
     sweeper_hooks.remind_due()
     consume_journal()
     expected = ["reminder"] * 5 + ["waiting"] * 5
-    assert (sorted(told(ann)), sorted(told(bob))) == (expected, expected)
+    assert (sorted(notice_kinds(ann)), sorted(notice_kinds(bob))) == (expected, expected)
     lines = [line for row in NoticeMessage.objects.filter(user=ann) for line in row.items]
     assert sorted(line["kind"] for line in lines) == ["reminder"] * 5
 
@@ -204,19 +207,19 @@ def test_a_restarted_consumer_resumes_at_its_position(
     before = EventCursor.objects.get(name=journal_consumer.NAME).event
     wait()
 
-    def dies(*args: Any, **kwargs: Any) -> None:
+    def raise_error(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("the power is gone")
 
     with monkeypatch.context() as patch:
         patch.setattr(
-            journal_consumer, "mark_resolved", dies
+            journal_consumer, "mark_resolved", raise_error
         )  # after the notices, before the commit
         with pytest.raises(RuntimeError):
             consume_journal()
     assert EventCursor.objects.get(name=journal_consumer.NAME).event == before
-    assert told(ann) == []
+    assert notice_kinds(ann) == []
     consume_journal()
-    assert told(ann) == ["waiting"]
+    assert notice_kinds(ann) == ["waiting"]
 
 
 def test_claim_changes_notify(
@@ -225,18 +228,21 @@ def test_claim_changes_notify(
     cy = make_user("cy", "reviewer")
     hold = wait()
     claims.assign(hold_id=hold.pk, user=operator, to="ann")
-    assert told(ann) == ["claim_given"]
+    assert notice_kinds(ann) == ["claim_given"]
     claims.assign(hold_id=hold.pk, user=cy, to="bob")
-    assert (told(ann), told(bob)) == (["claim_given", "claim_taken"], ["claim_given"])
+    assert (notice_kinds(ann), notice_kinds(bob)) == (
+        ["claim_given", "claim_taken"],
+        ["claim_given"],
+    )
     assert "cy assigned your claim to bob" in page_of(ann, "/notifications/")
     ReviewClaim.objects.filter(hold=hold).update(expires_at=Now() - timedelta(seconds=1))
     assert sum(at_once(sweeper_hooks.claims_ended)) == 1
-    assert told(bob) == ["claim_given", "claim_ended"]
+    assert notice_kinds(bob) == ["claim_given", "claim_ended"]
     assert not ReviewClaim.objects.exists()
     # Taking it oneself tells nobody.
     claims.claim(hold_id=hold.pk, user=cy)
     claims.assign(hold_id=hold.pk, user=cy, to="cy")
-    assert told(cy) == []
+    assert notice_kinds(cy) == []
 
 
 def page_of(user: User, path: str) -> str:
@@ -253,7 +259,7 @@ def test_muted_kinds_are_not_shown(wait: Wait, ann: User) -> None:
     )
     wait()
     consume_journal()
-    assert told(ann) == []
+    assert notice_kinds(ann) == []
     assert NoticeMessage.objects.get(user=ann).items[0]["kind"] == "waiting"
 
 
@@ -309,4 +315,4 @@ def test_the_number_of_statements_is_bounded(
 
     with django_assert_max_num_queries(25):
         journal_consumer.read_new(Reached())
-    assert len(told(ann)) == len(told(bob)) == 50
+    assert len(notice_kinds(ann)) == len(notice_kinds(bob)) == 50

@@ -32,7 +32,7 @@ from workflows.models import (
 
 
 @dataclass(frozen=True)
-class Doing:
+class PostRequest:
     """`effect()` changes each time the request has an effect; `other` is another valid body."""
 
     path: dict[str, str]
@@ -65,86 +65,86 @@ class World:
         return delivered(self.user, self.run(plain_plan()))
 
 
-def start(world: World) -> Doing:
+def start(world: World) -> PostRequest:
     body = {"plan": plain_plan()}
-    return Doing({}, body, {"plan": plain_plan(2)}, Execution.objects.count)
+    return PostRequest({}, body, {"plan": plain_plan(2)}, Execution.objects.count)
 
 
-def say(world: World) -> Doing:
+def say(world: World) -> PostRequest:
     run = world.run(reviewed_plan())
     said = run.events.filter(kind="message_added").count
-    return Doing({"execution_id": str(run.pk)}, {"content": "a"}, {"content": "b"}, said)
+    return PostRequest({"execution_id": str(run.pk)}, {"content": "a"}, {"content": "b"}, said)
 
 
-def command(world: World) -> Doing:
+def command(world: World) -> PostRequest:
     run = world.run(reviewed_plan())
     body = {"kind": "update_state", "updates": {"a": 1}}
     other = {"kind": "update_state", "updates": {"a": 2}}
-    return Doing({"execution_id": str(run.pk)}, body, other, run.events.count)
+    return PostRequest({"execution_id": str(run.pk)}, body, other, run.events.count)
 
 
-def fork(world: World) -> Doing:
+def fork(world: World) -> PostRequest:
     run = world.run(plain_plan(2))
     checkpoint = {"checkpoint": str(run.checkpoints.earliest("layer").pk)}
     other = {**checkpoint, "edits": {"context": {"a": 1}}}
-    return Doing({"execution_id": str(run.pk)}, checkpoint, other, Execution.objects.count)
+    return PostRequest({"execution_id": str(run.pk)}, checkpoint, other, Execution.objects.count)
 
 
-def workflow(world: World) -> Doing:
+def workflow(world: World) -> PostRequest:
     body = {"name": "twice", "title": "Twice", "plan": plain_plan()}
-    return Doing({}, body, {**body, "title": "Thrice"}, Workflow.objects.count)
+    return PostRequest({}, body, {**body, "title": "Thrice"}, Workflow.objects.count)
 
 
-def capability(world: World) -> Doing:
+def capability(world: World) -> PostRequest:
     code = {"id": "code", "type": "code_execution", "language": "python", "code": "1 + 1"}
     run = world.run({"tasks": [code]})
     assert run.status == "COMPLETED"
     body = {"execution_id": str(run.pk), "task_id": "code", "name": "two"}
-    return Doing({}, body, {**body, "name": "three"}, Capability.objects.count)
+    return PostRequest({}, body, {**body, "name": "three"}, Capability.objects.count)
 
 
-def revoke(world: World) -> Doing:
+def revoke(world: World) -> PostRequest:
     grant = granted(world.run(plain_plan()))
     taken = Grant.objects.filter(pk=grant.pk).values_list("revoked_at", flat=True).get
-    return Doing({"grant_id": str(grant.pk)}, None, {"x": 1}, taken)
+    return PostRequest({"grant_id": str(grant.pk)}, None, {"x": 1}, taken)
 
 
-def token(world: World) -> Doing:
+def token(world: World) -> PostRequest:
     body = {"name": "t", "scopes": ["read"]}
-    return Doing({}, body, {**body, "name": "u"}, ApiToken.objects.count)
+    return PostRequest({}, body, {**body, "name": "u"}, ApiToken.objects.count)
 
 
-def hook(world: World) -> Doing:
+def hook(world: World) -> PostRequest:
     body = {"name": "e", "url": "https://example.com/hook"}
-    return Doing({}, body, {**body, "name": "f"}, WebhookEndpoint.objects.count)
+    return PostRequest({}, body, {**body, "name": "f"}, WebhookEndpoint.objects.count)
 
 
-def rotate(world: World) -> Doing:
+def rotate(world: World) -> PostRequest:
     path = world.hook()
     secret = WebhookEndpoint.objects.filter(pk=path["webhook_id"]).values_list("secret").get
-    return Doing({"webhook_id": path["webhook_id"]}, None, {"x": 1}, secret)
+    return PostRequest({"webhook_id": path["webhook_id"]}, None, {"x": 1}, secret)
 
 
-def go_on(world: World) -> Doing:
+def resume_webhook(world: World) -> PostRequest:
     path = world.hook()
     rows = WebhookEndpoint.objects.filter(pk=path["webhook_id"])
     rows.update(parked_at=timezone.now(), parked_reason="of a test")
     parked = rows.values_list("parked_at").get
-    return Doing({"webhook_id": path["webhook_id"]}, {"skip": True}, {"skip": False}, parked)
+    return PostRequest({"webhook_id": path["webhook_id"]}, {"skip": True}, {"skip": False}, parked)
 
 
-def ping(world: World) -> Doing:
+def ping(world: World) -> PostRequest:
     path = world.hook()
-    return Doing({"webhook_id": path["webhook_id"]}, None, {"x": 1}, WebhookDelivery.objects.count)
+    return PostRequest({"webhook_id": path["webhook_id"]}, None, {"x": 1}, WebhookDelivery.objects.count)
 
 
-def redeliver(world: World) -> Doing:
+def redeliver(world: World) -> PostRequest:
     path = world.hook()
     rows = WebhookDelivery.objects.filter(pk=path["delivery_id"])
-    return Doing(path, None, {"x": 1}, rows.values_list("status", "next_at").get)
+    return PostRequest(path, None, {"x": 1}, rows.values_list("status", "next_at").get)
 
 
-def resume(world: World) -> Doing:
+def resume(world: World) -> PostRequest:
     hold = world.hold()
     body = {
         "execution_id": hold.execution_id,
@@ -152,24 +152,24 @@ def resume(world: World) -> Doing:
         "version": hold.execution.version,
         "decision": "APPROVE",
     }
-    return Doing({}, body, {**body, "comment": "ok"}, HumanReviewRecord.objects.count)
+    return PostRequest({}, body, {**body, "comment": "ok"}, HumanReviewRecord.objects.count)
 
 
 def _claims() -> list[Any]:
     return list(ReviewClaim.objects.values_list("hold", "user", "expires_at"))
 
 
-def claim(world: World) -> Doing:
-    return Doing({"hold_id": world.hold().id}, None, {"x": 1}, _claims)
+def claim(world: World) -> PostRequest:
+    return PostRequest({"hold_id": world.hold().id}, None, {"x": 1}, _claims)
 
 
-def release(world: World) -> Doing:
+def release(world: World) -> PostRequest:
     hold, later = world.hold(), timezone.now() + timedelta(minutes=5)
     ReviewClaim.objects.create(hold=hold, user=world.user, claimed_at=later, expires_at=later)
-    return Doing({"hold_id": hold.id}, None, {"x": 1}, _claims)
+    return PostRequest({"hold_id": hold.id}, None, {"x": 1}, _claims)
 
 
-def withdraw(world: World) -> Doing:
+def withdraw(world: World) -> PostRequest:
     hold = world.hold(quorum=2)
     decide(
         DecisionRequest(
@@ -180,50 +180,50 @@ def withdraw(world: World) -> Doing:
             source="test",
         )
     )
-    return Doing({"hold_id": hold.id}, None, {"comment": "sorry"}, HumanReviewRecord.objects.count)
+    return PostRequest({"hold_id": hold.id}, None, {"comment": "sorry"}, HumanReviewRecord.objects.count)
 
 
-def assign(world: World) -> Doing:
+def assign(world: World) -> PostRequest:
     hold, name = world.hold(), world.user.get_username()
-    return Doing({"hold_id": hold.id}, {"to": name}, {"to": "nobody"}, _claims)
+    return PostRequest({"hold_id": hold.id}, {"to": name}, {"to": "nobody"}, _claims)
 
 
-def extend(world: World) -> Doing:
+def extend(world: World) -> PostRequest:
     hold = world.hold(timeout_seconds=600, on_timeout="reject")
     ends = Hold.objects.filter(pk=hold.id).values_list("expires_at", flat=True).get
-    return Doing({"hold_id": hold.id}, {"seconds": 60}, {"seconds": 120}, ends)
+    return PostRequest({"hold_id": hold.id}, {"seconds": 60}, {"seconds": 120}, ends)
 
 
-def bulk(world: World) -> Doing:
+def bulk(world: World) -> PostRequest:
     chosen = [
         {"hold_id": hold.id, "version": hold.execution.version}
         for hold in (world.hold(), world.hold(), world.hold())
     ]
     body = {"action": "reject", "comment": "no", "holds": chosen}
-    return Doing({}, body, {**body, "comment": "never"}, HumanReviewRecord.objects.count)
+    return PostRequest({}, body, {**body, "comment": "never"}, HumanReviewRecord.objects.count)
 
 
-def _kept(name: str) -> Workflow:
+def _workflow(name: str) -> Workflow:
     return Workflow.objects.create(name=name, title=name, plan=plain_plan())
 
 
-def backtest(world: World) -> Doing:
-    body = {"workflow": _kept("w").name, "rules": [{"name": "half", "sample": 0.5}]}
+def backtest(world: World) -> PostRequest:
+    body = {"workflow": _workflow("w").name, "rules": [{"name": "half", "sample": 0.5}]}
     other = {**body, "rules": [{"name": "most", "sample": 0.9}]}
-    return Doing({}, body, other, Backtest.objects.count)
+    return PostRequest({}, body, other, Backtest.objects.count)
 
 
-def rules(world: World) -> Doing:
-    path, body = {"workflow_name": _kept("w").name}, {"rules": [], "version": 0}
-    return Doing(path, body, {**body, "comment": "none"}, RuleVersion.objects.count)
+def rules(world: World) -> PostRequest:
+    path, body = {"workflow_name": _workflow("w").name}, {"rules": [], "version": 0}
+    return PostRequest(path, body, {**body, "comment": "none"}, RuleVersion.objects.count)
 
 
-def server(world: World) -> Doing:
+def server(world: World) -> PostRequest:
     body = {"name": "kit", "command": "/nowhere/at/all"}
-    return Doing({}, body, {**body, "args": ["-v"]}, McpServer.objects.count)
+    return PostRequest({}, body, {**body, "args": ["-v"]}, McpServer.objects.count)
 
 
-DOINGS: dict[str, Callable[[World], Doing]] = {
+POST_REQUESTS: dict[str, Callable[[World], PostRequest]] = {
     "executions/": start,
     "executions/{execution_id}/messages/": say,
     "executions/{execution_id}/commands/": command,
@@ -235,7 +235,7 @@ DOINGS: dict[str, Callable[[World], Doing]] = {
     "tokens/": token,
     "webhooks/": hook,
     "webhooks/{webhook_id}/rotate/": rotate,
-    "webhooks/{webhook_id}/resume/": go_on,
+    "webhooks/{webhook_id}/resume/": resume_webhook,
     "webhooks/{webhook_id}/ping/": ping,
     "webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver/": redeliver,
     "reviews/resume/": resume,
@@ -249,7 +249,7 @@ DOINGS: dict[str, Callable[[World], Doing]] = {
     "workflows/{workflow_name}/rules/": rules,
 }
 #: POST routes that know no key, and why none is needed.
-ASKING = {
+WITHOUT_KEY = {
     "notifications/read/": "what is marked as read twice is as read as before",
     "mcp-servers/{server_id}/sync/": "a list that is read twice is the same list",
     "reviews/reveal/": "each showing of a masked value is kept, a repeated one too",

@@ -346,7 +346,7 @@ def expected(execution: Execution) -> list[dict[str, Any]]:
     return found
 
 
-def told(execution: Execution, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def contract_events(execution: Execution, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those that the rows of CONTRACT gave."""
     return [each for each in events if each["timestamp"] == MILLISECONDS][
         : len(expected(execution))
@@ -370,7 +370,7 @@ def test_a_rest_page_carries_exactly_these_fields(recorded: Execution, client: A
     client.force_login(recorded.created_by)
     url = f"/api/v1/executions/{recorded.pk}/events/"
     page = client.get(url).json()
-    assert told(recorded, page["results"]) == expected(recorded)
+    assert contract_events(recorded, page["results"]) == expected(recorded)
     assert page["next"] is None
     # A page of `limit` entries ends behind the last of them, whatever travels with it.
     seen: list[dict[str, Any]] = []
@@ -379,7 +379,7 @@ def test_a_rest_page_carries_exactly_these_fields(recorded: Execution, client: A
         page = client.get(following).json()
         seen += page["results"]
         following = page["next"]
-    assert told(recorded, seen) == expected(recorded)
+    assert contract_events(recorded, seen) == expected(recorded)
 
 
 async def test_a_stream_carries_exactly_these_fields(recorded: Execution) -> None:

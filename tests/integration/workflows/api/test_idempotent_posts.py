@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 from reviews.decisions import services
 from reviews.models import DeniedAttempt, HumanReviewRecord
 from tests.integration.workflows.api.idempotent_requests import at_once, send
-from tests.integration.workflows.api.post_requests import ASKING, DOINGS, World, resume
+from tests.integration.workflows.api.post_requests import POST_REQUESTS, WITHOUT_KEY, World, resume
 from tests.integration.workflows.api.routes import PREFIX, api_routes
 from tests.support.catalogue import stock_catalogue
 from workflows.models import ApiToken, CommandLog, IdempotencyKey
@@ -46,7 +46,7 @@ def url(route: str, doing: Any) -> str:
 
 def test_every_post_route_is_known() -> None:
     found = {route.path.removeprefix(PREFIX) for route in api_routes() if "POST" in route.methods}
-    assert found == DOINGS.keys() | ASKING.keys()
+    assert found == POST_REQUESTS.keys() | WITHOUT_KEY.keys()
 
 
 def test_the_document_lists_the_header() -> None:
@@ -57,13 +57,13 @@ def test_the_document_lists_the_header() -> None:
         if "post" in item
         and any(each["name"] == "Idempotency-Key" for each in item["post"].get("parameters", ()))
     }
-    assert takes == set(DOINGS)
+    assert takes == set(POST_REQUESTS)
 
 
-@pytest.mark.parametrize("route", DOINGS)
+@pytest.mark.parametrize("route", POST_REQUESTS)
 @pytest.mark.django_db
 def test_a_repeated_post_has_one_effect_and_the_same_response(world, client, route) -> None:
-    doing = DOINGS[route](world)
+    doing = POST_REQUESTS[route](world)
     before = doing.effect()
     first = send(client, doing.body, url=url(route, doing))
     after = doing.effect()
@@ -78,10 +78,10 @@ def test_a_repeated_post_has_one_effect_and_the_same_response(world, client, rou
     assert doing.effect() == after
 
 
-@pytest.mark.parametrize("route", DOINGS)
+@pytest.mark.parametrize("route", POST_REQUESTS)
 @pytest.mark.django_db
 def test_a_malformed_key_does_nothing(world, client, route) -> None:
-    doing = DOINGS[route](world)
+    doing = POST_REQUESTS[route](world)
     before = doing.effect()
     answer = send(client, doing.body, "a b", url=url(route, doing))
     assert answer.status_code == 422
@@ -89,10 +89,10 @@ def test_a_malformed_key_does_nothing(world, client, route) -> None:
     assert doing.effect() == before
 
 
-@pytest.mark.parametrize("route", DOINGS)
+@pytest.mark.parametrize("route", POST_REQUESTS)
 @pytest.mark.django_db(transaction=True)
 def test_concurrent_posts_have_one_effect(world, bearer_text, route) -> None:
-    doing = DOINGS[route](world)
+    doing = POST_REQUESTS[route](world)
     before = doing.effect()
     answers = at_once(bearer_text, url(route, doing), [doing.body] * THREADS)
     assert {answer.status_code for answer in answers} <= {200, 201, 202}
@@ -112,7 +112,7 @@ def test_concurrent_posts_have_one_effect(world, bearer_text, route) -> None:
 @pytest.mark.parametrize(("route", "field"), SECRETS.items())
 @pytest.mark.django_db
 def test_stored_responses_encrypt_secrets(world, client, settings, route, field) -> None:
-    doing = DOINGS[route](world)
+    doing = POST_REQUESTS[route](world)
     first = send(client, doing.body, url=url(route, doing))
     assert first["Cache-Control"] == "no-store"
     secret = first.json()[field]
@@ -129,7 +129,7 @@ def test_stored_responses_encrypt_secrets(world, client, settings, route, field)
 
 @pytest.mark.django_db
 def test_a_repeated_token_response_has_the_same_token(world, client) -> None:
-    doing = DOINGS["tokens/"](world)
+    doing = POST_REQUESTS["tokens/"](world)
     send(client, doing.body, url=f"/{PREFIX}tokens/")
     text = send(client, doing.body, url=f"/{PREFIX}tokens/").json()["token"]
     found = authenticate_token(text)
@@ -140,7 +140,7 @@ def test_a_repeated_token_response_has_the_same_token(world, client) -> None:
 @pytest.mark.django_db
 def test_an_interrupted_bulk_decides_the_rest(world, client, monkeypatch) -> None:
     """The process ends after the second hold; the client sends the call again."""
-    doing = DOINGS["reviews/bulk/"](world)
+    doing = POST_REQUESTS["reviews/bulk/"](world)
     real, calls = services.decide, []
 
     def two_then_dead(request: services.DecisionRequest) -> Any:

@@ -33,7 +33,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def told(
+def recorded(
     transactional_db: None, catalogue: None, bearer: Any, receiver: Receiver, settings: Any,
     tmp_path: Any,
 ) -> Recorder:  # fmt: skip
@@ -57,14 +57,14 @@ def told(
         sender._end()
 
 
-def test_the_story_uses_every_operation_and_the_examples_are_of_it(told: Recorder) -> None:
-    assert told.taken.keys() == told.operations.keys()
-    examples = told.examples()
+def test_the_story_uses_every_operation_and_the_examples_are_of_it(recorded: Recorder) -> None:
+    assert recorded.taken.keys() == recorded.operations.keys()
+    examples = recorded.examples()
     answered = {name: set(each["responses"]) for name, each in examples.items()}
-    assert answered == told.wanted()
+    assert answered == recorded.wanted()
     for name, example in examples.items():
         for status, value in example["responses"].items():
-            fits(told.document, told.operations[name][2]["responses"][status], value)
+            fits(recorded.document, recorded.operations[name][2]["responses"][status], value)
     if RECORD:
         write(examples, RECORDED_IN)
         _recorded.cache_clear()

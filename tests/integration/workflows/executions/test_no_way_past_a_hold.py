@@ -116,7 +116,7 @@ def sent_back(engine: Engine) -> Execution:
     return engine.drive(execution)
 
 
-def taken_back(engine: Engine) -> Execution:
+def withdrawn(engine: Engine) -> Execution:
     """The hold itself was approved, and that was taken back before the run went on."""
     execution = engine.run(value("first"), gate())
     [hold] = engine.holds(execution)
@@ -131,7 +131,7 @@ def taken_back(engine: Engine) -> Execution:
     return engine.drive(execution)
 
 
-WAYS = (resumed, forked, rescued, retried, replanned, sent_back, taken_back)
+WAYS = (resumed, forked, rescued, retried, replanned, sent_back, withdrawn)
 ENDS = {approve: "COMPLETED", reject: "ABORTED", time_out: "ABORTED", abort_by_agent: "ABORTED"}
 
 

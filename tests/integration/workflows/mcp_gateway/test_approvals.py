@@ -12,7 +12,7 @@ from mcp_types import ElicitResult
 from reviews.decisions import services
 from reviews.models import HumanReviewRecord
 from tests.integration.workflows.mcp_gateway.conftest import Agents, Call, at_rest, reviewed, value
-from tests.integration.workflows.mcp_gateway.web import Agent, Web, refused, words
+from tests.integration.workflows.mcp_gateway.web import Agent, Web, refused, text_of
 from workflows.executions.services import start_execution
 from workflows.mcp_gateway.threads import in_thread
 from workflows.models import Execution, Hold
@@ -81,7 +81,7 @@ def test_a_reviewers_token_decides_and_the_record_names_mcp(
         feedback="shorter",
         wait_seconds=0,
     )
-    assert not answer.is_error, words(answer)
+    assert not answer.is_error, text_of(answer)
     record = HumanReviewRecord.objects.get()
     assert (record.actor, record.decision, record.source) == ("reviewer", "APPROVE", "mcp")
     assert (record.modified_data, record.comment) == ({"text": "better"}, "shorter")
@@ -192,7 +192,7 @@ def test_every_id_in_a_response_can_be_used_to_decide(call: Call, people: dict[s
         told = call("integrator", "get_execution", workflow_id=str(execution.pk))
         assert told.structured_content["checkpoint_id"]
         answer = decided_with(call, execution, **pick(told.structured_content))
-        assert not answer.is_error, words(answer)
+        assert not answer.is_error, text_of(answer)
         assert HumanReviewRecord.objects.get(execution=execution).decision == "APPROVE"
         assert at_rest(execution).status == "COMPLETED"
 

@@ -17,7 +17,7 @@ from mcp.client.stdio import StdioServerParameters
 from mcp_types import INVALID_PARAMS
 
 from tests.integration.workflows.mcp_gateway.conftest import VALIDATED, Agents, Tokens, chain
-from tests.integration.workflows.mcp_gateway.web import Web, call_of, post, told
+from tests.integration.workflows.mcp_gateway.web import Web, call_of, post, rpc_message
 from tests.support.processes import ROOT, environment, wait_for
 from workflows.mcp_gateway.threads import in_thread
 from workflows.models import ApiToken, Execution
@@ -111,7 +111,9 @@ def revoke_when_running() -> None:
 
 
 def test_every_answer_fits_the_schema_its_tool_lists(web: Web, token: Tokens) -> None:
-    listing = told(post(web.url, token("operator"), {**call_of("", {}), "method": "tools/list"}))
+    listing = rpc_message(
+        post(web.url, token("operator"), {**call_of("", {}), "method": "tools/list"})
+    )
     tools = {each["name"]: each for each in listing["result"]["tools"]}
     assert list(tools)[:5] == ["execute", "continue", "abort", "replan", "approval_response"]
     assert all(each["outputSchema"]["type"] == "object" for each in tools.values())
@@ -174,7 +176,7 @@ def over_stdio(*lines: bytes, last: int, token_file: Path) -> list[dict[str, Any
         process.stdin.flush()
         answers = []
         while not answers or answers[-1].get("id") != last:
-            answers.append(told_line(process.stdout.readline()))
+            answers.append(parsed_line(process.stdout.readline()))
         process.stdin.close()
         assert process.stdout.read() == b""
         assert process.wait(timeout=30) == 0
@@ -213,7 +215,7 @@ def test_stdio_lists_the_tools_after_the_handshake_only(token_file: Path) -> Non
     assert refused["error"]["message"].startswith("Send initialize and notifications/initialized")
 
 
-def told_line(line: bytes) -> dict[str, Any]:
+def parsed_line(line: bytes) -> dict[str, Any]:
     message = json.loads(line)
     assert message["jsonrpc"] == "2.0"
     return dict(message)

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from tests.integration.workflows.mcp_gateway.conftest import Tokens
-from tests.integration.workflows.mcp_gateway.web import Web, call_of, post, told
+from tests.integration.workflows.mcp_gateway.web import Web, call_of, post, rpc_message
 from workflows.engine.bounded_json import DEFAULT
 from workflows.models import ApiToken
 
@@ -150,11 +150,11 @@ def test_unexpected_messages_are_no_5xx(web: Web, token: Tokens) -> None:
     for body in bodies:
         response = post(web.url, text, body)
         # 202 is what the protocol says to a notification that nobody knows.
-        assert response.status_code in (202, 400) or "error" in told(response), body
+        assert response.status_code in (202, 400) or "error" in rpc_message(response), body
 
 
 def test_an_unknown_tool_is_named(web: Web, token: Tokens) -> None:
-    error = told(post(web.url, token("operator"), call_of("nothing", {})))["error"]
+    error = rpc_message(post(web.url, token("operator"), call_of("nothing", {})))["error"]
     assert error["code"] == -32602
     assert error["message"].startswith("there is no tool 'nothing'; there are: execute, ")
 
@@ -179,7 +179,7 @@ def test_arguments_that_break_the_json_rules_name_the_field(
 ) -> None:
     body = json.dumps(call_of("execute", "@")).replace('"@"', arguments).encode()
     response = post(web.url, token("operator"), body)
-    result = told(response)["result"]
+    result = rpc_message(response)["result"]
     assert (response.status_code, result["isError"]) == (200, True)
     (error,) = result["_meta"]["holdpoint/error"]["errors"]
     assert error["path"].startswith(field)

@@ -69,7 +69,7 @@ class Agent:
     def answer(self, tool: str, **arguments: Any) -> dict[str, Any]:
         """The structured answer of a call that must not fail."""
         result = self.call(tool, **arguments)
-        assert not result.is_error, words(result)
+        assert not result.is_error, text_of(result)
         return dict(result.structured_content)
 
     def refused(self, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -89,13 +89,13 @@ class Agent:
             return await client.call_tool(tool, arguments, progress_callback=progress)
 
 
-def words(result: CallToolResult) -> str:
+def text_of(result: CallToolResult) -> str:
     return "".join(getattr(block, "text", "") for block in result.content)
 
 
 def refused(result: CallToolResult) -> dict[str, Any]:
     assert result.is_error, result.structured_content
-    return {**(result.meta or {})["holdpoint/error"], "text": words(result)}
+    return {**(result.meta or {})["holdpoint/error"], "text": text_of(result)}
 
 
 def post(url: str, token: str | None, body: Any, **headers: str) -> httpx2.Response:
@@ -115,7 +115,7 @@ def call_of(tool: str, arguments: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
 
 
-def told(response: httpx2.Response) -> dict[str, Any]:
+def rpc_message(response: httpx2.Response) -> dict[str, Any]:
     """The JSON-RPC message of an answer, whether it came alone or as a stream."""
     text = response.text
     if response.headers["content-type"].startswith("text/event-stream"):

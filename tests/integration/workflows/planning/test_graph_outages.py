@@ -58,7 +58,7 @@ def replan(engine: Engine, execution: Execution, requirement: str, **context: An
     engine.command(execution, command)
 
 
-def goes_on(engine: Engine, execution: Execution) -> None:
+def run_completes(engine: Engine, execution: Execution) -> None:
     execution = engine.drive(execution)
     while execution.status == "AWAITING_AGENT":
         engine.command(execution, {"kind": "continue"})
@@ -66,7 +66,7 @@ def goes_on(engine: Engine, execution: Execution) -> None:
     assert execution.status == "COMPLETED"
 
 
-def why_not(execution: Execution) -> str:
+def replan_reason(execution: Execution) -> str:
     """What the run says about a replan that changed nothing."""
     execution.refresh_from_db()
     assert execution.status == "AWAITING_AGENT"
@@ -112,11 +112,11 @@ def test_a_planner_outage_is_an_event_and_the_run_continues(engine: Engine) -> N
     with renamed("graphrag_tooldependency"):
         ingest.versioned_cache.bump("graph")
         replan(engine, execution, "parse XML", text="<a/>")
-        assert "The tool graph cannot be queried now" in why_not(execution)
+        assert "The tool graph cannot be queried now" in replan_reason(execution)
         found = planning_services.suggest("parse XML")
         assert found.plan is None
         assert "cannot be queried now" in found.warnings[0]
-        goes_on(engine, execution)
+        run_completes(engine, execution)
         learn_from(execution.pk)
     failed = execution.events.get(kind="graph_update_failed")
     assert "graphrag_tooldependency" in failed.payload["error"]
@@ -135,7 +135,7 @@ def test_without_its_embedder_the_search_uses_full_text(
     execution = waiting(engine)
     replan(engine, execution, "parse XML", text="<a/>")
     assert execution.events.filter(kind="plan_revised").exists()
-    goes_on(engine, execution)
+    run_completes(engine, execution)
     learn_from(execution.pk)
     assert not execution.events.filter(kind="graph_update_failed").exists()
 
@@ -146,7 +146,7 @@ def test_an_empty_catalogue_is_reported_and_the_run_continues(engine: Engine) ->
         ingest.disable_server(server)
     assert not Tool.objects.filter(enabled=True).exists()
     replan(engine, execution, "parse XML", text="<a/>")
-    assert "The catalogue has no enabled tool" in why_not(execution)
+    assert "The catalogue has no enabled tool" in replan_reason(execution)
     with pytest.raises(InvalidRequest, match="The catalogue has no enabled tool"):
         plan_for_intent(intent="parse XML", inputs={})
-    goes_on(engine, execution)
+    run_completes(engine, execution)

@@ -63,7 +63,7 @@ def put_in_force(
     )
 
 
-def spared(execution: Execution) -> list[dict[str, Any]]:
+def skipped_reviews(execution: Execution) -> list[dict[str, Any]]:
     rows = execution.events.filter(kind="review_spared").order_by("seq")
     return list(rows.values_list("payload", flat=True))
 
@@ -94,18 +94,18 @@ def test_a_run_keeps_the_rules_active_at_its_start(engine: Engine) -> None:
     put_in_force(found, {"skip_when": "output == `2`"})
     after = start_execution(actor=None, workflow=found)
     assert engine.drive(before).status == "COMPLETED"
-    [event] = spared(before)
+    [event] = skipped_reviews(before)
     assert (event["rule"], event["rules_version"], event["skip_when"]) == ("r1", 1, "output == `1`")
     assert event["why"] == "the condition of rule r1 v1 holds"
     assert not before.holds.exists()
     assert engine.drive(after).status == "PAUSED_FOR_REVIEW"
-    assert not spared(after)
+    assert not skipped_reviews(after)
 
 
 def test_a_task_of_an_ad_hoc_plan_can_skip_its_review(engine: Engine) -> None:
     run = engine.run(value("a", 1, **review("AFTER", skip_when="output == `1`")))
     assert run.status == "COMPLETED"
-    [event] = spared(run)
+    [event] = skipped_reviews(run)
     assert (event["rule"], event["rules_version"]) == ("", 0)
     assert event["why"] == "the condition of the task's own rule holds"
 
@@ -117,7 +117,7 @@ def test_a_rule_sees_the_inputs_that_a_task_ran_with(engine: Engine) -> None:
 
     rescue(engine, execution, "step.after:2")
     assert engine.drive(execution).status == "COMPLETED"
-    assert len(spared(execution)) == 1
+    assert len(skipped_reviews(execution)) == 1
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_verdict_is_recorded_once_wherever_a_worker_dies(
 
     rescue(engine, execution, point)
     assert engine.drive(execution).status == "COMPLETED"
-    assert len(spared(execution)) == 1
+    assert len(skipped_reviews(execution)) == 1
     assert not execution.holds.exists()
 
 

@@ -48,7 +48,7 @@ def states(execution: Execution) -> dict[str, str]:
     return dict(execution.speculations.values_list("task_id", "state"))
 
 
-def said(execution: Execution) -> list[tuple[str, str]]:
+def outcomes(execution: Execution) -> list[tuple[str, str]]:
     rows = execution.events.filter(kind__startswith="speculation").order_by("seq")
     return [(row.kind.removeprefix("speculation_"), row.payload["task_id"]) for row in rows]
 
@@ -65,7 +65,7 @@ def test_an_unchanged_approval_uses_the_results_without_a_second_call(
     assert execution.status == "COMPLETED"
     assert Counter(engine.called(execution)) == ahead
     names = ["left", "right", "left2", "right2"]
-    assert said(execution) == [("hit", name) for name in ["held"] * (phase == "BEFORE") + names]
+    assert outcomes(execution) == [("hit", name) for name in ["held"] * (phase == "BEFORE") + names]
     assert set(states(execution).values()) == {"USED"}
     assert execution.attempts.get(task_id="right2").output == [2]
 
@@ -81,7 +81,7 @@ def test_an_edited_field_drops_exactly_its_dependents(engine: Engine) -> None:
         "right": "",
         "right2": "",
     }
-    assert sorted(said(execution)) == [
+    assert sorted(outcomes(execution)) == [
         ("hit", "left"),
         ("hit", "left2"),
         ("miss", "right"),
@@ -96,7 +96,7 @@ def test_results_are_hidden_before_the_decision(engine: Engine) -> None:
     execution = paused(engine, *chain())
     assert set(states(execution).values()) == {"READY"}
     assert set(execution.attempts.values_list("task_id", flat=True)) == {"held"}
-    assert said(execution) == []
+    assert outcomes(execution) == []
     execution.refresh_from_db()
     assert execution.status == "PAUSED_FOR_REVIEW"
     assert engine.kinds(execution)[-1] == "hold_opened"
@@ -161,7 +161,7 @@ def test_a_tool_that_lost_its_mark_is_called_again(engine: Engine) -> None:
     engine.decide(engine.holds(execution)[0])
     execution = engine.drive(execution)
     assert execution.status == "COMPLETED"
-    assert said(execution) == [("miss", "b")]
+    assert outcomes(execution) == [("miss", "b")]
     assert engine.called(execution) == ["held", "b", "b"]
 
 
@@ -196,7 +196,7 @@ def test_a_layer_approval_lets_the_next_layers_be_computed(
     assert execution.status == "COMPLETED"
     assert sorted(engine.called(execution)) == ["a", "b", "c"]
     expected = ["a", "b", "c"] if answer else ["b", "c"]
-    assert said(execution) == [("hit", name) for name in expected]
+    assert outcomes(execution) == [("hit", name) for name in expected]
 
 
 def test_the_policy_bounds_the_number_of_calls(engine: Engine) -> None:
@@ -232,7 +232,7 @@ def test_a_tool_that_failed_speculatively_is_called_again(engine: Engine) -> Non
     engine.decide(engine.holds(execution)[0])
     execution = engine.drive(execution)
     assert engine.statuses(execution)["fails"] == "FAILED"
-    assert said(execution) == []
+    assert outcomes(execution) == []
 
 
 def test_a_rejection_drops_everything(engine: Engine) -> None:
@@ -298,6 +298,6 @@ def test_an_edit_at_one_hold_keeps_results_of_the_other(engine: Engine) -> None:
     assert execution.attempts.get(task_id="of_x").output == 10
     # Once for what was shown, once for what was edited while the other hold was open.
     assert Counter(engine.called(execution)) == Counter(x=1, y=1, of_x=2, of_y=1)
-    assert sorted(said(execution)) == [("hit", "of_x"), ("hit", "of_y")]
+    assert sorted(outcomes(execution)) == [("hit", "of_x"), ("hit", "of_y")]
     rows = execution.speculations.values_list("task_id", "state").order_by("id")
     assert sorted(rows) == [("of_x", "DROPPED"), ("of_x", "USED"), ("of_y", "USED")]

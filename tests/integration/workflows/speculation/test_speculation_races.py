@@ -15,8 +15,8 @@ from tests.integration.workflows.conftest import Engine, review, source, value
 from tests.integration.workflows.speculation.test_speculation import (
     AHEAD,
     chain,
+    outcomes,
     paused,
-    said,
     states,
 )
 from tests.support import toolkit
@@ -68,7 +68,7 @@ def test_a_resume_does_not_wait_for_running_speculation(engine: Engine) -> None:
     ahead.join(30)
     assert not ahead.is_alive()
     assert states(execution) == {"slow": "STOPPED"}
-    assert said(execution) == []
+    assert outcomes(execution) == []
     assert execution.speculations.get().wasted_ms > 0
 
 
@@ -138,7 +138,7 @@ def test_a_killed_worker_does_no_harm(engine: Engine) -> None:
     execution = engine.drive(execution)
     assert execution.status == "COMPLETED"
     assert states(execution) == {"b": "STOPPED"}
-    assert said(execution) == []
+    assert outcomes(execution) == []
     # It was not dead, just late: what it has lands nowhere.
     assert not speculation_store.save_result(late, "late", "", 1.0)
 
@@ -172,7 +172,7 @@ def test_a_worker_killed_between_use_and_commit_loses_nothing(engine: Engine) ->
     assert speculation_store.clean_up() == 0
     execution = engine.drive(execution)
     assert execution.status == "COMPLETED"
-    assert said(execution) == [("hit", "b")]
+    assert outcomes(execution) == [("hit", "b")]
     assert engine.called(execution) == ["held", "b"]
 
 
@@ -192,7 +192,7 @@ def test_a_new_grant_changes_the_key(engine: Engine) -> None:
     )
     engine.decide(hold)
     execution = engine.drive(execution)
-    assert said(execution) == [("miss", "b")]
+    assert outcomes(execution) == [("miss", "b")]
     assert engine.called(execution) == ["held", "b", "b"]
     # Looking whether a result stands uses no grant; running the task does.
     assert Grant.objects.get().uses == 1

@@ -110,7 +110,7 @@ def _written(each: ToolTask) -> dict[str, Any]:
     return each.model_dump(mode="json", exclude_none=True)
 
 
-def asked(**more: Any) -> World:
+def proposed(**more: Any) -> World:
     """A run whose agent wanted a replan; it stands before the review."""
     world = World({**AGENT, **REVIEW}, **more).work()
     (hold,) = world.state.holds
@@ -121,13 +121,13 @@ def asked(**more: Any) -> World:
 
 
 def test_an_accepted_change_becomes_the_plan() -> None:
-    world = asked().answer()
+    world = proposed().answer()
     assert world.state.status is ExecutionStatus.COMPLETED
     assert world.done == {"a", "b", "x", "y", "z", "lone"}
 
 
 def test_a_dropped_task_drops_its_dependents() -> None:
-    world = asked().answer(edits={"drop": ["y"]})
+    world = proposed().answer(edits={"drop": ["y"]})
     assert world.done == {"a", "b", "x", "lone"}
     assert world.state.status is ExecutionStatus.COMPLETED
 
@@ -143,7 +143,7 @@ def test_a_dropped_task_drops_its_dependents() -> None:
     ],
 )
 def test_an_invalid_drop_is_refused_and_the_hold_stays(edits: Any, code: str) -> None:
-    world = asked()
+    world = proposed()
     with pytest.raises(Refused) as refused:
         world.answer(edits=edits)
     assert refused.value.code == code
@@ -151,7 +151,7 @@ def test_an_invalid_drop_is_refused_and_the_hold_stays(edits: Any, code: str) ->
 
 
 def test_a_rejected_change_keeps_the_plan() -> None:
-    world = asked().answer(approved=False)
+    world = proposed().answer(approved=False)
     assert world.state.status is ExecutionStatus.COMPLETED
     assert world.plan == world.done == {"a", "b"}
 
@@ -168,7 +168,7 @@ def test_an_overdue_change_is_decided_by_the_policy(on_timeout: str, done: set[s
 
 
 def test_without_a_deadline_the_change_keeps_waiting() -> None:
-    world = asked()
+    world = proposed()
     with pytest.raises(Refused, match="has no end"):
         world.tell(ExpireHold(hold=world.state.holds[0].id))
 
@@ -217,7 +217,7 @@ def test_before_the_run_begins_the_review_comes_before_the_first_layer() -> None
 
 @pytest.mark.parametrize("command", [Continue(), WISH], ids=["continue", "another replan"])
 def test_no_other_command_bypasses_the_review(command: object) -> None:
-    world = asked()
+    world = proposed()
     with pytest.raises(Refused):
         world.tell(command)
     assert step(world.id, world.ports) is False
@@ -234,7 +234,7 @@ def test_no_other_command_bypasses_the_review(command: object) -> None:
     ids=["inject the same", "inject another", "modify"],
 )
 def test_no_second_plan_change_is_accepted_while_one_waits(command: object) -> None:
-    world = asked()
+    world = proposed()
     with pytest.raises(Refused) as refused:
         world.tell(command)
     assert refused.value.code == "replan_open"
@@ -270,13 +270,13 @@ def test_a_change_by_a_command_is_reviewed_like_a_replan(
 
 
 def test_an_abort_closes_the_review() -> None:
-    world = asked().tell(Abort())
+    world = proposed().tell(Abort())
     assert world.state.status is ExecutionStatus.ABORTED
     assert (world.state.holds, world.state.proposal) == ((), None)
 
 
 def test_in_the_last_layer_the_run_does_not_end_without_the_review() -> None:
-    world = asked(plan={"tasks": [_written(task("a"))]})
+    world = proposed(plan={"tasks": [_written(task("a"))]})
     assert world.answer().done == {"a", "x", "y", "z", "lone"}
 
 

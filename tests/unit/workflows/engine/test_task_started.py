@@ -28,7 +28,7 @@ class SlowRunner:
             yield [TaskResult(call, outcome(call))]
 
 
-def told(runner: TaskRunner) -> list[tuple[str, ...]]:
+def started_notices(runner: TaskRunner) -> list[tuple[str, ...]]:
     """What is told of starts over a whole run of one layer."""
     tasks = [
         {"id": name, "type": "tool", "tool": "unit.value", "arguments": {"value": name}}
@@ -57,4 +57,4 @@ def told(runner: TaskRunner) -> list[tuple[str, ...]]:
 def test_only_tasks_longer_than_the_window_send_a_notice(
     runner: TaskRunner, started: list[tuple[str, ...]]
 ) -> None:
-    assert told(runner) == started
+    assert started_notices(runner) == started

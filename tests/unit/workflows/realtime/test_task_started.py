@@ -5,21 +5,21 @@ from __future__ import annotations
 from workflows.realtime.task_started import StartedTasks, task_started_notices
 
 
-def heard(*names: str, after: int) -> StartedTasks:
+def subscribed(*names: str, after: int) -> StartedTasks:
     listener = StartedTasks()
     listener.receive({"started": task_started_notices(names, after=after, at=1000)})
     return listener
 
 
 def test_a_start_notice_has_no_seq_and_is_sent_once() -> None:
-    listener = heard("a", after=2)
+    listener = subscribed("a", after=2)
     event = {"type": "task_started", "executionId": "7", "nodeId": "a", "timestamp": 1000}
     assert list(listener.take(7)) == [event]
     assert list(listener.take(7)) == []
 
 
 def test_a_finished_task_sends_no_start_notice() -> None:
-    listener = heard("a", "b", after=2)
+    listener = subscribed("a", "b", after=2)
     listener.mark_delivered({"type": "task_complete", "nodeId": "a", "seq": 3})
     assert [event["nodeId"] for event in listener.take(7)] == ["b"]
 

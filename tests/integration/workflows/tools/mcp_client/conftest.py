@@ -29,7 +29,7 @@ def until(condition: Callable[[], Any], what: str, seconds: float = 20) -> Any:
     raise AssertionError(f"gave up waiting: {what}")
 
 
-def gone(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     """Whether the process has ended (a zombie that nobody has reaped yet counts)."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
@@ -79,7 +79,7 @@ def spec(journal: Journal) -> Iterator[Callable[..., McpServerSpec]]:
 
     yield make
     close_pool()
-    until(lambda: all(gone(pid) for pid in journal.pids), "the servers end with the pool")
+    until(lambda: all(has_ended(pid) for pid in journal.pids), "the servers end with the pool")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from workflows.tools.mcp_client import McpServerSpec, close_pool
 
-from .conftest import SERVER, Journal, gone, until
+from .conftest import SERVER, Journal, has_ended, until
 
 _OWNER = """
 import sys, os, signal
@@ -53,13 +53,13 @@ def _start(journal: Journal, how: str, *flags: str) -> subprocess.Popen[str]:
 
 def _all_gone(journal: Journal) -> Callable[[], bool]:
     assert journal.pids
-    return lambda: all(gone(pid) for pid in journal.pids)
+    return lambda: all(has_ended(pid) for pid in journal.pids)
 
 
 @pytest.mark.parametrize("flags", [(), ("--helper",), ("--helper", "--stubborn")])
 def test_after_kill_9_of_the_owner(journal: Journal, flags: tuple[str, ...]) -> None:
     owner = _start(journal, "wait", *flags)
-    assert not any(gone(pid) for pid in journal.pids)
+    assert not any(has_ended(pid) for pid in journal.pids)
     owner.send_signal(signal.SIGKILL)
     owner.wait()
     until(_all_gone(journal), "server and helper end with their owner")

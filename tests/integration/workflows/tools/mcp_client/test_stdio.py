@@ -14,7 +14,7 @@ from workflows.common import background_loop
 from workflows.engine.ports import TaskFailed
 from workflows.tools.mcp_client import McpServerSpec, pool
 
-from .conftest import SERVER, Journal, gone, until
+from .conftest import SERVER, Journal, has_ended, until
 
 Spec = Callable[..., McpServerSpec]
 Call = Callable[..., Any]
@@ -144,7 +144,7 @@ def test_a_server_that_does_not_start_says_why(spec: Spec, call: Call) -> None:
 def test_a_server_that_never_answers_times_out(spec: Spec, call: Call, journal: Journal) -> None:
     with pytest.raises(TaskFailed, match="no answer within 1 s"):
         call(spec("--mute", start_seconds=1), "add", a=1, b=1)
-    until(lambda: all(gone(pid) for pid in journal.pids), "the mute server is ended")
+    until(lambda: all(has_ended(pid) for pid in journal.pids), "the mute server is ended")
 
 
 def test_a_changed_spec_gets_a_new_server_and_lets_running_calls_end(
@@ -155,7 +155,7 @@ def test_a_changed_spec_gets_a_new_server_and_lets_running_calls_end(
     changed = spec(env={"JOURNAL": str(journal.path), "EXTRA": "1"})
     assert call(changed, "surroundings")["EXTRA"] == "1"
     assert running.result(20) == "slow"
-    until(lambda: gone(journal.pids[0]), "the old server ends after its last call")
+    until(lambda: has_ended(journal.pids[0]), "the old server ends after its last call")
 
 
 def test_list_tools_with_annotations(spec: Spec) -> None:

@@ -24,7 +24,7 @@ SCHEMA = {
 }
 
 
-def told(schema: Any, value: Any, **more: Any) -> set[tuple[str, str]]:
+def errors_of(schema: Any, value: Any, **more: Any) -> set[tuple[str, str]]:
     return {(error.path, error.message) for error in schema_errors(schema, value, **more)}
 
 
@@ -71,7 +71,7 @@ def is_reference(value: Any) -> bool:
     ],
 )
 def test_errors_have_paths_and_plain_words(value: Any, expected: set[tuple[str, str]]) -> None:
-    assert told(SCHEMA, value) == expected
+    assert errors_of(SCHEMA, value) == expected
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_valid_values_have_no_errors(schema: Any, value: Any) -> None:
 
 def test_older_drafts_are_understood() -> None:
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"type": "string"}]}
-    assert told(schema, [1]) == {("[0]", "must be text, not a whole number")}
+    assert errors_of(schema, [1]) == {("[0]", "must be text, not a whole number")}
 
 
 REFERENCE = {"$from": "log", "select": "[0]"}
@@ -158,7 +158,7 @@ def test_wildcards_are_valid_anywhere(schema: Any, value: Any) -> None:
 
 def test_siblings_of_a_wildcard_are_still_checked() -> None:
     value = {"path": 1, "tags": [REFERENCE, "c"], "x": REFERENCE}
-    assert {path for path, _ in told(SCHEMA, value, wildcard=is_reference)} == {
+    assert {path for path, _ in errors_of(SCHEMA, value, wildcard=is_reference)} == {
         "path",
         "tags[1]",
         "x",
@@ -270,10 +270,10 @@ def test_schema_from_callable() -> None:
         "description": "Where to write",
         "minLength": 1,
     }
-    assert told(inputs, {"path": "a", "ctx": 1}) == {("ctx", "is not a known field")}
-    assert told(inputs, {"path": "a", "count": 2, "tags": None}) == set()
+    assert errors_of(inputs, {"path": "a", "ctx": 1}) == {("ctx", "is not a known field")}
+    assert errors_of(inputs, {"path": "a", "count": 2, "tags": None}) == set()
     assert output is not None
-    assert told(output, [{"name": "x"}, {}]) == {("[1].name", "is required")}
+    assert errors_of(output, [{"name": "x"}, {}]) == {("[1].name", "is required")}
 
 
 def test_schema_from_callable_without_hints() -> None:
@@ -281,8 +281,8 @@ def test_schema_from_callable_without_hints() -> None:
         """Takes anything."""
 
     inputs, output = schema_from_callable(loose)
-    assert told(inputs, {"value": [1], "more": 2}) == set()
-    assert told(inputs, {}) == {("value", "is required")}
+    assert errors_of(inputs, {"value": [1], "more": 2}) == set()
+    assert errors_of(inputs, {}) == {("value", "is required")}
     assert output is None
 
 
