@@ -1,4 +1,4 @@
-"""What several browser tests of the desk do: start a run of a plan, and wait until it stops."""
+"""Helpers of browser tests of the pages: start a run of a plan, and wait until it stops."""
 
 from __future__ import annotations
 

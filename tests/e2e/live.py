@@ -1,4 +1,4 @@
-"""From a pause in PostgreSQL to its row on somebody's screen: real processes, a real browser."""
+"""Measure the time from a pause in PostgreSQL to its row in a browser, with real processes."""
 
 from __future__ import annotations
 

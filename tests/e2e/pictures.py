@@ -1,4 +1,4 @@
-"""Which pictures there are: whose page, at which address, and what is done there first."""
+"""The list of screenshots: user, address, and the actions before each one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small git repository for the pictures: the same commits by the same people every time."""
+"""A small git repository for screenshots, with the same commits every time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pictures of the documentation show: people at work on one instance.
+"""Fill one instance with the runs and decisions that the screenshots show.
 
 Everything is done as users do it, over REST with their tokens; nothing is written into tables.
 """

@@ -1,4 +1,4 @@
-"""Reviews become history, an admin drafts a rule and publishes it, the next run is spared."""
+"""Reviews become history, an admin drafts and publishes a rule, and the next review is skipped."""
 
 from playwright.sync_api import Browser, Page, expect
 

@@ -1,4 +1,4 @@
-"""A review nobody decides is escalated: another group's bell rings, its person decides."""
+"""An undecided review is escalated: another group's bell rings, and a member decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two people edit one review: who comes second sees both texts, and loses nothing."""
+"""Two users edit one review: the second sees both texts and loses nothing."""
 
 import json
 import re

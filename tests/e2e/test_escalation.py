@@ -1,4 +1,4 @@
-"""Code that asks for permission, in the browser: granted, kept, raised, taken back."""
+"""Escalations in the browser: granted, saved as a capability, raised, revoked."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every key that the list of keys names does what it says, in the queue and on a review's page."""
+"""Every listed key has its effect, in the queue and on a review's page."""
 
 from __future__ import annotations
 

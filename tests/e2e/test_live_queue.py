@@ -1,4 +1,4 @@
-"""A pause comes to an open queue by push, at the price of its own row, and disturbs nobody."""
+"""A pause is pushed to an open queue, which fetches only its row and disturbs nobody."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kill -9` of every kind of process of a running product: what is left a few seconds later."""
+"""`kill -9` of every kind of process: no orphan remains after a few seconds."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Two of three people have to approve: the first vote shows in the other browser by itself."""
+"""Two of three people have to approve: the first vote is shown live in the other browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first story: a run stops, a person edits and approves it, and the edit is what runs."""
+"""A run pauses, a reviewer edits and approves, and the edited values run."""
 
 import json
 import re

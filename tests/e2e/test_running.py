@@ -1,4 +1,4 @@
-"""`make run` as its user meets it: start, stop, start again, and what goes wrong."""
+"""`make run` from outside: start, stop, restart, and failures."""
 
 import socket
 import tempfile

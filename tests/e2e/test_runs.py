@@ -1,4 +1,4 @@
-"""The run page as people use it: start, watch, speak, abort, go on from a checkpoint, compare."""
+"""The run page: start, watch, send a message, abort, fork from a checkpoint, compare."""
 
 import re
 from typing import Any

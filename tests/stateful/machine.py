@@ -1,4 +1,4 @@
-"""The state machine: everything that people, workers, time and bad luck do to executions."""
+"""The state machine: the actions of users, workers, time and failures on executions."""
 
 from __future__ import annotations
 

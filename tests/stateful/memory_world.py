@@ -1,4 +1,4 @@
-"""The engine on the journal in memory: the same histories, model and oracle, several times faster.
+"""The engine on the journal in memory: the same model and oracle, several times faster.
 
 It covers the protocol of the engine.  It leaves out the SQL of the journal, the records of
 decisions, the rights of people, checks of edits against schemas, and work ahead of decisions.

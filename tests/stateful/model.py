@@ -1,4 +1,4 @@
-"""What may have become of one execution, in plain Python, by what was asked of it.
+"""A model in plain Python of the possible states of one execution.
 
 The model hears of every request before it is sent (`tried`), of every answer (`applied`, `queued`)
 and of every recorded event (`see`), and fails when an event has no request, comes twice, or passes

@@ -1,4 +1,4 @@
-"""What must become of a plan: a recursive reading of it that shares no code with the engine.
+"""The expected result of a plan: a recursive evaluation that shares no code with the engine.
 
 Tasks are told apart by the last word of their tool:
 

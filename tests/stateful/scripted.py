@@ -1,4 +1,4 @@
-"""A task runner that does what a task's name says, and may die in the middle of a layer."""
+"""A task runner whose tasks act by their names and may die in the middle of a layer."""
 
 from __future__ import annotations
 

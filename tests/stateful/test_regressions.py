@@ -1,4 +1,4 @@
-"""What random histories have found, told as plain stories."""
+"""Histories that the random tests once failed on."""
 
 from pathlib import Path
 from typing import Any

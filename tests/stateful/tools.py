@@ -1,4 +1,4 @@
-"""What the tasks of `plans` call: ends that depend on nothing but the call itself."""
+"""The tools of `plans`: results that depend only on the call."""
 
 from typing import Any
 

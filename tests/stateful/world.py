@@ -1,4 +1,4 @@
-"""A model of every execution beside the executions themselves, wherever those are kept."""
+"""A model beside every execution, independent of where executions are stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of people, with the permissions that the migrations give to the roles."""
+"""Groups with the permissions that the migrations give to the roles."""
 
 from __future__ import annotations
 

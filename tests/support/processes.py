@@ -1,4 +1,4 @@
-"""Real worker and sweeper processes for tests, stopped by whoever started them."""
+"""Real worker and sweeper processes, stopped by the test that started them."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What `redis-cli -u URL flushdb` does; the embedded Redis comes without that program."""
+"""A replacement for `redis-cli -u URL flushdb`, which the embedded Redis does not include."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The admin: people decide what may be planned, everything else is only shown."""
+"""The admin of tools: planning policies can be edited, everything else is read-only."""
 
 import pytest
 from django.contrib.auth.models import Permission, User

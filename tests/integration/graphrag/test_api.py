@@ -1,4 +1,4 @@
-"""The catalogue over REST: pages, search, suggestions, who may ask."""
+"""The catalogue over REST: pages, search, suggestions, rights."""
 
 from typing import Any
 

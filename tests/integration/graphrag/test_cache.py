@@ -1,4 +1,4 @@
-"""What a worker keeps of the tool graph in memory: asked for once, and never out of date."""
+"""The tool graph in a worker's memory: loaded once and never stale."""
 
 import pytest
 from django.db import connection

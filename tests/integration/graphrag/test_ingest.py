@@ -1,4 +1,4 @@
-"""Keeping the catalogue in step with the servers, and people's choices through it."""
+"""Synchronizing the catalogue with the servers, and preserving admin choices."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What finished executions teach: edges, confidence, PageRank; once each, also at the same time."""
+"""Learning from finished executions: edges, confidence, PageRank; once each, also concurrently."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""Changing a running plan for what was discovered."""
+"""Replanning a run for discovered data."""
 
 import copy
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What may be stored of a tool that some server describes."""
+"""Records of tools as servers describe them: valid, cut and refused ones."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The pool of database sessions: who has one, what a session remembers, and a server that ends."""
+"""The pool of database sessions: borrowing, session state, and a server that ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the product's database role may do, after `config.database.roles`."""
+"""The rights of the product's database role after `config.database.roles`."""
 
 from urllib.parse import quote
 

@@ -1,4 +1,4 @@
-"""Execution, request and user in the lines of web and worker; traces and errors only when asked."""
+"""Execution, request and user in log lines of web and worker; traces and errors on request."""
 
 from __future__ import annotations
 

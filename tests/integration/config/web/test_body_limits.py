@@ -1,4 +1,4 @@
-"""Bodies are bounded for everybody: in the ASGI application, and in daphne before it is called."""
+"""Body limits: in the ASGI application, and in daphne before the application is called."""
 
 from __future__ import annotations
 

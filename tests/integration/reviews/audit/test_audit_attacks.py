@@ -1,4 +1,4 @@
-"""What somebody with the rights of the tables' owner, or with the file, does to the audit log.
+"""Attacks on the audit log by the owner of the tables or of an export file.
 
 Each attack leaves hashes that fit, since anybody can compute them.  Signatures and heads that were
 kept elsewhere give it away, to the product's own verifier and to the one that travels.

@@ -1,4 +1,4 @@
-"""What really ran is kept as a receipt of its own, linked to the decision that let it run."""
+"""Receipts of executed data, linked to the decision that allowed it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that somebody with the product's database password inserts: PostgreSQL refuses them."""
+"""PostgreSQL refuses records that the product's database role forges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages and endpoints of backtests, published rules and spared reviews."""
+"""The pages and endpoints of backtests, published rules and skipped reviews."""
 
 from __future__ import annotations
 

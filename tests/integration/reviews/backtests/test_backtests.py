@@ -1,4 +1,4 @@
-"""Backtests against a history made by hand: what would have been spared, and what people did."""
+"""Backtests against a known history: reviews that rules would skip, and their decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deciding a hold: what is recorded, and what happens to the run."""
+"""Deciding a hold: its record, and its effect on the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds that nobody can decide: refused where a group does not exist, shown where it is empty."""
+"""Holds without a decider: refused for unknown groups, reported for empty ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was decided is told: on holds, in events, in the list of decisions, and to agents."""
+"""Decisions on holds, in events, in the list of decisions, and in the data of agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An approval changes only what it says: every door, every kind of hold, every way to send edits.
+"""An approval changes only the edited fields: every interface, kind of hold and format.
 
 Absent and null edits mean "no change" everywhere.  Only `set_output_null` sets an output to null.
 """

@@ -1,4 +1,4 @@
-"""Four eyes: nobody who shaped a run approves in it, over REST and wherever else it is asked."""
+"""Four eyes: nobody who shaped a run approves in it, over any interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What time does: overdue holds are decided and recorded, claims run out."""
+"""Overdue holds are decided and recorded; claims expire."""
 
 from __future__ import annotations
 

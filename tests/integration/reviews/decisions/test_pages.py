@@ -1,4 +1,4 @@
-"""The pages: what they show, what a decision in the browser does, and who sees what."""
+"""Queue, decision, run and history pages: content, decisions in the browser, visibility."""
 
 from __future__ import annotations
 

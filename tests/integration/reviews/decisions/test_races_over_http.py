@@ -1,4 +1,4 @@
-"""Decisions that race as real requests to a live server, through every programmatic door."""
+"""Concurrent decisions as real requests to a live server, over every programmatic interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets on pages, over REST and in exports: masked, revealed to who may, kept as shown."""
+"""Secrets on pages, over REST and in exports: masked, revealed with rights, stored masked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a decision that was taken back: export, history, figures, REST, pages."""
+"""Withdrawn decisions in exports, history, insights, REST and pages."""
 
 from __future__ import annotations
 

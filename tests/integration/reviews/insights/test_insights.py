@@ -1,4 +1,4 @@
-"""Insights: what is counted is what the linked history shows, and nothing that is not visible."""
+"""Insights: each number equals the linked history and counts only visible runs."""
 
 from __future__ import annotations
 

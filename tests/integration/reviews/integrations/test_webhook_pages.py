@@ -1,4 +1,4 @@
-"""The pages: making an endpoint, seeing what was sent, the buttons, and who may not."""
+"""The webhook pages: create an endpoint, see deliveries, use the buttons, rights."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The bell's doors: REST, pages, sockets, the admin.  Everybody sees their own."""
+"""Notices over REST, pages, sockets and the admin: users see only their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is told of what, once, and what is done with afterwards."""
+"""Recipients of each kind of notice, sent once, and closed afterwards."""
 
 from __future__ import annotations
 

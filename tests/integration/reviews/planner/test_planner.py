@@ -1,4 +1,4 @@
-"""Planning from words: what the page suggests, how it is edited, started and saved."""
+"""The planner page: suggest a plan from an intent, edit, start and save it."""
 
 from __future__ import annotations
 

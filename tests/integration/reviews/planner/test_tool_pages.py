@@ -1,4 +1,4 @@
-"""The page of a tool, the graph around it, and what a run taught."""
+"""The page of a tool, the graph around it, and learned edges of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More time for a review: who may give it, how much, and when it is too late."""
+"""Extended deadlines: rights, bounds, and expired or decided holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an open queue asks when news comes: the rows of these runs that belong on its page."""
+"""The refresh of an open queue: the rows of the changed runs that belong on its page."""
 
 from __future__ import annotations
 

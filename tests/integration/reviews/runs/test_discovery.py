@@ -1,4 +1,4 @@
-"""The discovery story on real MCP servers and real files: what an agent finds joins the run."""
+"""A discovery run on real MCP servers and files: tools found by an agent join the plan."""
 
 from __future__ import annotations
 

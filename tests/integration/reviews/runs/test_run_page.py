@@ -1,4 +1,4 @@
-"""The run page: conversation, what waits for the boundary, what runs, and links into the story."""
+"""The run page: conversation, queued messages, running tasks, links into the timeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work ahead on the pages: dashed steps, a quiet line, counts, and how it goes on after a stop."""
+"""Speculation on pages: dashed tasks, hits and misses, and restart after a stop."""
 
 from __future__ import annotations
 

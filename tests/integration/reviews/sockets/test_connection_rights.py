@@ -1,4 +1,4 @@
-"""Who has a socket open is asked anew for everything it reads, and cheaply."""
+"""The user of an open socket is checked again for each read, in one statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is at work, over the real Redis layer: on the socket and in the stream."""
+"""Started tasks over the real Redis layer: on the socket and in the stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""People of every role, their clients, and executions to look at."""
+"""Users of every role, their clients, and executions."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

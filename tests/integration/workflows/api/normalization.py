@@ -1,4 +1,4 @@
-"""Makes recorded answers steady: what every run would answer otherwise becomes the same text.
+"""Replaces values that differ between runs in recorded responses by constant ones.
 
 Times keep their order and their whole minutes, and begin at one moment in each example; times a
 machine took, tokens, secrets and random names are replaced.

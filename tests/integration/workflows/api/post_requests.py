@@ -1,4 +1,4 @@
-"""One request for each POST of the API: where to, with what, and what shows its effect."""
+"""One request for each POST of the API: path, body, and a count that shows its effect."""
 
 from __future__ import annotations
 

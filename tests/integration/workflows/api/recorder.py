@@ -1,4 +1,4 @@
-"""Sends requests by the name of their operation, and keeps what was asked and answered."""
+"""Sends requests by operation name and records requests and responses."""
 
 from __future__ import annotations
 

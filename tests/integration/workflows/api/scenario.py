@@ -1,4 +1,4 @@
-"""One story that uses every operation of the API, told by programs of three people.
+"""One scenario that uses every operation of the API, by programs of three users.
 
 Each part starts what it needs, so that a new operation is a few lines in the part it belongs to.
 """

@@ -1,4 +1,4 @@
-"""Who gets what answer: role by endpoint, own or another's execution."""
+"""Status by role and endpoint, for own and other users' executions."""
 
 from typing import Any
 

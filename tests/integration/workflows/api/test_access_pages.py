@@ -1,4 +1,4 @@
-"""Who gets what from pages, review endpoints, the catalogue and the sockets.
+"""Status by role for pages, review endpoints, the catalogue and the sockets.
 
 The rows are held against the URLconf and the routes of the sockets: an address without a row fails.
 A row names a rule:

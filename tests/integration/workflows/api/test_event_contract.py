@@ -1,4 +1,4 @@
-"""The contract of every event type: its exact fields, the same on REST, SSE and the socket.
+"""The contract of every event type: its exact fields on REST, SSE and the socket.
 
 Each kind of recorded event has a row here with what it looks like on the wire; a kind or a type
 without a row fails the test.  Times are whole milliseconds since the epoch.

@@ -1,4 +1,4 @@
-"""Each operation of the OpenAPI document has examples, and they are what it describes."""
+"""Each operation of the OpenAPI document has examples that match its schemas."""
 
 from __future__ import annotations
 

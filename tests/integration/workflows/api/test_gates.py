@@ -1,4 +1,4 @@
-"""Gates from outside: what REST answers to commands that would pass one, and who opens it."""
+"""Reviews over REST: responses to commands that would bypass one, and its deciders."""
 
 from __future__ import annotations
 

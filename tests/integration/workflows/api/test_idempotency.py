@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: one effect and one answer, however often and however parallel it is sent."""
+"""`Idempotency-Key`: one effect and one response for repeated and concurrent requests."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whoever starts a run may make its policy stricter; to loosen it takes a permission of its own."""
+"""Starters may make a run's policy stricter; loosening it needs a permission."""
 
 from __future__ import annotations
 

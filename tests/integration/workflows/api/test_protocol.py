@@ -1,4 +1,4 @@
-"""What HTTP itself asks for: problems everywhere, ETags, request ids, limits."""
+"""HTTP rules of the API: problem documents, ETags, request ids, limits."""
 
 import json
 import re

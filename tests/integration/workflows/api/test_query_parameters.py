@@ -1,4 +1,4 @@
-"""Every query parameter that the OpenAPI document names, on every GET: it is honoured or refused.
+"""Every query parameter in the OpenAPI document, on every GET: honoured or refused.
 
 The table below has one row per documented parameter; a parameter without a row fails the test, so
 a new one has to be tried here.  A valid value changes the answer as the row says, a bad value is

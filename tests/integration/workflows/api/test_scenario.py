@@ -1,4 +1,4 @@
-"""A story through every operation of the API; `make examples` writes down what it was answered.
+"""A scenario with every operation of the API; `make examples` records its responses.
 
 The examples of the OpenAPI document come from here, so they are what the API answers.
 """

@@ -1,4 +1,4 @@
-"""Tokens: what opens, what does not, and what is written down."""
+"""Tokens: authentication, invalid tokens, stored data, creation and revocation."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""`AnyOf`: many values in one parameter, or what a query gives."""
+"""`AnyOf`: many values in one parameter, or a subquery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nine commands at rest: what each does, and why it refuses."""
+"""The nine commands while a run is paused: effects and refusals."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A process dies at every crash point, several times each; what it left behind always ends right.
+"""A process dies at every crash point, several times each; every run is recovered.
 
 `make test-long` kills twenty times per point.
 """

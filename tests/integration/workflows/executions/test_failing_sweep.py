@@ -1,4 +1,4 @@
-"""A part of the sweep that fails: the others go on, and somebody can see it."""
+"""A failing part of the sweep is reported, and the other parts continue."""
 
 from typing import Any
 

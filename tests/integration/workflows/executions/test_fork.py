@@ -1,4 +1,4 @@
-"""Forks from checkpoints: what is taken over, what opens anew."""
+"""Forks from checkpoints: reused results and repeated reviews."""
 
 from tests.integration.workflows.conftest import Engine, review, source, value
 from workflows.engine.commands import AddMessage

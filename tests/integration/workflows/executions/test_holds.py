@@ -1,4 +1,4 @@
-"""Holds: edits reach their own node, siblings keep their results, rejections do what they say."""
+"""Holds: edits affect their own task, siblings keep results, rejections follow the policy."""
 
 import itertools
 

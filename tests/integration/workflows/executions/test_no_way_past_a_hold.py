@@ -1,4 +1,4 @@
-"""No way past a hold that nobody decided: five ways to get to one, four ways for it to end."""
+"""No task passes an undecided hold: five ways to reach one, four ways for it to end."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Layer approvals, agents, validation: who is asked when, and what the answer does."""
+"""Layer approvals, agents, validation: when each is called, and the effect of its answer."""
 
 from typing import Any, cast
 

@@ -1,4 +1,4 @@
-"""Time adds people to a hold and has them reminded: each once, whoever else is at it."""
+"""Escalation steps and reminders: each once, also with concurrent sweepers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the database refuses, whoever asks."""
+"""Updates that the database refuses from any client."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""How the journal talks to PostgreSQL: what is prepared, what need not reach the disk, and why."""
+"""The journal's use of PostgreSQL: prepared statements and asynchronous commits."""
 
 from concurrent.futures import ThreadPoolExecutor
 

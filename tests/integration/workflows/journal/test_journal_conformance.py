@@ -1,4 +1,4 @@
-"""What every Journal keeps: the promises of engine.ports, on PostgreSQL and in memory."""
+"""The contract of every Journal in engine.ports, on PostgreSQL and in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""People with tokens, a web process, workers, and the server in this process."""
+"""Users with tokens, a web process, workers, and the MCP server in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gets what from each tool: role by tool, own or another's run."""
+"""Results by role and tool, for own and other users' runs."""
 
 from __future__ import annotations
 

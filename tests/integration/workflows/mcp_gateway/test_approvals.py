@@ -1,4 +1,4 @@
-"""What needs a person: agents are sent to the page, deciders decide, the same rights everywhere."""
+"""Reviews over MCP: agents get a link, deciders decide, with the same rights as elsewhere."""
 
 from __future__ import annotations
 

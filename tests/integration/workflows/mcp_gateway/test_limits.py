@@ -1,4 +1,4 @@
-"""How much one token may ask for, and what is kept of commands that were malformed."""
+"""Limits of one token, and the log of malformed commands."""
 
 from __future__ import annotations
 

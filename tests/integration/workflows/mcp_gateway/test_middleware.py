@@ -1,4 +1,4 @@
-"""Who comes in at /mcp at all, and what a body may be."""
+"""Authentication, hosts, origins and bodies at /mcp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real web process that is killed and started again, and agents who call it."""
+"""A real web process that is killed and restarted, and agents that call it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that are denied something: a local server to reach for, people who decide."""
+"""Runs that need permissions: a local server to reach, and deciders."""
 
 from __future__ import annotations
 

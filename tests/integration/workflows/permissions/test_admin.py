@@ -1,4 +1,4 @@
-"""What an admin may change of a capability, and that the ledger is read alone."""
+"""Capabilities in the admin: editable fields, and read-only grants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Permission sets in plans: chosen up to the role of who brings the plan, at every door."""
+"""Permission sets in plans: limited by the role of the starter, over every interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task may do: names nobody knows, rows of nonsense, how often the ledger is read."""
+"""Effective permissions of a task: unknown names, invalid grants, number of queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger: who may grant how much, taking back, what is in force, what stays as it was."""
+"""Grants: limits by role, revocation, active grants, immutable rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same from the API and the pages: capabilities, grants, the page of an escalation."""
+"""Capabilities, grants and escalations over REST and on pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tool graph from the executions' side: replans that are found or not, and what runs teach."""
+"""Replans of executions with the tool graph, and learning from executions."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""Rules that spare reviews, in runs on PostgreSQL: taken once, kept, and never past a real hold."""
+"""Review rules in runs on PostgreSQL: evaluated once, stored, and never past a required review."""
 
 from __future__ import annotations
 

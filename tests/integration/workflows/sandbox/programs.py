@@ -1,4 +1,4 @@
-"""What a hostile program looks like to the tests."""
+"""The data of a hostile program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile Python programs that aim at the worker: what it is asked to do, and what it is handed."""
+"""Hostile Python programs that attack the worker through calls and returned values."""
 
 from __future__ import annotations
 

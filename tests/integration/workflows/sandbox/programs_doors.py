@@ -1,4 +1,4 @@
-"""Hostile programs that try the less known doors of Deno: imports, Node's modules, disks."""
+"""Hostile programs that use less known parts of Deno: imports, Node's modules, disks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that were granted the host all the same: no grant carries past the deny list."""
+"""Programs with a stored grant of the host: the deny list still applies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""With a grant the same program does what it was refused: network, files, environment."""
+"""Programs with a grant: network, files and environment that were refused before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The walls themselves: Landlock, limits, what a child inherits, what a killed worker leaves."""
+"""Isolation: Landlock, limits, inherited descriptors, folders of a killed worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs may be, what they get and what comes back, in both languages."""
+"""Inputs, results, logs and errors of programs in both languages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work ahead: nobody sees it before the decision, nobody runs it twice, nothing passes a hold."""
+"""Speculation: hidden before the decision, no call twice, no hold passed."""
 
 from collections import Counter
 from typing import Any

@@ -1,4 +1,4 @@
-"""Work ahead against time: resumes that do not wait, two at once, workers that die on the way."""
+"""Races of speculation: resumes that do not wait, concurrent jobs, killed workers."""
 
 import threading
 from collections import Counter

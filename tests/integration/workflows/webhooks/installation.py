@@ -1,4 +1,4 @@
-"""A whole installation in processes: web, workers, a sweeper and a Redis that may be killed."""
+"""A whole installation in processes: web, workers, a sweeper and Redis, all killable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every event, in order, signed; whatever the receiver and the senders do."""
+"""Every event is sent in order and signed, with failing receivers and senders."""
 
 import threading
 import time

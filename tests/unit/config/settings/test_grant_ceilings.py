@@ -1,4 +1,4 @@
-"""The table of who may grant how much, as the environment says it."""
+"""The table of grant limits by role in the environment."""
 
 from pathlib import Path
 

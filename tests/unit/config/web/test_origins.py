@@ -1,4 +1,4 @@
-"""Who may open a socket."""
+"""Origins that may open a socket."""
 
 from urllib.parse import urlparse
 

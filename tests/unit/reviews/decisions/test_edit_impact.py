@@ -1,4 +1,4 @@
-"""Edit impact: whoever would read something else after an edit is named."""
+"""Edit impact: tasks that would read another value after an edit."""
 
 from __future__ import annotations
 

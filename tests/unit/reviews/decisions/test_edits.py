@@ -1,4 +1,4 @@
-"""Edits: checked against the schema, and made of what a form says."""
+"""Edits: checked against the schema, and built from a form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masks: what is secret is hidden, nothing else is, and an edit puts every true value back."""
+"""Masks: secrets are hidden, other values are shown, and an edit restores every secret."""
 
 from __future__ import annotations
 

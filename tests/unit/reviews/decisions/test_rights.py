@@ -1,4 +1,4 @@
-"""Who may decide a hold: the rule on its own, without a database."""
+"""The right to decide a hold, without a database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Likeness of payloads: bounded, symmetric, highest for the same."""
+"""Similarity of payloads: bounded, symmetric, highest for equal ones."""
 
 from typing import Any
 

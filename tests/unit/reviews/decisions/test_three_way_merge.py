@@ -1,4 +1,4 @@
-"""Three-way merges: identities, and what a conflict is."""
+"""Three-way merges: identities and conflicts."""
 
 from __future__ import annotations
 

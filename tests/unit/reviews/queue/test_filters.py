@@ -1,4 +1,4 @@
-"""Filters and cursors: what a query string may say."""
+"""Filters and cursors in query strings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ready process has loaded is no longer looked through."""
+"""Objects loaded by a ready process are excluded from garbage collection."""
 
 import gc
 import subprocess

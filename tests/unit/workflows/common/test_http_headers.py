@@ -1,4 +1,4 @@
-"""Names and values of headers that people and plans choose."""
+"""Names and values of headers chosen by users and plans."""
 
 import pytest
 from hypothesis import given

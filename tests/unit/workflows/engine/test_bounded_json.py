@@ -1,4 +1,4 @@
-"""The bounded parser: what it takes, what it refuses, and that it says where."""
+"""The bounded parser: accepted and refused documents, and the place of each error."""
 
 from __future__ import annotations
 

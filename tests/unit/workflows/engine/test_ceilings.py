@@ -1,4 +1,4 @@
-"""What a ceiling lets be granted: what it covers, and one exact thing of a kind it knows."""
+"""Ceilings: covered resources, and single exact resources of a covered kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task works on: only what it names is fetched, and a reviewer's edits lie on top."""
+"""Inputs of a task: only referenced outputs are fetched, and a reviewer's edits are merged."""
 
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace

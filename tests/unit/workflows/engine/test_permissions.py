@@ -1,4 +1,4 @@
-"""PermissionSet: what it accepts, covers, says, and how sets are combined."""
+"""PermissionSet: parsing, coverage, descriptions and combinations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan change that a person decides about: nothing passes it, whatever comes in between."""
+"""Reviews of plan changes: no command bypasses one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reminders and escalation chains: what may be written, and what a hold keeps of it."""
+"""Reminders and escalation chains: validation, and the schedule stored in a hold."""
 
 from __future__ import annotations
 

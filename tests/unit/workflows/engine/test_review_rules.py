@@ -1,4 +1,4 @@
-"""Rules that spare reviews: what they spare, what nothing spares, and whatever goes wrong."""
+"""Rules that skip reviews: matching, required reviews, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be worked out ahead is exactly what happens when everything is approved unchanged."""
+"""Candidates for speculation equal the calls after an unchanged approval."""
 
 from __future__ import annotations
 

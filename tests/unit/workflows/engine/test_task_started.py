@@ -1,4 +1,4 @@
-"""Who is at work: told once, of tasks that outlast the first commit window, and of no others."""
+"""Start notices: one for each task that is longer than the first commit window."""
 
 from __future__ import annotations
 

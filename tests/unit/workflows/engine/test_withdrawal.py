@@ -1,4 +1,4 @@
-"""A decision with a time to undo rests: nothing of it happens before it is carried out."""
+"""A decision with an undo time has no effect before it is carried out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deleting a run's folder, whatever a program made of it."""
+"""Deleting a run's folder with hostile content."""
 
 from __future__ import annotations
 

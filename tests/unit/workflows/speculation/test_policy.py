@@ -1,4 +1,4 @@
-"""Whether work ahead pays: the sums, at their edges."""
+"""The policy that stops unprofitable speculation, at its limits."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""File tools: what they do below the root, and that nothing leads out of it."""
+"""File tools: results below the root, and no path out of it."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""The signature: as the specification has it, and what a receiver makes of it."""
+"""The signature: as specified, and as a receiver verifies it."""
 
 import pytest
 

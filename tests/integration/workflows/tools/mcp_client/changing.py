@@ -1,4 +1,4 @@
-"""An MCP server whose tools are the words of a file; one of its tools tells of a new list."""
+"""An MCP server whose tools are the words of a file; one tool announces a new list."""
 
 import os
 from pathlib import Path

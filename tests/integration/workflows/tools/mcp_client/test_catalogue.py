@@ -1,4 +1,4 @@
-"""The catalogue follows its servers: told changes, servers that go, capabilities."""
+"""The catalogue follows its servers: announced changes, removed servers, capabilities."""
 
 import sys
 from collections.abc import Callable, Iterator

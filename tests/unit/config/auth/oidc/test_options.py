@@ -1,4 +1,4 @@
-"""What the environment asks for, and what stops the start."""
+"""Options of OpenID Connect in the environment, and errors that stop the start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms from JSON Schemas, and what comes back from a browser."""
+"""Forms from JSON Schemas, and their submitted values."""
 
 from __future__ import annotations
 
