@@ -135,7 +135,9 @@ def resume_webhook(world: World) -> PostRequest:
 
 def ping(world: World) -> PostRequest:
     path = world.hook()
-    return PostRequest({"webhook_id": path["webhook_id"]}, None, {"x": 1}, WebhookDelivery.objects.count)
+    return PostRequest(
+        {"webhook_id": path["webhook_id"]}, None, {"x": 1}, WebhookDelivery.objects.count
+    )
 
 
 def redeliver(world: World) -> PostRequest:
@@ -180,7 +182,9 @@ def withdraw(world: World) -> PostRequest:
             source="test",
         )
     )
-    return PostRequest({"hold_id": hold.id}, None, {"comment": "sorry"}, HumanReviewRecord.objects.count)
+    return PostRequest(
+        {"hold_id": hold.id}, None, {"comment": "sorry"}, HumanReviewRecord.objects.count
+    )
 
 
 def assign(world: World) -> PostRequest:
