@@ -126,7 +126,7 @@ def kind_text(hold: Hold, *, past: bool = False) -> str:
         return _("output of %(task)s") % {"task": hold.task_id}
     if hold.reason == HoldReason.ESCALATION:
         return _("asks for permission")
-    return reason_text(hold.reason)
+    return hold_reason_text(hold.reason)
 
 
 def layer_text(hold: Hold) -> str:
@@ -193,10 +193,10 @@ def risk(hold: Hold) -> tuple[str, str]:
 
 def about(task_id: str, reason: str) -> str:
     """Return the subject of a hold, for the middle of a sentence."""
-    return task_id or reason_text(reason)
+    return task_id or hold_reason_text(reason)
 
 
-def reason_text(reason: str) -> str:
+def hold_reason_text(reason: str) -> str:
     """Return the reason of a hold as a noun; unknown reasons unchanged."""
     known = _REASONS.get(reason)
     return _(known) if known else reason.replace("_", " ")

@@ -292,7 +292,7 @@ def _row(scope: Scope, group: str, name: str, tally: Tally, most: int) -> Row:
         (kind, _(label), getattr(tally, kind), _history(scope, **{group: name}, **query))
         for kind, label, query in _KINDS
     ]
-    label = components_labels.reason_text(name) if group == "reason" else name
+    label = components_labels.hold_reason_text(name) if group == "reason" else name
     return Row(
         links=((label, _history(scope, **{group: name})),),
         parts=shares(parts, of=tally.total, most=most),

@@ -277,7 +277,7 @@ def _row_title(hold: Hold) -> str:
     if hold.reason == HoldReason.REPLAN_REVIEW:
         wish = mask_secrets(str(payload.get("requirement", "")))
         return _("Plan change: %(wish)s") % {"wish": one_line(wish)}
-    return components_labels.reason_text(hold.reason).capitalize()
+    return components_labels.hold_reason_text(hold.reason).capitalize()
 
 
 def _requester(hold: Hold) -> str:

@@ -18,7 +18,7 @@ from reviews.decisions.masking import NO_RULES, Rules, masked
 from reviews.templatetags.desk import duration_text, seconds_text
 from workflows.common.redaction import mask_secrets
 from workflows.engine.policy import TriggerPhase
-from workflows.engine.reasons import Reason
+from workflows.engine.replanning import requirement_reason
 from workflows.engine.task_errors import attempt_reason
 from workflows.models import ExecutionEvent
 
@@ -395,13 +395,14 @@ def _revised(payload: Payload, actor: str) -> _Line:
 
 
 def _requirement(payload: Payload) -> str:
-    """Return what a plan change is for: a person's words, or the change that a command makes."""
-    cause = payload.get("cause")
-    if cause == "inject_task" and payload.get("added"):
-        return render_reason(Reason("adds_task", {"task": payload["added"][0]}))
-    if cause == "modify_args" and payload.get("changed"):
-        return render_reason(Reason("changes_inputs", {"task": payload["changed"][0]}))
-    return str(payload["requirement"])
+    """Return what a plan change is for."""
+    reason = requirement_reason(
+        payload.get("cause", ""),
+        payload["requirement"],
+        added=payload.get("added", ()),
+        changed=payload.get("changed", ()),
+    )
+    return render_reason(reason)
 
 
 def _proposed(payload: Payload, actor: str) -> _Line:

@@ -13,6 +13,7 @@ from .policy import LayerApproval, PlanReview, ReviewPolicy, TriggerPhase
 from .ports import Ports, Run
 from .reasons import Reason, reason_fields
 from .reminder_schedule import schedule
+from .replanning import requirement_reason
 from .review_rules import evaluate_gate
 from .state import HoldReason, TaskState
 from .task_errors import attempt_reason
@@ -226,6 +227,12 @@ def _plan_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
     if proposal is None:
         raise ValueError("no plan change is proposed")
     change = load_change(proposal.change)
+    requirement = requirement_reason(
+        proposal.cause,
+        proposal.requirement[:300],
+        added=[task.id for task in change.added],
+        changed=[task.id for task in change.changed],
+    )
     payload = {
         "requirement": proposal.requirement,
         "asked_by": proposal.actor,
@@ -244,9 +251,7 @@ def _plan_review(run: Run, gate: Gate, hold_id: str, ports: Ports) -> HoldOpened
             "payload": payload,
             "groups": list(review.groups),
             "instructions": review.instructions,
-            **reason_fields(
-                "why", Reason("plan_change", {"requirement": proposal.requirement[:300]})
-            ),
+            **reason_fields("why", Reason("plan_change", {"requirement": requirement})),
             "target": f"plan revision {run.revision.number + 1}",
             "layer": max(run.state.layer, 0),
             "critical": any(is_critical(task) for task in (*change.added, *change.changed)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -25,6 +26,17 @@ from .required_reviews import lost_gate, with_reviews
 from .state import ExecutionState, Proposal
 
 Cause = Literal["replan", "inject_task", "modify_args"]
+
+
+def requirement_reason(
+    cause: str, requirement: str, *, added: Sequence[str], changed: Sequence[str]
+) -> Reason | str:
+    """Return what a plan change is for: a requester's words, or the change that a command makes."""
+    if cause == "inject_task" and added:
+        return Reason("adds_task", {"task": added[0]})
+    if cause == "modify_args" and changed:
+        return Reason("changes_inputs", {"task": changed[0]})
+    return requirement
 
 
 def check_replan(state: ExecutionState, ctx: DecisionContext) -> None:
