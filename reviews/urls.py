@@ -8,7 +8,7 @@ from .decisions import views as decisions_views
 from .insights import views as insights_views
 from .integrations import capabilities, grants, tokens, webhooks
 from .notifications import views as notifications_views
-from .planner import editor_views
+from .planner import editor_views, version_pages
 from .planner import views as planner_views
 from .queue import views as queue_views
 from .runs import views as runs_views
@@ -67,6 +67,24 @@ urlpatterns = [
     path("workflows/edit/", editor_views.EditorView.as_view(), name="editor"),
     path("workflows/edit/tools/", editor_views.editor_tools, name="editor_tools"),
     path("workflows/<int:workflow_id>/", planner_views.workflow, name="workflow"),
+    path("workflows/<int:workflow_id>/versions/", version_pages.versions, name="workflow_versions"),
+    path(
+        "workflows/<int:workflow_id>/versions/<int:number>/restore/",
+        version_pages.restore,
+        name="workflow_restore",
+    ),
+    path(
+        "workflows/<int:workflow_id>/export.json",
+        version_pages.export,
+        {"kind": "json"},
+        name="workflow_json",
+    ),
+    path(
+        "workflows/<int:workflow_id>/export.yaml",
+        version_pages.export,
+        {"kind": "yaml"},
+        name="workflow_yaml",
+    ),
     path("workflows/<int:workflow_id>/rules/", backtests_views.rules, name="workflow_rules"),
     path("workflows/<int:workflow_id>/start/", runs_views.start, name="start"),
     path("runs/<int:execution_id>/capability/", capabilities.create, name="make_capability"),

@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from graphrag.catalogue.selectors import tools_by_name
 from reviews.components import labels
+from workflows.common import yaml_documents
 from workflows.common.number_parsing import parse_natural_number
 from workflows.engine.bounded_json import BoundedJSONError, parse
 from workflows.engine.plan_validation import Problem
@@ -26,7 +27,16 @@ if TYPE_CHECKING:
     from workflows.models import Execution
 
 _OBJECTS = ("plan", "policy", "inputs_schema", "default_inputs")
-_TEXTS = {"title": 200, "name": 100, "description": 4000, "workflow": 20, "seen": 40}
+_TEXTS = {
+    "title": 200,
+    "name": 100,
+    "description": 4000,
+    "comment": 1000,
+    "workflow": 20,
+    "seen": 40,
+}
+#: The fields of an exported workflow.
+_EXPORTED = ("name", "title", "description", *_OBJECTS)
 _CODE = {"python": "output = {}\n", "typescript": "export default {};\n"}
 
 
@@ -42,6 +52,7 @@ class EditorDraft:
     title: str = ""
     name: str = ""
     description: str = ""
+    comment: str = ""
     workflow: str = ""
     seen: str = ""
     plan: dict[str, Any] = field(default_factory=lambda: {"tasks": []})
@@ -124,6 +135,40 @@ def _has_tasks(plan: Any) -> bool:
     return isinstance(tasks, list) and all(isinstance(task, dict) for task in tasks)
 
 
+# --- import and export ----------------------------------------------------------------------------
+
+
+def exported(workflow: Workflow) -> dict[str, Any]:
+    """Return the definition of a workflow as files hold it."""
+    return {name: getattr(workflow, name) for name in _EXPORTED}
+
+
+def imported(draft: EditorDraft, text: str) -> EditorDraft:
+    """Return the draft with the fields of a JSON or YAML document, or with a problem."""
+    try:
+        value = parse(text) if text.lstrip().startswith("{") else yaml_documents.load(text)
+    except BoundedJSONError as error:
+        return draft.with_problem(Problem("import", "malformed", str(error)))
+    wrong = _wrong_field(value)
+    if wrong:
+        return draft.with_problem(Problem("import", "malformed", wrong))
+    texts = {name: value[name][: _TEXTS[name]] for name in _TEXTS if name in value}
+    objects = {name: value[name] for name in _OBJECTS if name in value}
+    return replace(draft, **texts, **objects, selected=-1)
+
+
+def _wrong_field(value: Any) -> str:
+    """Return why a document is no workflow; "" if it is one."""
+    if not isinstance(value, dict) or "plan" not in value:
+        return _("must be an object with a plan, as an export has it")
+    for name, field_value in value.items():
+        if name not in _EXPORTED:
+            return _("has an unknown field %(name)s") % {"name": name[:100]}
+        if not isinstance(field_value, dict if name in _OBJECTS else str):
+            return _("has a wrong value for %(name)s") % {"name": name}
+    return "" if _has_tasks(value["plan"]) else _("has a plan without a list of tasks")
+
+
 # --- the posted form ------------------------------------------------------------------------------
 
 
@@ -156,7 +201,7 @@ def _is_text(value: dict[str, Any], name: str) -> bool:
 
 
 def _texts(data: QueryDict) -> dict[str, Any]:
-    names = [name for name in ("title", "name", "description") if name in data]
+    names = [name for name in ("title", "name", "description", "comment") if name in data]
     return {
         name: data.get(name, "").replace("\0", "").replace("\r\n", "\n").strip()[: _TEXTS[name]]
         for name in names

@@ -69,6 +69,9 @@ class EditorView(LoginRequiredMixin, View):
             return self._start(request, draft)
         if action == "save":
             return self._save(request, draft)
+        if action == "import":
+            text = request.POST.get("import_text", "").replace("\r\n", "\n")
+            return show_editor(request, editor_draft.imported(draft, text))
         if action == "check" and is_htmx(request):
             context = {"e": _context(request, draft)}
             return fragment(request, "reviews/planner/_editor_checked.html", context)
@@ -181,7 +184,7 @@ def _saved(user: User, draft: EditorDraft) -> Workflow:
         if not name:
             message = _("use at least one letter or digit")
             raise InvalidRequest((Problem("title", "required", message),))
-        return save_workflow(actor=user, fields={"name": name, **fields})
+        return save_workflow(actor=user, fields={"name": name, **fields}, comment=draft.comment)
     with transaction.atomic():
         # Compare under the lock, so that only one of two concurrent changes succeeds.
         rows = Workflow.objects.select_for_update()
@@ -191,7 +194,7 @@ def _saved(user: User, draft: EditorDraft) -> Workflow:
                 "another user has changed this workflow since you opened it; reload the page"
             )
             raise InvalidRequest((Problem("workflow", "conflict", message),))
-        return save_workflow(actor=user, fields=fields, workflow=workflow)
+        return save_workflow(actor=user, fields=fields, workflow=workflow, comment=draft.comment)
 
 
 @login_required

@@ -331,6 +331,7 @@ def workflow_context(user: User, workflow: Workflow) -> dict[str, Any]:
     if _may_edit(user):
         admin_url = reverse("admin:workflows_workflow_change", args=(workflow.pk,))
     return {
+        "id": workflow.pk,
         "name": workflow.title,
         "description": workflow.description,
         "admin_url": admin_url,

@@ -10,7 +10,7 @@ from tests.architecture.files import files_with, shown
 
 #: Words that are the same in every language: names, formats, keys, units.
 SAME = {
-    "Holdpoint", "JSON", "ms", "null", "CSV", "MCP", "J", "K", "X", "v", "server.tool",
+    "Holdpoint", "JSON", "YAML", "ms", "null", "CSV", "MCP", "J", "K", "X", "v", "server.tool",
     "https://hooks.example.com/holdpoint", 'true', "U",
 }  # fmt: skip
 #: Elements whose text is code, or data.
@@ -27,7 +27,7 @@ BARE_WORDS = re.compile(r"(?:\|\s*default(?:_if_none)?:|\b(?:label|title|word)=)
 #: Defaults that are no words: names of modes, of types and of classes.
 NAMES = {"form", "text", "quiet", "/review/"}
 #: An example in JSON, and a template that is the inside of a tag.
-EXAMPLES = {"inputs.max_count <= `20`", '{"repo": "/srv/project"}'}
+EXAMPLES = {"inputs.publish", "inputs.max_count <= `20`", '{"repo": "/srv/project"}'}
 NO_MARKUP = {"_described.html"}
 LETTERS = re.compile(r"[^\W\d_]+(?:[.:/\w-]*[^\W\d_])?")
 

@@ -125,6 +125,7 @@ PICTURES = (
     Picture("plan-editor", "operator", "/workflows/edit/?copy={release}", open_node),
     Picture("workflows", "operator", "/workflows/"),
     Picture("workflow", "operator", "/workflows/{release}/"),
+    Picture("workflow-versions", "operator", "/workflows/{release}/versions/"),
     Picture("rules", "operator", "/workflows/{workflow}/rules/"),
     Picture("grants", "operator", "/grants/?all=1"),
     Picture("capabilities", "operator", "/capabilities/"),

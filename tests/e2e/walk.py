@@ -43,6 +43,8 @@ NOT_PAGES = {
     "backtest_progress": "a part of the backtest's page",
     "decision_status": "a part of the decision page",
     "editor_tools": "a part of the plan editor",
+    "workflow_json": "a file",
+    "workflow_yaml": "a file",
     "extend": "a part of the decision page",
     "export_history": "a file",
     "impact": "a part of the decision page",
@@ -116,6 +118,8 @@ def as_operator(walk: Walk, scene: Scene) -> None:
     walk.page.locator("main a[href^='/workflows/']").first.click()
     walk.page.wait_for_url("**/workflows/*/")
     walk.measure("a workflow")
+    walk.go(f"{urlsplit(walk.page.url).path}versions/")
+    walk.page.go_back()
     rules(walk)
     walk.go("/plan/")
     walk.fill("Task description", "List the directory '.'")

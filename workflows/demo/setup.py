@@ -6,7 +6,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from django.db import transaction
+
 from workflows import conf
+from workflows.executions.definitions import record_version
 from workflows.executions.services import start_execution
 from workflows.models import Execution, McpServer, Workflow
 
@@ -49,7 +52,12 @@ def ensure_workflows() -> None:
         properties = definition["inputs_schema"]["properties"]
         inputs = {name: value for name, value in defaults_by_name.items() if name in properties}
         defaults = {**definition, "default_inputs": inputs}
-        Workflow.objects.get_or_create(name=definition["name"], defaults=defaults)
+        with transaction.atomic():
+            workflow, is_new = Workflow.objects.get_or_create(
+                name=definition["name"], defaults=defaults
+            )
+            if is_new:
+                record_version(workflow, author=None)
 
 
 def start_demo(*, actor: User | None, workflow: str = "release-notes", repo: str = "") -> Execution:

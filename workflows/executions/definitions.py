@@ -13,7 +13,7 @@ from workflows.engine.bounded_json import BoundedJSONError, check_value
 from workflows.engine.decide import Refused
 from workflows.engine.plan_validation import Problem
 from workflows.engine.reasons import Reason
-from workflows.models import Workflow
+from workflows.models import Workflow, WorkflowVersion
 from workflows.planning.planner import suggest
 
 from .validation import InvalidRequest, check_groups, check_plan, check_policy, group_warnings
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 _JSON_FIELDS = ("plan", "policy", "inputs_schema", "default_inputs")
+#: The fields that a version of a workflow keeps.
+VERSIONED = ("title", "description", *_JSON_FIELDS)
 
 
 def definition_problems(
@@ -99,11 +101,17 @@ def plan_for_intent(*, intent: str, inputs: Mapping[str, Any]) -> dict[str, Any]
 
 
 def save_workflow(
-    *, actor: User, fields: Mapping[str, Any], workflow: Workflow | None = None
+    *,
+    actor: User,
+    fields: Mapping[str, Any],
+    workflow: Workflow | None = None,
+    comment: str = "",
+    restored: int | None = None,
 ) -> Workflow:
     """Create a workflow from `fields`, or change the fields of the given one.
 
-    Running executions keep the plan they started with.  Raises InvalidRequest with paths.
+    A changed definition is stored as the next version, with `comment`.  Running executions keep
+    the plan they started with.  Raises InvalidRequest with paths.
     """
     problems = definition_problems(fields, actor=actor)
     if problems:
@@ -114,10 +122,47 @@ def save_workflow(
     try:
         with transaction.atomic():
             row.save()
+            record_version(row, author=actor, comment=comment, restored=restored)
     except IntegrityError as error:
         problem = Problem("name", "unique", f"there is a workflow {row.name!r} already")
         raise InvalidRequest((problem,)) from error
     return row
+
+
+def record_version(
+    workflow: Workflow, *, author: User | None, comment: str = "", restored: int | None = None
+) -> WorkflowVersion:
+    """Store the definition of a workflow as its next version, unless it did not change.
+
+    The caller has written the row of the workflow in the same transaction, so it holds its lock
+    and numbers are given once.
+    """
+    workflow.refresh_from_db(fields=VERSIONED)
+    definition = {name: getattr(workflow, name) for name in VERSIONED}
+    newest = WorkflowVersion.objects.filter(workflow=workflow).order_by("-number").first()
+    if newest is not None and newest.definition == definition:
+        return newest
+    return WorkflowVersion.objects.create(
+        workflow=workflow,
+        number=newest.number + 1 if newest else 1,
+        definition=definition,
+        author=author,
+        author_name=author.get_username() if author else "",
+        comment=comment[:1000],
+        restored=restored,
+    )
+
+
+def restore_version(*, actor: User, workflow: Workflow, number: int) -> Workflow:
+    """Save an older version of a workflow as its newest one.
+
+    Raises WorkflowVersion.DoesNotExist, and InvalidRequest for a definition that is not valid any
+    more, for example because a tool is gone.
+    """
+    version = WorkflowVersion.objects.get(workflow=workflow, number=number)
+    return save_workflow(
+        actor=actor, fields=version.definition, workflow=workflow, restored=version.number
+    )
 
 
 def workflow_warnings(workflow: Workflow) -> list[str]:

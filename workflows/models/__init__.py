@@ -21,7 +21,7 @@ from .speculation import Speculation
 from .tokens import ApiToken, SignInAlert, UnknownTokens
 from .visibility import Audience, ExecutionWords, Shaper, Waiting
 from .webhooks import WebhookDelivery, WebhookEndpoint
-from .workflows import Workflow
+from .workflows import Workflow, WorkflowVersion
 
 __all__ = [
     "QUEUE_KINDS",
@@ -54,4 +54,5 @@ __all__ = [
     "WebhookDelivery",
     "WebhookEndpoint",
     "Workflow",
+    "WorkflowVersion",
 ]

@@ -163,11 +163,21 @@ function onClick(event) {
 
 // --- checks of typed values, and what comes back --------------------------------------------------
 
-const SILENT = ["tool_query", "connect_to"];
+const SILENT = ["tool_query", "connect_to", "import_text"];
+
+/** Put the text of a chosen file into the field that is imported. */
+async function readFile(field) {
+  const [file] = field.files;
+  if (file) document.getElementById("import-text").value = await file.text();
+}
 
 /** A changed value is checked on the server; only its errors and the diagram come back. */
 function onChange(event) {
   const field = event.target;
+  if (field.matches("[data-import]")) {
+    readFile(field);
+    return;
+  }
   if (!field.form || field.form !== editor() || SILENT.includes(field.name)) return;
   post({
     source: editor(),

@@ -1,0 +1,169 @@
+"""Versions of a workflow: the list, the difference between two, restoring, import and export."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST, require_safe
+
+from reviews.components.diffs import diff
+from reviews.components.plan_diff import PlanDiff, diff_context
+from reviews.components.views import SeeOther, current_user, page, warn
+from reviews.decisions.masking import masked
+from workflows.common import yaml_documents
+from workflows.common.number_parsing import parse_natural_number
+from workflows.engine.dag import Plan
+from workflows.engine.plan_diff import change_between
+from workflows.engine.plan_validation import PlanInvalid, parse_plan
+from workflows.executions.access import workflows_for
+from workflows.executions.definitions import restore_version, workflow_warnings
+from workflows.executions.validation import InvalidRequest, check_plan
+from workflows.models import Workflow, WorkflowVersion
+
+from .editor_draft import exported
+from .pages import may_save
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+_LISTED = 200
+
+
+@login_required
+@require_safe
+def versions(request: HttpRequest, workflow_id: int) -> HttpResponse:
+    """List the versions of a workflow, and show how `?to=` differs from `?from=`."""
+    user = current_user(request)
+    workflow = _workflow(user, workflow_id)
+    return _show(request, workflow)
+
+
+def _show(request: HttpRequest, workflow: Workflow, problems: Any = ()) -> HttpResponse:
+    context = {"v": _context(request, workflow), "problems": problems}
+    status = 422 if problems else 200
+    return page(
+        request, "reviews/planner/versions.html", context, section="workflows", status=status
+    )
+
+
+@login_required
+@require_POST
+def restore(request: HttpRequest, workflow_id: int, number: int) -> HttpResponse:
+    """Save an older version as the newest one."""
+    user = current_user(request)
+    workflow = _workflow(user, workflow_id)
+    if not may_save(user):
+        raise PermissionDenied(_("Only admins can restore versions of a workflow."))
+    try:
+        saved = restore_version(actor=user, workflow=workflow, number=number)
+    except WorkflowVersion.DoesNotExist:
+        raise Http404 from None
+    except InvalidRequest as invalid:
+        return _show(request, workflow, invalid.problems)
+    warn(request, workflow_warnings(saved))
+    return SeeOther(reverse("reviews:workflow_versions", args=(workflow.pk,)))
+
+
+@login_required
+@require_safe
+def export(request: HttpRequest, workflow_id: int, kind: str) -> HttpResponse:
+    """Send the definition of a workflow as a YAML or JSON file."""
+    workflow = _workflow(current_user(request), workflow_id)
+    definition = exported(workflow)
+    if kind == "yaml":
+        text, content_type = yaml_documents.dump(definition), "application/yaml"
+    else:
+        text, content_type = (
+            json.dumps(definition, indent=2, ensure_ascii=False),
+            "application/json",
+        )
+    name = f'attachment; filename="{workflow.name}.{kind}"'
+    headers = {"Content-Disposition": name, "Cache-Control": "no-store"}
+    return HttpResponse(text, content_type=f"{content_type}; charset=utf-8", headers=headers)
+
+
+def _workflow(user: User, workflow_id: int) -> Workflow:
+    rows = workflows_for(user)
+    return get_object_or_404(rows if may_save(user) else rows.filter(enabled=True), pk=workflow_id)
+
+
+# --- contexts -------------------------------------------------------------------------------------
+
+
+def _context(request: HttpRequest, workflow: Workflow) -> dict[str, Any]:
+    rows = list(WorkflowVersion.objects.filter(workflow=workflow)[:_LISTED])
+    numbers = [row.number for row in rows]
+    newest = numbers[0] if numbers else 0
+    to = parse_natural_number(request.GET.get("to", "")) or newest
+    start = parse_natural_number(request.GET.get("from", "")) or to - 1
+    by_number = {row.number: row for row in rows}
+    old, new = by_number.get(start), by_number.get(to)
+    return {
+        "title": workflow.title,
+        "url": reverse("reviews:workflow", args=(workflow.pk,)),
+        "rows": tuple(_row(row, workflow, newest) for row in rows),
+        "may_restore": may_save(current_user(request)),
+        "from": start,
+        "to": to,
+        "numbers": numbers,
+        "difference": _difference(old, new) if old and new and old != new else None,
+    }
+
+
+def _row(row: WorkflowVersion, workflow: Workflow, newest: int) -> dict[str, Any]:
+    return {
+        "number": row.number,
+        "author": row.author_name or _("the system"),
+        "at": row.created_at,
+        "comment": row.comment,
+        "restored": row.restored,
+        "is_newest": row.number == newest,
+        "restore_url": reverse("reviews:workflow_restore", args=(workflow.pk, row.number)),
+    }
+
+
+def _difference(old: WorkflowVersion, new: WorkflowVersion) -> dict[str, Any]:
+    """Return the changed plan as a diagram, and each other changed value; secrets are masked."""
+    before = masked(old.definition)
+    after = masked(new.definition, after=before)
+    p = _plan_difference(old.definition, new.definition)
+    hidden = {"plan"} if p else set()
+    left, right = (
+        {name: value for name, value in view.value.items() if name not in hidden}
+        for view in (before, after)
+    )
+    return {"changes": diff(left, right), "p": p}
+
+
+def _plan_difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any] | None:
+    """Return `p` of the plan diff's template; None for a plan that is not valid any more."""
+    if old["plan"] == new["plan"]:
+        return None
+    try:
+        before, after = _parsed(old["plan"]), _parsed(new["plan"])
+    except PlanInvalid:
+        return None
+    return diff_context(
+        PlanDiff(
+            view=masked(None),
+            before=before,
+            old_layers=before.layers(),
+            layers=after.layers(),
+            change=change_between(before, after),
+        )
+    )
+
+
+def _parsed(plan: Any) -> Plan:
+    """Return a plan with the permission sets of its tools, where the catalogue has them all."""
+    try:
+        return check_plan(plan)
+    except InvalidRequest:
+        return parse_plan(plan)
