@@ -230,8 +230,9 @@ def _marked(texts: Mapping[str, str], *, is_edited: bool) -> dict[str, tuple[Seg
 def _side(rows: Iterable[TextRow], side: str) -> tuple[Segment, ...]:
     """Return one side of a comparison as segments, with the line breaks."""
     found: list[Segment] = []
+    absent = "added" if side == "before" else "removed"
     for row in rows:
-        if getattr(row, f"{side}_number") is not None:
+        if row.kind != absent:
             found += [*getattr(row, side), Segment("same", "\n")]
     return tuple(found[:-1])
 

@@ -184,7 +184,7 @@ class HoldContext:
 
 _RUN_WORDS = {
     "PENDING": N_("the run has not begun"),
-    "RUNNING": N_("the run goes on"),
+    "RUNNING": N_("the run continues"),
     "PAUSED_FOR_REVIEW": N_("the run waits for another review"),
     "AWAITING_AGENT": N_("the run waits for an agent"),
     "COMPLETED": N_("the run is complete"),
@@ -262,14 +262,14 @@ def _on_reject(hold: Hold) -> str:
 
 def _then(hold_context: HoldContext) -> str:
     if len(hold_context.execution.state.get("holds", ())) > 1:
-        return _("The run goes on when the other reviews are decided.")
+        return _("The run continues when the other reviews are decided.")
     following = hold_context.dependents()[:_MAX_NAMES]
     if not following:
         return ""
     if len(following) == 1:
-        return _("The run goes on to %(task)s.") % {"task": following[0]}
+        return _("The run continues with %(task)s.") % {"task": following[0]}
     params = {"one": following[0], "other": following[1]}
-    return _("The run goes on to %(one)s and %(other)s.") % params
+    return _("The run continues with %(one)s and %(other)s.") % params
 
 
 def _reject_label(hold: Hold, skipped: int) -> str:

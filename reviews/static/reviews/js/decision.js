@@ -98,7 +98,7 @@ function take(here, told) {
     if (state === "decided" && form?.hasEdits) return form.compare();
     form?.freeze();
     for (const each of here.querySelectorAll(".outcomes, .decision-main > .instructions, #deadline, #extend-form")) each.remove();
-    announce(gettext("This review was settled. Your text is kept."));
+    announce(gettext("This review is decided. Your text is kept."));
   }
   here.dataset.state = state;
   here.dataset.settled = told.dataset.fragmentSettled;
@@ -131,10 +131,10 @@ function overtaken(here) {
   notice.setAttribute("role", "alert");
   const words = document.createElement("div");
   const strong = document.createElement("strong");
-  strong.textContent = gettext("What you decide about changed while you were reading.");
+  strong.textContent = gettext("The payload changed while you were reading.");
   const link = document.createElement("a");
   link.href = location.href;
-  link.textContent = gettext("Show it as it is now");
+  link.textContent = gettext("Show the present payload");
   words.append(strong, link);
   notice.append(words);
   holder.prepend(notice);

@@ -14,7 +14,7 @@ const SHEET = [
   ["C", gettext("comment")],
   ["M", gettext("claim the review (make it mine), or release it")],
   ["S", gettext("skip: open the next review without a decision")],
-  ["X", gettext("select, to answer several at once")],
+  ["X", gettext("select, to decide several at once")],
   ["/", gettext("search or filter")],
   ["?", gettext("this list")],
   ["Esc", gettext("leave a field, close a panel")],

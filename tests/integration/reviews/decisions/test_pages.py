@@ -124,7 +124,7 @@ def test_the_decision_page_shows_the_whole_hold(paused: Execution, reviewer: Use
     html = browser(reviewer).get(page_of(only_hold(paused))).content.decode()
     for words in ("echo will run with these arguments", "If you reject", "asks for review"):
         assert words in html
-    assert "The run goes on to b." in html
+    assert "The run continues with b." in html
     assert "data-approve" in html
     fragment = browser(reviewer).get(page_of(only_hold(paused)), headers=HTMX)
     assert "<html" not in fragment.content.decode()
@@ -358,7 +358,7 @@ def test_a_run_is_steered_by_commands(paused: Execution, operator: User, reviewe
     refused = client.post(path, {"kind": "continue", "version": "1"}, follow=True)
     assert "The run has changed" in refused.content.decode()
     empty = client.post(path, {"kind": "message", "text": ""}, follow=True)
-    assert "The command was not sent" in empty.content.decode()
+    assert "The message was not sent" in empty.content.decode()
     assert client.post(path, {"kind": "abort", "reason": "wrong repo"}).status_code == 303
     paused.refresh_from_db()
     assert (paused.status, paused.error) == ("ABORTED", "wrong repo")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reviews.runs.comparison import LONGEST, difference, pairs, plan_difference
+from reviews.runs.comparison import MAX_LENGTH, difference, pairs, plan_difference
 from workflows.engine.plan_validation import parse_plan
 from workflows.executions.selectors import TaskView
 
@@ -44,7 +44,7 @@ def test_values_differ_place_by_place(left: Any, right: Any, paths: list[str]) -
 
 
 def test_long_values_are_compared_as_a_whole() -> None:
-    text = "x" * LONGEST
+    text = "x" * MAX_LENGTH
     assert not difference(text, text).any
     found = difference(text, text + "y")
     assert (found.is_long, found.changes, found.any) == (True, (), True)
