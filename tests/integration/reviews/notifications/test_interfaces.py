@@ -221,7 +221,7 @@ def test_chats_are_managed_in_the_admin(make_user: MakeUser) -> None:
         assert hook.url not in shown
         test = {"action": "send_test", "_selected_action": hook.pk}
         answer = client.post("/admin/reviews/chathook/", test, follow=True).content.decode()
-        assert "Team: test message sent." in answer
+        assert "team: test message sent." in answer
         assert receiver.got[0].body["text"].startswith("Holdpoint can post to this channel")
     changed = {**sent, "name": "other", "address": ""}
     client.post(f"/admin/reviews/chathook/{hook.pk}/change/", changed)
