@@ -41,15 +41,28 @@ _KEEPS = f'Values are encrypted and never shown again; "{STORED}" keeps the one 
 _SECRETS = ("env", "headers")
 
 
+def _text_area() -> forms.Textarea:
+    """A plain field: these values are short and flat, and the tree editor has no labels."""
+    return forms.Textarea(
+        attrs={"rows": 4, "cols": 80, "class": "json-source mono", "spellcheck": "false"}
+    )
+
+
 class McpServerForm(FormBase):
     """Connection settings of a server, validated like the MCP client does."""
 
-    args = BoundedJSONField(required=False, empty=[], help_text='A list: ["--repository", "."]')
+    args = BoundedJSONField(
+        required=False, empty=[], widget=_text_area(), help_text='A list: ["--repository", "."]'
+    )
     env = BoundedJSONField(
-        required=False, help_text=f"Environment of the process, name to value. {_KEEPS}"
+        required=False,
+        widget=_text_area(),
+        help_text=f"Environment of the process, name to value. {_KEEPS}",
     )
     headers = BoundedJSONField(
-        required=False, help_text=f"Sent with every request over HTTP. {_KEEPS}"
+        required=False,
+        widget=_text_area(),
+        help_text=f"Sent with every request over HTTP. {_KEEPS}",
     )
 
     confirmed: bool = False

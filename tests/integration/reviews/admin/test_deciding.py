@@ -333,6 +333,14 @@ def test_the_index_counts_and_links(staff: Any, start: Any) -> None:
         assert staff("root", name=card["label"]).get(card["url"]).status_code == 200
 
 
+def test_readers_of_people_see_no_hash(staff: Any, operator: User) -> None:
+    url = reverse("admin:auth_user_change", args=(operator.pk,))
+    assert "algorithm" in staff("root").get(url).content.decode()
+    text = staff("auditor").get(url).content.decode()
+    assert "operator" in text
+    assert "algorithm" not in text
+
+
 def test_sections_have_names_for_people(staff: Any) -> None:
     text = staff("root").get(reverse("admin:index")).content.decode()
     for name in ("People and access", "Integrations", "System", "Pending reviews", "API tokens"):
