@@ -34,6 +34,11 @@ urlpatterns = [
     path("review/<int:execution_id>/<str:hold_id>/looking/", queue_views.looking, name="looking"),
     path("review/<int:execution_id>/<str:hold_id>/impact/", decisions_views.impact, name="impact"),
     path(
+        "review/<int:execution_id>/<str:hold_id>/preview/",
+        decisions_views.preview,
+        name="preview",
+    ),
+    path(
         "review/<int:execution_id>/<str:hold_id>/withdraw/",
         decisions_views.withdraw,
         name="withdraw",

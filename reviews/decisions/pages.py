@@ -172,6 +172,7 @@ def _addresses(hold: Hold) -> dict[str, Any]:
         "queue_url": reverse("reviews:queue"),
         "precedents_url": reverse("reviews:precedents", args=place) if hold.target else "",
         "run_url": reverse("reviews:run", args=(hold.execution_id,)),
+        "preview_url": reverse("reviews:preview", args=place),
         "impact_url": reverse("reviews:impact", args=place) if takes_edits(hold) else "",
     }
 

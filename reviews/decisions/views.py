@@ -15,6 +15,7 @@ from django.views.generic import View
 
 from reviews.components.number_formatting import at_least
 from reviews.components.reasons import render_reason
+from reviews.components.value_view import value_view
 from reviews.components.views import SeeOther, current_user, fragment, hold_or_404, is_htmx, page
 from reviews.decisions import services, withdrawal
 from reviews.decisions.conflicts import Conflict
@@ -104,6 +105,17 @@ def impact(request: HttpRequest, execution_id: int, hold_id: str) -> JsonRespons
     answer = JsonResponse(impact_context(hold, paths))
     answer["Cache-Control"] = "no-store"
     return answer
+
+
+@login_required
+@require_POST
+def preview(request: HttpRequest, execution_id: int, hold_id: str) -> HttpResponse:
+    """Render the posted JSON text (`value`) of this payload: Markdown, tables, parts."""
+    hold = hold_or_404(request, execution_id, hold_id)
+    posted = posted_json(request.POST.get("value", ""))
+    view = None if posted.errors else value_view(posted.value, payload_schema(hold))
+    context = {"view": view, "errors": posted.errors}
+    return fragment(request, "reviews/decisions/_preview.html", context)
 
 
 class DecisionView(LoginRequiredMixin, View):

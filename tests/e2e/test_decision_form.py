@@ -124,3 +124,31 @@ def test_with_a_quorum_nothing_can_be_edited(page: Page, product: Product) -> No
     assert page.locator("[data-input]").first.is_disabled()
     page.get_by_role("button", name="Approve").click()
     expect(page.get_by_text("1 of 2 approvals")).to_be_visible(timeout=LATER)
+
+
+def test_a_preview_renders_markdown_and_tables_and_is_searched(
+    page: Page, product: Product
+) -> None:
+    value = {
+        "markdown": "# Notes\n\n[here](https://a.example) <b>bold</b>\n",
+        "orders": [{"id": number, "customer": f"Customer {number}"} for number in range(3)],
+    }
+    api = Api(product, "operator", "read,run")
+    run = started(api, echo("a", value, "AFTER_EXECUTION"))
+    at_review(page, product, run)
+    page.get_by_label("Markdown", exact=True).fill("# Changed\n\n[here](https://b.example)\n")
+    page.get_by_role("button", name="Preview").click()
+    preview = page.locator("[data-preview]")
+    expect(preview.get_by_role("heading", name="Changed")).to_be_visible()
+    expect(preview.get_by_role("link", name="here")).to_have_attribute(
+        "rel", "noopener noreferrer nofollow"
+    )
+    expect(preview.get_by_role("cell", name="Customer 2")).to_be_visible()
+    expect(page.locator("[data-fields]")).to_be_hidden()
+    page.get_by_label("Find in payload").fill("customer")
+    expect(page.locator("[data-find-count]")).to_have_text("1 of 4")
+    page.keyboard.press("Enter")
+    expect(page.locator("[data-find-count]")).to_have_text("2 of 4")
+    page.get_by_role("button", name="Form", exact=True).click()
+    expect(page.get_by_role("button", name="Approve with 1 change")).to_be_visible()
+    expect(preview).to_be_hidden()

@@ -4,6 +4,7 @@ import { loadDraft, saveDraft } from "./drafts.js";
 import { addItem, allFields, fieldOf, formValue, removeItem, showValue, unfoldChanged } from "./fields.js";
 import { Impact } from "./impact.js";
 import { differences, dotted, parse, stringify } from "./json.js";
+import { Preview } from "./preview.js";
 import { fill, gettext, ngettext } from "./words.js";
 
 const counted = (n) => fill(ngettext("%(n)s change", "%(n)s changes", n), { n });
@@ -37,6 +38,7 @@ export class DecisionForm {
     this.blocked = form.querySelector("[data-approve]")?.disabled ?? true;
     this.digest = form.elements.shown.value;
     this.impact = new Impact(form);
+    this.preview = form.querySelector("[data-preview-open]") ? new Preview(form, () => this.json()) : null;
   }
 
   get mode() {
@@ -75,7 +77,10 @@ export class DecisionForm {
   clicked(event) {
     const { target } = event;
     const mode = target.closest("[data-mode]");
-    if (mode) return this.switchTo(mode.dataset.mode);
+    if (mode) {
+      this.preview?.close();
+      return this.switchTo(mode.dataset.mode);
+    }
     const reset = target.closest("[data-reset]");
     if (reset) return this.resetField(reset.closest("[data-field]"));
     if (target.closest("[data-reset-all]")) return this.resetAll();
@@ -143,6 +148,12 @@ export class DecisionForm {
     this.form.querySelector("#edits-error").textContent = text;
     this.edits.toggleAttribute("aria-invalid", Boolean(text));
     if (text) this.edits.setAttribute("aria-invalid", "true");
+  }
+
+  /** The payload as it is now, as JSON text. */
+  json() {
+    if (this.partial) return "";
+    return this.mode === "json" ? this.edits.value : stringify(this.formValue());
   }
 
   // --- what changed ---------------------------------------------------------------------------

@@ -58,7 +58,7 @@ ROWS = {
     **dict.fromkeys(
         ("decision", "decision_status", "claim", "looking", "extend", "withdraw"), "run"
     ),
-    **dict.fromkeys(("precedents", "reveal", "impact"), "run"),
+    **dict.fromkeys(("precedents", "reveal", "impact", "preview"), "run"),
     **dict.fromkeys(("run", "learned", "run_command", "plan_change", "work_ahead"), "run"),
     **dict.fromkeys(("fork", "compare", "make_capability", "revoke_grant", "record"), "run"),
     # review endpoints and the catalogue
