@@ -70,7 +70,7 @@ def test_a_new_row_does_not_disturb_the_user(page: Page, product: Product) -> No
     expect(rows).to_have_count(13)
     # Oldest first: the new one is the last.
     expect(rows.last).to_have_attribute("data-hold", f"{run}-1")
-    expect(rows.first.locator("[data-open]")).to_be_focused()
+    expect(rows.last.locator("[data-open]")).to_be_focused()
     after = doing(page)
     assert (after["open"], after["chosen"]) == (before["open"], before["chosen"])
     expect(comment).to_have_value("not yet, because")
