@@ -40,8 +40,10 @@ from workflows.executions.validation import InvalidRequest
 from workflows.models import Workflow
 
 from . import editor_draft
+from .drafts import schemas_of
 from .editor_draft import EditorDraft
 from .editor_pages import editor_context, offered_tools
+from .fields import asked_inputs
 from .pages import may_save
 from .run_plans import draft_of_run
 
@@ -78,7 +80,7 @@ class EditorView(LoginRequiredMixin, View):
         return show_editor(request, editor_draft.operated(draft, action))
 
     def _start(self, request: HttpRequest, draft: EditorDraft) -> HttpResponse:
-        problems = draft.problems
+        problems = (*draft.problems, *_not_given(draft))
         if not problems:
             try:
                 execution = start_execution(
@@ -166,6 +168,21 @@ def _problems(user: User, draft: EditorDraft) -> tuple[Problem, ...]:
     return tuple(
         each for each in definition_problems(fields, actor=user) if each.code != "too_short"
     )
+
+
+def _not_given(draft: EditorDraft) -> list[Problem]:
+    """Return the inputs that the plan reads and that have no default value."""
+    asked = asked_inputs(draft.plan, schemas_of(draft.plan))
+    return [
+        Problem(
+            f"inputs.{name}",
+            "required",
+            _("%(task)s needs this input; give it a default value to start the draft")
+            % {"task": about["task"]},
+        )
+        for name, about in asked.items()
+        if name not in draft.default_inputs
+    ]
 
 
 def _saved(user: User, draft: EditorDraft) -> Workflow:

@@ -115,7 +115,7 @@ def as_operator(walk: Walk, scene: Scene) -> None:
         walk.go(path)
     a_webhook(walk)
     walk.page.goto(f"{walk.product.address}/workflows/")
-    walk.page.locator("main a[href^='/workflows/']").first.click()
+    walk.page.locator("main a.workflow-row").first.click()
     walk.page.wait_for_url("**/workflows/*/")
     walk.measure("a workflow")
     walk.go(f"{urlsplit(walk.page.url).path}versions/")

@@ -100,6 +100,17 @@ def test_a_new_workflow_is_drawn_saved_and_started(admin: User) -> None:
     assert run_to_rest(execution.pk).status == "COMPLETED"
 
 
+def test_a_draft_is_started_with_its_default_inputs_only(admin: User) -> None:
+    editor = Editor(admin).press("add:builtin.echo")
+    source = {"a0.source": "inputs", "a0.select": "word", "a0.text": ""}
+    editor.press("start", **editor.task_fields(**source), hil="")
+    assert editor.status == 422
+    assert "echo needs this input" in editor.html
+    editor.press("start", default_inputs_text='{"word": "hello"}', hil="")
+    assert editor.status == 204
+    assert Execution.objects.get().inputs == {"word": "hello"}
+
+
 def test_tasks_are_connected_moved_renamed_and_removed(admin: User) -> None:
     editor = Editor(admin)
     for _number in range(3):
@@ -254,3 +265,15 @@ def test_a_broken_draft_is_an_empty_one(admin: User, draft: str) -> None:
     answer = signed_in(admin).post(URL, {"draft": draft, "selected": "x"}, headers=HTMX)
     assert answer.status_code == 200
     assert "Add the first task" in answer.content.decode()
+
+
+def test_the_admin_leads_to_the_editor_and_the_versions(admin: User) -> None:
+    admin.is_superuser = admin.is_staff = True
+    admin.save()
+    plan = {"tasks": [{"id": "a", "type": "tool", "tool": "builtin.fail", "arguments": {}}]}
+    workflow = Workflow.objects.create(name="w", title="W", plan=plan)
+    client = signed_in(admin)
+    page = client.get(f"/admin/workflows/workflow/{workflow.pk}/change/").content.decode()
+    assert f'href="{URL}?workflow={workflow.pk}"' in page
+    assert f'href="/workflows/{workflow.pk}/versions/"' in page
+    assert f'href="{URL}"' in client.get("/admin/workflows/workflow/").content.decode()
